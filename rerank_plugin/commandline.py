@@ -1,0 +1,78 @@
+"""What all commands share: common options, logging, progress, and how an error ends the process."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+from typing import Callable, Iterable, Iterator, TypeVar
+
+from rerank_plugin.errors import InputError
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+PROGRESS_SECONDS = 10.0  # between two plain progress lines where stderr is no terminal
+
+
+def parser(prog: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    """An argument parser that shows defaults, keeps line breaks and has the options every command takes."""
+
+    class Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+        pass
+
+    built = argparse.ArgumentParser(
+        prog=f"python -m rerank_plugin.{prog}", description=description, epilog=epilog, formatter_class=Formatter
+    )
+    add_common_options(built)
+    return built
+
+
+def add_common_options(to: argparse.ArgumentParser) -> None:
+    common = to.add_argument_group("common options")
+    common.add_argument("--seed", type=int, default=42, help="seed of everything random")
+    common.add_argument("--verbose", action="store_true", help="log details to stderr")
+
+
+def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None) -> None:
+    """Run a command's ``main`` and exit: 0 on success, 2 with one line on stderr on bad input, 130 on interrupt."""
+    try:
+        main(argv)
+    except InputError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of a pipe (head, less) has gone: not our failure, but nothing more to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def set_up_logging(verbose: bool) -> None:
+    """Results go to stdout; everything else goes through here to stderr."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO, format="%(message)s", stream=sys.stderr, force=True
+    )
+    for chatty in ("gensim", "matplotlib", "smart_open", "ir_datasets", "urllib3", "jnius", "numba"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:
+    """Pass ``items`` through, with a tqdm bar on a terminal and plain log lines otherwise."""
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        yield from tqdm(items, desc=description, unit=f" {unit}", total=total, file=sys.stderr)
+        return
+    started = said = time.monotonic()
+    count = 0
+    for count, item in enumerate(items, 1):
+        yield item
+        now = time.monotonic()
+        if now - said >= PROGRESS_SECONDS:
+            said = now
+            of = f" of {total:,}" if total else ""
+            log.info("%s: %s%s %s (%.0f/s)", description, f"{count:,}", of, unit, count / (now - started))

@@ -1,0 +1,22 @@
+"""The records that cross the package's border."""
+
+from typing import NamedTuple
+
+
+class Document(NamedTuple):
+    """A title and an abstract, each possibly empty, under an external id."""
+
+    id: str
+    title: str
+    abstract: str
+
+
+class Query(NamedTuple):
+    """A query's id and its text as the user wrote it."""
+
+    id: str
+    text: str
+
+
+# Judgments are {query id: {document id: relevance}}: the shape that pytrec_eval and ir_measures take.
+Judgments = dict[str, dict[str, int]]

@@ -1,0 +1,9 @@
+"""The one exception of the package that a user is meant to read."""
+
+
+class InputError(ValueError):
+    """Something the user gave (a file, an id, an option) cannot be used.
+
+    The message is one line that says what was wrong, where (file:line or id), and what to do. Commands print it to
+    stderr and exit with status 2; library callers catch it as a ``ValueError``.
+    """
