@@ -52,12 +52,10 @@ def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None)
 
 
 def set_up_logging(verbose: bool) -> None:
-    """Results go to stdout; everything else goes through here to stderr."""
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, format="%(message)s", stream=sys.stderr, force=True
-    )
-    for chatty in ("gensim", "matplotlib", "smart_open", "ir_datasets", "urllib3", "jnius", "numba"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    """Results go to stdout; everything else goes through here to stderr. Libraries may only warn."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
+    for ours in ("rerank_plugin", "__main__"):
+        logging.getLogger(ours).setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
 def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:

@@ -1,0 +1,1 @@
+"""Features that are computed for all candidates of a query at once."""

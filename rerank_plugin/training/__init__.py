@@ -1,0 +1,1 @@
+"""Training: pairs, losses, the trainer and its log."""

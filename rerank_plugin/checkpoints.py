@@ -1,0 +1,168 @@
+"""Checkpoints: a folder with config.json, model.safetensors, vocab.txt and embeddings.safetensors. Loading is strict."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from dataclasses import asdict, fields
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from rerank_plugin import __version__
+from rerank_plugin.errors import InputError
+from rerank_plugin.text import embeddings
+from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.text.tokenizer import SETTINGS
+from rerank_plugin.text.vocabulary import Vocabulary
+
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+
+# Model name to 'module:Module:Config'.
+MODELS = {"delta": "rerank_plugin.rerankers.delta:Delta:DeltaConfig"}
+
+
+def model_classes(name: str):
+    """The module class and the configuration class of a model.
+
+    Raises:
+        InputError: unknown model.
+    """
+    if name not in MODELS:
+        raise InputError(f"unknown model '{name}'; known: {', '.join(sorted(MODELS))}")
+    module, model, config = MODELS[name].split(":")
+    imported = import_module(module)
+    return getattr(imported, model), getattr(imported, config)
+
+
+def build_config(config_class, values: dict, where: str):
+    """A configuration from JSON values; lists become tuples.
+
+    Raises:
+        InputError: a value has no field of its name.
+    """
+    known = {field.name for field in fields(config_class)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise InputError(f"{where}: unknown hyper-parameters {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    try:
+        return config_class(**plain)
+    except TypeError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def save_checkpoint(folder: Path, model, vectors: WordVectors, description: dict) -> None:
+    """Write a checkpoint, atomically; one that is there already is replaced.
+
+    Args:
+        model: a module with ``name`` and ``config``; its parameters and persistent buffers are saved.
+        vectors: the vocabulary and word vectors float32 [V, D].
+        description: what else is worth knowing (training data, measures, seed), as JSON values.
+    """
+    from safetensors.torch import save_file
+
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    writing = folder.parent / f".{folder.name}.writing-{os.getpid()}"
+    shutil.rmtree(writing, ignore_errors=True)
+    embeddings.save(vectors, writing, {})
+    save_file({name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}, writing / WEIGHTS_FILE)
+    config = {
+        "model": model.name,
+        "config": asdict(model.config),
+        "tokenizer": SETTINGS,
+        "words": len(vectors.vocabulary),
+        "dimension": int(vectors.matrix.shape[1]),
+        "versions": _versions(),
+        **description,
+    }
+    (writing / CONFIG_FILE).write_text(json.dumps(config, indent=1, ensure_ascii=False), encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    writing.rename(folder)
+
+
+def _versions() -> dict[str, str]:
+    return {"rerank_plugin": __version__, "python": platform.python_version()} | {
+        package: version(package) for package in ("torch", "numpy", "safetensors")
+    }
+
+
+def read_config(folder: Path) -> dict:
+    """A checkpoint's config.json.
+
+    Raises:
+        InputError: it is missing, unreadable, or names no model.
+    """
+    path = Path(folder) / CONFIG_FILE
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{folder} is no checkpoint: it holds no {CONFIG_FILE}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    if not isinstance(config, dict) or "model" not in config or not isinstance(config.get("config"), dict):
+        raise InputError(f"{path} describes no model: it needs 'model' and 'config'")
+    return config
+
+
+def load_checkpoint(folder: Path):
+    """A trained model and its vocabulary.
+
+    Returns:
+        (module in eval mode, Vocabulary)
+
+    Raises:
+        InputError: a file is missing, the tokenizer differs, or a tensor is missing, unexpected or of another shape.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    folder = Path(folder)
+    config = read_config(folder)
+    if config.get("tokenizer") != SETTINGS:
+        raise InputError(f"{folder} was trained on texts tokenized with {config.get('tokenizer')}, not {SETTINGS}")
+    model_class, config_class = model_classes(config["model"])
+    vectors = embeddings.load(folder)
+    _check_vectors(folder, config, vectors)
+    model = model_class(build_config(config_class, config["config"], str(folder / CONFIG_FILE)), torch.from_numpy(vectors.matrix))
+    try:
+        weights = load_file(folder / WEIGHTS_FILE)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read {folder / WEIGHTS_FILE}: {error}") from None
+    check_weights(weights, model.state_dict(), str(folder / WEIGHTS_FILE))
+    model.load_state_dict(weights, strict=True)
+    return model.eval(), vectors.vocabulary
+
+
+def _check_vectors(folder: Path, config: dict, vectors: WordVectors) -> None:
+    words, dimension = vectors.matrix.shape
+    if (words, dimension) != (config.get("words"), config.get("dimension")):
+        raise InputError(
+            f"{folder}: the model was trained with {config.get('words')} words of {config.get('dimension')} dimensions "
+            f"but the vocabulary has {words} of {dimension}: files of different checkpoints are mixed"
+        )
+    if not np.isfinite(vectors.matrix).all():
+        raise InputError(f"{folder}: the word vectors hold values that are not finite numbers")
+
+
+def check_weights(found: dict, expected: dict, where: str) -> None:
+    """Compare tensors by name and shape.
+
+    Raises:
+        InputError: names every tensor that is missing, unexpected, or of another shape.
+    """
+    faults = [f"missing {name}" for name in sorted(expected.keys() - found.keys())]
+    faults += [f"unexpected {name}" for name in sorted(found.keys() - expected.keys())]
+    faults += [
+        f"{name} is {list(found[name].shape)}, expected {list(expected[name].shape)}"
+        for name in sorted(expected.keys() & found.keys())
+        if found[name].shape != expected[name].shape
+    ]
+    if faults:
+        raise InputError(f"{where} does not fit the model: {'; '.join(faults)}")

@@ -1,0 +1,110 @@
+"""Rerankers: the interface, and the registry that finds them by name.
+
+A reranker is named on the command line as
+
+* ``name`` or ``name:CHECKPOINT`` for a known name,
+* a checkpoint folder alone (its ``config.json`` names the model), or
+* ``package.module:Class`` from elsewhere: a class that is called with the forward index and has ``score``.
+
+Other packages add names through the entry-point group ``rerank_plugin.rerankers``; the entry point is a callable with
+the arguments of :func:`load`'s factories. Importing this module needs neither Java nor torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from rerank_plugin.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rerank_plugin.corpora.records import Query
+    from rerank_plugin.retrieval.candidates import Candidates
+    from rerank_plugin.retrieval.forward import ForwardIndex
+
+ENTRY_POINTS = "rerank_plugin.rerankers"
+
+# Name to 'module:factory'. A factory takes (index, checkpoint, options) and returns a Reranker.
+BUILT_IN = {
+    "delta": "rerank_plugin.rerankers.neural:from_checkpoint",
+}
+
+
+class Reranker(Protocol):
+    """Scores the candidates of one query."""
+
+    name: str
+
+    def score(self, query: Query, candidates: Candidates) -> np.ndarray:
+        """Scores, float32 [C], higher is better, in the order of the candidates."""
+        ...
+
+
+@dataclass(frozen=True)
+class RerankerOptions:
+    """How a reranker runs: the torch device, and how many candidates are scored at once."""
+
+    device: str = "cpu"
+    batch_size: int = 1024
+
+
+def known_names() -> list[str]:
+    """Names of all rerankers that are installed, sorted."""
+    return sorted({*BUILT_IN, *_entry_points()})
+
+
+def _entry_points() -> dict:
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+
+
+def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOptions()) -> Reranker:
+    """The reranker that ``spec`` names.
+
+    Raises:
+        InputError: no such name, or its checkpoint cannot be used with this index.
+    """
+    if Path(spec).is_dir():
+        return _load_checkpoint_folder(Path(spec), index, options)
+    name, _, rest = spec.partition(":")
+    checkpoint = Path(rest) if rest else None
+    if name in BUILT_IN:
+        return _resolve(BUILT_IN[name])(index, checkpoint, options)
+    entries = _entry_points()
+    if name in entries:
+        return entries[name].load()(index, checkpoint, options)
+    if rest and "." in name and not Path(name).exists():
+        return _third_party(spec, index)
+    raise InputError(
+        f"unknown reranker '{spec}'; known: {', '.join(known_names())}, a checkpoint folder, or package.module:Class"
+    )
+
+
+def _load_checkpoint_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> Reranker:
+    from rerank_plugin.checkpoints import read_config
+
+    name = read_config(folder)["model"]
+    if name not in BUILT_IN:
+        raise InputError(f"{folder} holds a model '{name}' that is unknown here; known: {', '.join(known_names())}")
+    return _resolve(BUILT_IN[name])(index, folder, options)
+
+
+def _resolve(target: str):
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _third_party(spec: str, index: ForwardIndex) -> Reranker:
+    try:
+        reranker = _resolve(spec)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cannot load the reranker '{spec}': {error}") from None
+    built = reranker(index)
+    if not hasattr(built, "score"):
+        raise InputError(f"'{spec}' is no reranker: it has no method score(query, candidates)")
+    return built

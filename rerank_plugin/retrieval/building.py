@@ -1,0 +1,162 @@
+"""Builds an index folder: every document is read and tokenized once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Callable, Iterable, Iterator
+
+import numpy as np
+
+from rerank_plugin import __version__
+from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.forward import ForwardIndexWriter
+from rerank_plugin.retrieval.index_folder import DESCRIPTION, FORMAT_VERSION, describe_files
+from rerank_plugin.retrieval.lucene import LuceneWriter, lucene_ids
+from rerank_plugin.retrieval.string_table import SeenHashes, StringTable, hash_strings
+from rerank_plugin.text.tokenizer import SETTINGS
+
+log = logging.getLogger(__name__)
+
+BATCH = 1000  # documents that cross to Java at once
+LUCENE_LAG = 3  # batches that may wait for Lucene before reading pauses: bounds the memory
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    documents: int
+    terms: int
+    tokens: int
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    source = iter(documents)
+    while batch := list(islice(source, BATCH)):
+        yield batch
+
+
+def _without_duplicates(batch: list[Document], seen: SeenHashes, problems: Problems):
+    """The batch less the documents whose id was there before (the first one stays), and their id hashes uint64 [n].
+
+    Ids are compared by 64-bit hashes: among 36 million documents the chance that any two different ids share one is
+    below 1 in 25,000, and what it would cost is one document, named as a duplicate.
+    """
+    hashes = hash_strings([document.id for document in batch])
+    known = seen.seen(hashes)
+    _, first = np.unique(hashes, return_index=True)
+    keep = np.zeros(len(batch), bool)
+    keep[first] = True
+    keep &= ~known
+    for i in np.flatnonzero(~keep).tolist():
+        problems.add("duplicate id", batch[i].id)
+    seen.add(hashes[keep])
+    return [batch[i] for i in np.flatnonzero(keep).tolist()], hashes[keep]
+
+
+def build_index(
+    documents: Iterable[Document],
+    folder: Path,
+    source: str,
+    problems: Problems,
+    overwrite: bool = False,
+    threads: int | None = None,
+    progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
+) -> BuildReport:
+    """Build ``folder`` from documents, in a temporary sibling that is renamed when everything is written.
+
+    Args:
+        documents: read once, in a stream; memory does not grow with their number beyond the vocabulary and 16 bytes each.
+        source: what the documents came from, for the description.
+        problems: collects duplicate ids; raises at once when strict.
+        threads: Lucene indexing threads; the processors but at least 1 by default.
+        progress: wraps the documents, for a progress bar.
+
+    Raises:
+        InputError: the folder exists and ``overwrite`` is not given, or there is no document to index.
+    """
+    folder = Path(folder)
+    if folder.exists() and not overwrite:
+        raise InputError(f"{folder} exists already; choose another --index or replace it with --overwrite")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = folder.parent / f".{folder.name}.building-{os.getpid()}"
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir()
+    try:
+        report = _build(progress(documents), building, source, problems, threads or os.cpu_count() or 1)
+        _put_in_place(building, folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return report
+
+
+def _put_in_place(building: Path, folder: Path) -> None:
+    """Rename; an index that is replaced is moved aside first and deleted last, so there is always one that works."""
+    old = folder.parent / f".{folder.name}.old-{os.getpid()}"
+    if folder.exists():
+        folder.rename(old)
+    building.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _build(documents: Iterable[Document], folder: Path, source: str, problems: Problems, threads: int) -> BuildReport:
+    lucene = LuceneWriter(folder / "lucene", threads)
+    forward = ForwardIndexWriter(folder / "forward")
+    seen = SeenHashes()
+    with ThreadPoolExecutor(1) as executor:  # Java works without the GIL while the next documents are tokenized
+        waiting: list[Future] = []
+        try:
+            for batch in _batches(documents):
+                batch, hashes = _without_duplicates(batch, seen, problems)
+                if not batch:
+                    continue
+                ids, titles, abstracts = map(list, zip(*batch))
+                waiting.append(executor.submit(lucene.add, ids, titles, abstracts))
+                forward.extend(ids, titles, abstracts, hashes)
+                while len(waiting) > LUCENE_LAG or (waiting and waiting[0].done()):
+                    waiting.pop(0).result()
+            for future in waiting:
+                future.result()
+        finally:
+            executor.submit(_detach).result()
+            lucene.close()
+    forward.close_streams()
+    if not len(StringTable(folder / "forward", "ids")):
+        raise InputError(f"no document to index in {source}")
+    statistics = forward.finish(_rows_of_lucene_numbers(folder))
+    description = {
+        "format_version": FORMAT_VERSION,
+        "created_by": f"rerank_plugin {__version__}",
+        "source": source,
+        "tokenizer": SETTINGS,
+        "documents": forward.title_lengths.length,
+        "terms": len(forward.term_ids),
+        "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
+        "lucene": {"fields": ["title", "abstract", "contents"], "positions": True, "document_vectors": True},
+        "left_out": problems.summary(),
+        "files": describe_files(folder),
+    }
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
+    return BuildReport(forward.title_lengths.length, len(forward.term_ids), statistics["text"].tokens)
+
+
+def _detach() -> None:
+    """Leave the JVM from this thread, which would otherwise be kept alive there."""
+    import jnius
+
+    jnius.detach()
+
+
+def _rows_of_lucene_numbers(folder: Path) -> np.ndarray:
+    """Row of each Lucene document number, uint32 [R]: Lucene's threads and merges are free to reorder documents."""
+    ids = lucene_ids(folder / "lucene")
+    rows = StringTable(folder / "forward", "ids").find(ids)
+    if (rows < 0).any() or len(np.unique(rows)) != len(StringTable(folder / "forward", "ids")):
+        raise RuntimeError("Lucene and the forward index hold different documents")
+    return rows

@@ -1,0 +1,224 @@
+"""Candidates from Lucene through Pyserini's Anserini: BM25, query likelihood and RM3, over one field.
+
+A search crosses from Python to Java a fixed number of times, whatever its depth: the hits come back as one string of
+Lucene numbers and scores, and the numbers become rows of the forward index through an array. External ids are not
+touched.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Sequence
+
+import numpy as np
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.forward import ForwardIndex
+from rerank_plugin.retrieval.java import java_class
+
+LUCENE_FIELDS = ("contents", "title", "abstract")
+FIRST_STAGES = ("bm25", "qld", "bm25+rm3")
+RAM_BUFFER_MB = 256.0
+_ID_PAGE = 50_000
+
+
+class LuceneWriter:
+    """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors."""
+
+    def __init__(self, folder: Path, threads: int):
+        java_class("java.lang.Object")  # the JVM has to run before pyserini is imported
+        from pyserini.index.lucene import LuceneIndexer
+
+        arguments = ["-index", str(folder), "-storePositions", "-storeDocvectors", "-fields", "title", "abstract"]
+        self.indexer = LuceneIndexer(args=arguments, threads=threads).object
+        # Anserini lets 2 GB of postings grow in memory before it writes them; its writer takes a smaller limit live.
+        writer = java_class("org.apache.commons.lang3.reflect.FieldUtils").readField(self.indexer, "writer", True)
+        writer.getConfig().setRAMBufferSizeMB(RAM_BUFFER_MB)
+
+    def add(self, ids: Sequence[str], titles: Sequence[str], abstracts: Sequence[str]) -> None:
+        """Add documents, in one crossing to Java."""
+        documents = [
+            json.dumps(
+                {"id": id, "contents": f"{title} {abstract}", "title": title, "abstract": abstract},
+                ensure_ascii=False,
+            )
+            for id, title, abstract in zip(ids, titles, abstracts)
+        ]
+        added = self.indexer.addRawDocuments(documents)
+        if added != len(documents):
+            raise InputError(
+                f"Lucene took {added} of {len(documents)} documents between ids {ids[0]} and {ids[-1]}; "
+                "rebuild with --verbose to see its own messages"
+            )
+
+    def close(self) -> None:
+        self.indexer.close()
+
+
+def lucene_ids(folder: Path) -> list[str]:
+    """External ids in the order of Lucene's document numbers, read in large pages."""
+    reader = _open_reader(folder)
+    searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
+    everything = java_class("org.apache.lucene.search.MatchAllDocsQuery")()
+    score_doc = java_class("org.apache.lucene.search.ScoreDoc")
+    scored_docs = java_class("io.anserini.search.ScoredDocs")
+    ids: list[str] = []
+    while len(ids) < reader.maxDoc():
+        # All documents score 1.0, so Lucene pages them by number.
+        page = searcher.searchAfter(score_doc(len(ids) - 1, 1.0), everything, _ID_PAGE) if ids else searcher.search(
+            everything, _ID_PAGE
+        )
+        ids += scored_docs.fromTopDocs(page, searcher).docids
+    reader.close()
+    return ids
+
+
+def _open_reader(folder: Path):
+    directory = java_class("org.apache.lucene.store.FSDirectory").open(
+        java_class("java.nio.file.Paths").get(str(folder))
+    )
+    reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
+    from jnius import cast
+
+    return cast("org.apache.lucene.index.IndexReader", reader)  # the declared type picks the right constructors
+
+
+@dataclass(frozen=True)
+class FirstStageConfig:
+    """What retrieves the candidates, and how.
+
+    Attributes:
+        name: ``bm25`` (k1, b), ``qld`` (query likelihood with Dirichlet smoothing, mu) or ``bm25+rm3``.
+        field: ``contents`` (title + abstract), ``title`` or ``abstract``.
+        rm3_terms, rm3_documents, rm3_weight: expansion terms, feedback documents, weight of the original query.
+    """
+
+    name: str = "bm25"
+    field: str = "contents"
+    k1: float = 0.9
+    b: float = 0.4
+    mu: float = 1000.0
+    rm3_terms: int = 10
+    rm3_documents: int = 10
+    rm3_weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.name not in FIRST_STAGES:
+            raise InputError(f"unknown first stage '{self.name}'; known: {', '.join(FIRST_STAGES)}")
+        if self.field not in LUCENE_FIELDS:
+            raise InputError(f"unknown field '{self.field}'; known: {', '.join(LUCENE_FIELDS)}")
+        if self.k1 < 0 or not 0 <= self.b <= 1 or self.mu <= 0:
+            raise InputError(f"bad first-stage parameters k1={self.k1} b={self.b} mu={self.mu}: k1 >= 0, 0 <= b <= 1, mu > 0")
+        if self.rm3_terms < 1 or self.rm3_documents < 1 or not 0 <= self.rm3_weight <= 1:
+            raise InputError("bad RM3 parameters: terms and documents at least 1, weight between 0 and 1")
+
+
+class FirstStage:
+    """Searches one Lucene index. Safe to share between threads: Lucene's searcher is, and Java runs without the GIL."""
+
+    def __init__(self, lucene_folder: Path, forward: ForwardIndex, config: FirstStageConfig):
+        self.forward, self.config = forward, config
+        self.reader = _open_reader(lucene_folder)
+        if self.reader.maxDoc() != len(forward):
+            raise InputError(
+                f"{lucene_folder} holds {self.reader.maxDoc()} documents but the forward index {len(forward)}: rebuild"
+            )
+        self.searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.reader)
+        self.searcher.setMaxClauseCount(1 << 16)  # a pasted abstract is a query, too
+        if config.name == "qld":
+            similarity = java_class("org.apache.lucene.search.similarities.LMDirichletSimilarity")(config.mu)
+        else:
+            similarity = java_class("org.apache.lucene.search.similarities.BM25Similarity")(config.k1, config.b)
+        self.searcher.setSimilarity(similarity)
+        self.analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+        self.generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
+        self.lucene_rows = np.asarray(forward.lucene_rows)
+
+    @cached_property
+    def _json(self):
+        """Jackson, told to write a hit as [number, score] without the shard."""
+        mapper = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
+        shape = java_class("com.fasterxml.jackson.annotation.JsonFormat$Value").forShape(
+            java_class("com.fasterxml.jackson.annotation.JsonFormat$Shape").ARRAY
+        )
+        for name in ("TopDocs", "ScoreDoc", "TotalHits"):
+            mapper.configOverride(_class_object(f"org.apache.lucene.search.{name}")).setFormat(shape)
+        return mapper
+
+    def _hits(self, query, depth: int) -> tuple[np.ndarray, np.ndarray]:
+        """Lucene numbers int64 [C] and scores float32 [C] of the best hits, in one crossing."""
+        top = self.searcher.search(query, depth)
+        parsed = json.loads(self._json.writeValueAsString(top))
+        hits = next((part for part in parsed if isinstance(part, list) and part and isinstance(part[0], list)), [])
+        if not hits:
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        table = np.asarray(hits, dtype=np.float64)
+        order = self._hit_columns
+        return table[:, order[0]].astype(np.int64), table[:, order[1]].astype(np.float32)
+
+    @cached_property
+    def _hit_columns(self) -> tuple[int, int]:
+        """Where Jackson puts a hit's number and score: asked of Jackson once, with a hit of known values."""
+        probe = json.loads(
+            self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5))
+        )
+        return probe.index(7), probe.index(0.5)
+
+    def search(self, text: str, depth: int) -> Candidates:
+        """The best ``depth`` documents for a plain-text query.
+
+        The text is analyzed, never parsed: quotes, slashes, parentheses and AND/OR are only text. Order and cut follow
+        score descending, then decreasing document id, exactly: Lucene breaks ties by its own numbers, so where the cut
+        falls into a group of equal scores the whole group is fetched before the cut is made.
+        """
+        query = self.generator.buildQuery(self.config.field, self.analyzer, text)
+        search = self._search_rm3(query, text) if self.config.name == "bm25+rm3" else self._hits
+        reach = depth + 1
+        while True:
+            numbers, scores = search(query, reach)
+            if len(scores) < reach or scores[depth - 1] != scores[-1]:
+                break
+            reach *= 4
+        candidates = Candidates(self.forward, self.lucene_rows[numbers], scores)
+        order = candidates.order(scores)[:depth]
+        return Candidates(self.forward, candidates.rows[order], scores[order])
+
+    def _search_rm3(self, query, text: str):
+        """A search of the query expanded by RM3 ([K] 4.3), in Anserini's implementation."""
+        config = self.config
+        tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text)
+        if not tokens.size():
+            return self._hits
+        sort = java_class("org.apache.lucene.search.Sort")
+        sort_field = java_class("org.apache.lucene.search.SortField")
+        by_id = sort_field("id", java_class("org.apache.lucene.search.SortField$Type").STRING_VAL)
+        by_score_then_id = sort(sort_field.FIELD_SCORE, by_id)
+        feedback = self.searcher.search(query, config.rm3_documents, by_score_then_id, True)
+        feedback = java_class("io.anserini.search.ScoredDocs").fromTopDocs(feedback, self.searcher)
+        rm3 = java_class("io.anserini.rerank.lib.Rm3Reranker")(
+            self.analyzer, None, config.field, config.rm3_terms, config.rm3_documents, config.rm3_weight, False, True
+        )
+
+        def search(_, depth: int) -> tuple[np.ndarray, np.ndarray]:
+            arguments = java_class("io.anserini.search.SearchCollection$Args")()
+            arguments.hits = depth
+            arguments.arbitraryScoreTieBreak = True  # ties are ours to break
+            context = java_class("io.anserini.rerank.RerankerContext")(
+                self.searcher, None, query, None, text, tokens, None, arguments
+            )
+            expanded = rm3.rerank(feedback, context)
+            return np.asarray(expanded.lucene_docids, np.int64), np.asarray(expanded.scores, np.float32)
+
+        return search
+
+    def close(self) -> None:
+        self.reader.close()
+
+
+def _class_object(name: str):
+    """The java.lang.Class of a Java class."""
+    return java_class("java.lang.Class").forName(name)

@@ -1,0 +1,111 @@
+"""The way of a query: candidates from a first stage or a given run, scores from a reranker, and the final order."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.rerankers import Reranker
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.forward import ForwardIndex
+
+CandidateSource = Callable[[Query], Candidates]
+
+
+class Ranking(NamedTuple):
+    """The result for one query.
+
+    Attributes:
+        candidates: C documents in first-stage order.
+        scores: float32 [C], in first-stage order, too.
+        order: int64 [C], the final order: ``candidates.rows[order]`` are the rows from rank 1 on.
+    """
+
+    query: Query
+    candidates: Candidates
+    scores: np.ndarray
+    order: np.ndarray
+
+    @property
+    def doc_ids(self) -> list[str]:
+        """External ids from rank 1 on."""
+        return self.candidates.index.ids.take(self.candidates.rows[self.order])
+
+    @property
+    def ranked_scores(self) -> np.ndarray:
+        return self.scores[self.order]
+
+
+def rank(query: Query, candidates: Candidates, reranker: Reranker | None) -> Ranking:
+    """Score and order the candidates of one query; without a reranker they keep their first-stage scores.
+
+    Raises:
+        InputError: the reranker gave another number of scores than there are candidates, or a NaN.
+    """
+    scores = candidates.first_stage_scores
+    if reranker is not None and len(candidates):
+        scores = np.asarray(reranker.score(query, candidates), dtype=np.float32)
+        if scores.shape != (len(candidates),):
+            raise InputError(
+                f"the reranker gave scores of shape {scores.shape} for the {len(candidates)} candidates of query {query.id}"
+            )
+        if not np.isfinite(scores).all():
+            bad = candidates.rows[np.flatnonzero(~np.isfinite(scores))[0]]
+            raise InputError(
+                f"the reranker scores document {candidates.index.ids[int(bad)]} for query {query.id} as NaN or infinite"
+            )
+    return Ranking(query, candidates, scores, candidates.order(scores))
+
+
+def rank_all(
+    queries: Iterable[Query], source: CandidateSource, reranker: Reranker | None, threads: int = 2
+) -> Iterator[Ranking]:
+    """Rankings of many queries, in order; the candidates of the next ones are fetched while one is scored."""
+    with ThreadPoolExecutor(threads) as executor:
+        ahead: deque = deque()
+        try:
+            for query in queries:
+                ahead.append((query, executor.submit(source, query)))
+                if len(ahead) > 4 * threads:
+                    query, future = ahead.popleft()
+                    yield rank(query, future.result(), reranker)
+            while ahead:
+                query, future = ahead.popleft()
+                yield rank(query, future.result(), reranker)
+        finally:
+            for _, future in ahead:
+                future.cancel()
+
+
+def from_first_stage(first_stage, depth: int) -> CandidateSource:
+    """Candidates by searching Lucene."""
+    return lambda query: first_stage.search(query.text, depth)
+
+
+def from_run(run: Mapping, index: ForwardIndex, depth: int, path: str) -> CandidateSource:
+    """Candidates by an existing run: {query id: (doc_ids, scores)} in rank order.
+
+    Raises (when a query is asked for):
+        InputError: the run names documents that are not in the index.
+    """
+
+    def candidates(query: Query) -> Candidates:
+        if query.id not in run:
+            return Candidates(index, np.zeros(0, np.int64), np.zeros(0, np.float32))
+        doc_ids, scores = run[query.id]
+        doc_ids, scores = doc_ids[:depth], scores[:depth]
+        rows = index.rows(doc_ids)
+        unknown = np.flatnonzero(rows < 0)
+        if len(unknown):
+            raise InputError(
+                f"{path}: query {query.id} ranks {len(unknown)} documents that are not in the index, first "
+                f"'{doc_ids[int(unknown[0])]}': the run was made from another collection"
+            )
+        return Candidates(index, rows, scores)
+
+    return candidates

@@ -1,0 +1,189 @@
+"""``python -m rerank_plugin.search``: first stage, re-ranking, and a TREC run or a readable list."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from rerank_plugin import commandline
+
+log = logging.getLogger(__name__)
+
+EXAMPLES = """examples:
+  python -m rerank_plugin.search --index indexes/sample --queries sample:test --output runs/bm25.run
+  python -m rerank_plugin.search --index indexes/sample --query "aspirin after heart attack" --reranker delta:checkpoints/d
+  python -m rerank_plugin.search --index indexes/sample --queries sample:test --run runs/bm25.run \\
+      --reranker checkpoints/d --output runs/delta.run"""
+
+
+def arguments():
+    parser = commandline.parser(
+        "search",
+        "Search an index: the first stage retrieves candidates, a reranker scores them, and the result is a TREC run\n"
+        "(--queries and --output), or a readable list for one query (--query).",
+        EXAMPLES,
+    )
+    parser.add_argument("--index", type=Path, help="index folder")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--queries", help="ir-datasets id, BEIR folder[:split], TSV (id<TAB>text), JSONL, TREC topics, or sample[:split]")
+    what.add_argument("--query", help="one free-text query; prints a readable list")
+    what.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
+    parser.add_argument("--output", type=Path, help="TREC run file to write")
+    parser.add_argument("--run", type=Path, help="re-rank this TREC run instead of searching")
+    parser.add_argument("--reranker", help="NAME, NAME:CHECKPOINT, a checkpoint folder, or package.module:Class")
+    parser.add_argument("--depth", type=int, default=500, help="candidates a query")
+    parser.add_argument("--show", type=int, default=10, help="documents to print for --query")
+    parser.add_argument("--tag", help="run tag (default: the reranker's or first stage's name)")
+    parser.add_argument("--resume", action="store_true", help="go on with an interrupted run of the same settings")
+    parser.add_argument("--device", default="cpu", help="torch device of a neural reranker: cpu, cuda, cuda:1, mps")
+    parser.add_argument("--batch-size", type=int, default=1024, help="candidates a neural reranker scores at once")
+    parser.add_argument("--threads", type=int, default=2, help="first-stage searches that run ahead of the scoring")
+    first = parser.add_argument_group("first stage")
+    first.add_argument("--first-stage", default="bm25", help="bm25, qld or bm25+rm3")
+    first.add_argument("--field", default="contents", help="contents (title + abstract), title or abstract")
+    first.add_argument("--k1", type=float, default=0.9, help="BM25's k1")
+    first.add_argument("--b", type=float, default=0.4, help="BM25's b")
+    first.add_argument("--mu", type=float, default=1000.0, help="Dirichlet smoothing of qld")
+    first.add_argument("--rm3-terms", type=int, default=10, help="expansion terms")
+    first.add_argument("--rm3-documents", type=int, default=10, help="feedback documents")
+    first.add_argument("--rm3-weight", type=float, default=0.5, help="weight of the original query")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = arguments()
+    options = parser.parse_args(argv)
+    commandline.set_up_logging(options.verbose)
+    if options.list_rerankers:
+        from rerank_plugin.rerankers import known_names
+
+        print("\n".join(known_names()))
+        return
+    if options.index is None:
+        parser.error("--index is required")
+    if (options.queries is None) == (options.query is None):
+        parser.error("give --queries or --query")
+    if options.queries is not None and options.output is None:
+        parser.error("--queries needs --output")
+    if options.query is not None and (options.run or options.output):
+        parser.error("--query prints a list: it takes neither --run nor --output")
+    if options.run and not options.reranker:
+        parser.error("--run needs --reranker")
+    for name in ("depth", "show", "batch_size", "threads"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    if options.query is not None:
+        search_one(options)
+    else:
+        search_batch(options)
+
+
+def _first_stage_config(options):
+    from rerank_plugin.retrieval.lucene import FirstStageConfig
+
+    return FirstStageConfig(
+        options.first_stage,
+        options.field,
+        options.k1,
+        options.b,
+        options.mu,
+        options.rm3_terms,
+        options.rm3_documents,
+        options.rm3_weight,
+    )
+
+
+def _open_reranker(options, index):
+    if not options.reranker:
+        return None
+    from rerank_plugin import rerankers
+
+    return rerankers.load(
+        options.reranker, index.forward, rerankers.RerankerOptions(options.device, options.batch_size)
+    )
+
+
+def _candidate_source(options, index):
+    from rerank_plugin.retrieval import pipeline
+
+    if options.run:
+        from rerank_plugin.runs import read_run
+
+        return pipeline.from_run(read_run(options.run), index.forward, options.depth, str(options.run))
+    return pipeline.from_first_stage(index.first_stage(_first_stage_config(options)), options.depth)
+
+
+def search_batch(options) -> None:
+    """Write a run; whatever happens, finished queries are kept for --resume."""
+    from rerank_plugin.corpora import queries as read_queries
+    from rerank_plugin.retrieval.index_folder import Index
+    from rerank_plugin.retrieval.pipeline import rank_all
+    from rerank_plugin.runs import RunWriter
+
+    index = Index(options.index)
+    queries = read_queries(options.queries)
+    reranker = _open_reranker(options, index)
+    source = _candidate_source(options, index)
+    tag = options.tag or (reranker.name if reranker else options.first_stage)
+    with RunWriter(options.output, tag, _settings(options), options.resume) as writer:
+        open_queries = [query for query in queries if query.id not in writer.finished]
+        if len(open_queries) < len(queries):
+            log.info("%d of %d queries were finished before", len(queries) - len(open_queries), len(queries))
+        started, empty = time.monotonic(), []
+        rankings = rank_all(open_queries, source, reranker, options.threads)
+        for ranking in commandline.progress(rankings, "searching", "queries", total=len(open_queries)):
+            writer.write(ranking.query.id, ranking.doc_ids, ranking.ranked_scores)
+            if not len(ranking.order):
+                empty.append(ranking.query.id)
+    if empty:
+        log.warning("%d queries found no document: %s", len(empty), ", ".join(empty[:10]) + (", ..." if empty[10:] else ""))
+    seconds = time.monotonic() - started
+    print(f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({len(open_queries) / max(seconds, 1e-9):,.0f} a second)")
+
+
+def _settings(options) -> dict:
+    """What a resumed run must have in common with its first part."""
+    settings = {
+        "index": str(options.index),
+        "queries": options.queries,
+        "run": str(options.run) if options.run else None,
+        "reranker": options.reranker,
+        "depth": options.depth,
+        "seed": options.seed,
+        "tag": options.tag,
+    }
+    return settings if options.run else settings | asdict(_first_stage_config(options))
+
+
+def search_one(options) -> None:
+    """Print rank, score, first-stage rank and title of the best documents for one query."""
+    from rerank_plugin.corpora import Query
+    from rerank_plugin.retrieval.index_folder import Index
+    from rerank_plugin.retrieval.pipeline import rank
+
+    index = Index(options.index)
+    reranker = _open_reranker(options, index)
+    source = _candidate_source(options, index)
+    query = Query("query", options.query)
+    ranking = rank(query, source(query), reranker)
+    print_ranking(ranking, options.show)
+
+
+def print_ranking(ranking, show: int) -> None:
+    if not len(ranking.order):
+        print("no document matches the query")
+        return
+    index = ranking.candidates.index
+    shown = ranking.order[:show]
+    titles = index.titles.take(ranking.candidates.rows[shown])
+    ids = ranking.doc_ids[:show]
+    width = max(len("document"), *map(len, ids))
+    print(f"{'rank':>4}  {'score':>9}  {'first stage':>11}  {'document':<{width}}  title")
+    for place, (at, id, title) in enumerate(zip(shown.tolist(), ids, titles), 1):
+        print(f"{place:>4}  {ranking.scores[at]:>9.4f}  {at + 1:>11}  {id:<{width}}  {title or '(no title)'}")
+
+
+if __name__ == "__main__":
+    commandline.run(main)

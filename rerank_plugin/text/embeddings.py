@@ -1,0 +1,173 @@
+"""Word vectors: training with gensim's word2vec, import, and the folder they are kept in ([D18] 3.1)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Iterable, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.text.tokenizer import SETTINGS, sentences, tokenize
+from rerank_plugin.text.vocabulary import Vocabulary
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_RANGE = 0.25  # UNK ~ U[-0.25, 0.25] ([D18] 3.1)
+VOCABULARY_FILE, VECTORS_FILE, SETTINGS_FILE = "vocab.txt", "embeddings.safetensors", "words.json"
+
+
+class WordVectors(NamedTuple):
+    """A vocabulary and its vectors, float32 [V, D]; row 0 is UNK."""
+
+    vocabulary: Vocabulary
+    matrix: np.ndarray
+
+
+@dataclass(frozen=True)
+class Word2VecConfig:
+    """word2vec as [D18] 3.1 used it: skip-gram, hierarchical softmax, window 5, D = 300, minimum count 101.
+
+    ``epochs`` is gensim's and word2vec's default; the paper gives none.
+    """
+
+    dimension: int = 300
+    minimum_count: int = 101
+    window: int = 5
+    epochs: int = 5
+    workers: int = 1
+
+
+def unknown_vector(dimension: int, seed: int) -> np.ndarray:
+    """The vector of UNK, float32 [D] ~ U[-0.25, 0.25] ([D18] 3.1)."""
+    return np.random.default_rng(seed).uniform(-UNKNOWN_RANGE, UNKNOWN_RANGE, dimension).astype(np.float32)
+
+
+def train(texts: Iterable[str], config: Word2VecConfig, seed: int) -> WordVectors:
+    """Train word vectors on texts, sentence by sentence ([D18] 4.1).
+
+    The sentences go through a temporary file, so memory does not grow with the corpus. One worker gives the same
+    vectors every time; more are faster and are not reproducible (threads race for the weights).
+
+    Raises:
+        InputError: no word occurs ``minimum_count`` times.
+    """
+    from gensim.models import Word2Vec
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "sentences.txt")
+        with open(path, "w", encoding="utf-8") as file:
+            for text in texts:
+                file.writelines(" ".join(tokens) + "\n" for tokens in sentences(text))
+        model = Word2Vec(
+            vector_size=config.dimension,
+            window=config.window,
+            min_count=config.minimum_count,
+            sg=1,
+            hs=1,
+            negative=0,
+            epochs=config.epochs,
+            workers=config.workers,
+            seed=seed,
+        )
+        model.build_vocab(corpus_file=path)
+        if not len(model.wv):
+            raise InputError(f"no word occurs {config.minimum_count} times; lower --min-count")
+        log.info("training %d word vectors on %s tokens", len(model.wv), f"{model.corpus_total_words:,}")
+        model.train(
+            corpus_file=path,
+            total_words=model.corpus_total_words,
+            total_examples=model.corpus_count,
+            epochs=config.epochs,
+        )
+    return _with_unknown(list(model.wv.index_to_key), model.wv.vectors, seed)
+
+
+def _with_unknown(words: list[str], vectors: np.ndarray, seed: int) -> WordVectors:
+    matrix = np.vstack([unknown_vector(vectors.shape[1], seed), vectors]).astype(np.float32)
+    return WordVectors(Vocabulary(words), matrix)
+
+
+def import_word2vec(path: Path, binary: bool, seed: int) -> WordVectors:
+    """Read vectors in the word2vec text or binary format.
+
+    Words are brought to this package's tokens; where several spellings become one token the first (in word2vec files
+    the most frequent) stands, and words that become several tokens are left out.
+
+    Raises:
+        InputError: the file cannot be read in that format.
+    """
+    from gensim.models import KeyedVectors
+
+    try:
+        loaded = KeyedVectors.load_word2vec_format(str(path), binary=binary, unicode_errors="replace")
+    except (OSError, ValueError, EOFError, UnicodeDecodeError) as error:
+        kind = "binary" if binary else "text"
+        raise InputError(f"{path} cannot be read as word2vec {kind}: {error}") from None
+    rows: dict[str, int] = {}
+    for row, word in enumerate(loaded.index_to_key):
+        tokens = tokenize(word)
+        if len(tokens) == 1:
+            rows.setdefault(tokens[0], row)
+    if not rows:
+        raise InputError(f"{path} holds no word that is one token here")
+    log.info("kept %d of %d words", len(rows), len(loaded.index_to_key))
+    matrix = loaded.vectors[list(rows.values())]
+    if not np.isfinite(matrix).all():
+        raise InputError(f"{path} holds vectors that are not finite numbers")
+    return _with_unknown(list(rows), matrix, seed)
+
+
+def save(vectors: WordVectors, folder: Path, settings: dict) -> None:
+    """Write a folder of word vectors (vocab.txt, embeddings.safetensors, words.json), atomically."""
+    from safetensors.numpy import save_file
+
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    writing = folder.parent / f".{folder.name}.writing-{os.getpid()}"
+    shutil.rmtree(writing, ignore_errors=True)
+    writing.mkdir()
+    vectors.vocabulary.save(writing / VOCABULARY_FILE)
+    save_file({"embeddings": np.ascontiguousarray(vectors.matrix, np.float32)}, writing / VECTORS_FILE)
+    described = {"tokenizer": SETTINGS, "words": len(vectors.vocabulary), "dimension": vectors.matrix.shape[1]}
+    (writing / SETTINGS_FILE).write_text(json.dumps({**described, **settings}, indent=1), encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    writing.rename(folder)
+
+
+def load(folder: Path) -> WordVectors:
+    """Read the word vectors of a folder (also those of a checkpoint).
+
+    Raises:
+        InputError: a file is missing, or vocabulary and vectors do not fit together.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    folder = Path(folder)
+    vocabulary = Vocabulary.load(folder / VOCABULARY_FILE)
+    path = folder / VECTORS_FILE
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    matrix = tensors.get("embeddings")
+    if matrix is None or matrix.ndim != 2:
+        raise InputError(f"{path} holds no matrix named 'embeddings'")
+    if len(matrix) != len(vocabulary):
+        raise InputError(
+            f"{folder}: {VOCABULARY_FILE} has {len(vocabulary)} words but {VECTORS_FILE} {len(matrix)} vectors; "
+            "they do not belong together"
+        )
+    return WordVectors(vocabulary, matrix.astype(np.float32, copy=False))
+
+
+def described(config: Word2VecConfig) -> dict:
+    """The settings of a training for the folder's description."""
+    return {"word2vec": {**asdict(config), "model": "skip-gram", "hierarchical_softmax": True}}

@@ -1,0 +1,183 @@
+"""The tokenizer of [D18] 4.1, the same for queries and documents.
+
+The paper: split on space and punctuation while preserving abbreviations and numeric forms, lower-case, discard all
+punctuation, and collapse numeric forms into 7 classes. What it leaves open is decided here:
+
+* **Space comes first.** A text is cut at white space and every piece is tokenized on its own, so the result for a piece
+  never depends on its neighbours and can be remembered: a word met before costs one dictionary look-up.
+* **Abbreviations** are single letters with full stops (``U.S.A.`` gives ``usa``) and short symbols joined by a hyphen
+  to a number or a Greek letter (``IL-2`` gives ``il2``, ``TNF-α`` gives ``tnfalpha``), which then equal the spellings
+  without the hyphen. Ordinary short words before a number (``type-2``, ``day-7``) are no abbreviations and are split.
+* **Letters** are decomposed by Unicode NFKD and lose their accents; ligatures and sub- and superscripts become plain
+  characters; one or two Greek letters in a row are spelled out (``β-catenin`` gives ``beta catenin``), and a ``μ``
+  before a unit becomes ``u`` as in ``ug``. A possessive ``'s`` is dropped.
+* **Numbers inside words** stay (``p53``, ``b12``, ``10mg``); only free-standing numbers are collapsed. Powers of ten,
+  also in PubMed's ASCII forms ``10(-6)`` and ``10^-6``, are numbers.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import chain
+
+# Angle brackets are punctuation, so no word of a text can collide with a class.
+INTEGER = "<integer>"
+FRACTION = "<fraction>"
+REAL = "<real>"
+YEAR_19XX = "<19xx>"
+YEAR_20XX = "<20xx>"
+PERCENTAGE = "<percentage>"
+DOLLARS = "<dollars>"
+NUMERIC_CLASSES = (INTEGER, FRACTION, REAL, YEAR_19XX, YEAR_20XX, PERCENTAGE, DOLLARS)
+
+# Saved with every index and checkpoint: texts must be tokenized alike on both sides.
+SETTINGS = {"name": "d18", "version": 1}
+
+_GREEK = dict(
+    zip(
+        "αβγδεζηθικλμνξοπρσςτυφχψω",
+        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma sigma tau "
+        "upsilon phi chi psi omega".split(),
+    )
+)
+_GREEK_RUN = re.compile("(?<![α-ω])[α-ω]{1,2}(?![α-ω])")  # longer runs are Greek words, not symbols
+_MICRO_UNIT = re.compile("μ(?=(?:g|l|m|mol|s|sv|gy|w|v|a|ci|u)(?![a-z]))")
+
+_DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−﹣－"), "-")
+_QUOTES = dict.fromkeys(map(ord, "’ʼ′＇"), "'")
+_PLAIN_MARKS = {**_DASHES, **_QUOTES}
+
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_POWER = re.compile(r"(?<![\w.])\d+(?:([⁺⁻]?[⁰¹²³⁴-⁹]+)|\^([+-]?\d+)|\(([+-]?\d{1,2})\))(?!\w)")
+_DECIMAL_DOT = re.compile(r"(?<=\d)[·∙⋅](?=\d)")
+
+# Words of up to 5 letters that stand before a number without forming a symbol with it.
+_ORDINARY = frozenset(
+    "type phase stage grade level class group day days week weeks month year years hour hours age aged step score dose "
+    "table part model case cases study top non pre post mid sub anti semi multi inter intra super over under than about "
+    "and or to of in at by from with the a an is was are were up down low high first last next only per one two".split()
+)
+_GREEK_NAMES = "|".join(sorted(set(_GREEK.values()), key=len, reverse=True))
+_WHOLE = r"\d{1,3}(?:,\d{3})+(?!\d)|\d+"
+_NUMBER = rf"(?:{_WHOLE})(?:\.\d+)?|\.\d+"
+_TOKEN = re.compile(
+    rf"""
+      (?P<dotted>(?<![^\W_])(?:[a-z]\.){{2,}}[a-z]?(?![^\W_]))
+    | (?P<dollars>\$(?:{_NUMBER}))
+    | (?P<percentage>(?:{_NUMBER})%)
+    | (?P<ratio>\d+⁄\d+)
+    | (?P<power>\x00[+-]?\d+\x00)
+    | (?P<decimal>(?:{_WHOLE})\.\d+|(?<!\d)\.\d+)
+    | (?P<whole>(?:{_WHOLE})(?![^\W_]))
+    | (?P<symbol>(?<![^\W_])[a-z]{{1,5}}-(?:\d{{1,3}}[a-z]{{0,2}}|\d{{0,3}}(?:{_GREEK_NAMES})[a-z]?\d{{0,3}})(?![^\W_]))
+    | (?P<word>[^\W_]+(?:'[^\W_]+|(?<=[a-z]\d)\.\d+(?![^\W_]))*)
+    """,
+    re.VERBOSE,
+)
+
+
+def _spell_greek(run: re.Match) -> str:
+    return "".join(_GREEK[letter] for letter in run.group())
+
+
+def _mark_power(power: re.Match) -> str:
+    exponent = (power.group(1) or power.group(2) or power.group(3)).translate(_SUPERSCRIPTS)
+    return f"\x00{exponent}\x00"
+
+
+def _fold(piece: str) -> str:
+    """Bring one piece to lower-case letters without accents, ligatures or typographic marks."""
+    piece = _POWER.sub(_mark_power, piece.replace("\x00", " "))
+    if not piece.isascii():
+        piece = _DECIMAL_DOT.sub(".", piece.translate(_PLAIN_MARKS))
+        decomposed = unicodedata.normalize("NFKD", piece)
+        piece = "".join(character for character in decomposed if not unicodedata.combining(character)).lower()
+        piece = _MICRO_UNIT.sub("u", piece)
+        return _GREEK_RUN.sub(_spell_greek, piece)
+    return piece.lower()
+
+
+def _classify_decimal(form: str) -> str:
+    return FRACTION if 0.0 < float(form.replace(",", "")) < 1.0 else REAL
+
+
+def _classify_whole(form: str) -> str:
+    if len(form) == 4 and form.isdigit():
+        if form.startswith("19"):
+            return YEAR_19XX
+        if form.startswith("20"):
+            return YEAR_20XX
+    return INTEGER
+
+
+def _token(match: re.Match) -> tuple[str, ...]:
+    kind, form = match.lastgroup, match.group()
+    if kind == "word":
+        if form.endswith("'s"):
+            form = form[:-2]
+        return (form.replace("'", "").replace(".", ""),)
+    if kind == "whole":
+        return (_classify_whole(form),)
+    if kind == "decimal":
+        return (_classify_decimal(form),)
+    if kind == "percentage":
+        return (PERCENTAGE,)
+    if kind == "dollars":
+        return (DOLLARS,)
+    if kind == "power":
+        return (FRACTION if form.startswith("\x00-") else INTEGER,)
+    if kind == "ratio":
+        above, below = (int(part) for part in form.split("⁄"))
+        return (FRACTION if 0 < above < below else REAL,)
+    if kind == "symbol":
+        before, after = form.split("-", 1)
+        if before in _ORDINARY:
+            return tokenize_piece(before) + tokenize_piece(after)
+        return (before + after,)
+    return (form.replace(".", ""),)  # dotted
+
+
+def tokenize_piece(piece: str) -> tuple[str, ...]:
+    """Tokens of one piece of text that holds no white space; the memo-free heart of :func:`tokenize`."""
+    if piece.isascii() and piece.isalpha():
+        return (piece.lower(),)
+    return tuple(chain.from_iterable(map(_token, _TOKEN.finditer(_fold(piece)))))
+
+
+class PieceMemo(dict):
+    """Remembers what a function gave for each piece of text, and forgets everything when it has grown too large.
+
+    Text repeats itself: beyond the first few thousand documents nearly every piece has been met before.
+    """
+
+    def __init__(self, function, limit: int = 1 << 20):
+        super().__init__()
+        self.function, self.limit = function, limit
+
+    def __missing__(self, piece: str):
+        if len(self) >= self.limit:
+            self.clear()
+        result = self[piece] = self.function(piece)
+        return result
+
+
+_memo = PieceMemo(tokenize_piece)
+
+
+def tokenize(text: str) -> list[str]:
+    """Tokens of a text, in order, without sentence breaks ([D18] 4.1).
+
+    >>> tokenize("TNF-α and IL-2 in 31,236 women, 1995–2003 (60.2%; p<0.001)")
+    ['tnfalpha', 'and', 'il2', 'in', '<integer>', 'women', '<19xx>', '<20xx>', '<percentage>', 'p', '<fraction>']
+    """
+    return list(chain.from_iterable(map(_memo.__getitem__, text.split())))
+
+
+# A full stop ends a sentence only before white space and a capital, digit or opening mark, and not after one letter.
+_SENTENCE_END = re.compile(r"(?<=[^\s.][\w)\]%'\"”][.!?])\s+(?=[A-Z0-9(\[\"“])")
+
+
+def sentences(text: str) -> list[list[str]]:
+    """Tokens of each sentence of a text: what word2vec is trained on ([D18] 4.1)."""
+    return [tokens for tokens in map(tokenize, _SENTENCE_END.split(text)) if tokens]

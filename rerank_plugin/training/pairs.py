@@ -1,0 +1,92 @@
+"""Training pairs: two documents of one query, the first more relevant than the second ([D18] 3.4, 4.2).
+
+Each query has a pool: its judged documents and its first-stage candidates, which count as non-relevant where they are
+not judged. (The paper trained on first result pages only, and names missing documents from deep in the results as its
+weakness in 5.3.1.) Every epoch draws afresh: as many non-relevant as relevant documents a query ([D18] 4.2), and of the
+pairs among them a number that is bounded, so that no query drowns the others.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from rerank_plugin.corpora.records import Judgments, Query
+from rerank_plugin.rerankers.inputs import InputBuilder
+from rerank_plugin.retrieval.candidates import Candidates
+
+
+class Pool(NamedTuple):
+    """The documents of one query that pairs are drawn from.
+
+    Attributes:
+        words: the query's ids int64 [M]; mask: bool [M].
+        rows: forward-index rows int64 [P]; relevance: float32 [P]; features: lexical features float32 [P, F].
+    """
+
+    query_id: str
+    words: np.ndarray
+    mask: np.ndarray
+    rows: np.ndarray
+    relevance: np.ndarray
+    features: np.ndarray
+
+
+class Pairs(NamedTuple):
+    """Drawn pairs: number of the pool, places of the better and the worse document in it; int64 [n] each."""
+
+    pool: np.ndarray
+    better: np.ndarray
+    worse: np.ndarray
+
+
+def make_pools(
+    queries: Sequence[Query], judgments: Judgments, candidates: Mapping[str, Candidates], builder: InputBuilder
+) -> list[Pool]:
+    """Pools of the queries that have two documents of different relevance and a word the model knows.
+
+    Args:
+        candidates: first-stage candidates by query id.
+    """
+    pools = []
+    for query in queries:
+        judged = judgments.get(query.id, {})
+        rows = builder.index.rows(list(judged))
+        relevance = np.fromiter(judged.values(), np.float32, len(judged))[rows >= 0]
+        rows = rows[rows >= 0]
+        unjudged = np.setdiff1d(candidates[query.id].rows, rows)
+        rows = np.concatenate([rows, unjudged])
+        relevance = np.concatenate([np.maximum(relevance, 0), np.zeros(len(unjudged), np.float32)])
+        terms = builder.index.query(query.text)
+        words = builder.query(terms.terms)
+        if not words.known or not len(rows) or relevance.min() == relevance.max():
+            continue
+        features = builder.features(terms, Candidates(builder.index, rows, np.zeros(len(rows), np.float32)))
+        pools.append(Pool(query.id, words.ids, words.mask, rows, relevance, features))
+    return pools
+
+
+def draw_pairs(pools: Sequence[Pool], pairs_per_query: int, generator: np.random.Generator) -> Pairs:
+    """Pairs for one epoch, in random order.
+
+    For each query as many non-relevant documents are drawn as it has relevant ones; then pairs, without repetition, from
+    all pairs of the balanced set whose relevance differs, at most ``pairs_per_query``.
+    """
+    numbers, better, worse = [], [], []
+    for number, pool in enumerate(pools):
+        relevant, others = np.flatnonzero(pool.relevance > 0), np.flatnonzero(pool.relevance <= 0)
+        if len(others) > len(relevant) > 0:
+            others = generator.choice(others, len(relevant), replace=False)
+        balanced = np.concatenate([relevant, others])
+        levels = pool.relevance[balanced]
+        first, second = np.nonzero(levels[:, None] > levels[None, :])
+        if len(first) > pairs_per_query:
+            chosen = generator.choice(len(first), pairs_per_query, replace=False)
+            first, second = first[chosen], second[chosen]
+        numbers.append(np.full(len(first), number))
+        better.append(balanced[first])
+        worse.append(balanced[second])
+    drawn = Pairs(*(np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in (numbers, better, worse)))
+    order = generator.permutation(len(drawn.pool))
+    return Pairs(*(part[order] for part in drawn))

@@ -1,0 +1,238 @@
+"""The trainer of pairwise models: epochs of drawn pairs, validation, early stopping, and a state to resume from.
+
+After every epoch the whole state (weights, optimizer, history) is written beside the checkpoint, and every epoch draws
+its pairs and its dropout from (seed, epoch) alone; so a training that was killed and resumed gives the same weights as
+one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.rerankers.inputs import InputBuilder, Inputs
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.training.losses import pairwise_hinge, relevance_weights
+from rerank_plugin.training.pairs import Pairs, Pool, draw_pairs
+
+log = logging.getLogger(__name__)
+
+STATE_FILE, TENSORS_FILE, LOG_FILE, PLOT_FILE = "state.json", "state.safetensors", "log.jsonl", "log.png"
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How to train. Mini-batch 256 and Adagrad are [D18] 3.4's; the paper tuned the L2 costs and gives no values.
+
+    Attributes:
+        patience: epochs without a better validation measure after which training stops.
+        l2_convolution, l2_feed_forward: L2 costs of the weights of the two stages.
+    """
+
+    epochs: int = 30
+    patience: int = 5
+    batch_size: int = 256
+    learning_rate: float = 0.01
+    l2_convolution: float = 1e-4
+    l2_feed_forward: float = 1e-4
+    pairs_per_query: int = 50
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.patience, self.batch_size, self.pairs_per_query) < 1:
+            raise InputError("epochs, patience, batch size and pairs per query must be at least 1")
+        if self.learning_rate <= 0 or min(self.l2_convolution, self.l2_feed_forward) < 0:
+            raise InputError("the learning rate must be above 0 and L2 costs not below 0")
+
+
+class Trainer:
+    """Trains one model.
+
+    Args:
+        model: a module that takes :class:`Inputs`, with ``regularized()``.
+        pools: the training queries.
+        validate: called after each epoch with the model in eval mode; returns measures, the first one decides.
+        save: called with the measures whenever the deciding measure is the best so far.
+        folder: where the state and the log are kept while training runs.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        builder: InputBuilder,
+        pools: Sequence[Pool],
+        config: TrainingConfig,
+        validate: Callable[[], dict[str, float]],
+        save: Callable[[dict], None],
+        folder: Path,
+        device: str = "cpu",
+    ):
+        if not pools:
+            raise InputError("no training query has two documents of different relevance in the index: nothing to learn")
+        self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
+        self.validate, self.save, self.folder, self.device = validate, save, folder, device
+        self.optimizer = torch.optim.Adagrad(self._parameter_groups(), lr=config.learning_rate)
+        self.history: list[dict] = []
+
+    def _parameter_groups(self) -> list[dict]:
+        """Weight decay adds the gradient of an L2 cost, which is what Adagrad's is."""
+        regularized = self.model.regularized()
+        costs = {"convolution": self.config.l2_convolution, "feed_forward": self.config.l2_feed_forward}
+        groups = [{"params": parameters, "weight_decay": costs[name]} for name, parameters in regularized.items()]
+        grouped = {id(parameter) for parameters in regularized.values() for parameter in parameters}
+        rest = [parameter for parameter in self.model.parameters() if id(parameter) not in grouped]
+        return [*groups, {"params": rest, "weight_decay": 0.0}]
+
+    @property
+    def best(self) -> float:
+        """The best deciding measure so far; never NaN."""
+        return max((entry["deciding"] for entry in self.history), default=-math.inf)
+
+    @property
+    def epochs_without_gain(self) -> int:
+        if not self.history:
+            return 0
+        best = max(range(len(self.history)), key=lambda i: (self.history[i]["deciding"], -i))
+        return len(self.history) - 1 - best
+
+    def train(self) -> None:
+        """Run the epochs that are left."""
+        for epoch in range(len(self.history) + 1, self.config.epochs + 1):
+            if self.epochs_without_gain >= self.config.patience:
+                log.info("no gain for %d epochs: stopping", self.config.patience)
+                break
+            started = time.monotonic()
+            loss = self._epoch(epoch)
+            trained = time.monotonic()
+            self.model.eval()
+            measures = self.validate()
+            deciding = next(iter(measures.values()))
+            deciding = deciding if math.isfinite(deciding) else -math.inf
+            better = deciding > self.best
+            entry = {
+                "epoch": epoch,
+                "loss": loss,
+                **measures,
+                "deciding": deciding,
+                "training_seconds": round(trained - started, 1),
+                "validation_seconds": round(time.monotonic() - trained, 1),
+            }
+            self.history.append(entry)
+            if better:
+                self.save({"epoch": epoch, "loss": loss, **measures})
+            self._write_state()
+            shown = "  ".join(f"{name} {value:.4f}" for name, value in measures.items())
+            log.info(
+                "epoch %d  loss %.4f  %s%s  (%.0f s)",
+                epoch, loss, shown, "  best" if better else "", time.monotonic() - started,
+            )  # fmt: skip
+
+    def _epoch(self, epoch: int) -> float:
+        """One pass over freshly drawn pairs; returns the mean loss."""
+        torch.manual_seed(self.config.seed * 100_003 + epoch)
+        pairs = draw_pairs(self.pools, self.config.pairs_per_query, np.random.default_rng([self.config.seed, epoch]))
+        self.model.train()
+        total, size = 0.0, self.config.batch_size
+        for start in range(0, len(pairs.pool), size):
+            batch = Pairs(*(part[start : start + size] for part in pairs))
+            inputs, weights = self._inputs(batch)
+            scores = self.model(inputs)  # [2B]
+            loss = pairwise_hinge(scores[: len(batch.pool)], scores[len(batch.pool) :], weights)
+            if not torch.isfinite(loss):
+                raise InputError(f"the loss is {loss.item()} in epoch {epoch}: lower --learning-rate")
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            total += loss.item() * len(batch.pool)
+        return total / max(len(pairs.pool), 1)
+
+    def _inputs(self, batch: Pairs) -> tuple[Inputs, torch.Tensor]:
+        """Inputs of the better documents, then of the worse ones (B becomes 2B), and the pairs' weights [B]."""
+        pools = [self.pools[number] for number in np.concatenate([batch.pool, batch.pool]).tolist()]
+        places = np.concatenate([batch.better, batch.worse]).tolist()
+        rows = np.array([pool.rows[place] for pool, place in zip(pools, places)])
+        relevance = np.array([pool.relevance[place] for pool, place in zip(pools, places)], np.float32)
+        documents, mask = self.builder.documents(Candidates(self.builder.index, rows, np.zeros(len(rows), np.float32)))
+        inputs = Inputs(
+            torch.from_numpy(documents),
+            torch.from_numpy(mask),
+            torch.from_numpy(np.stack([pool.words for pool in pools])),
+            torch.from_numpy(np.stack([pool.mask for pool in pools])),
+            torch.from_numpy(np.stack([pool.features[place] for pool, place in zip(pools, places)])),
+        )
+        better, worse = torch.from_numpy(relevance).split(len(batch.pool))
+        return inputs.to(self.device), relevance_weights(better, worse).to(self.device)
+
+    def settings(self) -> dict:
+        """What must be equal for a training to be resumed. More epochs or patience are allowed."""
+        training = {name: value for name, value in asdict(self.config).items() if name not in ("epochs", "patience")}
+        return json.loads(json.dumps({"training": training, "model": asdict(self.model.config), "queries": len(self.pools)}))
+
+    def _write_state(self) -> None:
+        """Write log, plot and state; each by rename, the state's description last."""
+        from safetensors.torch import save_file
+
+        from rerank_plugin.training.plots import plot_history
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lines = "".join(json.dumps(entry) + "\n" for entry in self.history)
+        _replace(self.folder / LOG_FILE, lambda path: path.write_text(lines, encoding="utf-8"))
+        _replace(self.folder / PLOT_FILE, lambda path: plot_history(self.history, path))
+        tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
+        for number, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{number}.{name}": tensor.contiguous() for name, tensor in state.items()}
+        epoch = len(self.history)
+        name = f"{epoch}.{TENSORS_FILE}"  # a file of its own, so that a kill between the two writes does no harm
+        _replace(self.folder / name, lambda path: save_file(tensors, path))
+        state = json.dumps({"settings": self.settings(), "tensors": name, "history": self.history})
+        _replace(self.folder / STATE_FILE, lambda path: path.write_text(state, encoding="utf-8"))
+        for old in self.folder.glob(f"*.{TENSORS_FILE}"):
+            if old.name != name:
+                old.unlink()
+
+    def resume(self) -> bool:
+        """Continue from the state in the folder; False when there is none.
+
+        Raises:
+            InputError: the state is of a training with other settings, or damaged.
+        """
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        path = self.folder / STATE_FILE
+        if not path.exists():
+            return False
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+            tensors = load_file(self.folder / state["tensors"])
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise InputError(f"cannot resume from {self.folder}: {error}; delete it to start over") from None
+        if state["settings"] != self.settings():
+            raise InputError(f"{self.folder} holds a training with other settings; delete it, or leave out --resume")
+        weights = {name[len("model.") :]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+        self.model.load_state_dict(weights, strict=True)
+        optimizer = self.optimizer.state_dict()
+        for number in optimizer["state"]:
+            for name in optimizer["state"][number]:
+                optimizer["state"][number][name] = tensors[f"optimizer.{number}.{name}"]
+        self.optimizer.load_state_dict(optimizer)
+        self.history = state["history"]
+        return True
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file under a temporary name of the same ending and rename it."""
+    writing = path.with_name(f".writing-{os.getpid()}-{path.name}")
+    write(writing)
+    writing.replace(path)
