@@ -1,8 +1,11 @@
 """Training pairs: two documents of one query, the first more relevant than the second ([D18] 3.4, 4.2).
 
-Each query has a pool: its judged documents and its first-stage candidates, which count as non-relevant where they are
-not judged. (The paper trained on first result pages only, and names missing documents from deep in the results as its
-weakness in 5.3.1.) Every epoch draws afresh: as many non-relevant as relevant documents a query ([D18] 4.2), and of the
+Each query has a pool of documents, made from its first-stage candidates, its judged documents, or both; a candidate that
+is not judged counts as non-relevant. (The paper trained on first result pages only, and names missing documents from deep
+in the results as its weakness in 5.3.1.) What is not retrieved is left out by default: a re-ranker never sees it, and
+where many relevant documents share no word with the query they would teach that matching words speak against a document.
+
+Every epoch draws afresh: as many non-relevant as relevant documents a query ([D18] 4.2), and of the
 pairs among them a number that is bounded, so that no query drowns the others.
 """
 
@@ -13,8 +16,12 @@ from typing import Mapping, NamedTuple, Sequence
 import numpy as np
 
 from rerank_plugin.corpora.records import Judgments, Query
+from rerank_plugin.errors import InputError
 from rerank_plugin.rerankers.inputs import InputBuilder
 from rerank_plugin.retrieval.candidates import Candidates
+
+
+POOLS = ("candidates", "judged", "all")
 
 
 class Pool(NamedTuple):
@@ -42,20 +49,31 @@ class Pairs(NamedTuple):
 
 
 def make_pools(
-    queries: Sequence[Query], judgments: Judgments, candidates: Mapping[str, Candidates], builder: InputBuilder
+    queries: Sequence[Query],
+    judgments: Judgments,
+    candidates: Mapping[str, Candidates],
+    builder: InputBuilder,
+    documents: str = "candidates",
 ) -> list[Pool]:
     """Pools of the queries that have two documents of different relevance and a word the model knows.
 
     Args:
         candidates: first-stage candidates by query id.
+        documents: which documents a pool holds, ``candidates``, ``judged`` or ``all`` (both).
     """
+    if documents not in POOLS:
+        raise InputError(f"unknown kind of training documents '{documents}'; known: {', '.join(POOLS)}")
     pools = []
     for query in queries:
         judged = judgments.get(query.id, {})
         rows = builder.index.rows(list(judged))
         relevance = np.fromiter(judged.values(), np.float32, len(judged))[rows >= 0]
         rows = rows[rows >= 0]
-        unjudged = np.setdiff1d(candidates[query.id].rows, rows)
+        retrieved = candidates[query.id].rows
+        if documents == "candidates":
+            inside = np.isin(rows, retrieved)
+            rows, relevance = rows[inside], relevance[inside]
+        unjudged = np.setdiff1d(retrieved, rows) if documents != "judged" else np.zeros(0, np.int64)
         rows = np.concatenate([rows, unjudged])
         relevance = np.concatenate([np.maximum(relevance, 0), np.zeros(len(unjudged), np.float32)])
         terms = builder.index.query(query.text)

@@ -1,0 +1,130 @@
+"""Documents, queries and judgments, from whatever a user has.
+
+A *spec* is one string that names them; the same forms are accepted wherever a command asks for a corpus, queries or
+judgments, and `sources.resolve` is the one place that decides what a spec means. The readers, one format a file:
+
+* `ir_datasets_ids`: the data sets of the ir-datasets library
+* `beir`: a folder in the layout of BEIR, also the bundled ``sample``
+* `pubmed_xml`: PubMed/MEDLINE XML
+* `jsonl`: documents as JSON lines
+* `query_files`, `trec_topics`: queries as TSV, JSON lines or TREC topics
+* `qrels`: judgments in the format of trec_eval or of BEIR
+
+Nothing but this file and small modules is imported until a reader is needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Iterator
+
+from rerank_plugin.corpora.problems import Problems
+from rerank_plugin.corpora.records import Document, Judgments, Query
+from rerank_plugin.corpora.sources import CORPUS, JUDGMENTS, QUERIES, exists, resolve
+from rerank_plugin.errors import InputError
+
+__all__ = ["Document", "Judgments", "Problems", "Query", "documents", "judgments", "queries", "queries_and_judgments"]
+
+log = logging.getLogger(__name__)
+
+
+def documents(spec: str, problems: Problems | None = None, ids_required: bool = True) -> Iterator[Document]:
+    """Stream the documents of a corpus.
+
+    Records that cannot be used (no title and no abstract, no id, damaged) are left out and told to ``problems``;
+    without one they are logged as warnings at the end. With ``ids_required=False`` a record without an id is a document
+    with the id "", as when only its words matter. Ids are not compared with one another, except as PubMed's versions of
+    an article need it. A spec that names nothing is an InputError at once, not at the first document.
+    """
+    source = resolve(spec, CORPUS)
+    collected = Problems() if problems is None else problems
+    if source.dataset:
+        from rerank_plugin.corpora import ir_datasets_ids
+
+        stream = ir_datasets_ids.documents(source.dataset, collected, ids_required)
+    else:
+        from rerank_plugin.corpora import document_files
+
+        stream = document_files.documents(source.path, collected, ids_required, source.split)
+    return stream if problems is not None else _then_log(stream, collected)
+
+
+def queries(spec: str) -> list[Query]:
+    """All queries of a spec, in their order; of ``folder:split``, those with judgments in that split."""
+    source = resolve(spec, QUERIES)
+    if source.dataset:
+        from rerank_plugin.corpora import ir_datasets_ids
+
+        return ir_datasets_ids.queries(source.dataset)
+    if source.path.is_dir():
+        from rerank_plugin.corpora import beir
+
+        found = beir.queries(source.path)
+        if source.split is None:
+            return found
+        return _judged(found, beir.judgments(source.path, source.split), spec)
+    from rerank_plugin.corpora import query_files
+
+    return query_files.queries(source.path)
+
+
+def judgments(spec: str) -> Judgments:
+    """The judgments of a spec as ``{query id: {document id: relevance}}``."""
+    source = resolve(spec, JUDGMENTS)
+    if source.dataset:
+        from rerank_plugin.corpora import ir_datasets_ids
+
+        return ir_datasets_ids.judgments(source.dataset)
+    if source.path.is_dir():
+        from rerank_plugin.corpora import beir
+
+        return beir.judgments(source.path, source.split)
+    from rerank_plugin.corpora import qrels
+
+    return qrels.judgments(source.path)
+
+
+def queries_and_judgments(spec: str) -> tuple[list[Query], Judgments]:
+    """The judged queries of one spec, or of two joined by a comma (``queries.tsv,qrels.txt``), and the judgments."""
+    spec = os.fspath(spec)
+    if "," in spec and not exists(spec):
+        parts = spec.split(",")
+        if len(parts) != 2 or not all(parts):
+            raise InputError(f"{spec!r}: expected queries and judgments joined by one comma, as queries.tsv,qrels.txt")
+        found, judged = queries(parts[0]), judgments(parts[1])
+    else:
+        source = resolve(spec, QUERIES)
+        if source.path and source.path.is_file():
+            raise InputError(
+                f"{spec}: one file cannot give both queries and judgments: join two with a comma (queries.tsv,"
+                "qrels.txt), or name a BEIR folder with its split (data/nfcorpus:test) or an ir-datasets id"
+            )
+        judged = judgments(spec)
+        if source.path:
+            from rerank_plugin.corpora import beir
+
+            found = beir.queries(source.path)
+        else:
+            found = queries(spec)
+    return _judged(found, judged, spec), judged
+
+
+def _judged(found: list[Query], judged: Judgments, spec: str) -> list[Query]:
+    """The queries that have judgments; says so where judged queries are missing, and fails where none is left."""
+    kept = [query for query in found if judged.get(query.id)]
+    if not kept:
+        raise InputError(
+            f"{spec}: none of the {len(found)} queries has a judgment: their ids ({found[0].id}, ...) do not occur "
+            f"among the judged ones ({next(iter(judged))}, ...)"
+        )
+    missing = sorted(judged.keys() - {query.id for query in kept})
+    if missing:
+        log.warning("%s: %d judged queries have no text: %s", spec, len(missing), ", ".join(missing[:5]))
+    return kept
+
+
+def _then_log(stream: Iterator[Document], problems: Problems) -> Iterator[Document]:
+    yield from stream
+    for line in problems.summary():
+        log.warning("%s", line)

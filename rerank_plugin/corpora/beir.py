@@ -1,0 +1,45 @@
+"""A folder in the layout of BEIR (Thakur et al., NeurIPS 2021, https://github.com/beir-cellar/beir).
+
+    corpus.jsonl[.gz]        {"_id", "title", "text"}
+    queries.jsonl[.gz]       {"_id", "text"}
+    qrels/SPLIT.tsv[.gz]     query-id <TAB> corpus-id <TAB> score, with that header
+
+The documents are read by `jsonl`. A split is any name under qrels, such as ``test`` or ``train.graded``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rerank_plugin.corpora import qrels, query_files
+from rerank_plugin.corpora.records import Judgments, Query
+from rerank_plugin.corpora.text_files import plain_or_gz, with_suffix
+from rerank_plugin.errors import InputError
+
+
+def queries(folder: Path) -> list[Query]:
+    """All queries of the folder, of whatever split."""
+    path = plain_or_gz(folder / "queries.jsonl")
+    if path is None:
+        raise InputError(f"{folder}: no queries.jsonl[.gz] in this folder: name a BEIR folder or a file of queries")
+    return query_files.queries(path)
+
+
+def judgments(folder: Path, split: str | None) -> Judgments:
+    """The judgments of a split; without one, of the only split there is."""
+    found = splits(folder)
+    if not found:
+        raise InputError(f"{folder}: no qrels/SPLIT.tsv in this folder: name a BEIR folder or a TREC qrels file")
+    if split is None and len(found) == 1:
+        split = next(iter(found))
+    if split not in found:
+        wrong = f"no split {split!r}" if split else "several splits"
+        raise InputError(f"{folder}: {wrong}: use one of {', '.join(f'{folder}:{name}' for name in found)}")
+    return qrels.judgments(found[split])
+
+
+def splits(folder: Path) -> dict[str, Path]:
+    """The names of the splits and their files, sorted."""
+    inside = folder / "qrels"
+    files = with_suffix(inside, ".tsv") if inside.is_dir() else []
+    return {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in files}

@@ -1,0 +1,81 @@
+"""Documents as JSON lines: one object a line, as BEIR, Pyserini and many exports of PubMed have them.
+
+The id is under ``_id``, ``id``, ``docid``, ``doc_id`` or ``pmid`` (a string or a whole number), the title under
+``title``, the abstract under ``text``, ``abstract``, ``contents`` or ``body``: the first that is not empty. A list of
+strings (SciFact's sentences) is joined by spaces.
+
+This is the hot path of indexing: beyond `json.loads` a line costs a few look-ups.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Iterable, Iterator
+
+from rerank_plugin.corpora.problems import BAD_JSON_LINE, DAMAGED_GZIP, Problems, usable
+from rerank_plugin.corpora.records import Document
+from rerank_plugin.corpora.text_files import DAMAGED, byte_lines
+
+ID_KEYS = ("_id", "id", "docid", "doc_id", "pmid")
+TEXT_KEYS = ("text", "abstract", "contents", "body")
+
+
+def documents(paths: Iterable[Path], problems: Problems, ids_required: bool = True) -> Iterator[Document]:
+    """Stream the documents of files, in their order. Lines that are no JSON object are told to ``problems``."""
+    for path in paths:
+        name, number = str(path), 0
+        try:
+            for number, line in enumerate(byte_lines(path), 1):
+                try:
+                    record = parse(line)
+                    title, abstract = record.get("title"), first(record, TEXT_KEYS)
+                    if type(title) is not str:
+                        title = _text(title)
+                    if type(abstract) is not str:
+                        abstract = _text(abstract)
+                except (ValueError, RecursionError) as error:  # bad JSON, no UTF-8, no object, no text
+                    if line.strip():
+                        problems.add(BAD_JSON_LINE, f"{name}:{number} ({error})")
+                    continue
+                id = first(record, ID_KEYS)
+                if type(id) is int:
+                    id = str(id)
+                document = usable(id, title, abstract, f"{name}:{number}", problems, ids_required)
+                if document is not None:
+                    yield document
+        except DAMAGED as error:
+            problems.add(DAMAGED_GZIP, f"{name}:{number + 1} ({error})")
+
+
+def parse(line: bytes) -> dict:
+    """The object of a line; a ValueError where there is none."""
+    record = json.loads(line.decode())
+    if type(record) is not dict:
+        raise ValueError(f"expected an object, found {type(record).__name__}")
+    if b"\\ud" in line or b"\\uD" in line:
+        # Half of a surrogate pair, written as an escape, is no character: no file and no Lucene index could hold it.
+        whole = json.dumps(record, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        record = json.loads(whole)
+    return record
+
+
+def first(record: dict, keys: Iterable[str]) -> object:
+    """The first value under one of ``keys`` that is neither null nor empty, or None."""
+    for key in keys:
+        value = record.get(key)
+        if value is not None and value != "":
+            return value
+    return None
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return " ".join(map(_text, value))
+    if isinstance(value, (int, float)):
+        return str(value)
+    raise ValueError(f"expected a text, found {type(value).__name__}")

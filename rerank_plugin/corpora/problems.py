@@ -1,0 +1,75 @@
+"""What was wrong with the records of a corpus: counted, with the first few named, and never silently dropped."""
+
+from __future__ import annotations
+
+import re
+
+from rerank_plugin.corpora.records import Document
+from rerank_plugin.errors import InputError
+
+BAD_JSON_LINE = "bad JSON line"
+DAMAGED_GZIP = "damaged gzip file"
+DUPLICATE_ID = "duplicate id"
+EMPTY_DOCUMENT = "empty document"
+MALFORMED_XML = "malformed XML"
+MISSING_ID = "missing id"
+UNUSABLE_ID = "unusable id"
+
+EXAMPLES = 5  # named per kind; the rest are only counted
+
+white_space = re.compile(r"\s").search
+
+
+class Problems:
+    """Counts per kind of problem, and the first few places of each.
+
+    A kind is a singular noun ("bad JSON line"). With ``strict`` the first problem is an InputError.
+    """
+
+    def __init__(self, strict: bool = False):
+        self.strict = strict
+        self.counts: dict[str, int] = {}
+        self.examples: dict[str, list[str]] = {}
+
+    def add(self, kind: str, where: str) -> None:
+        """Note one problem; ``where`` is a place such as ``file.jsonl:17``, or an id."""
+        if self.strict:
+            raise InputError(f"{kind}: {where}: repair or remove it, or read the corpus without strict checking")
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        named = self.examples.setdefault(kind, [])
+        if len(named) < EXAMPLES:
+            named.append(where)
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def summary(self) -> list[str]:
+        """One line per kind, most frequent first: ``3 bad JSON lines: a.jsonl:17, a.jsonl:19, b.jsonl:2``."""
+        lines = []
+        for kind, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
+            plural = "s" if count > 1 and kind[-1].islower() else ""  # "2 malformed XML"
+            more = ", ..." if count > len(self.examples[kind]) else ""
+            lines.append(f"{count:,} {kind}{plural}: {', '.join(self.examples[kind])}{more}")
+        return lines
+
+
+def usable(
+    id: object, title: str, abstract: str, where: str, problems: Problems, ids_required: bool
+) -> Document | None:
+    """The document, or None after telling ``problems`` why not. The one place that says what a usable document is.
+
+    An id is a string without white space, since run and judgment files are split at white space.
+    """
+    if not ids_required:
+        id = id if isinstance(id, str) else ""
+    elif id is None or id == "":
+        problems.add(MISSING_ID, where)
+        return None
+    elif not isinstance(id, str) or white_space(id):
+        problems.add(UNUSABLE_ID, f"{where} ({id!r:.50})")
+        return None
+    if not title.strip() and not abstract.strip():
+        problems.add(EMPTY_DOCUMENT, where if where.endswith(id) else f"{where} ({id})")
+        return None
+    return Document(id, title, abstract)

@@ -1,0 +1,231 @@
+"""PubMed/MEDLINE XML as the U.S. National Library of Medicine publishes it.
+
+Format: https://dtd.nlm.nih.gov/ncbi/pubmed/ (pubmed_190101.dtd and later), also the older MedlineCitationSet, and book
+articles. The yearly baseline and the daily update files are numbered through; an article that was changed appears
+again in a later file, and ``DeleteCitation`` names articles that are withdrawn. So a collection is read twice: first
+for the PMIDs only, into arrays of 4 bytes an article, to know which occurrence of an article is its last; then for the
+texts of those.
+
+The title is ArticleTitle, else BookTitle, else VernacularTitle; the brackets that mark a translated title are taken
+off. The abstract is every AbstractText with its label (``METHODS: ...``), not OtherAbstract, which repeats it in other
+words or languages.
+
+Files come from elsewhere: no entity is expanded, no DTD loaded, nothing fetched, and libxml2's limits on depth and text
+size stay in force.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from array import array
+from pathlib import Path
+from typing import Any, Iterator, Sequence
+
+from lxml import etree
+
+from rerank_plugin.corpora.problems import DAMAGED_GZIP, MALFORMED_XML, Problems, usable
+from rerank_plugin.corpora.records import Document
+from rerank_plugin.corpora.text_files import DAMAGED, open_bytes
+from rerank_plugin.errors import InputError
+
+log = logging.getLogger(__name__)
+
+ARTICLES = ("PubmedArticle", "PubmedBookArticle", "MedlineCitation")
+DELETIONS = ("DeleteCitation", "DeleteDocument")
+NO_TITLE = ("Not Available", "In Process Citation")  # what NLM writes in brackets where there is no English title
+NO_LABEL = "UNLABELLED"
+
+_SAFELY = dict(
+    resolve_entities=False, load_dtd=False, dtd_validation=False, no_network=True, huge_tree=False,
+    remove_comments=True, remove_pis=True,
+)  # fmt: skip
+
+
+def documents(paths: Sequence[Path], problems: Problems, ids_required: bool = True) -> Iterator[Document]:
+    """Stream the last version of every article that was not deleted, in the order of the files given."""
+    last = _last_versions(paths, problems)
+    log.info("%d articles in %d files, of which %d superseded or deleted", len(last), len(paths), last.count(0))
+    position = 0
+    for path in paths:
+        for record in _records(path):
+            if record.tag in DELETIONS:
+                continue
+            if position == len(last):
+                raise InputError(f"{path}: changed while it was being read: start again when it is complete")
+            if last[position]:
+                document = _document(record, path, problems, ids_required)
+                if document is not None:
+                    yield document
+            position += 1
+
+
+def _records(path: Path, problems: Problems | None = None) -> Iterator[Any]:
+    """The articles and deletions of a file one after the other; each is gone when the next is asked for.
+
+    Where a file breaks off, what came before is kept.
+    """
+    with open_bytes(path) as file:
+        reader = etree.iterparse(file, events=("end",), tag=ARTICLES + DELETIONS, **_SAFELY)
+        try:
+            for _, record in reader:
+                parent = record.getparent()
+                if record.tag == "MedlineCitation" and parent is not None and parent.tag == "PubmedArticle":
+                    continue
+                yield record
+                # Else the tree would grow to the size of the file. The record itself stays until the next one is
+                # complete: the parser goes on from there.
+                while parent is not None and record.getprevious() is not None:
+                    del parent[0]
+        except etree.XMLSyntaxError as error:
+            if problems is not None:
+                # After an undefined entity the exception itself only says that there is nothing more.
+                first = reader.error_log[0] if len(reader.error_log) else None
+                line, reason = (first.line, first.message) if first else (error.lineno, error.msg)
+                problems.add(MALFORMED_XML, f"{path}:{line} ({' '.join(str(reason).split())})")
+        except DAMAGED as error:
+            if problems is not None:
+                problems.add(DAMAGED_GZIP, f"{path} ({error})")
+
+
+def _last_versions(paths: Sequence[Path], problems: Problems) -> bytes:
+    """A byte per article in reading order: 1 where it is the last of its PMID and not deleted afterwards.
+
+    Articles without a usable PMID are kept: the second reading reports them.
+    """
+    import numpy as np
+
+    read = array("I")  # PMIDs in reading order, 0 for none
+    deleted, after = array("I"), array("Q")  # a deleted PMID, and how many articles had been read
+    for path in paths:
+        for record in _records(path, problems):
+            if record.tag in DELETIONS:
+                for pmid in record.iter("PMID"):
+                    deleted.append(_number(pmid.text))
+                    after.append(len(read))
+            else:
+                read.append(_number(_citation(record).findtext("PMID")))
+
+    pmids = np.array(read, dtype=np.uint32)
+    order = np.argsort(pmids, kind="stable")  # by PMID, equal ones in reading order
+    ordered = pmids[order]
+    ends = np.ones(len(pmids), dtype=bool)  # where the run of a PMID ends
+    ends[:-1] = ordered[1:] != ordered[:-1]
+    known, last = ordered[ends], order[ends]
+
+    keep = np.zeros(len(pmids), dtype=bool)
+    keep[last] = True
+    if len(known) and len(deleted):
+        gone, when = np.array(deleted, dtype=np.uint32), np.array(after, dtype=np.uint64)
+        at = np.minimum(np.searchsorted(known, gone), len(known) - 1)
+        keep[last[at[(known[at] == gone) & (last[at].astype(np.uint64) < when)]]] = False
+    keep[pmids == 0] = True
+    return keep.astype(np.uint8).tobytes()
+
+
+def _number(pmid: str | None) -> int:
+    pmid = (pmid or "").strip()
+    return int(pmid) if pmid.isascii() and pmid.isdigit() and len(pmid) < 10 else 0
+
+
+def _citation(record: Any) -> Any:
+    """What holds the PMID: the citation of an article or the document of a book, or the record itself."""
+    for name in ("MedlineCitation", "BookDocument"):
+        found = record.find(name)
+        if found is not None:
+            return found
+    return record
+
+
+def _document(record: Any, path: Path, problems: Problems, ids_required: bool) -> Document | None:
+    citation = _citation(record)
+    article = citation.find("Article")
+    if article is None:  # a book document has the same elements without this level
+        article = citation
+    pmid = (citation.findtext("PMID") or "").strip()
+    where = f"{path}: PMID {pmid}" if pmid else f"{path}: {_title(article)[:60]!r}"
+    return usable(pmid, _title(article), _abstract(article), where, problems, ids_required)
+
+
+def _title(article: Any) -> str:
+    for name in ("ArticleTitle", "Book/BookTitle", "VernacularTitle"):
+        element = article.find(name)
+        title = "" if element is None else _without_brackets(_text(element))
+        if title and title not in NO_TITLE:
+            return title
+    return ""
+
+
+def _without_brackets(title: str) -> str:
+    """``[Translated title].`` without its brackets; but ``[18F]FDG in [11C].`` as it is: that is not one bracket."""
+    whole = re.fullmatch(r"\[(.*)\]\.?", title)
+    if not whole:
+        return title
+    depth = 0
+    for character in whole[1]:
+        depth += (character == "[") - (character == "]")
+        if depth < 0:
+            return title
+    return whole[1].strip()
+
+
+def _abstract(article: Any) -> str:
+    sections = []
+    for section in article.iterfind("Abstract/AbstractText"):
+        text = _text(section)
+        label = section.get("Label", "").strip().rstrip(":")
+        if text:
+            sections.append(f"{label}: {text}" if label and label != NO_LABEL else text)
+    return " ".join(sections)
+
+
+def _text(element: Any) -> str:
+    return " ".join(_inline(element).split())
+
+
+def _inline(element: Any) -> str:
+    """The text of an element and its inline markup: ``CO<sub>2</sub>`` is CO2. A power keeps a mark, because
+    ``10<sup>6</sup>`` is not 106."""
+    text = element.text or ""
+    for child in element:
+        if isinstance(child.tag, str):  # else an entity that was not resolved
+            name = _local_name(child)
+            if name == "math":
+                text += f" {_math(child)} "
+            elif name == "sup":
+                text += _raised(text, _inline(child))
+            else:
+                text += _inline(child)
+        text += child.tail or ""
+    return text
+
+
+def _raised(base: str, raised: str) -> str:
+    power = re.fullmatch(r"\s*([+−–-]?)\s*(\d+)\s*", raised)
+    if not power or not base[-1:].isdigit():
+        return raised
+    sign = "-" if power[1] in ("−", "–") else power[1]
+    return f"^{sign}{power[2]}"
+
+
+def _math(element: Any) -> str:
+    """MathML as text: ``p < 0.05`` with spaces between parts, indices and powers without, fractions with a slash."""
+    name = _local_name(element)
+    if not len(element):
+        return " ".join((element.text or "").translate(_INVISIBLE).split())
+    # An annotation is the same formula once more, as TeX.
+    children = (child for child in element if isinstance(child.tag, str) and "annotation" not in _local_name(child))
+    parts = [part for part in map(_math, children) if part]
+    if name in ("msub", "msup", "msubsup") and parts:
+        base, *scripts = ("".join(part.split()) for part in parts)
+        if name == "msup" and scripts:
+            return base + _raised(base, scripts[0])
+        return base + "".join(scripts)
+    return ("/" if name == "mfrac" else " ").join(parts)
+
+
+_INVISIBLE = dict.fromkeys(range(0x2061, 0x2065))  # MathML's unwritten operators
+
+
+def _local_name(element: Any) -> str:
+    return re.split("[}:]", element.tag)[-1]

@@ -1,0 +1,45 @@
+"""Judgment files: ``query iteration document grade`` of trec_eval, or ``query-id corpus-id score`` of BEIR.
+
+Columns are separated by white space in both (ids hold none); the number of columns tells which of the two it is.
+Grades are whole numbers; negative ones occur in TREC and are kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rerank_plugin.corpora.records import Judgments
+from rerank_plugin.corpora.text_files import lines
+from rerank_plugin.errors import InputError
+
+
+def judgments(path: Path) -> Judgments:
+    """The judgments of a file. A pair may be repeated, but not with another grade."""
+    result: Judgments = {}
+    width = 0
+    for number, line in lines(path):
+        columns = line.split()
+        if not width:
+            width = len(columns)
+            if columns[-1].lower() in ("score", "relevance", "rel"):  # the header of BEIR
+                continue
+        if len(columns) != width or width not in (3, 4):
+            expected = width if width in (3, 4) else "4 (query 0 document grade) or 3 (query document grade)"
+            raise InputError(f"{path}:{number}: expected {expected} columns, found {len(columns)}")
+        query, document, grade = columns[0], columns[-2], _grade(columns[-1], path, number)
+        of_query = result.setdefault(query, {})
+        if of_query.setdefault(document, grade) != grade:
+            raise InputError(
+                f"{path}:{number}: query {query}, document {document} was judged {of_query[document]} before and "
+                f"{grade} here: remove one of the two"
+            )
+    if not result:
+        raise InputError(f"{path}: holds no judgments: expected lines of query 0 document grade")
+    return result
+
+
+def _grade(text: str, path: Path, number: int) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"{path}:{number}: the grade {text!r} is no whole number") from None

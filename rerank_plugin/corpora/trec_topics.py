@@ -1,0 +1,78 @@
+"""TREC topics in their classic form (https://trec.nist.gov/data/topics_eng/).
+
+    <top>
+    <num> Number: 301
+    <title> International Organized Crime
+    <desc> Description:
+    ...
+    </top>
+
+It looks like SGML but no field except ``<top>`` need be closed, titles run over several lines, and the text may hold
+``&`` and ``<`` that mean themselves. So only whole tags such as ``<title>`` or ``</num>`` are markup, and a field ends
+where the next tag begins. The query is the title, or the description where a topic has no title (TREC-4). The number is
+kept as it is written.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Iterator
+
+from rerank_plugin.corpora.text_files import lines
+from rerank_plugin.errors import InputError
+
+_TAG = re.compile(r"<(/?[A-Za-z][\w-]*)>")
+_LEAD = {"num": "Number:", "title": "Topic:", "desc": "Description:"}  # words that announce a field without being of it
+
+
+def topics(path: Path) -> Iterator[tuple[str, str, str]]:
+    """(where, id, text) of every topic."""
+    began = 0  # the line of the open <top>; 0 outside
+    fields: dict[str, list[str]] = {}
+    current: list[str] = []
+    empty = True
+    for number, line in lines(path):
+        for piece in _pieces(line):
+            tag = piece[1:-1].lower() if _TAG.fullmatch(piece) else None
+            if tag is None:
+                current.append(piece)
+            elif tag in ("top", "/top"):
+                if began:
+                    empty = False
+                    yield _topic(path, began, fields)
+                began, fields, current = (number if tag == "top" else 0), {}, []
+            else:
+                current = fields.setdefault(tag, [])  # a closing tag opens a field of its own, which is not asked for
+        current.append(" ")
+    if began:
+        empty = False
+        yield _topic(path, began, fields)
+    if empty:
+        raise InputError(f"{path}: no <top> found: TREC topics have the form <top> <num> ... <title> ... </top>")
+
+
+def _pieces(line: str) -> Iterator[str]:
+    end = 0
+    for tag in _TAG.finditer(line):
+        yield line[end : tag.start()]
+        yield tag.group()
+        end = tag.end()
+    yield line[end:]
+
+
+def _topic(path: Path, number: int, fields: dict[str, list[str]]) -> tuple[str, str, str]:
+    where = f"{path}:{number}"
+    id = _field(fields, "num")
+    if not id:
+        raise InputError(f"{where}: a topic without a <num>")
+    if "title" not in fields and "desc" not in fields:
+        raise InputError(f"{where}: topic {id} has neither a <title> nor a <desc>")
+    return where, id, _field(fields, "title") or _field(fields, "desc")
+
+
+def _field(fields: dict[str, list[str]], name: str) -> str:
+    text = " ".join(html.unescape("".join(fields.get(name, []))).split())
+    lead = _LEAD[name]
+    return text[len(lead) :].strip() if text.lower().startswith(lead.lower()) else text

@@ -1,0 +1,45 @@
+"""Validation: the measures of a model that re-ranks the validation queries' candidates."""
+
+from __future__ import annotations
+
+from typing import Mapping, Sequence
+
+from rerank_plugin.corpora.records import Judgments, Query
+from rerank_plugin.rerankers import Reranker
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.pipeline import rank
+
+
+class Validation:
+    """Called after each epoch; scores through the same reranker that search uses.
+
+    Args:
+        candidates: by query id.
+        measures: names that ``evaluate --measures`` takes; the first one decides.
+    """
+
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        judgments: Judgments,
+        candidates: Mapping[str, Candidates],
+        reranker: Reranker,
+        measures: Sequence[str],
+    ):
+        self.queries, self.judgments, self.reranker, self.measures = queries, judgments, reranker, list(measures)
+        # Rows and scores only: a candidate's words are gathered when it is scored, and not kept for all queries at once.
+        self.candidates = {
+            query.id: (candidates[query.id].index, candidates[query.id].rows, candidates[query.id].first_stage_scores)
+            for query in queries
+        }
+
+    def __call__(self) -> dict[str, float]:
+        """Means over all judged queries, by measure name."""
+        from rerank_plugin.evaluation import mean_measures
+        from rerank_plugin.runs import RankedList
+
+        run = {}
+        for query in self.queries:
+            ranking = rank(query, Candidates(*self.candidates[query.id]), self.reranker)
+            run[query.id] = RankedList(ranking.doc_ids, ranking.ranked_scores)
+        return mean_measures(run, self.judgments, self.measures)

@@ -1,0 +1,135 @@
+"""Documents as JSON lines, and what is said of lines that are none."""
+
+import gzip
+import json
+import zlib
+
+import pytest
+
+from rerank_plugin.corpora import Document, Problems, documents
+from rerank_plugin.errors import InputError
+
+
+def write(path, *records):
+    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("id_key", ["_id", "id", "docid", "doc_id", "pmid"])
+@pytest.mark.parametrize("text_key", ["text", "abstract", "contents", "body"])
+def test_every_id_and_text_key(tmp_path, id_key, text_key):
+    spec = write(tmp_path / "a.jsonl", {id_key: "d1", "title": "T", text_key: "words"})
+    assert list(documents(spec)) == [Document("d1", "T", "words")]
+
+
+def test_the_first_key_that_is_not_empty_wins(tmp_path):
+    spec = write(tmp_path / "a.jsonl", {"pmid": 7, "id": "", "_id": None, "text": "", "body": "b", "abstract": "a"})
+    assert list(documents(spec)) == [Document("7", "", "a")]
+
+
+def test_numbers_lists_and_zero(tmp_path):
+    spec = write(tmp_path / "a.json", {"id": 0, "title": None, "abstract": ["One.", "Two."]})
+    assert list(documents(spec)) == [Document("0", "", "One. Two.")]
+
+
+def test_bom_blank_lines_line_separators_and_crlf(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"id": "1", "title": "a\xe2\x80\xa8b"}\r\n\r\n{"id": "2", "title": "c"}')
+    problems = Problems()
+    assert list(documents(str(path), problems)) == [Document("1", "a\u2028b", ""), Document("2", "c", "")]
+    assert problems.total == 0
+
+
+def test_a_folder_is_read_in_the_order_of_its_names(tmp_path):
+    write(tmp_path / "b.jsonl", {"id": "3", "title": "x"})
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"id": "1", "title": "x"}\n{"id": "2", "title": "x"}\n'))
+    write(tmp_path / ".hidden.jsonl", {"id": "4", "title": "x"})
+    write(tmp_path / "notes.txt", "not a document")
+    assert [d.id for d in documents(str(tmp_path))] == ["1", "2", "3"]
+
+
+def test_what_cannot_be_used_is_named_and_left_out(tmp_path):
+    path = tmp_path / "a.jsonl"
+    lines = [
+        b'{"id": "1", "title": "good"}',
+        b'{"id": "2", "title": ',
+        b'["3"]',
+        b'{"id": "4", "title": "\xe9"}',
+        b'{"title": "no id"}',
+        b'{"id": "6 6", "title": "x"}',
+        b'{"id": 7.0, "title": "x"}',
+        b'{"id": "8", "title": " ", "text": "\\n"}',
+        b'{"id": "9", "title": {"en": "x"}}',
+        b'{"id": true, "title": "x"}',
+        b"[" * 100_000,
+        b'{"id": "12", "text": "good"}',
+    ]
+    path.write_bytes(b"\n".join(lines))
+    problems = Problems()
+    assert [d.id for d in documents(str(path), problems)] == ["1", "12"]
+    assert problems.counts == {"bad JSON line": 5, "missing id": 1, "unusable id": 3, "empty document": 1}
+    found = {kind: [int(where.removeprefix(f"{path}:").split()[0]) for where in places]
+             for kind, places in problems.examples.items()}  # fmt: skip
+    assert found == {"bad JSON line": [2, 3, 4, 9, 11], "missing id": [5], "unusable id": [6, 7, 10],
+                     "empty document": [8]}  # fmt: skip
+
+
+def test_ids_may_be_absent_where_only_words_matter(tmp_path):
+    spec = write(tmp_path / "a.jsonl", {"pmid": "", "title": "x"}, {"title": "y"}, {"id": 5, "text": "z"}, {"id": "6"})
+    problems = Problems()
+    assert [tuple(d) for d in documents(spec, problems, ids_required=False)] == [
+        ("", "x", ""), ("", "y", ""), ("5", "", "z")]  # fmt: skip
+    assert problems.counts == {"empty document": 1}
+
+
+def test_half_a_surrogate_pair_becomes_something_that_can_be_written(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": "1", "title": "a \\ud83d b \\ud83d\\ude00", "text": "\\uDC00"}\n')
+    [document] = documents(str(path))
+    assert document == Document("1", "a \ufffd b \U0001f600", "\ufffd")
+    "".join(document).encode("utf-8")
+
+
+def test_a_truncated_gzip_keeps_what_came_before_and_the_other_files(tmp_path):
+    lines = b"".join(b'{"id": "%d", "title": "%s"}\n' % (i, str(i * 7919).encode() * 9) for i in range(20_000))
+    packed = gzip.compress(lines)
+    packed = packed[: len(packed) // 2]
+    readable = zlib.decompressobj(wbits=31).decompress(packed).count(b"\n")
+    (tmp_path / "a.jsonl.gz").write_bytes(packed)
+    write(tmp_path / "b.jsonl", {"id": "last", "title": "x"})
+    (tmp_path / "c.jsonl.gz").write_bytes(b"no gzip at all")
+    problems = Problems()
+    ids = [d.id for d in documents(str(tmp_path), problems)]
+    assert ids[-1] == "last" and ids[:-1] == [str(i) for i in range(len(ids) - 1)]
+    assert len(ids) - 1 == readable > 5_000  # nothing that could be decompressed is thrown away
+    assert problems.counts == {"damaged gzip file": 2}
+    assert problems.examples["damaged gzip file"][0].startswith(f"{tmp_path / 'a.jsonl.gz'}:{len(ids)} ")
+
+
+def test_strict_stops_at_the_first_problem(tmp_path):
+    spec = write(tmp_path / "a.jsonl", {"id": "1", "title": "x"}, "oops", {"id": "2", "title": "x"})
+    stream = documents(spec, Problems(strict=True))
+    assert next(stream).id == "1"
+    with pytest.raises(InputError, match=r"bad JSON line: .*a\.jsonl:2 "):
+        next(stream)
+
+
+def test_without_a_collector_problems_are_logged(tmp_path, caplog):
+    spec = write(tmp_path / "a.jsonl", "oops", {"id": "1", "title": "x"})
+    assert len(list(documents(spec))) == 1
+    assert caplog.messages == [f"1 bad JSON line: {spec}:1 (Expecting value: line 1 column 1 (char 0))"]
+
+
+def test_summary_counts_all_and_names_the_first_few():
+    problems = Problems()
+    for number in range(1, 8):
+        problems.add("bad JSON line", f"a.jsonl:{number}")
+    problems.add("malformed XML", "a.xml:3")
+    problems.add("malformed XML", "b.xml:4")
+    problems.add("duplicate id", "42")
+    assert problems.summary() == [
+        "7 bad JSON lines: a.jsonl:1, a.jsonl:2, a.jsonl:3, a.jsonl:4, a.jsonl:5, ...",
+        "2 malformed XML: a.xml:3, b.xml:4",
+        "1 duplicate id: 42",
+    ]
+    assert problems.total == 10
