@@ -36,6 +36,34 @@ def add_common_options(to: argparse.ArgumentParser) -> None:
     common.add_argument("--verbose", action="store_true", help="log details to stderr")
 
 
+def add_first_stage_options(to: argparse.ArgumentParser) -> None:
+    first = to.add_argument_group("first stage")
+    first.add_argument("--first-stage", default="bm25", help="bm25, qld or bm25+rm3")
+    first.add_argument("--field", default="contents", help="contents (title + abstract), title or abstract")
+    first.add_argument("--k1", type=float, default=0.9, help="BM25's k1")
+    first.add_argument("--b", type=float, default=0.4, help="BM25's b")
+    first.add_argument("--mu", type=float, default=1000.0, help="Dirichlet smoothing of qld")
+    first.add_argument("--rm3-terms", type=int, default=10, help="expansion terms")
+    first.add_argument("--rm3-documents", type=int, default=10, help="feedback documents")
+    first.add_argument("--rm3-weight", type=float, default=0.5, help="weight of the original query")
+
+
+def first_stage_config(options: argparse.Namespace):
+    """The :class:`~rerank_plugin.retrieval.lucene.FirstStageConfig` of a command's options."""
+    from rerank_plugin.retrieval.lucene import FirstStageConfig
+
+    return FirstStageConfig(
+        options.first_stage,
+        options.field,
+        options.k1,
+        options.b,
+        options.mu,
+        options.rm3_terms,
+        options.rm3_documents,
+        options.rm3_weight,
+    )
+
+
 def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None) -> None:
     """Run a command's ``main`` and exit: 0 on success, 2 with one line on stderr on bad input, 130 on interrupt."""
     try:

@@ -40,15 +40,7 @@ def arguments():
     parser.add_argument("--device", default="cpu", help="torch device of a neural reranker: cpu, cuda, cuda:1, mps")
     parser.add_argument("--batch-size", type=int, default=1024, help="candidates a neural reranker scores at once")
     parser.add_argument("--threads", type=int, default=2, help="first-stage searches that run ahead of the scoring")
-    first = parser.add_argument_group("first stage")
-    first.add_argument("--first-stage", default="bm25", help="bm25, qld or bm25+rm3")
-    first.add_argument("--field", default="contents", help="contents (title + abstract), title or abstract")
-    first.add_argument("--k1", type=float, default=0.9, help="BM25's k1")
-    first.add_argument("--b", type=float, default=0.4, help="BM25's b")
-    first.add_argument("--mu", type=float, default=1000.0, help="Dirichlet smoothing of qld")
-    first.add_argument("--rm3-terms", type=int, default=10, help="expansion terms")
-    first.add_argument("--rm3-documents", type=int, default=10, help="feedback documents")
-    first.add_argument("--rm3-weight", type=float, default=0.5, help="weight of the original query")
+    commandline.add_first_stage_options(parser)
     return parser
 
 
@@ -80,21 +72,6 @@ def main(argv: list[str] | None = None) -> None:
         search_batch(options)
 
 
-def _first_stage_config(options):
-    from rerank_plugin.retrieval.lucene import FirstStageConfig
-
-    return FirstStageConfig(
-        options.first_stage,
-        options.field,
-        options.k1,
-        options.b,
-        options.mu,
-        options.rm3_terms,
-        options.rm3_documents,
-        options.rm3_weight,
-    )
-
-
 def _open_reranker(options, index):
     if not options.reranker:
         return None
@@ -112,7 +89,7 @@ def _candidate_source(options, index):
         from rerank_plugin.runs import read_run
 
         return pipeline.from_run(read_run(options.run), index.forward, options.depth, str(options.run))
-    return pipeline.from_first_stage(index.first_stage(_first_stage_config(options)), options.depth)
+    return pipeline.from_first_stage(index.first_stage(commandline.first_stage_config(options)), options.depth)
 
 
 def search_batch(options) -> None:
@@ -154,7 +131,7 @@ def _settings(options) -> dict:
         "seed": options.seed,
         "tag": options.tag,
     }
-    return settings if options.run else settings | asdict(_first_stage_config(options))
+    return settings if options.run else settings | asdict(commandline.first_stage_config(options))
 
 
 def search_one(options) -> None:

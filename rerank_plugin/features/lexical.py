@@ -17,6 +17,10 @@ Queries and documents are tokenized as everywhere, without truncation and withou
 leaves open: IDF is ``ln(1 + (R - df + 0.5) / (df + 0.5))``; as a weight it is taken from the whole text, in BM25 from the
 field itself; a query word that no document holds has df 0 and counts in every denominator; BM25 counts a word as often
 as the query repeats it; a feature whose denominator is zero is 0.
+
+One more name is not the paper's: ``first_stage``, the score that brought the candidate here. It lets a model build on
+what the first stage knows and the features above do not, such as stems; a model trained with it expects the first stage
+it was trained with.
 """
 
 from __future__ import annotations
@@ -30,7 +34,9 @@ from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import FIELDS, QueryTerms, idf
 
 MEASURES = ("overlap", "bigram_overlap", "jaccard", "idf_overlap", "idf_jaccard", "bm25")
-NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FIELDS)
+PAPER_NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FIELDS)
+FIRST_STAGE = "first_stage"
+NAMES = (*PAPER_NAMES, FIRST_STAGE)
 LEX3 = ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")  # [D18] 5.1
 BM25_K1, BM25_B = 2.0, 0.75
 
@@ -54,8 +60,11 @@ def lexical_features(names: Sequence[str], query: QueryTerms, candidates: Candid
     matches = Matches(query, candidates)
     columns = np.zeros((len(candidates), len(names)), np.float32)
     for column, name in enumerate(names):
-        measure, field = name.rsplit("_", 1)
-        columns[:, column] = getattr(matches, measure)(field)
+        if name == FIRST_STAGE:
+            columns[:, column] = candidates.first_stage_scores
+        else:
+            measure, field = name.rsplit("_", 1)
+            columns[:, column] = getattr(matches, measure)(field)
     return columns
 
 

@@ -69,20 +69,31 @@ def make_pools(
         rows = builder.index.rows(list(judged))
         relevance = np.fromiter(judged.values(), np.float32, len(judged))[rows >= 0]
         rows = rows[rows >= 0]
-        retrieved = candidates[query.id].rows
+        retrieved = candidates[query.id]
         if documents == "candidates":
-            inside = np.isin(rows, retrieved)
+            inside = np.isin(rows, retrieved.rows)
             rows, relevance = rows[inside], relevance[inside]
-        unjudged = np.setdiff1d(retrieved, rows) if documents != "judged" else np.zeros(0, np.int64)
-        rows = np.concatenate([rows, unjudged])
-        relevance = np.concatenate([np.maximum(relevance, 0), np.zeros(len(unjudged), np.float32)])
+        if documents != "judged":
+            unjudged = np.setdiff1d(retrieved.rows, rows)
+            rows = np.concatenate([rows, unjudged])
+            relevance = np.concatenate([relevance, np.zeros(len(unjudged), np.float32)])
+        relevance = np.maximum(relevance, 0)
         terms = builder.index.query(query.text)
         words = builder.query(terms.terms)
         if not words.known or not len(rows) or relevance.min() == relevance.max():
             continue
-        features = builder.features(terms, Candidates(builder.index, rows, np.zeros(len(rows), np.float32)))
+        features = builder.features(terms, Candidates(builder.index, rows, _first_stage_scores(rows, retrieved)))
         pools.append(Pool(query.id, words.ids, words.mask, rows, relevance, features))
     return pools
+
+
+def _first_stage_scores(rows: np.ndarray, retrieved: Candidates) -> np.ndarray:
+    """First-stage score of each row, float32 [P]; 0 for a document that was not retrieved."""
+    if not len(retrieved):
+        return np.zeros(len(rows), np.float32)
+    order = np.argsort(retrieved.rows)
+    places = order[np.minimum(np.searchsorted(retrieved.rows, rows, sorter=order), len(order) - 1)]
+    return np.where(retrieved.rows[places] == rows, retrieved.first_stage_scores[places], np.float32(0))
 
 
 def draw_pairs(pools: Sequence[Pool], pairs_per_query: int, generator: np.random.Generator) -> Pairs:

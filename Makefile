@@ -1,0 +1,38 @@
+# make run: everything from nothing to an evaluated, re-ranked run on the bundled sample. make test: the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test install clean
+
+install: $(VENV)/.installed
+
+# The editable install follows the sources; it is repeated only when the packaging changes.
+$(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+SAMPLE := indexes/sample
+CHECKPOINT := checkpoints/sample-delta32lex3
+
+run: install
+	$(BIN)/python -m rerank_plugin.index --corpus sample --index $(SAMPLE) --overwrite
+	$(BIN)/python -m rerank_plugin.embed words --corpus sample --min-count 3 --dimension 100 --epochs 20 \
+		--output embeddings/sample --overwrite
+	$(BIN)/python -m rerank_plugin.train --model delta --lexical-features lex3 --index $(SAMPLE) \
+		--words embeddings/sample --train sample:train --validation sample:dev --epochs 8 \
+		--output $(CHECKPOINT) --overwrite
+	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --queries sample:test --output runs/sample-bm25.run
+	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --queries sample:test \
+		--reranker delta:$(CHECKPOINT) --output runs/sample-bm25-delta.run
+	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --query "heart attack aspirin" --reranker delta:$(CHECKPOINT)
+	$(BIN)/python -m rerank_plugin.evaluate --qrels sample:test runs/sample-bm25.run runs/sample-bm25-delta.run \
+		--baseline runs/sample-bm25.run
+
+test: install
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV) build *.egg-info

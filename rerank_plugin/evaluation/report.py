@@ -1,0 +1,135 @@
+"""An evaluation as text: aligned table, Markdown, CSV, or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import Iterator
+
+from rerank_plugin.evaluation.evaluation import Evaluation
+
+Rows = list[list[str]]  # the first one is the header
+
+
+def table(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:
+    """Columns aligned for a terminal."""
+    blocks = [_aligned(rows) for rows in _blocks(evaluation, alpha, per_query)]
+    return "\n".join([*blocks, *_footnote(evaluation, alpha)])
+
+
+def markdown(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:
+    blocks = []
+    for header, *body in _blocks(evaluation, alpha, per_query):
+        left = sum(name in ("run", "query") for name in header[:2])
+        rule = ["---"] * left + ["---:"] * (len(header) - left)
+        blocks.append("".join(f"| {' | '.join(_escaped(row))} |\n" for row in [header, rule, *body]))
+    return "\n".join([*blocks, *_footnote(evaluation, alpha)])
+
+
+def as_csv(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:
+    """A row a run, with full digits; the query column says "all", or the query of a row that ``per_query`` adds."""
+    tested = [f"{name} {what}" for name in evaluation.measures for what in ("difference", "t", "p")]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["run", "query", *evaluation.measures, *(tested if evaluation.comparisons else [])])
+    for run, summary in evaluation.summaries.items():
+        of_run = evaluation.comparisons.get(run, {})
+        tests = [part for name in evaluation.measures if name in of_run for part in of_run[name]]
+        empty = [""] * (len(tested) - len(tests)) if evaluation.comparisons else []
+        writer.writerow([run, "all", *(summary[name] for name in evaluation.measures), *tests, *empty])
+    if per_query:
+        for run, query, values in _per_query(evaluation):
+            writer.writerow([run, query, *values, *([""] * len(tested) if evaluation.comparisons else [])])
+    return text.getvalue()
+
+
+def as_json(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:
+    """For programs; see the design's shape. An infinite t is null: JSON knows no infinity."""
+    result: dict = {"queries": len(evaluation.queries), "runs": evaluation.summaries}
+    if evaluation.baseline is not None:
+        result["tests"] = {
+            "baseline": evaluation.baseline,
+            "correction": "bonferroni",
+            "alpha": alpha,
+            "runs": {
+                run: {
+                    name: {"p": one.p, "t": one.t if math.isfinite(one.t) else None, "difference": one.difference}
+                    for name, one in of_run.items()
+                }
+                for run, of_run in evaluation.comparisons.items()
+            },
+        }
+    result["reported"] = {
+        run: {"missing": evaluation.missing[run], "unjudged": evaluation.unjudged[run]} for run in evaluation.summaries
+    }
+    if per_query:
+        result["per_query"] = {
+            run: {name: dict(zip(evaluation.queries, of_run[name].tolist())) for name in evaluation.measures}
+            for run, of_run in evaluation.values.items()
+        }
+    return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+FORMATS = {"table": table, "markdown": markdown, "csv": as_csv, "json": as_json}
+
+
+def warnings(evaluation: Evaluation) -> Iterator[str]:
+    """What a reader of the numbers must know, a line each."""
+    for run in evaluation.summaries:
+        if missing := evaluation.missing[run]:
+            of = f"{len(missing)} of {len(evaluation.queries)} judged queries"
+            yield f"{run}: {of} are missing and count as 0: {_some(missing)}"
+        if unjudged := evaluation.unjudged[run]:
+            yield f"{run}: {len(unjudged)} queries without judgments are left out: {_some(unjudged)}"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def _blocks(evaluation: Evaluation, alpha: float, per_query: bool) -> list[Rows]:
+    marked = " " if evaluation.comparisons else ""  # keeps the digits of marked and unmarked values under one another
+    rows = [["run", *evaluation.measures]]
+    for run, summary in evaluation.summaries.items():
+        of_run = evaluation.comparisons.get(run, {})
+        marks = {name: of_run[name].mark(alpha) if name in of_run else marked for name in evaluation.measures}
+        rows.append([run, *(f"{summary[name]:.4f}{marks[name]}" for name in evaluation.measures)])
+    if not per_query:
+        return [rows]
+    detail = [[run, query, *(f"{value:.4f}" for value in values)] for run, query, values in _per_query(evaluation)]
+    return [rows, [["run", "query", *evaluation.measures], *detail]]
+
+
+def _per_query(evaluation: Evaluation) -> Iterator[tuple[str, str, list[float]]]:
+    for run, of_run in evaluation.values.items():
+        for at, query in enumerate(evaluation.queries):
+            yield run, query, [float(of_run[name][at]) for name in evaluation.measures]
+
+
+def _footnote(evaluation: Evaluation, alpha: float) -> list[str]:
+    compared = len(evaluation.comparisons)
+    if not compared:
+        return []
+    times = f"{compared} comparison{'s' * (compared > 1)} a measure"
+    return [
+        f"+ higher, - lower, = no significant difference from {evaluation.baseline}: two-tailed paired t-test over "
+        f"{len(evaluation.queries)} queries, p < {alpha:g} after Bonferroni correction for {times}\n"
+    ]
+
+
+def _aligned(rows: Rows) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    texts = sum(name in ("run", "query") for name in rows[0][:2])
+    return "".join(
+        "  ".join(
+            cell.ljust(width) if at < texts else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths))
+        ).rstrip()
+        + "\n"
+        for row in rows
+    )
+
+
+def _escaped(row: list[str]) -> list[str]:
+    return [cell.strip().replace("|", "\\|") for cell in row]

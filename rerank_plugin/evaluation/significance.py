@@ -1,0 +1,67 @@
+"""Whether a run differs from a baseline by more than chance: the paired t-test of [D18], tables 2 to 5."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Mapping, NamedTuple
+
+import numpy as np
+
+HIGHER, LOWER, EQUIVALENT = "+", "-", "="  # the superscripts of [D18], table 2
+
+
+class Comparison(NamedTuple):
+    """One measure of one run against the baseline.
+
+    Attributes:
+        difference: mean over the queries of the run's value minus the baseline's.
+        t: the test statistic; infinite where every query differs by the same amount.
+        p: two-tailed, after correction.
+    """
+
+    difference: float
+    t: float
+    p: float
+
+    def mark(self, alpha: float) -> str:
+        if self.p >= alpha:
+            return EQUIVALENT
+        return HIGHER if self.difference > 0 else LOWER
+
+
+def paired_t_test(values: np.ndarray, baseline: np.ndarray) -> Comparison:
+    """Two-tailed paired t-test of the values of the same queries, each [Q]; p is not corrected.
+
+    No difference at all, or a single query, gives t 0 and p 1, where the formula divides by zero.
+    """
+    from scipy.stats import ttest_rel
+
+    differences = np.asarray(values, np.float64) - np.asarray(baseline, np.float64)  # [Q]
+    difference = float(differences.mean())
+    if len(differences) < 2 or not differences.any():
+        return Comparison(difference, 0.0, 1.0)
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # about equal differences, where t is huge or infinite
+        t, p = ttest_rel(values, baseline)
+    if math.isnan(t):
+        return Comparison(difference, math.copysign(math.inf, difference), 0.0)
+    return Comparison(difference, float(t), float(p))
+
+
+def compare(
+    values: Mapping[str, Mapping[str, np.ndarray]], baseline: str
+) -> dict[str, dict[str, Comparison]]:
+    """Every other run against the baseline, by run and measure.
+
+    Bonferroni: each p is multiplied by the number of runs that are compared with the baseline on a measure, so that
+    the chance of any false mark on that measure stays below alpha.
+    """
+    others = [run for run in values if run != baseline]
+    result: dict[str, dict[str, Comparison]] = {}
+    for run in others:
+        result[run] = {}
+        for measure, of_queries in values[run].items():
+            raw = paired_t_test(of_queries, values[baseline][measure])
+            result[run][measure] = raw._replace(p=min(1.0, raw.p * len(others)))
+    return result

@@ -1,0 +1,88 @@
+"""NDCG with gain 2^rel - 1, and ERR: by hand, and against the script where it can be trusted."""
+
+import math
+
+import ir_measures
+import pytest
+
+from rerank_plugin.evaluation.graded import err, ndcg
+from tests.evaluation.runs import by_chance, ranked
+
+# Grades of the ranking 1 0 2 3; judged are 3 2 1 0.
+RANKED, JUDGED = [1, 0, 2, 3], [2, 0, 1, 3]
+
+
+def test_ndcg_by_hand():
+    # DCG(4)  = 1/log2(2) + 0/log2(3) + 3/log2(4) + 7/log2(5) = 1 + 0 + 1.5 + 3.014736 = 5.514736
+    # IDCG(4) = 7/log2(2) + 3/log2(3) + 1/log2(4) + 0         = 7 + 1.892789 + 0.5     = 9.392789
+    assert ndcg(RANKED, JUDGED, 4) == pytest.approx(0.587125, abs=1e-6)
+    assert ndcg(RANKED, JUDGED) == ndcg(RANKED, JUDGED, 20) == ndcg(RANKED, JUDGED, 4)
+    # DCG(2) = 1, IDCG(2) = 7 + 1.892789
+    assert ndcg(RANKED, JUDGED, 2) == pytest.approx(0.112451, abs=1e-6)
+    assert ndcg([3, 2, 1, 0], JUDGED, 4) == 1.0
+
+
+def test_ndcg_without_relevant_or_found_documents():
+    assert ndcg([0, 0], [0, 0, -1]) == ndcg([], [1]) == ndcg([0], [1]) == ndcg([], []) == 0.0
+    assert ndcg([-1, 1], [1, -1]) == pytest.approx(1 / math.log2(3))  # a negative grade gains nothing, loses nothing
+
+
+def test_err_by_hand():
+    # R = (2^rel - 1) / 2^3 = 1/8, 0, 3/8, 7/8
+    # ERR = 1/1 * 1/8 + 0 + 1/3 * 7/8 * 3/8 + 1/4 * 7/8 * 5/8 * 7/8 = 0.125 + 0.109375 + 0.11962890625
+    assert err(RANKED, 3) == 0.35400390625
+    assert err(RANKED, 3, 3) == 0.234375
+    assert err(RANKED, 3, 1) == 0.125
+    # A longer scale: R = 1/16, 0, 3/16, 7/16: 0.0625 + 1/3 * 15/16 * 3/16 + 1/4 * 15/16 * 13/16 * 7/16
+    assert err(RANKED, 4) == pytest.approx(0.0625 + 0.05859375 + 0.083312988, abs=1e-9)
+    assert err([], 3) == err([0, -1], 3) == err([0], 0) == 0.0
+
+
+def test_large_and_real_levels():
+    # Where 2^rel is beyond float64 only the documents of the highest grade count, each half or less of the one above.
+    assert ndcg([5000, 4999], [5000, 4999]) == 1.0
+    # (1/2 + 1/log2(3)) / (1 + 1/2/log2(3)), in units of 2^5000
+    assert ndcg([4999, 5000], [5000, 4999]) == pytest.approx((0.5 + 0.63092975) / (1 + 0.31546488))
+    assert err([5000, 0, 4999], 5000) == 1.0
+    assert err([4999, 5000], 5000) == 0.5 + 0.5 * 0.5
+    # 21.5 and 4.4 are levels of [D18] 5.2: 2^21.5 - 1 = 2965819.8, 2^4.4 - 1 = 20.112
+    ideal = 2965819.8 + 20.112 / 1.5849625
+    assert ndcg([4.4, 21.5], [21.5, 4.4]) == pytest.approx((20.112 + 2965819.8 / 1.5849625) / ideal)
+
+
+@pytest.mark.parametrize("cutoff", [1, 5, 20])
+def test_equal_to_the_script_on_numeric_ids(cutoff):
+    if not ir_measures.gdeval.is_available():
+        pytest.skip("needs perl")
+    judgments, run = by_chance([str(number) for number in range(1, 9)], highest=4)  # 4: the script's fixed top
+    from rerank_plugin.evaluation.values import Evaluator
+
+    ours = Evaluator(judgments, [f"ERR@{cutoff}", f"NDCG.{cutoff}"])
+    values = ours.values(run)
+    script = [ir_measures.ERR @ cutoff, ir_measures.nDCG(dcg="exp-log2") @ cutoff]
+    plain = {query: dict(zip(ranking.doc_ids, map(float, ranking.scores))) for query, ranking in run.items()}
+    theirs = {(m.measure, m.query_id): m.value for m in ir_measures.gdeval.iter_calc(script, judgments, plain)}
+    for measure, name in zip(script, values):
+        for at, query in enumerate(ours.queries):
+            assert values[name][at] == pytest.approx(theirs[measure, query], abs=6e-6)  # it prints five digits
+        assert len(set(values[name].tolist())) > 1
+
+
+@pytest.mark.parametrize("cutoff", [1, 5, 20])
+def test_ndcg_is_equal_to_ir_measures_with_these_gains(cutoff):
+    judgments, run = by_chance(["a", "b", "c"], highest=5)
+    from rerank_plugin.evaluation.values import Evaluator
+
+    gains = ",".join(f"{grade}:{2**grade - 1}" for grade in range(1, 6))
+    ours = Evaluator(judgments, [f"NDCG.{cutoff}", f"nDCG(gains={{{gains}}})@{cutoff}"])
+    papers, theirs = ours.values(run).values()
+    assert papers.tolist() == pytest.approx(theirs.tolist(), abs=1e-12) and papers.max() > 0
+
+
+def test_the_scale_of_err_ends_at_the_highest_judged_grade():
+    from rerank_plugin.evaluation import mean_measures
+
+    # q1 alone: R = 1/2. With a 3 anywhere in the judgments: R = 1/8.
+    assert mean_measures({"q1": ranked("a")}, {"q1": {"a": 1}}, ["ERR@5"]) == {"ERR@5": 0.5}
+    both = mean_measures({"q1": ranked("a")}, {"q1": {"a": 1}, "q2": {"b": 3}}, ["ERR@5"])
+    assert both == {"ERR@5": 0.0625}

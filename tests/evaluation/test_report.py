@@ -1,0 +1,127 @@
+"""What the four formats say."""
+
+import csv
+import json
+
+import pytest
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation import report
+from rerank_plugin.evaluation.evaluation import evaluate
+from tests.evaluation.runs import ranked
+
+JUDGMENTS = {f"q{number}": {"a": 1} for number in range(6)}
+FIRST = {query: ranked("a", "b") for query in JUDGMENTS}  # AP 1, P@1 1
+SECOND = {query: ranked("b", "a") for query in JUDGMENTS}  # AP 0.5, P@1 0
+MIXED = {query: ranked("a", "b") if query in ("q0", "q1") else ranked("b", "a") for query in JUDGMENTS}  # AP 4/6
+RUNS = {"x/first": FIRST, "second": SECOND, "mi|xed": MIXED}
+MEASURES = ["AP", "P@1", "P@2"]
+
+
+@pytest.fixture
+def evaluation():
+    return evaluate(JUDGMENTS, RUNS, MEASURES, "second")
+
+
+def test_table(evaluation):
+    # second to mixed: AP differs by 0.5 0.5 0 0 0 0: mean 1/6, t = 1.58, p = 0.175, times 2
+    assert report.table(evaluation, 0.05) == (
+        "run           AP      P@1      P@2\n"
+        "x/first  1.0000+  1.0000+  0.5000=\n"
+        "second   0.5000   0.0000   0.5000\n"
+        "mi|xed   0.6667=  0.3333=  0.5000=\n"
+        "\n"
+        "+ higher, - lower, = no significant difference from second: two-tailed paired t-test over 6 queries, "
+        "p < 0.05 after Bonferroni correction for 2 comparisons a measure\n"
+    )
+
+
+def test_without_a_baseline_there_are_no_marks():
+    evaluation = evaluate(JUDGMENTS, {"first": FIRST}, ["AP"])
+    assert report.table(evaluation, 0.05) == "run        AP\nfirst  1.0000\n"
+    assert report.markdown(evaluation, 0.05) == "| run | AP |\n| --- | ---: |\n| first | 1.0000 |\n"
+
+
+def test_markdown(evaluation):
+    lines = report.markdown(evaluation, 0.01).splitlines()
+    assert lines[:5] == [
+        "| run | AP | P@1 | P@2 |",
+        "| --- | ---: | ---: | ---: |",
+        "| x/first | 1.0000+ | 1.0000+ | 0.5000= |",
+        "| second | 0.5000 | 0.0000 | 0.5000 |",
+        "| mi\\|xed | 0.6667= | 0.3333= | 0.5000= |",
+    ]
+    assert lines[5] == "" and "p < 0.01 after Bonferroni" in lines[6] and len(lines) == 7
+
+
+def test_lower_and_the_level(evaluation):
+    lower = evaluate(JUDGMENTS, {"first": FIRST, "mixed": MIXED}, ["AP"], "first")
+    # AP differs by 0 0 -0.5 x 4: mean -1/3, s = 0.2582, t = -3.1623, p = 0.025
+    assert "0.6667-" in report.table(lower, 0.05) and "0.6667=" in report.table(lower, 0.02)
+    assert "for 1 comparison a measure" in report.table(lower, 0.05)
+
+
+def test_csv(evaluation):
+    rows = list(csv.DictReader(report.as_csv(evaluation, 0.05, per_query=True).splitlines()))
+    assert [row["run"] for row in rows[:3]] == list(RUNS) and len(rows) == 3 + 3 * 6
+    assert {row["query"] for row in rows[:3]} == {"all"}
+    assert float(rows[2]["AP"]) == pytest.approx(4 / 6, abs=1e-15)
+    assert float(rows[2]["AP difference"]) == pytest.approx(1 / 6)
+    # t = 1.581139 with 5 degrees of freedom: theta = atan(t / sqrt(5)) = 0.615480, p = 1 - 2/pi * (theta + sin(theta) *
+    # (cos(theta) + 2/3 * cos(theta)^3)) = 1 - 2/pi * (0.615480 + 0.680918) = 0.174687, twice for two comparisons
+    assert float(rows[2]["AP p"]) == pytest.approx(0.349375, abs=2e-6)
+    assert rows[1]["AP p"] == rows[3]["P@2 t"] == ""
+    assert (rows[-1]["run"], rows[-1]["query"], rows[-1]["AP"], rows[-1]["P@1"]) == ("mi|xed", "q5", "0.5", "0.0")
+    plain = report.as_csv(evaluate(JUDGMENTS, {"first": FIRST}, ["AP"]), 0.05)
+    assert plain == "run,query,AP\nfirst,all,1.0\n"
+
+
+def test_json(evaluation):
+    result = json.loads(report.as_json(evaluation, 0.05))
+    assert set(result) == {"queries", "runs", "tests", "reported"}
+    assert result["queries"] == 6
+    assert result["runs"]["x/first"] == {"AP": 1.0, "P@1": 1.0, "P@2": 0.5}
+    assert list(result["runs"]) == list(RUNS)
+    tests = result["tests"]
+    assert (tests["baseline"], tests["correction"]) == ("second", "bonferroni")
+    assert list(tests["runs"]) == ["x/first", "mi|xed"]
+    assert tests["runs"]["x/first"]["AP"] == {"p": 0.0, "t": None, "difference": 0.5}
+    mixed = tests["runs"]["mi|xed"]["AP"]
+    assert set(mixed) == {"p", "t", "difference"}
+    # differences 0.5 0.5 0 0 0 0: t = (1/6) / sqrt(1/15 / 6) = 1.581139
+    assert mixed["t"] == pytest.approx(1.581139, abs=1e-6) and mixed["difference"] == pytest.approx(1 / 6)
+
+
+def test_json_without_a_baseline_and_with_queries():
+    evaluation = evaluate(JUDGMENTS, {"mixed": MIXED}, ["AP"])
+    result = json.loads(report.as_json(evaluation, 0.05, per_query=True))
+    assert "tests" not in result
+    assert result["per_query"] == {"mixed": {"AP": {"q0": 1, "q1": 1, "q2": 0.5, "q3": 0.5, "q4": 0.5, "q5": 0.5}}}
+
+
+def test_missing_and_unjudged_queries_are_reported():
+    run = {"q9": ranked("a"), **{query: FIRST[query] for query in list(FIRST)[:4]}}
+    evaluation = evaluate(JUDGMENTS, {"some": run, "all": FIRST}, ["AP"])
+    assert evaluation.summaries["some"]["AP"] == pytest.approx(4 / 6)
+    assert json.loads(report.as_json(evaluation, 0.05))["reported"] == {
+        "some": {"missing": ["q4", "q5"], "unjudged": ["q9"]},
+        "all": {"missing": [], "unjudged": []},
+    }
+    assert list(report.warnings(evaluation)) == [
+        "some: 2 of 6 judged queries are missing and count as 0: q4, q5",
+        "some: 1 queries without judgments are left out: q9",
+    ]
+
+
+def test_per_query_tables(evaluation):
+    text = report.table(evaluation, 0.05, per_query=True)
+    assert "\nmi|xed   q1     1.0000  1.0000  0.5000\n" in text
+    assert "\n| mi\\|xed | q2 | 0.5000 | 0.0000 | 0.5000 |\n" in report.markdown(evaluation, 0.05, per_query=True)
+
+
+def test_what_cannot_be_compared():
+    with pytest.raises(InputError, match="the baseline x is not among the runs: a"):
+        evaluate(JUDGMENTS, {"a": FIRST}, ["AP"], "x")
+    with pytest.raises(InputError, match=r"a: none of its 1 queries \(101, ...\) is judged \(q0, ...\)"):
+        evaluate(JUDGMENTS, {"a": {"101": ranked("a")}}, ["AP"])
+    assert evaluate(JUDGMENTS, {"a": {}}, ["AP"]).summaries == {"a": {"AP": 0.0}}  # a search that found nothing

@@ -1,0 +1,72 @@
+"""The paired t-test and its correction."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from rerank_plugin.evaluation.significance import Comparison, compare, paired_t_test
+
+BASE = np.array([0.1, 0.2, 0.3, 0.4])
+HIGHER = BASE + np.array([0.1, 0.2, 0.1, 0.4])
+
+
+@pytest.fixture(autouse=True)
+def no_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_by_hand():
+    # Differences 0.1 0.2 0.1 0.4: mean 0.2, sample variance (0.01 + 0 + 0.01 + 0.04) / 3 = 0.02
+    # t = 0.2 / sqrt(0.02 / 4) = 2.828427; with 3 degrees of freedom the two-tailed p is
+    # 1 - 2/pi * (atan(u) + u / (1 + u^2)), u = t / sqrt(3) = 1.632993:  1 - 2/pi * (1.021329 + 0.445362) = 0.066276
+    result = paired_t_test(HIGHER, BASE)
+    assert result == pytest.approx((0.2, 2.828427, 0.066276), abs=1e-6)
+    assert paired_t_test(BASE, HIGHER) == pytest.approx((-0.2, -2.828427, 0.066276), abs=1e-6)
+
+
+def test_pairs_not_samples():
+    """The same differences in another pairing are another test."""
+    assert paired_t_test(HIGHER[::-1].copy(), BASE).p > 2 * paired_t_test(HIGHER, BASE).p
+
+
+def test_identical_runs():
+    assert paired_t_test(BASE, BASE.copy()) == Comparison(0.0, 0.0, 1.0)
+    assert paired_t_test(np.zeros(3), np.zeros(3)) == Comparison(0.0, 0.0, 1.0)
+
+
+def test_one_query_shows_nothing():
+    assert paired_t_test(np.array([0.9]), np.array([0.1])) == Comparison(pytest.approx(0.8), 0.0, 1.0)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_same_difference_everywhere(sign):
+    assert paired_t_test(sign * np.ones(5), np.zeros(5)) == Comparison(sign, sign * math.inf, 0.0)
+    assert paired_t_test(BASE + sign * 0.1, BASE).p < 1e-9  # not quite the same after rounding
+
+
+def test_bonferroni_counts_the_runs_that_are_compared():
+    raw = paired_t_test(HIGHER, BASE).p
+    of = {"base": {"AP": BASE}, "a": {"AP": HIGHER}, "b": {"AP": BASE}, "c": {"AP": BASE * 2}}
+    result = compare(of, "base")
+    assert list(result) == ["a", "b", "c"]
+    assert result["a"]["AP"].p == pytest.approx(3 * raw) and result["b"]["AP"].p == 1.0
+    assert result["a"]["AP"].t == pytest.approx(2.828427, abs=1e-6)
+    assert compare({"base": of["base"], "a": of["a"]}, "base")["a"]["AP"].p == pytest.approx(raw)
+    assert compare({"base": of["base"]}, "base") == {}
+    many = {str(number): {"AP": HIGHER} for number in range(20)} | {"base": of["base"]}
+    assert compare(many, "base")["0"]["AP"].p == 1.0  # not 1.33
+
+
+def test_measures_do_not_count():
+    of = {"base": {"AP": BASE, "P@5": BASE}, "a": {"AP": HIGHER, "P@5": HIGHER}}
+    assert compare(of, "base")["a"]["P@5"].p == paired_t_test(HIGHER, BASE).p
+
+
+def test_marks():
+    assert Comparison(0.2, 3.0, 0.04).mark(0.05) == "+"
+    assert Comparison(-0.2, -3.0, 0.04).mark(0.05) == "-"
+    assert Comparison(0.2, 3.0, 0.04).mark(0.01) == Comparison(0.2, 3.0, 0.05).mark(0.05) == "="

@@ -1,0 +1,163 @@
+"""Values per query: ties, missing queries, and ids of any kind, for every measure."""
+
+import ir_measures
+import numpy as np
+import pytest
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation import mean_measures
+from rerank_plugin.evaluation.values import Evaluator
+from rerank_plugin.runs import RankedList, read_run, write_run
+from tests.evaluation.runs import EVERY_MEASURE, by_chance, ranked
+
+JUDGMENTS = {"q1": {"d1": 2, "d2": 1, "d3": 0, "d4": 3}, "q2": {"e1": 1, "e2": 1}}
+RUN = {"q1": ranked("d2", "d9", "d1", "d4"), "q2": ranked("e7", "e2")}
+
+
+@pytest.mark.parametrize(
+    "measure, first, second",
+    [
+        ("AP", (1 / 1 + 2 / 3 + 3 / 4) / 3, (1 / 2) / 2),
+        ("MAP", 0.8055555556, 0.25),
+        ("P@5", 3 / 5, 1 / 5),
+        ("Prec.5", 0.6, 0.2),
+        ("R@3", 2 / 3, 1 / 2),
+        ("RR", 1.0, 0.5),
+        ("RR(rel=2)@10", 1 / 3, 0.0),
+        # q1: (1 + 0 + 2/log2(4) + 3/log2(5)) / (3 + 2/log2(3) + 1/log2(4)) = 3.292030 / 4.761860
+        # q2: 1/log2(3) of 1 + 1/log2(3) = 0.630930 / 1.630930
+        ("nDCG@10", 0.691333, 0.386853),
+        ("NDCG.20", 0.587125, 0.386853),  # q1: see test_graded; all grades 1: the same as nDCG
+        ("ERR@20", 0.35400390625, 1 / 2 * 1 / 8),
+    ],
+)
+def test_by_hand(measure, first, second):
+    values = Evaluator(JUDGMENTS, [measure]).values(RUN)[measure]
+    assert values.tolist() == pytest.approx([first, second], abs=1e-6)
+    assert mean_measures(RUN, JUDGMENTS, [measure])[measure] == pytest.approx((first + second) / 2, abs=1e-6)
+
+
+@pytest.fixture(params=[0, 1])
+def chance(request):
+    return by_chance(["7", "12", "3", "40"], seed=request.param)
+
+
+def test_equal_to_ir_measures_itself(chance):
+    """On scores without ties, with all queries in the run, and one measure at a time."""
+    judgments, run = chance
+    names = [name for name in EVERY_MEASURE if not name.startswith(("ERR", "NDCG.", "nDCG(dcg"))]
+    ours = Evaluator(judgments, names)
+    values, summary = ours.values(run), ours.summary(ours.values(run))
+    distinct = {}
+    for query, ranking in run.items():
+        order = sorted(zip(ranking.scores.tolist(), ranking.doc_ids), reverse=True)
+        distinct[query] = {document: 1000.0 - rank for rank, (_, document) in enumerate(order)}
+    for name in names:
+        measure = ir_measures.parse_measure("P@5" if name == "Prec.5" else name)
+        theirs = {metric.query_id: metric.value for metric in measure.iter_calc(judgments, distinct)}
+        assert values[name].tolist() == [theirs[query] for query in ours.queries], name
+        assert summary[name] == pytest.approx(measure.calc_aggregate(judgments, distinct)), name
+
+
+def test_a_constant_scorer_measures_like_decreasing_ids(chance):
+    judgments, run = chance
+    constant = {query: RankedList(ranking.doc_ids, np.zeros(len(ranking.doc_ids))) for query, ranking in run.items()}
+    by_id = {query: ranked(*sorted(ranking.doc_ids, reverse=True)) for query, ranking in run.items()}
+    evaluator = Evaluator(judgments, EVERY_MEASURE)
+    ours, rule, other = (evaluator.values(one) for one in (constant, by_id, run))
+    differing = 0
+    for name in EVERY_MEASURE:
+        assert ours[name].tolist() == rule[name].tolist(), name
+        differing += ours[name].tolist() != other[name].tolist()
+    assert differing > len(EVERY_MEASURE) / 2  # so the order does matter to these measures
+
+
+def test_ties_by_hand():
+    """Two documents tie; the relevant one has the smaller id and comes second, for every provider."""
+    run = {"q": RankedList(["a", "b"], np.array([1, 1.00000001]))}
+    names = ["RR", "RR@10", "P@1", "nDCG@1", "NDCG.1", "ERR", "Judged@1"]
+    assert mean_measures(run, {"q": {"a": 1}}, names) == {
+        "RR": 0.5, "RR@10": 0.5, "P@1": 0, "nDCG@1": 0, "NDCG.1": 0, "ERR": 0.25, "Judged@1": 0,
+    }  # fmt: skip
+    assert mean_measures(run, {"q": {"b": 1}}, ["RR", "RR@10", "P@1"]) == {"RR": 1, "RR@10": 1, "P@1": 1}
+
+
+def test_the_order_of_documents_with_equal_scores_in_a_ranking_does_not_count():
+    judgments, run = by_chance(["q"])
+    turned = {"q": RankedList(run["q"].doc_ids[::-1], run["q"].scores[::-1])}
+    assert mean_measures(run, judgments, EVERY_MEASURE) == mean_measures(turned, judgments, EVERY_MEASURE)
+
+
+def test_a_written_run_measures_the_same(tmp_path, chance):
+    judgments, run = chance
+    write_run(tmp_path / "a.run", run, "t")
+    assert mean_measures(read_run(tmp_path / "a.run"), judgments, EVERY_MEASURE) == mean_measures(
+        run, judgments, EVERY_MEASURE
+    )
+
+
+@pytest.mark.parametrize("rename", ["PLAIN-{}", "q{}", "ü {} x", "2024-{}", "0{}"])
+def test_any_query_ids_measure_like_numbers(chance, rename):
+    judgments, run = chance
+    renamed = [{rename.format(query): one for query, one in given.items()} for given in (judgments, run)]
+    plain = Evaluator(judgments, EVERY_MEASURE).values(run)
+    text = Evaluator(renamed[0], EVERY_MEASURE).values(renamed[1])
+    for name in EVERY_MEASURE:
+        assert plain[name].tolist() == text[name].tolist(), name
+
+
+def test_a_missing_query_counts_as_zero_and_an_unjudged_one_does_not_count():
+    for lacking in ({"q2": RUN["q2"]}, {"q1": ranked(), "q2": RUN["q2"]}):
+        for name in EVERY_MEASURE:
+            evaluator = Evaluator(JUDGMENTS, [name])
+            values = evaluator.values({**lacking, "q9": ranked("d1", "e1")})[name]
+            alone = Evaluator(JUDGMENTS, [name]).values(RUN)[name]
+            assert values.tolist() == [0.0, alone[1]], name
+
+
+def test_a_query_without_judged_documents_is_not_judged_and_one_without_relevant_ones_is():
+    evaluator = Evaluator({"q1": {}, "q2": {"a": 0}, "q3": {"a": 1}}, ["AP", "NDCG.5", "ERR@5", "RR@10"])
+    assert evaluator.queries == ["q2", "q3"]
+    values = evaluator.values({"q2": ranked("a"), "q3": ranked("a")})
+    assert {name: of_queries.tolist() for name, of_queries in values.items()} == {
+        "AP": [0, 1], "NDCG.5": [0, 1], "ERR@5": [0, 0.5], "RR@10": [0, 1],
+    }  # fmt: skip
+
+
+def test_gains_stay_with_their_measure():
+    """In one evaluator of ir-measures they can end up in plain nDCG as well."""
+    names = ["nDCG(gains={1:9,2:1})@10", "nDCG@10", "nDCG(gains={1:1,2:50})@10"]
+    judgments, run = {"q": {"a": 1, "b": 2}}, {"q": ranked("a", "b")}
+    together = mean_measures(run, judgments, names)
+    assert together == {name: mean_measures(run, judgments, [name])[name] for name in names}
+    # (1 + 2/log2(3)) / (2 + 1/log2(3)) with the grades themselves; the best order with gains 9 and 1
+    assert together["nDCG@10"] == pytest.approx(0.859719, abs=1e-6) and together[names[0]] == 1.0
+
+
+def test_large_grades():
+    judgments, run = {"q": {"a": 9000, "b": 20000}}, {"q": ranked("a", "b")}
+    # 2^9000 is nothing beside 2^20000
+    found = mean_measures(run, judgments, ["NDCG.5", "ERR@5"])
+    assert found == pytest.approx({"NDCG.5": 0.63093, "ERR@5": 0.5}, abs=1e-5)
+    with pytest.raises(InputError, match="query q, document b: the grade 20000 must be a whole number up to 10,000"):
+        mean_measures(run, judgments, ["AP"])
+    with pytest.raises(InputError, match="document b: the grade 0.5"):
+        mean_measures(run, {"q": {"b": 0.5}}, ["AP"])
+    assert mean_measures(run, {"q": {"b": 0.5}}, ["NDCG.5"])["NDCG.5"] == pytest.approx(0.63093, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "ranking, message",
+    [
+        (RankedList(["a", "b"], np.array([1, np.nan])), "query q, document b: the score is NaN"),
+        (RankedList(["a", "a"], np.array([1, 2])), "query q: a document is ranked twice"),
+    ],
+)
+def test_rankings_that_cannot_be_measured(ranking, message):
+    with pytest.raises(InputError, match=message):
+        mean_measures({"q": ranking}, {"q": {"a": 1}}, ["AP"])
+
+
+def test_no_judgments():
+    with pytest.raises(InputError, match="no judgments"):
+        mean_measures(RUN, {"q1": {}}, ["AP"])

@@ -1,0 +1,237 @@
+"""Rerankers found by name, by checkpoint folder, by module and class, and from installed packages."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rerank_plugin
+from rerank_plugin import checkpoints, rerankers
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.rerankers import RerankerOptions
+from rerank_plugin.rerankers.neural import NeuralReranker
+from tests.rerankers import small
+
+QUERY = Query("q1", "heart attack")
+ROOT = Path(rerank_plugin.__file__).parent.parent
+
+TITLE_LENGTH = '''
+import numpy as np
+
+
+class TitleLength:
+    """Long titles first."""
+
+    name = "title-length"
+
+    def __init__(self, index):
+        self.index = index
+
+    def score(self, query, candidates):
+        return candidates.title_lengths.astype(np.float32)
+
+
+class NoScore:
+    def __init__(self, index):
+        pass
+
+
+def from_entry_point(index, checkpoint, options):
+    built = TitleLength(index)
+    built.checkpoint, built.options = checkpoint, options
+    return built
+'''
+
+
+@pytest.fixture
+def checkpoint(tmp_path, vectors):
+    folder = tmp_path / "delta:1" / "checkpoint"  # a colon in a folder's name is no separator
+    checkpoints.save_checkpoint(folder, small.delta(vectors, seed=5), vectors, {})
+    return folder
+
+
+def write_package(folder, name, source=TITLE_LENGTH):
+    package = folder / name
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "rerankers.py").write_text(source)
+
+
+def test_known_names():
+    names = rerankers.known_names()
+    assert "delta" in names and names == sorted(set(names)) and set(rerankers.BUILT_IN) <= set(names)
+
+
+@pytest.mark.parametrize("spec", ["dalta", "dalta:checkpoints/x", "", "a.b", "nowhere/at/all"])
+def test_unknown_names_list_the_known_ones(index, tmp_path, monkeypatch, spec):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as raised:
+        rerankers.load(spec, index)
+    if spec:
+        assert f"'{spec}'" in str(raised.value) and all(name in str(raised.value) for name in rerankers.known_names())
+    assert "\n" not in str(raised.value)
+
+
+def test_checkpoint_by_name_and_alone(index, vectors, checkpoint, monkeypatch):
+    expected = NeuralReranker(small.delta(vectors, seed=5), vectors.vocabulary, index)
+    expected = expected.score(QUERY, small.candidates(index))
+    options = RerankerOptions(batch_size=3)
+    for spec in (f"delta:{checkpoint}", str(checkpoint)):
+        one = rerankers.load(spec, index, options)
+        assert (one.name, one.options) == ("delta", options)
+        np.testing.assert_allclose(one.score(QUERY, small.candidates(index)), expected, rtol=0, atol=1e-6)
+    monkeypatch.chdir(checkpoint.parent)
+    assert rerankers.load("checkpoint", index).name == "delta"
+
+
+def test_delta_needs_a_checkpoint(index):
+    for spec in ("delta", "delta:"):
+        with pytest.raises(InputError, match="checkpoint"):
+            rerankers.load(spec, index)
+
+
+def test_missing_and_foreign_checkpoint_folders(index, tmp_path):
+    with pytest.raises(InputError, match="no-such-folder"):
+        rerankers.load(f"delta:{tmp_path / 'no-such-folder'}", index)
+    (tmp_path / "empty").mkdir()
+    for spec in (str(tmp_path / "empty"), f"delta:{tmp_path / 'empty'}"):
+        with pytest.raises(InputError, match="config.json"):
+            rerankers.load(spec, index)
+    (tmp_path / "empty" / "config.json").write_text(json.dumps({"model": "oracle", "config": {}}))
+    for spec in (str(tmp_path / "empty"), f"delta:{tmp_path / 'empty'}"):
+        with pytest.raises(InputError, match="oracle"):
+            rerankers.load(spec, index)
+
+
+def test_class_from_elsewhere(index, tmp_path, monkeypatch):
+    write_package(tmp_path, "elsewhere_class")
+    monkeypatch.syspath_prepend(tmp_path)
+    one = rerankers.load("elsewhere_class.rerankers:TitleLength", index)
+    assert one.name == "title-length" and one.index is index
+    assert one.score(QUERY, small.candidates(index, [8, 1, 4])).tolist() == [5, 3, 0]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "elsewhere_faults.rerankers:Missing",
+        "elsewhere_faults.missing:TitleLength",
+        "no_such_package.rerankers:TitleLength",
+        "elsewhere_faults.rerankers:NoScore",
+        "elsewhere_faults.broken:TitleLength",
+    ],
+)
+def test_class_from_elsewhere_that_cannot_be_used(index, tmp_path, monkeypatch, spec):
+    write_package(tmp_path, "elsewhere_faults")
+    (tmp_path / "elsewhere_faults" / "broken.py").write_text("import no_such_library\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError) as raised:
+        rerankers.load(spec, index)
+    assert f"'{spec}'" in str(raised.value) and "\n" not in str(raised.value)
+
+
+def python(script, *arguments, path=()):
+    """Run a script in a process of its own; its output, or its failure."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*path, ROOT]))}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def install(folder, entry_points, source=TITLE_LENGTH):
+    """A distribution as pip would leave it: a package and its dist-info."""
+    write_package(folder, "title_length_plugin", source)
+    information = folder / "title_length_plugin-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: title-length-plugin\nVersion: 1.0\n")
+    lines = "".join(f"{name} = {target}\n" for name, target in entry_points.items())
+    (information / "entry_points.txt").write_text(f"[rerank_plugin.rerankers]\n{lines}")
+
+
+OPEN = """
+import json, sys
+from pathlib import Path
+from rerank_plugin import rerankers
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.forward import ForwardIndex
+index = ForwardIndex(Path(sys.argv[1]), json.loads(sys.argv[2]))
+"""
+
+
+def opening(index):
+    return index.folder, json.dumps(index.mean_lengths)
+
+
+def test_entry_point_of_another_package(index, tmp_path):
+    install(tmp_path, {"title-length": "title_length_plugin.rerankers:from_entry_point"})
+    script = OPEN + """
+one = rerankers.load("title-length:some/folder", index, rerankers.RerankerOptions("cpu", 17))
+scores = one.score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1])).tolist()
+print(json.dumps([rerankers.known_names(), str(one.checkpoint), one.options.batch_size, scores]))
+print(json.dumps([rerankers.load("title-length", index).checkpoint]))
+"""
+    first, second = python(script, *opening(index), path=[tmp_path]).splitlines()
+    names, checkpoint, batch_size, scores = json.loads(first)
+    assert "title-length" in names and "delta" in names
+    assert (Path(checkpoint), batch_size, scores) == (Path("some/folder"), 17, [5, 3, 0])
+    assert json.loads(second) == [None]
+    assert "title-length" not in rerankers.known_names()
+
+
+def test_entry_point_that_cannot_be_loaded_is_named(index, tmp_path):
+    """Its package broke: the user is told which reranker and why, in one line, and other names keep working."""
+    install(
+        tmp_path,
+        {"title-length": "title_length_plugin.rerankers:from_entry_point"},
+        source="import no_such_library\n",
+    )
+    script = OPEN + """
+print("title-length" in rerankers.known_names())
+try:
+    rerankers.load("title-length", index)
+except InputError as error:
+    print(error)
+"""
+    known, said = python(script, *opening(index), path=[tmp_path]).splitlines()
+    assert known == "True" and "title-length" in said and "no_such_library" in said
+
+
+def test_checkpoint_folder_of_another_packages_model(index, tmp_path):
+    """A checkpoint folder alone names its model, which may be one that another package added."""
+    install(tmp_path, {"title-length": "title_length_plugin.rerankers:from_entry_point"})
+    folder = tmp_path / "trained"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model": "title-length", "config": {}}))
+    script = OPEN + """
+one = rerankers.load(sys.argv[3], index)
+print(one.name, one.checkpoint)
+"""
+    assert python(script, *opening(index), folder, path=[tmp_path]) == f"title-length {folder}\n"
+
+
+def test_the_registry_needs_neither_java_nor_torch():
+    script = """
+import sys
+import rerank_plugin.rerankers
+rerank_plugin.rerankers.known_names()
+print(sorted({"torch", "pyserini", "jnius", "gensim", "matplotlib"} & set(sys.modules)))
+"""
+    assert python(script) == "[]\n"
+
+
+def test_neural_rerankers_need_no_java(index, checkpoint):
+    script = OPEN + """
+one = rerankers.load(sys.argv[3], index)
+print(len(one.score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1]))))
+print(sorted({"pyserini", "jnius"} & set(sys.modules)))
+"""
+    assert python(script, *opening(index), checkpoint) == "3\n[]\n"
