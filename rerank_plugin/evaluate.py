@@ -20,7 +20,7 @@ EXAMPLE = """\
 example:
   python -m rerank_plugin.evaluate --qrels sample:test runs/bm25.run runs/delta.run --baseline runs/bm25.run
 The runs come before --measures, or after a -- of their own."""
-FORMATS = ("table", "markdown", "csv", "json")
+FORMATS = ("table", "markdown", "csv", "json")  # those of evaluation.report, which is too slow to import for --help
 
 
 def arguments():

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import rerank_plugin
-from rerank_plugin.evaluate import main
+from rerank_plugin.evaluate import FORMATS, main
+from rerank_plugin.evaluation import report
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
 GOOD = "q1 Q0 a 1 9 t\nq1 Q0 b 2 8 t\nq2 Q0 a 1 9 t\nq3 Q0 c 1 1 t\n"
@@ -104,6 +105,10 @@ def test_default_measures_formats_and_output(folder, capsys):
     text = (folder / "new" / "report.md").read_text()
     assert text.startswith("| run | nDCG@10 | nDCG@20 | NDCG.20 | AP | P@5 | R@500 |\n")
     assert "| good.run | q3 | 1.0000 | 1.0000 | 1.0000 | 1.0000 | 0.2000 | 1.0000 |\n" in text
+
+
+def test_the_formats_offered_are_those_there_are():
+    assert FORMATS == tuple(report.FORMATS)
 
 
 def test_the_same_measure_twice_is_shown_once(folder, capsys):

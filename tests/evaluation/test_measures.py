@@ -29,7 +29,8 @@ def test_known(name):
         "P@0", "NDCG.0", "Prec.0", "ERR@0", "RR@0", "RR@-1", "nDCG(cutoff=0)", "AP(rel=0)", "RR(rel=0)@3",
         "nDCG(gains={1:2.5})@5", "nDCG(gains={1:100000})@5", "nDCG(gains=3)@5",
         "nDCG(dcg='exp-log2',gains={1:2})@5",
-        "nDCG(dcg='exp-log2',judged_only=True)@5", "IPrec@0.123", "IPrec@1.5", "Accuracy", "__import__('os')", "runs/bm25.run",
+        "nDCG(dcg='exp-log2',judged_only=True)@5", "IPrec@0.123", "IPrec@1.5", "Accuracy",
+        "__import__('os')", "runs/bm25.run",
     ],
 )  # fmt: skip
 def test_refused_with_its_name_and_examples(name):

@@ -1,0 +1,170 @@
+"""Pools and the pairs drawn from them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.features.lexical import NAMES
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.training.pairs import Pool, draw_pairs, make_pools
+from tests.rerankers import small
+
+IDS = [id for id, _, _ in small.DOCUMENTS]
+
+
+@pytest.fixture
+def one(index, vectors):
+    return NeuralReranker(small.delta(vectors, lexical_features=NAMES, query_words=4), vectors.vocabulary, index)
+
+
+def pool_of(relevance):
+    count = len(relevance)
+    return Pool(
+        "q", np.zeros(1, np.int64), np.ones(1, bool), np.arange(count), np.array(relevance, np.float32),
+        np.zeros((count, 0), np.float32),
+    )  # fmt: skip
+
+
+def relevance_by_id(pool):
+    return {IDS[row]: relevance for row, relevance in zip(pool.rows.tolist(), pool.relevance.tolist())}
+
+
+def make(index, one, judged, retrieved=("9", "10", "a7", "b"), documents="candidates", text="heart attack"):
+    rows = [IDS.index(id) for id in retrieved]
+    pools = make_pools(
+        [Query("q1", text)], {"q1": judged}, {"q1": small.candidates(index, rows)}, one.builder, documents
+    )
+    assert all(len(set(pool.rows.tolist())) == len(pool.rows) == len(pool.relevance) for pool in pools)
+    return pools
+
+
+JUDGED = {"b": 2, "Z": 1, "not-in-the-index": 2, "10": 0, "a7": -1, "2": 0}
+
+
+def test_candidates(index, one):
+    """Judged and retrieved, and the unjudged '9' as 0; a negative judgment counts as 0."""
+    [pool] = make(index, one, JUDGED)
+    assert relevance_by_id(pool) == {"b": 2, "10": 0, "a7": 0, "9": 0}
+
+
+def test_judged(index, one):
+    [pool] = make(index, one, JUDGED, documents="judged")
+    assert relevance_by_id(pool) == {"b": 2, "Z": 1, "10": 0, "a7": 0, "2": 0}
+
+
+def test_all(index, one):
+    [pool] = make(index, one, JUDGED, documents="all")
+    assert relevance_by_id(pool) == {"b": 2, "Z": 1, "10": 0, "a7": 0, "2": 0, "9": 0}
+
+
+def test_unknown_kind_of_documents(index, one):
+    with pytest.raises(InputError, match="'some'; known: candidates, judged, all"):
+        make(index, one, JUDGED, documents="some")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        dict(judged={}),
+        dict(judged={"Z": 1}),  # relevant, but not retrieved
+        dict(judged={"a7": 1}, retrieved=("a7",)),  # nothing to compare it with
+        dict(judged={id: 2 for id in ("9", "10", "a7", "b")}),
+        dict(judged={"9": 0, "10": -3}),
+        dict(judged={"not-in-the-index": 1}),
+        dict(judged={"9": 1}, retrieved=()),
+        dict(judged={"9": 1}, text="xylitol quokka"),
+        dict(judged={"9": 1}, text=""),
+    ],
+    ids=str,
+)
+def test_queries_that_teach_nothing_are_left_out(index, one, case):
+    assert make(index, one, **case) == []
+
+
+def test_a_query_without_judgments(index, one):
+    candidates = {id: small.candidates(index) for id in ("q1", "q2")}
+    queries = [Query("q1", "heart"), Query("q2", "aspirin")]
+    [pool] = make_pools(queries, {"q2": {"9": 1}}, candidates, one.builder)
+    assert pool.query_id == "q2" and len(pool.rows) == len(index)
+
+
+def test_words_of_the_query(index, one, vectors):
+    [pool] = make(index, one, JUDGED, text="attack xylitol heart attack women")
+    ids = vectors.vocabulary.ids
+    assert pool.words.tolist() == [ids["attack"], 0, ids["heart"], ids["attack"]] and pool.mask.tolist() == [True] * 4
+    [pool] = make(index, one, JUDGED, text="heart")
+    assert pool.words.tolist() == [ids["heart"], 0, 0, 0] and pool.mask.tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize("text", ["heart attack in women", "aspirin quokka", "risk of stroke risk of cancer"])
+def test_features_are_those_of_search(index, one, text):
+    """Bit for bit, for all features and for documents that search scores in another order and with other mates."""
+    random = np.random.default_rng(0)
+    retrieved = small.candidates(index, random.permutation(len(index)), random.normal(size=len(index)))
+    query = Query("q1", text)
+    [pool] = make_pools([query], {"q1": {"9": 1, "MED-3": 2, "é": 1}}, {"q1": retrieved}, one.builder)
+    terms = index.query(text)
+    search = one.builder.build(terms, one.builder.query(terms.terms), retrieved)
+    place = {row: i for i, row in enumerate(retrieved.rows.tolist())}
+    places = [place[row] for row in pool.rows.tolist()]
+    assert pool.features.dtype == np.float32 and pool.features.shape == (len(index), len(NAMES))
+    assert pool.features.tobytes() == search.features.numpy()[places].tobytes()
+    assert pool.features.any(axis=0).sum() >= len(NAMES) - 4  # nearly all of them say something here
+    assert pool.words.tolist() == search.queries[0].tolist() and pool.mask.tolist() == search.query_mask[0].tolist()
+
+
+def test_first_stage_score_of_what_was_not_retrieved_is_zero(index, one):
+    [pool] = make(index, one, JUDGED, documents="all")
+    scores = dict(zip(pool.rows.tolist(), pool.features[:, NAMES.index("first_stage")].tolist()))
+    retrieved = small.candidates(index, [IDS.index(id) for id in ("9", "10", "a7", "b")])
+    known = dict(zip(retrieved.rows.tolist(), retrieved.first_stage_scores.tolist()))
+    assert scores == {row: known.get(row, 0.0) for row in pool.rows.tolist()}
+
+
+relevances = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pools=relevances, limit=st.integers(1, 20), seed=st.integers(0, 5))
+def test_drawn_pairs(pools, limit, seed):
+    drawn = draw_pairs([pool_of(relevance) for relevance in pools], limit, np.random.default_rng(seed))
+    assert len(drawn.pool) == len(drawn.better) == len(drawn.worse)
+    pairs = list(zip(drawn.pool.tolist(), drawn.better.tolist(), drawn.worse.tolist()))
+    assert len(set(pairs)) == len(pairs)
+    for number, relevance in enumerate(pools):
+        mine = [(better, worse) for pool, better, worse in pairs if pool == number]
+        assert all(relevance[better] > relevance[worse] for better, worse in mine)
+        relevant = sum(level > 0 for level in relevance)
+        used = {worse for _, worse in mine if relevance[worse] == 0}
+        assert len(used) <= relevant
+        # The number of pairs is fixed: all that differ in the balanced set, up to the limit.
+        levels = [level for level in relevance if level > 0] + [0] * min(relevance.count(0), relevant)
+        possible = sum(a > b for a in levels for b in levels)
+        assert len(mine) == min(possible, limit)
+
+
+def test_draws_follow_the_generator():
+    pools = [pool_of([2, 1, 0, 0, 0, 0, 0, 1, 0]), pool_of([0, 0, 0, 3])]
+    first, again, other = (draw_pairs(pools, 3, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again))
+    assert not all(np.array_equal(a, b) for a, b in zip(first, other))
+
+
+def test_every_non_relevant_document_is_drawn_sooner_or_later():
+    random = np.random.default_rng(0)
+    pools = [pool_of([1] + [0] * 6)]
+    assert {int(draw_pairs(pools, 5, random).worse[0]) for _ in range(200)} == set(range(1, 7))
+
+
+def test_pairs_of_queries_are_mixed():
+    drawn = draw_pairs([pool_of([1] * 5 + [0] * 5), pool_of([1] * 5 + [0] * 5)], 25, np.random.default_rng(0))
+    assert len(drawn.pool) == 50
+    assert 0 < drawn.pool[:25].sum() < 25
+
+
+def test_no_pools():
+    drawn = draw_pairs([], 5, np.random.default_rng(0))
+    assert [len(part) for part in drawn] == [0, 0, 0]
