@@ -1,4 +1,4 @@
-"""Checkpoints: a folder with config.json, model.safetensors, vocab.txt and embeddings.safetensors. Loading is strict."""
+"""Checkpoints: folders with config.json, model.safetensors, vocab.txt and embeddings.safetensors, loaded strictly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from rerank_plugin.errors import InputError
 from rerank_plugin.text import embeddings
 from rerank_plugin.text.embeddings import WordVectors
 from rerank_plugin.text.tokenizer import SETTINGS
-from rerank_plugin.text.vocabulary import Vocabulary
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
@@ -130,7 +129,9 @@ def load_checkpoint(folder: Path):
     model_class, config_class = model_classes(config["model"])
     vectors = embeddings.load(folder)
     _check_vectors(folder, config, vectors)
-    model = model_class(build_config(config_class, config["config"], str(folder / CONFIG_FILE)), torch.from_numpy(vectors.matrix))
+    model = model_class(
+        build_config(config_class, config["config"], str(folder / CONFIG_FILE)), torch.from_numpy(vectors.matrix)
+    )
     try:
         weights = load_file(folder / WEIGHTS_FILE)
     except (OSError, SafetensorError) as error:

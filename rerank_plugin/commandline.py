@@ -17,14 +17,25 @@ log = logging.getLogger(__name__)
 PROGRESS_SECONDS = 10.0  # between two plain progress lines where stderr is no terminal
 
 
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Keeps line breaks, and shows the defaults that say something."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+
+class Parser(argparse.ArgumentParser):
+    """Bad usage is one line on stderr and status 2, like any other bad input."""
+
+    def error(self, message: str):
+        self.exit(2, f"error: {message} (see {self.prog} --help)\n")
+
+
 def parser(prog: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
     """An argument parser that shows defaults, keeps line breaks and has the options every command takes."""
 
-    class Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-        pass
-
-    built = argparse.ArgumentParser(
-        prog=f"python -m rerank_plugin.{prog}", description=description, epilog=epilog, formatter_class=Formatter
+    built = Parser(
+        prog=f"python -m rerank_plugin.{prog}", description=description, epilog=epilog, formatter_class=HelpFormatter
     )
     add_common_options(built)
     return built

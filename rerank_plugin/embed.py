@@ -18,7 +18,7 @@ def arguments():
         "The defaults are the paper's, for a corpus of millions of abstracts; on a small corpus lower --min-count.",
         epilog="example:\n  python -m rerank_plugin.embed words --corpus sample --min-count 3 --dimension 100 "
         "--output embeddings/sample",
-        formatter_class=type(parser._get_formatter()),
+        formatter_class=commandline.HelpFormatter,
     )
     commandline.add_common_options(words)
     words.add_argument("--corpus", action="append", help="a corpus to train on; may be given several times")

@@ -71,7 +71,7 @@ def build(options) -> None:
         log.warning("left out: %s", line)
     log.debug("peak memory %d MB", _peak_memory_mb())
     print(
-        f"{options.index}: {report.documents:,} documents, {report.tokens:,} tokens, {report.terms:,} distinct terms in "
+        f"{options.index}: {report.documents:,} documents, {report.tokens:,} tokens, {report.terms:,} terms in "
         f"{seconds:.1f} s ({report.documents / seconds:,.0f} documents per second)"
     )
 

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 EXAMPLES = """examples:
   python -m rerank_plugin.search --index indexes/sample --queries sample:test --output runs/bm25.run
-  python -m rerank_plugin.search --index indexes/sample --query "aspirin after heart attack" --reranker delta:checkpoints/d
+  python -m rerank_plugin.search --index indexes/sample --query "aspirin" --reranker delta:checkpoints/d
   python -m rerank_plugin.search --index indexes/sample --queries sample:test --run runs/bm25.run \\
       --reranker checkpoints/d --output runs/delta.run"""
 
@@ -27,7 +27,10 @@ def arguments():
     )
     parser.add_argument("--index", type=Path, help="index folder")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--queries", help="ir-datasets id, BEIR folder[:split], TSV (id<TAB>text), JSONL, TREC topics, or sample[:split]")
+    what.add_argument(
+        "--queries",
+        help="ir-datasets id, BEIR folder[:split], TSV (id<TAB>text), JSONL, TREC topics, or sample[:split]",
+    )
     what.add_argument("--query", help="one free-text query; prints a readable list")
     what.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
     parser.add_argument("--output", type=Path, help="TREC run file to write")
@@ -115,9 +118,12 @@ def search_batch(options) -> None:
             if not len(ranking.order):
                 empty.append(ranking.query.id)
     if empty:
-        log.warning("%d queries found no document: %s", len(empty), ", ".join(empty[:10]) + (", ..." if empty[10:] else ""))
+        log.warning(
+            "%d queries found no document: %s", len(empty), ", ".join(empty[:10]) + (", ..." if empty[10:] else "")
+        )
     seconds = time.monotonic() - started
-    print(f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({len(open_queries) / max(seconds, 1e-9):,.0f} a second)")
+    rate = len(open_queries) / max(seconds, 1e-9)
+    print(f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)")
 
 
 def _settings(options) -> dict:

@@ -20,15 +20,20 @@ TRAINING_OPTIONS = (
 def arguments():
     parser = commandline.parser(
         "train",
-        "Train a neural reranker on judged queries; after each epoch it re-ranks the validation queries' candidates, and\n"
-        "the epoch with the best validation measure becomes the checkpoint. Candidates come from the first stage, or\n"
+        "Train a neural reranker on judged queries; after each epoch it re-ranks the candidates of the validation queries,\n"
+        "and the epoch with the best validation measure becomes the checkpoint. Candidates come from the first stage, or\n"
         "from runs given with --train-run and --validation-run (then no Java is needed).",
         "example:\n  python -m rerank_plugin.train --model delta --lexical-features lex3 --index indexes/sample \\\n"
         "      --words embeddings/sample --train sample:train --validation sample:dev --output checkpoints/delta32lex3",
     )
     parser.add_argument("--model", default="delta", help="model to train")
     parser.add_argument("--index", type=Path, required=True, help="index folder")
-    parser.add_argument("--train", required=True, metavar="QJ", help="queries and judgments: BEIR folder:split, ir-datasets id, sample:train, or QUERIES,QRELS")
+    parser.add_argument(
+        "--train",
+        required=True,
+        metavar="QJ",
+        help="queries and judgments: BEIR folder:split, ir-datasets id, sample:train, or QUERIES,QRELS",
+    )
     parser.add_argument("--validation", required=True, metavar="QJ", help="the same for validation")
     parser.add_argument("--words", type=Path, required=True, help="word vectors, written by rerank_plugin.embed words")
     parser.add_argument("--output", type=Path, required=True, help="checkpoint folder to write")
@@ -37,7 +42,9 @@ def arguments():
     parser.add_argument("--train-run", type=Path, help="TREC run with the training queries' candidates")
     parser.add_argument("--validation-run", type=Path, help="TREC run with the validation queries' candidates")
     parser.add_argument("--depth", type=int, default=500, help="candidates a query, in training and validation")
-    parser.add_argument("--measures", nargs="+", default=["nDCG@20", "AP"], help="validation measures; the first decides")
+    parser.add_argument(
+        "--measures", nargs="+", default=["nDCG@20", "AP"], help="validation measures; the first decides"
+    )
     parser.add_argument("--device", default="cpu", help="torch device")
     parser.add_argument("--threads", type=int, default=2, help="first-stage searches at once")
     _add_model_options(parser)
@@ -66,8 +73,15 @@ def _add_training_options(parser) -> None:
     training.add_argument("--learning-rate", type=float, default=0.01, help="of Adagrad")
     training.add_argument("--l2-convolution", type=float, default=1e-4, help="L2 cost of the convolutions' weights")
     training.add_argument("--l2-feed-forward", type=float, default=1e-4, help="L2 cost of the feed-forward weights")
-    training.add_argument("--training-documents", default="candidates", choices=("candidates", "judged", "all"), help="documents that pairs are drawn from; unjudged candidates count as non-relevant")
-    training.add_argument("--pairs-per-query", type=int, default=50, help="pairs drawn from a query in an epoch, at most")
+    training.add_argument(
+        "--training-documents",
+        default="candidates",
+        choices=("candidates", "judged", "all"),
+        help="documents that pairs are drawn from; unjudged candidates count as non-relevant",
+    )
+    training.add_argument(
+        "--pairs-per-query", type=int, default=50, help="pairs drawn from a query in an epoch, at most"
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -127,9 +141,15 @@ def train(options) -> None:
         reranker = NeuralReranker(model, vectors.vocabulary, index.forward, RerankerOptions(options.device))
     except ValueError as error:
         raise InputError(str(error)) from None
-    candidates = Candidates_of(options, index)
+    candidates = CandidateFinder(options, index)
     log.info("candidates for %d training and %d validation queries", len(train_queries), len(held_out))
-    pools = make_pools(train_queries, train_judgments, candidates(train_queries, options.train_run), reranker.builder, options.training_documents)
+    pools = make_pools(
+        train_queries,
+        train_judgments,
+        candidates(train_queries, options.train_run),
+        reranker.builder,
+        options.training_documents,
+    )
     if pools and config.lexical_features:
         features = np.concatenate([pool.features for pool in pools])
         model.set_feature_statistics(torch.from_numpy(features.mean(axis=0)), torch.from_numpy(features.std(axis=0)))
@@ -148,7 +168,7 @@ def train(options) -> None:
     _finish(options, folder, trainer)
 
 
-class Candidates_of:
+class CandidateFinder:
     """Candidates of queries by id: from a run where one is given, else from the first stage."""
 
     def __init__(self, options, index):
@@ -202,9 +222,12 @@ def _finish(options, folder: Path, trainer) -> None:
     """Put the best checkpoint, its log and its picture in place, and remove the training state."""
     import shutil
 
+    from rerank_plugin.errors import InputError
     from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE
 
     best = max(trainer.history, key=lambda entry: entry["deciding"])
+    if not (folder / "best").exists():
+        raise InputError(f"no epoch gave a finite {options.measures[0]}: nothing to keep; see {folder / LOG_FILE}")
     for name in (LOG_FILE, PLOT_FILE):
         shutil.copyfile(folder / name, folder / "best" / name)
     if options.output.exists():

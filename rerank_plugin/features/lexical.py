@@ -14,9 +14,9 @@ bm25                BM25, k1 = 2.0, b = 0.75 ([D18] 4.3.1)                      
 ==================  ===========================================================  ======  =======  ==========
 
 Queries and documents are tokenized as everywhere, without truncation and without conflating rare words. What the paper
-leaves open: IDF is ``ln(1 + (R - df + 0.5) / (df + 0.5))``; as a weight it is taken from the whole text, in BM25 from the
-field itself; a query word that no document holds has df 0 and counts in every denominator; BM25 counts a word as often
-as the query repeats it; a feature whose denominator is zero is 0.
+leaves open: IDF is ``ln(1 + (R - df + 0.5) / (df + 0.5))``; as a weight it is taken from the whole text, in BM25 from
+the field itself; a query word that no document holds has df 0 and counts in every denominator; BM25 counts a word as
+often as the query repeats it; a feature whose denominator is zero is 0.
 
 One more name is not the paper's: ``first_stage``, the score that brought the candidate here. It lets a model build on
 what the first stage knows and the features above do not, such as stems; a model trained with it expects the first stage

@@ -3,7 +3,8 @@
 A reranker is named on the command line as
 
 * ``name`` or ``name:CHECKPOINT`` for a known name,
-* a checkpoint folder alone (its ``config.json`` names the model), or
+* a checkpoint folder alone (its ``config.json`` names the model; a folder that is called like a known name is
+  written ``./name``), or
 * ``package.module:Class`` from elsewhere: a class that is called with the forward index and has ``score``.
 
 Other packages add names through the entry-point group ``rerank_plugin.rerankers``; the entry point is a callable with
@@ -69,8 +70,6 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     Raises:
         InputError: no such name, or its checkpoint cannot be used with this index.
     """
-    if Path(spec).is_dir():
-        return _load_checkpoint_folder(Path(spec), index, options)
     name, _, rest = spec.partition(":")
     checkpoint = Path(rest) if rest else None
     if name in BUILT_IN:
@@ -78,6 +77,8 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     entries = _entry_points()
     if name in entries:
         return entries[name].load()(index, checkpoint, options)
+    if Path(spec).is_dir():
+        return _load_checkpoint_folder(Path(spec), index, options)
     if rest and "." in name and not Path(name).exists():
         return _third_party(spec, index)
     raise InputError(

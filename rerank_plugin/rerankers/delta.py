@@ -4,11 +4,11 @@ An unparameterized stage turns a query and a document into one row a document wo
 word (Euclidean distance), and three similarities of the two. Three convolutions over the rows, a maximum over the
 document, the lexical features beside it, and three feed-forward layers give the score. The word vectors are fixed.
 
-Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, F lexical features, K filters.
+Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, F features, K filters.
 
 Where the paper is silent:
 
-* Widths of the hidden feed-forward layers: ``hidden``, by default (K + F, K) rounded to what ``hidden=None`` computes.
+* Widths of the hidden feed-forward layers: ``hidden``, by default (K + F, K).
 * Equal distances: the first query word counts as the closest.
 * Zero vectors: cosine 0; proximity 0 when both are zero.
 * A document without words pools to zeros; its lexical features still count.

@@ -28,7 +28,11 @@ class NeuralReranker:
     """
 
     def __init__(
-        self, model: nn.Module, vocabulary: Vocabulary, index: ForwardIndex, options: RerankerOptions = RerankerOptions()
+        self,
+        model: nn.Module,
+        vocabulary: Vocabulary,
+        index: ForwardIndex,
+        options: RerankerOptions = RerankerOptions(),
     ):
         config = model.config
         try:
@@ -72,7 +76,7 @@ class NeuralReranker:
         self.queries_cut += 1
         if self.queries_cut == 1:
             log.warning(
-                "query %s is %d words longer than the %d the model reads; what is beyond is cut, here and in later queries",
+                "query %s is %d words longer than the %d that the model reads: the rest is cut, here and later",
                 query.id, cut, self.builder.query_words,
             )  # fmt: skip
 

@@ -72,7 +72,7 @@ def build_index(
     """Build ``folder`` from documents, in a temporary sibling that is renamed when everything is written.
 
     Args:
-        documents: read once, in a stream; memory does not grow with their number beyond the vocabulary and 16 bytes each.
+        documents: read once, in a stream; only the vocabulary and 16 bytes a document are kept in memory.
         source: what the documents came from, for the description.
         problems: collects duplicate ids; raises at once when strict.
         threads: Lucene indexing threads; the processors but at least 1 by default.

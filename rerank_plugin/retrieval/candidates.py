@@ -64,7 +64,7 @@ class Candidates:
         return self.index.ids.take(self.rows)
 
     def padded_tokens(self, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first ``width`` words of every candidate: ids uint32 [C, width] (0 where padded), mask bool [C, width]."""
+        """The first words of every candidate: ids uint32 [C, width] (0 where padded), mask bool [C, width]."""
         position = np.arange(width)
         mask = position < self.lengths[:, None]  # [C, N]
         where = np.minimum(self.starts[:, None] + position, max(len(self.index.tokens) - 1, 0))

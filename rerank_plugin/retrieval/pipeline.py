@@ -52,7 +52,7 @@ def rank(query: Query, candidates: Candidates, reranker: Reranker | None) -> Ran
         scores = np.asarray(reranker.score(query, candidates), dtype=np.float32)
         if scores.shape != (len(candidates),):
             raise InputError(
-                f"the reranker gave scores of shape {scores.shape} for the {len(candidates)} candidates of query {query.id}"
+                f"the reranker gave scores of shape {scores.shape} for {len(candidates)} candidates of query {query.id}"
             )
         if not np.isfinite(scores).all():
             bad = candidates.rows[np.flatnonzero(~np.isfinite(scores))[0]]

@@ -1,12 +1,13 @@
 """Training pairs: two documents of one query, the first more relevant than the second ([D18] 3.4, 4.2).
 
-Each query has a pool of documents, made from its first-stage candidates, its judged documents, or both; a candidate that
-is not judged counts as non-relevant. (The paper trained on first result pages only, and names missing documents from deep
-in the results as its weakness in 5.3.1.) What is not retrieved is left out by default: a re-ranker never sees it, and
-where many relevant documents share no word with the query they would teach that matching words speak against a document.
+Each query has a pool of documents, made from its first-stage candidates, its judged documents, or both; a candidate
+that is not judged counts as non-relevant. (The paper trained on first result pages only, and names missing documents
+from deep in the results as its weakness in 5.3.1.) What is not retrieved is left out by default: a re-ranker never sees
+it, and where many relevant documents share no word with the query they would teach that matching words speak against a
+document.
 
-Every epoch draws afresh: as many non-relevant as relevant documents a query ([D18] 4.2), and of the
-pairs among them a number that is bounded, so that no query drowns the others.
+Every epoch draws afresh: as many non-relevant as relevant documents a query ([D18] 4.2), and of the pairs among them a
+number that is bounded, so that no query drowns the others.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ def _first_stage_scores(rows: np.ndarray, retrieved: Candidates) -> np.ndarray:
 def draw_pairs(pools: Sequence[Pool], pairs_per_query: int, generator: np.random.Generator) -> Pairs:
     """Pairs for one epoch, in random order.
 
-    For each query as many non-relevant documents are drawn as it has relevant ones; then pairs, without repetition, from
-    all pairs of the balanced set whose relevance differs, at most ``pairs_per_query``.
+    For each query as many non-relevant documents are drawn as it has relevant ones; then pairs, without repetition,
+    from all pairs of the balanced set whose relevance differs, at most ``pairs_per_query``.
     """
     numbers, better, worse = [], [], []
     for number, pool in enumerate(pools):

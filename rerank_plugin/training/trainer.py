@@ -79,7 +79,9 @@ class Trainer:
         device: str = "cpu",
     ):
         if not pools:
-            raise InputError("no training query has two documents of different relevance in the index: nothing to learn")
+            raise InputError(
+                "no training query has two documents of different relevance in the index: nothing to learn"
+            )
         self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
         self.validate, self.save, self.folder, self.device = validate, save, folder, device
         self.optimizer = torch.optim.Adagrad(self._parameter_groups(), lr=config.learning_rate)
@@ -177,7 +179,9 @@ class Trainer:
     def settings(self) -> dict:
         """What must be equal for a training to be resumed. More epochs or patience are allowed."""
         training = {name: value for name, value in asdict(self.config).items() if name not in ("epochs", "patience")}
-        return json.loads(json.dumps({"training": training, "model": asdict(self.model.config), "queries": len(self.pools)}))
+        return json.loads(
+            json.dumps({"training": training, "model": asdict(self.model.config), "queries": len(self.pools)})
+        )
 
     def _write_state(self) -> None:
         """Write log, plot and state; each by rename, the state's description last."""

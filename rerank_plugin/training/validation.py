@@ -27,7 +27,7 @@ class Validation:
         measures: Sequence[str],
     ):
         self.queries, self.judgments, self.reranker, self.measures = queries, judgments, reranker, list(measures)
-        # Rows and scores only: a candidate's words are gathered when it is scored, and not kept for all queries at once.
+        # Rows and scores only: the words of candidates are gathered when they are scored, and not kept.
         self.candidates = {
             query.id: (candidates[query.id].index, candidates[query.id].rows, candidates[query.id].first_stage_scores)
             for query in queries

@@ -5,8 +5,8 @@ section 3.2 the Delta stage, section 3.3 the network, section 4.2 the activation
 loops, no padding anywhere: a document is the list of its words' vectors, and what lies beyond it is zero.
 
 What the paper leaves open: the first of equally close query words is the closest; the cosine with a zero vector is 0;
-the proximity of two zero vectors is 0, as the package documents it (1 would be as good); an empty document pools to zeros; without query words
-there is no closest word and every delta is zero.
+the proximity of two zero vectors is 0, as the package documents it (1 would be as good); an empty document pools to
+zeros; without query words there is no closest word and every delta is zero.
 """
 import math
 

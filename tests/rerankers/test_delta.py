@@ -88,7 +88,7 @@ def test_stage_agrees_with_the_plain_one_on_grids(words, query, padding, filler)
 @pytest.mark.parametrize("seed", range(8))
 def test_stage_agrees_with_the_plain_one_on_random_batches(seed):
     random = np.random.default_rng(seed)
-    batch, n, m, dimension = random.integers(1, 5), random.integers(1, 12), random.integers(1, 8), random.integers(1, 20)
+    batch, n, m, dimension = (int(random.integers(1, limit)) for limit in (5, 12, 8, 20))
     documents = random.normal(size=(batch, n, dimension)).astype(np.float32)
     queries = random.normal(size=(batch, m, dimension)).astype(np.float32)
     lengths, query_lengths = random.integers(0, n + 1, batch), random.integers(0, m + 1, batch)

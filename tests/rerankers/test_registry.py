@@ -15,6 +15,7 @@ from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.text.tokenizer import SETTINGS
 from tests.rerankers import small
 
 QUERY = Query("q1", "heart attack")
@@ -102,7 +103,9 @@ def test_missing_and_foreign_checkpoint_folders(index, tmp_path):
     for spec in (str(tmp_path / "empty"), f"delta:{tmp_path / 'empty'}"):
         with pytest.raises(InputError, match="config.json"):
             rerankers.load(spec, index)
-    (tmp_path / "empty" / "config.json").write_text(json.dumps({"model": "oracle", "config": {}}))
+    (tmp_path / "empty" / "config.json").write_text(
+        json.dumps({"model": "oracle", "config": {}, "tokenizer": SETTINGS})
+    )
     for spec in (str(tmp_path / "empty"), f"delta:{tmp_path / 'empty'}"):
         with pytest.raises(InputError, match="oracle"):
             rerankers.load(spec, index)

@@ -1,0 +1,281 @@
+"""The commands as a user runs them, on the bundled sample, and what they say when something is wrong."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rerank_plugin
+from rerank_plugin.corpora import judgments, queries
+from rerank_plugin.runs import read_run
+
+PACKAGE_PARENT = str(Path(rerank_plugin.__file__).parents[1])
+
+
+def start(folder, *arguments, **more):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([PACKAGE_PARENT, str(folder)]), **more}
+    return subprocess.Popen(
+        [sys.executable, "-m", *arguments], cwd=folder, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def command(folder, line, **more):
+    """Run a command; its stdout. Fails with its stderr."""
+    status, out, err = attempt(folder, line, **more)
+    assert status == 0, err
+    return out
+
+
+def attempt(folder, line, **more):
+    name, *rest = line.split(" ") if isinstance(line, str) else line
+    process = start(folder, f"rerank_plugin.{name}", *rest, **more)
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def refusal(folder, line, **more):
+    """The one line on stderr of a command that refuses its input."""
+    status, out, err = attempt(folder, line, **more)
+    assert status == 2, (status, out, err)
+    lines = err.strip().split("\n")
+    assert len(lines) == 1 and lines[0].startswith("error: "), err
+    assert out == ""
+    return lines[0]
+
+
+TRAIN = (
+    "train --model delta --lexical-features lex3 --index index --words words --train sample:train "
+    "--validation sample:dev --epochs 3 --pairs-per-query 20"
+)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """A folder with an index of the sample, word vectors and a trained Delta-32-Lex3."""
+    folder = tmp_path_factory.mktemp("commands")
+    said = command(folder, "index --corpus sample --index index")
+    assert "1,500 documents" in said and "documents per second" in said
+    command(folder, "embed words --corpus sample --min-count 3 --dimension 50 --epochs 10 --output words")
+    said = command(folder, f"{TRAIN} --output delta")
+    assert "best epoch" in said
+    command(folder, "search --index index --queries sample:test --output bm25.run")
+    command(folder, "search --index index --queries sample:test --reranker delta:delta --output delta.run")
+    return folder
+
+
+def test_a_trained_delta_is_better_than_bm25_on_held_out_queries(workspace):
+    said = command(
+        workspace,
+        "evaluate --qrels sample:test bm25.run delta.run --baseline bm25.run --measures nDCG@10 AP --format json",
+    )
+    report = json.loads(said)
+    assert report["queries"] == len(judgments("sample:test"))
+    bm25, delta = report["runs"]["bm25.run"], report["runs"]["delta.run"]
+    assert delta["nDCG@10"] > bm25["nDCG@10"] + 0.05
+    assert report["tests"]["runs"]["delta.run"]["nDCG@10"]["p"] < 0.05
+
+
+def test_reranking_keeps_the_candidates(workspace):
+    bm25, delta = read_run(workspace / "bm25.run"), read_run(workspace / "delta.run")
+    assert list(bm25) == list(delta) == [query.id for query in queries("sample:test")]
+    for query in bm25:
+        assert sorted(bm25[query].doc_ids) == sorted(delta[query].doc_ids)
+        assert (np.diff(delta[query].scores) < 0).all()
+    assert max(len(ranking.doc_ids) for ranking in bm25.values()) == 500
+
+
+def test_reranking_a_run_equals_searching(workspace):
+    command(
+        workspace, "search --index index --queries sample:test --run bm25.run --reranker ./delta --output again.run"
+    )
+    assert (workspace / "again.run").read_text() == (workspace / "delta.run").read_text()
+
+
+def test_one_query_prints_a_readable_list(workspace):
+    lines = command(
+        workspace,
+        ["search", "--index", "index", "--query", "heart attack aspirin", "--reranker", "./delta", "--show", "3"],
+    ).splitlines()
+    assert lines[0].split() == ["rank", "score", "first", "stage", "document", "title"]
+    assert len(lines) == 4
+    rank, score, first_stage, document = lines[1].split()[:4]
+    assert rank == "1" and float(score) and 1 <= int(first_stage) <= 500 and document.startswith("S")
+    nothing = command(workspace, ["search", "--index", "index", "--query", 'AND ( " xyzzy /'])
+    assert nothing == "no document matches the query\n"
+
+
+@pytest.mark.parametrize("stage", ["qld", "bm25+rm3"])
+def test_other_first_stages_and_fields(workspace, stage):
+    command(
+        workspace, f"search --index index --queries sample:test --first-stage {stage} --output {stage}.run --depth 20"
+    )
+    assert read_run(workspace / f"{stage}.run").keys() == read_run(workspace / "bm25.run").keys()
+    command(workspace, f"search --index index --queries sample:test --first-stage {stage} --field title --output t.run")
+    assert read_run(workspace / "t.run")
+
+
+def test_training_is_deterministic_and_survives_a_kill(workspace):
+    process = start(workspace, *f"rerank_plugin.{TRAIN} --output resumed".split())
+    state = workspace / "resumed.training" / "state.json"
+    deadline = time.monotonic() + 120
+    while not state.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert state.exists() and not (workspace / "resumed").exists()
+    command(workspace, f"{TRAIN} --output resumed --resume")
+    for name in ("model.safetensors", "vocab.txt", "embeddings.safetensors"):
+        assert (workspace / "resumed" / name).read_bytes() == (workspace / "delta" / name).read_bytes(), name
+    log = [json.loads(line) for line in (workspace / "resumed" / "log.jsonl").read_text().splitlines()]
+    assert [entry["epoch"] for entry in log] == [1, 2, 3] and all("nDCG@20" in entry for entry in log)
+    assert (workspace / "resumed" / "log.png").read_bytes().startswith(b"\x89PNG")
+    assert not (workspace / "resumed.training").exists()
+
+
+def test_training_from_runs_needs_no_java(workspace):
+    for split in ("train", "dev"):
+        command(workspace, f"search --index index --queries sample:{split} --output {split}.run")
+    line = f"{TRAIN} --train-run train.run --validation-run dev.run --output from-runs"
+    command(workspace, line, JAVA_HOME=str(workspace), RERANK_PLUGIN_JVM_OPTIONS="-not-an-option")
+    ours, theirs = (workspace / folder / "model.safetensors" for folder in ("from-runs", "delta"))
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
+INTERRUPTING = """
+import numpy as np
+
+class Reranker:
+    name = "interrupting"
+    def __init__(self, index):
+        self.seen = 0
+    def score(self, query, candidates):
+        self.seen += 1
+        if self.seen == {stop}:
+            raise KeyboardInterrupt
+        return candidates.first_stage_scores[::-1].copy()
+"""
+
+
+def test_an_interrupted_search_is_resumed(workspace):
+    search = "search --index index --queries sample:test --reranker my_rerankers.interrupting:Reranker --output my.run"
+    package = workspace / "my_rerankers"
+    package.mkdir()
+    (package / "interrupting.py").write_text(INTERRUPTING.format(stop=6))
+    status, _, err = attempt(workspace, search)
+    assert status == 130 and "Traceback" not in err
+    assert not (workspace / "my.run").exists()
+    (package / "interrupting.py").write_text(INTERRUPTING.format(stop=0))
+    refused = refusal(workspace, f"{search} --resume --depth 9")
+    assert "depth" in refused
+    status, _, err = attempt(workspace, f"{search} --resume")
+    assert status == 0 and "5 of 40 queries were finished before" in err
+    resumed = (workspace / "my.run").read_text()
+    command(workspace, search)
+    assert (workspace / "my.run").read_text() == resumed
+
+
+def test_an_index_is_not_overwritten_by_chance(workspace):
+    before = (workspace / "index" / "index.json").read_text()
+    assert "--overwrite" in refusal(workspace, "index --corpus sample --index index")
+    assert (workspace / "index" / "index.json").read_text() == before
+    assert "match their checksums" in command(workspace, "index --index index --verify")
+
+
+def test_bad_input_gets_one_line(workspace):
+    def said(line):
+        return refusal(workspace, line)
+
+    search = "search --queries sample:test --output x.run"
+    assert "no index at nowhere" in said(f"{search} --index nowhere")
+    (workspace / "half").mkdir()
+    assert "interrupted" in said(f"{search} --index half")
+    assert "known: delta" in said(f"{search} --index index --reranker nothing")
+    assert "needs a trained checkpoint" in said(f"{search} --index index --reranker delta")
+    assert "known: bm25, qld, bm25+rm3" in said(f"{search} --index index --first-stage splade")
+    (workspace / "empty.tsv").write_text("")
+    assert "empty.tsv" in said("search --index index --queries empty.tsv --output x.run")
+    (workspace / "twice.tsv").write_text("q1\tone\nq1\ttwo\n")
+    assert "q1" in said("search --index index --queries twice.tsv --output x.run")
+    ids = [query.id for query in queries("sample:test")]
+    (workspace / "other.run").write_text(f"{ids[0]} Q0 NOWHERE 1 2.5 tag\n")
+    assert "NOWHERE" in said(f"{search} --index index --run other.run --reranker ./delta")
+    assert not (workspace / "x.run").exists()
+
+
+def test_an_index_of_another_format_version_is_refused(workspace):
+    other = workspace / "other-version"
+    shutil.copytree(workspace / "index", other)
+    description = json.loads((other / "index.json").read_text())
+    (other / "index.json").write_text(json.dumps({**description, "format_version": 99}))
+    assert "format version 99" in refusal(
+        workspace, "search --index other-version --queries sample:test --output x.run"
+    )
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused(workspace):
+    broken = workspace / "broken"
+    shutil.copytree(workspace / "delta", broken)
+    with open(broken / "vocab.txt", "a") as file:
+        file.write("onewordmore\n")
+    said = refusal(workspace, "search --index index --queries sample:test --output x.run --reranker broken")
+    assert "do not belong together" in said
+
+
+NAN = """
+import numpy as np
+
+class Reranker:
+    name = "nan"
+    def __init__(self, index):
+        pass
+    def score(self, query, candidates):
+        return np.full(len(candidates), np.nan, np.float32)
+"""
+
+
+def test_nan_scores_never_reach_a_run(workspace):
+    (workspace / "nan_reranker").mkdir()
+    (workspace / "nan_reranker" / "module.py").write_text(NAN)
+    said = refusal(
+        workspace, "search --index index --queries sample:test --output x.run --reranker nan_reranker.module:Reranker"
+    )
+    assert "NaN" in said and not (workspace / "x.run").exists()
+
+
+def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace):
+    """Each of these words stands in one document only, so Lucene finds it and the model has no vector for it."""
+    index = rerank_plugin_index(workspace)
+    rare = np.flatnonzero(np.asarray(index.forward.document_frequency["text"]) == 1)
+    words = [word for word in index.forward.terms.take(rare) if word.isascii() and word.isalpha() and len(word) > 6]
+    (workspace / "rare.tsv").write_text(f"q1\t{' '.join(words[:3])}\n")
+    command(workspace, "search --index index --queries rare.tsv --output rare-bm25.run --tag t")
+    status, _, err = attempt(
+        workspace, "search --index index --queries rare.tsv --output rare.run --tag t --reranker ./delta"
+    )
+    assert status == 0 and "knows none of its words" in err
+    assert (workspace / "rare.run").read_text() == (workspace / "rare-bm25.run").read_text()
+
+
+def rerank_plugin_index(workspace):
+    from rerank_plugin.retrieval.index_folder import Index
+
+    return Index(workspace / "index")
+
+
+def test_problems_are_counted_and_strict_stops(workspace):
+    good = json.dumps({"_id": "d1", "title": "Aspirin", "text": "in trials"})
+    empty = json.dumps({"_id": "d2", "title": "", "text": ""})
+    (workspace / "corpus.jsonl").write_text(f"{good}\n{good}\n{empty}\n{{broken\n")
+    status, out, err = attempt(workspace, "index --corpus corpus.jsonl --index small")
+    assert status == 0 and "1 documents" in out
+    assert "duplicate id" in err and "empty document" in err and "bad JSON line" in err and "corpus.jsonl:4" in err
+    assert refusal(workspace, "index --corpus corpus.jsonl --index strict --strict")
+    assert not (workspace / "strict").exists() and not list(workspace.glob(".strict*"))

@@ -1,0 +1,97 @@
+"""A problem that can be learned: the relevant documents of a one-word query say its word twice, all others never.
+
+So the features that Delta reads tell them apart, but a model with random weights does not.
+"""
+
+import numpy as np
+import torch
+
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.rerankers.delta import Delta, DeltaConfig
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.training.pairs import make_pools
+from rerank_plugin.training.trainer import Trainer, TrainingConfig
+from tests.rerankers import small
+
+TOPICS = "asthma cancer dengue ebola flu gout hepatitis influenza jaundice kuru lupus malaria".split()
+FILLERS = "patients study results trial cohort effect dose group clinical data risk care".split()
+TRAINED = 8  # the first topics; the others are held out
+
+
+def documents():
+    random = np.random.default_rng(11)
+
+    def fill(count):
+        return " ".join(random.choice(FILLERS, count))
+
+    made = []
+    for topic in TOPICS:
+        made += [(f"{topic}-yes-{i}", f"{topic} {fill(3)}", f"{fill(4)} {topic}") for i in range(3)]
+        made += [(f"{topic}-no-{i}", fill(3), f"{fill(5)}") for i in range(3)]
+    return made
+
+
+def build(folder):
+    return small.build_index(folder, documents())
+
+
+def vectors():
+    return small.word_vectors(TOPICS + FILLERS, dimension=8, seed=2)
+
+
+def queries(topics):
+    return [Query(f"q-{topic}", topic) for topic in topics]
+
+
+def judgments():
+    return {f"q-{topic}": {f"{topic}-yes-{i}": i + 1 for i in range(3)} for topic in TOPICS}
+
+
+def mean_average_precision(index, reranker, topics):
+    """Of all documents, ranked for the topics' queries: written out plainly, in no need of the package's measures."""
+    total = 0.0
+    for query in queries(topics):
+        candidates = small.candidates(index)
+        ranked = np.argsort(-reranker.score(query, candidates), kind="stable")
+        relevant = [index.ids[int(row)] in judgments()[query.id] for row in ranked]
+        total += sum(sum(relevant[: k + 1]) / (k + 1) for k, one in enumerate(relevant) if one) / sum(relevant)
+    return total / len(topics)
+
+
+class Problem:
+    """A model of its own with its pools, and whatever its trainer saved: {epoch: (measures, weights)}.
+
+    ``start`` is the seed of the weights before training; that of the training is among ``training``.
+    """
+
+    def __init__(self, index, folder, start=0, validate=None, on_save=None, features=(), dropout=0.2, **training):
+        words = vectors()
+        torch.manual_seed(start)
+        config = DeltaConfig(
+            filters=6, document_words=12, query_words=2, dropout=dropout, lexical_features=features
+        )
+        self.model = Delta(config, torch.from_numpy(words.matrix))
+        self.index, self.folder, self.saved = index, folder, {}
+        self.reranker = NeuralReranker(self.model, words.vocabulary, index)
+        trained = queries(TOPICS[:TRAINED])
+        candidates = {query.id: small.candidates(index) for query in trained}
+        self.pools = make_pools(trained, judgments(), candidates, self.reranker.builder)
+        self.training = TrainingConfig(**{"batch_size": 16, "learning_rate": 0.05, "seed": 5, **training})
+        self.trainer = Trainer(
+            self.model, self.reranker.builder, self.pools, self.training, validate or self.held_out,
+            on_save or self.save, folder,
+        )  # fmt: skip
+
+    def held_out(self):
+        return {"AP": mean_average_precision(self.index, self.reranker, TOPICS[TRAINED:])}
+
+    def save(self, measures):
+        self.saved[measures["epoch"]] = (measures, weights(self.model))
+
+
+def weights(model):
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def same(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

@@ -1,0 +1,158 @@
+"""``python -m rerank_plugin.train`` as it is run, with candidates from runs, so without Java."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rerank_plugin import train
+from rerank_plugin.checkpoints import load_checkpoint, read_config
+from rerank_plugin.errors import InputError
+from rerank_plugin.features.lexical import LEX3
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.text import embeddings
+from rerank_plugin.text.tokenizer import SETTINGS
+from tests.training import learnable
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """An index folder, word vectors, and queries, judgments and runs for training and validation."""
+    folder = tmp_path_factory.mktemp("command")
+    (folder / "index").mkdir()
+    index = learnable.build(folder / "index" / "forward")
+    description = {
+        "format_version": 1,
+        "tokenizer": SETTINGS,
+        "files": {},
+        "fields": {field: {"mean_length": mean} for field, mean in index.mean_lengths.items()},
+    }
+    (folder / "index" / "index.json").write_text(json.dumps(description))
+    embeddings.save(learnable.vectors(), folder / "words", {})
+    parts = {"train": learnable.TOPICS[: learnable.TRAINED], "dev": learnable.TOPICS[learnable.TRAINED :]}
+    for name, topics in parts.items():
+        queries = learnable.queries(topics)
+        (folder / f"{name}.tsv").write_text("".join(f"{query.id}\t{query.text}\n" for query in queries))
+        judged = [(q.id, id, level) for q in queries for id, level in learnable.judgments()[q.id].items()]
+        (folder / f"{name}.qrels").write_text("".join(f"{query} 0 {id} {level}\n" for query, id, level in judged))
+        ids = [index.ids[row] for row in range(len(index))]
+        (folder / f"{name}.run").write_text(
+            "".join(f"{q.id} Q0 {id} {rank} {1000 - rank} bm25\n" for q in queries for rank, id in enumerate(ids, 1))
+        )
+    return folder, index
+
+
+def run(inputs, output, *more, validation="dev", validation_run="dev.run"):
+    folder, _ = inputs
+    train.main(
+        [
+            "--index", str(folder / "index"), "--words", str(folder / "words"),
+            "--train", f"{folder / 'train.tsv'},{folder / 'train.qrels'}", "--train-run", str(folder / "train.run"),
+            "--validation", f"{folder / validation}.tsv,{folder / validation}.qrels",
+            "--validation-run", str(folder / validation_run), "--filters", "6", "--document-words", "12",
+            "--batch-size", "16", "--epochs", "3", "--measures", "AP", "P@3", "--output", str(output), *more,
+        ]
+    )  # fmt: skip
+
+
+def test_a_checkpoint_is_trained_and_described(inputs, tmp_path, capsys):
+    """The measures in the checkpoint and on stdout are those that its scores give."""
+    run(inputs, tmp_path / "made", "--lexical-features", "lex3", "--learning-rate", "0.1", "--seed", "7")
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+    config = read_config(tmp_path / "made")
+    assert config["config"]["lexical_features"] == list(LEX3) and config["config"]["filters"] == 6
+    assert (config["seed"], config["training"]["epochs"], config["training"]["learning_rate"]) == (7, 3, 0.1)
+    log = [json.loads(line) for line in (tmp_path / "made" / "log.jsonl").read_text().splitlines()]
+    best = max(log, key=lambda entry: entry["AP"])
+    assert len(log) == 3 and config["measures"]["AP"] == best["AP"] and config["measures"]["epoch"] == best["epoch"]
+    assert (tmp_path / "made" / "log.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    said = capsys.readouterr().out
+    assert f"best epoch {best['epoch']} of 3" in said and f"AP {best['AP']:.4f}" in said
+    model, vocabulary = load_checkpoint(tmp_path / "made")
+    assert model.feature_mean.any() and (model.feature_scale != 1).all()
+    reached = learnable.mean_average_precision(
+        inputs[1], NeuralReranker(model, vocabulary, inputs[1]), learnable.TOPICS[learnable.TRAINED :]
+    )
+    assert reached == pytest.approx(best["AP"], abs=1e-6)
+
+
+def test_the_seed_decides(inputs, tmp_path):
+    for name, seed in [("first", 1), ("again", 1), ("other", 2)]:
+        run(inputs, tmp_path / name, "--seed", str(seed), "--epochs", "1")
+    contents = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "again", "other")]
+    assert contents[0] == contents[1] != contents[2]
+
+
+def test_resuming_a_killed_training(inputs, tmp_path, monkeypatch):
+    """Killed in the second validation; the resumed training gives the checkpoint of one that was never killed."""
+    from rerank_plugin.training.validation import Validation
+
+    run(inputs, tmp_path / "whole")
+    calls, validate = [], Validation.__call__
+
+    def killed(self):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return validate(self)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Validation, "__call__", killed)
+        run(inputs, tmp_path / "parts")
+    assert not (tmp_path / "parts").exists()
+    run(inputs, tmp_path / "parts", "--resume")
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
+    assert files[0] == files[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts", "whole"]
+
+
+def test_an_existing_checkpoint_is_kept_unless_told(inputs, tmp_path):
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "precious").write_text("x")
+    with pytest.raises(InputError, match="made exists"):
+        run(inputs, tmp_path / "made")
+    assert (tmp_path / "made" / "precious").exists()
+    run(inputs, tmp_path / "made", "--overwrite", "--epochs", "1")
+    load_checkpoint(tmp_path / "made")
+
+
+def test_training_and_validation_must_not_share_queries(inputs, tmp_path):
+    with pytest.raises(InputError, match="8 queries are in both"):
+        run(inputs, tmp_path / "made", validation="train", validation_run="train.run")
+    assert not any(tmp_path.iterdir())
+
+
+def test_nan_word_vectors_are_named(inputs, tmp_path):
+    """They would otherwise end as a loss that is no number."""
+    words = learnable.vectors()
+    words.matrix[3] = np.nan
+    embeddings.save(words, tmp_path / "broken", {})
+    with pytest.raises(InputError, match="broken"):
+        run(inputs, tmp_path / "made", "--words", str(tmp_path / "broken"), "--epochs", "1")
+
+
+def test_word_vectors_of_another_tokenizer(inputs, tmp_path):
+    """Their words are not the index's: the folder says how its texts were tokenized, and that must be how they are."""
+    embeddings.save(learnable.vectors(), tmp_path / "words", {"tokenizer": {"name": "spaces", "version": 1}})
+    with pytest.raises(InputError, match="tokeniz"):
+        run(inputs, tmp_path / "made", "--words", str(tmp_path / "words"), "--epochs", "1")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--model", "oracle"], "oracle"),
+        (["--width", "2"], "width 2"),
+        (["--lexical-features", "bm25_footnote"], "bm25_footnote"),
+        (["--device", "abacus"], "abacus"),
+        (["--patience", "0"], "patience"),
+        (["--measures", "no-such-measure"], "no-such-measure"),
+        (["--words", "no-such-folder"], "no-such-folder"),
+        (["--learning-rate", "nan"], "learning rate"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_options(inputs, tmp_path, options, said):
+    with pytest.raises(InputError, match=said):
+        run(inputs, tmp_path / "made", *options)
+    assert not any(tmp_path.iterdir())
