@@ -54,9 +54,10 @@ _DECIMAL_DOT = re.compile(r"(?<=\d)[·∙⋅](?=\d)")
 
 # Words of up to 5 letters that stand before a number without forming a symbol with it.
 _ORDINARY = frozenset(
-    "type phase stage grade level class group day days week weeks month year years hour hours age aged step score dose "
-    "table part model case cases study top non pre post mid sub anti semi multi inter intra super over under than "
-    "about and or to of in at by from with the a an is was are were up down low high first last next only per one two".split()
+    "type phase stage grade level class group day days week weeks month year years hour hours age aged step score "
+    "dose table part model case cases study top non pre post mid sub anti semi multi inter intra super over under "
+    "than about and or to of in at by from with the a an is was are were up down low high first last next only per "
+    "one two".split()
 )
 _GREEK_NAMES = "|".join(sorted(set(_GREEK.values()), key=len, reverse=True))
 _WHOLE = r"\d{1,3}(?:,\d{3})+(?!\d)|\d+"
