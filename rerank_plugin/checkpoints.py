@@ -10,8 +10,8 @@ from dataclasses import asdict, fields
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-
-import numpy as np
+from types import UnionType
+from typing import get_args, get_origin, get_type_hints
 
 from rerank_plugin import __version__
 from rerank_plugin.errors import InputError
@@ -49,10 +49,24 @@ def build_config(config_class, values: dict, where: str):
     if unknown:
         raise InputError(f"{where}: unknown hyper-parameters {', '.join(unknown)}; known: {', '.join(sorted(known))}")
     plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    for name, kind in get_type_hints(config_class).items():
+        if name in plain and not _is_a(plain[name], kind):
+            raise InputError(f"{where}: the hyper-parameter {name} is {values[name]!r}, expected {kind}")
     try:
         return config_class(**plain)
-    except TypeError as error:
+    except InputError as error:
         raise InputError(f"{where}: {error}") from None
+
+
+def _is_a(value, kind) -> bool:
+    """Whether a value fits the type of a configuration's field: bool, int, float, str, tuples of them, or None."""
+    if isinstance(kind, UnionType):
+        return any(_is_a(value, one) for one in get_args(kind))
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_is_a(one, get_args(kind)[0]) for one in value)
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
 
 
 def save_checkpoint(folder: Path, model, vectors: WordVectors, description: dict) -> None:
@@ -104,7 +118,11 @@ def read_config(folder: Path) -> dict:
         raise InputError(f"{folder} is no checkpoint: it holds no {CONFIG_FILE}") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
-    if not isinstance(config, dict) or "model" not in config or not isinstance(config.get("config"), dict):
+    if (
+        not isinstance(config, dict)
+        or not isinstance(config.get("model"), str)
+        or not isinstance(config.get("config"), dict)
+    ):
         raise InputError(f"{path} describes no model: it needs 'model' and 'config'")
     return config
 
@@ -148,18 +166,21 @@ def _check_vectors(folder: Path, config: dict, vectors: WordVectors) -> None:
             f"{folder}: the model was trained with {config.get('words')} words of {config.get('dimension')} dimensions "
             f"but the vocabulary has {words} of {dimension}: files of different checkpoints are mixed"
         )
-    if not np.isfinite(vectors.matrix).all():
-        raise InputError(f"{folder}: the word vectors hold values that are not finite numbers")
 
 
 def check_weights(found: dict, expected: dict, where: str) -> None:
     """Compare tensors by name and shape.
 
     Raises:
-        InputError: names every tensor that is missing, unexpected, or of another shape.
+        InputError: names every tensor that is missing, unexpected, or of another type or shape.
     """
     faults = [f"missing {name}" for name in sorted(expected.keys() - found.keys())]
     faults += [f"unexpected {name}" for name in sorted(found.keys() - expected.keys())]
+    faults += [
+        f"{name} is of type {found[name].dtype}, expected {expected[name].dtype}"
+        for name in sorted(expected.keys() & found.keys())
+        if found[name].dtype != expected[name].dtype
+    ]
     faults += [
         f"{name} is {list(found[name].shape)}, expected {list(expected[name].shape)}"
         for name in sorted(expected.keys() & found.keys())

@@ -21,8 +21,8 @@ def arguments():
     parser = commandline.parser(
         "train",
         "Train a neural reranker on judged queries; after each epoch it re-ranks the candidates of the validation\n"
-        "queries, and the epoch with the best measure becomes the checkpoint. Candidates come from the first stage, or\n"
-        "from runs given with --train-run and --validation-run (then no Java is needed).",
+        "queries, and the epoch with the best measure becomes the checkpoint. Candidates come from the first stage,\n"
+        "or from runs given with --train-run and --validation-run (then no Java is needed).",
         "example:\n  python -m rerank_plugin.train --model delta --lexical-features lex3 --index indexes/sample \\\n"
         "      --words embeddings/sample --train sample:train --validation sample:dev --output checkpoints/delta32lex3",
     )

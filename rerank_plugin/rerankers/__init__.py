@@ -52,6 +52,10 @@ class RerankerOptions:
     device: str = "cpu"
     batch_size: int = 1024
 
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise InputError(f"the batch size {self.batch_size} must be at least 1")
+
 
 def known_names() -> list[str]:
     """Names of all rerankers that are installed, sorted."""
@@ -72,11 +76,8 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     """
     name, _, rest = spec.partition(":")
     checkpoint = Path(rest) if rest else None
-    if name in BUILT_IN:
-        return _resolve(BUILT_IN[name])(index, checkpoint, options)
-    entries = _entry_points()
-    if name in entries:
-        return entries[name].load()(index, checkpoint, options)
+    if (factory := _factory(name)) is not None:
+        return factory(index, checkpoint, options)
     if Path(spec).is_dir():
         return _load_checkpoint_folder(Path(spec), index, options)
     if rest and "." in name and not Path(name).exists():
@@ -90,9 +91,27 @@ def _load_checkpoint_folder(folder: Path, index: ForwardIndex, options: Reranker
     from rerank_plugin.checkpoints import read_config
 
     name = read_config(folder)["model"]
-    if name not in BUILT_IN:
+    factory = _factory(name)
+    if factory is None:
         raise InputError(f"{folder} holds a model '{name}' that is unknown here; known: {', '.join(known_names())}")
-    return _resolve(BUILT_IN[name])(index, folder, options)
+    return factory(index, folder, options)
+
+
+def _factory(name: str):
+    """The factory behind a known name; None for an unknown one.
+
+    Raises:
+        InputError: another package declares the name, but cannot be loaded.
+    """
+    if name in BUILT_IN:
+        return _resolve(BUILT_IN[name])
+    entry = _entry_points().get(name)
+    if entry is None:
+        return None
+    try:
+        return entry.load()
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cannot load the reranker '{name}' from {entry.value}: {error}") from None
 
 
 def _resolve(target: str):

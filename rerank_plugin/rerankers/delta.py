@@ -30,8 +30,9 @@ from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import check_names
 from rerank_plugin.rerankers.inputs import Inputs
 
+SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
 DELTA_FEATURES = 3  # cosine, distance, proximity
-TINY = 1e-8
+TINY = torch.finfo(torch.float32).tiny  # only keeps zero vectors from dividing by zero
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,9 @@ def delta_stage(documents: Tensor, document_mask: Tensor, queries: Tensor, query
     difference = documents - nearest  # [B, N, D]
     distance = difference.norm(dim=2)  # [B, N]
     document_norm, query_norm = documents.norm(dim=2), nearest.norm(dim=2)  # [B, N]
-    cosine = (documents * nearest).sum(dim=2) / (document_norm * query_norm).clamp_min(TINY)
+    cosine = (documents * nearest).sum(dim=2) / (document_norm * query_norm).clamp_min(TINY)  # [B, N]
     lengths = document_norm + query_norm
-    proximity = torch.where(lengths > 0, 1 - distance / lengths.clamp_min(TINY), 0.0)
+    proximity = torch.where(lengths > 0, 1 - distance / lengths.clamp_min(TINY), 0.0)  # [B, N]
     matrix = torch.cat([difference, cosine[..., None], distance[..., None], proximity[..., None]], dim=2)
     alive = document_mask & query_mask.any(dim=1, keepdim=True)  # [B, N]
     return matrix * alive[..., None]
@@ -128,7 +129,7 @@ class Delta(nn.Module):
     def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
         """Mean and standard deviation of the lexical features over the training data, float [F] each."""
         self.feature_mean.copy_(mean)
-        self.feature_scale.copy_(torch.where(deviation > 0, 1 / deviation.clamp_min(TINY), 1.0))
+        self.feature_scale.copy_(torch.where(deviation > 0, 1 / deviation.clamp_min(SMALLEST_DEVIATION), 1.0))
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The weights with an L2 cost of their own each ([D18] 3.4)."""

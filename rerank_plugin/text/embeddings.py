@@ -157,6 +157,7 @@ def load(folder: Path) -> WordVectors:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
+    _check_tokenizer(folder)
     matrix = tensors.get("embeddings")
     if matrix is None or matrix.ndim != 2:
         raise InputError(f"{path} holds no matrix named 'embeddings'")
@@ -165,7 +166,21 @@ def load(folder: Path) -> WordVectors:
             f"{folder}: {VOCABULARY_FILE} has {len(vocabulary)} words but {VECTORS_FILE} {len(matrix)} vectors; "
             "they do not belong together"
         )
+    if not np.isfinite(matrix).all():
+        raise InputError(f"{path} holds values that are not finite numbers")
     return WordVectors(vocabulary, matrix.astype(np.float32, copy=False))
+
+
+def _check_tokenizer(folder: Path) -> None:
+    path = folder / SETTINGS_FILE
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))["tokenizer"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path} does not say how the texts were tokenized ({error!r}); write the folder anew"
+        ) from None
+    if settings != SETTINGS:
+        raise InputError(f"{folder} was made from texts tokenized with {settings}, not {SETTINGS}")
 
 
 def described(config: Word2VecConfig) -> dict:

@@ -67,4 +67,7 @@ class Vocabulary:
         for number, line in enumerate(lines, 1):
             if not line or _SPACE.search(line):
                 raise InputError(f"{path}:{number}: expected one word, found '{line}'")
-        return cls(lines[1:])
+        try:
+            return cls(lines[1:])
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None

@@ -52,7 +52,10 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if min(self.epochs, self.patience, self.batch_size, self.pairs_per_query) < 1:
             raise InputError("epochs, patience, batch size and pairs per query must be at least 1")
-        if self.learning_rate <= 0 or min(self.l2_convolution, self.l2_feed_forward) < 0:
+        # written so that NaN is refused, too
+        if not (0 < self.learning_rate < math.inf) or not all(
+            0 <= cost < math.inf for cost in (self.l2_convolution, self.l2_feed_forward)
+        ):
             raise InputError("the learning rate must be above 0 and L2 costs not below 0")
 
 
@@ -190,7 +193,7 @@ class Trainer:
         from rerank_plugin.training.plots import plot_history
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps(entry) + "\n" for entry in self.history)
+        lines = "".join(json.dumps(_finite_or_none(entry)) + "\n" for entry in self.history)
         _replace(self.folder / LOG_FILE, lambda path: path.write_text(lines, encoding="utf-8"))
         _replace(self.folder / PLOT_FILE, lambda path: plot_history(self.history, path))
         tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
@@ -220,19 +223,37 @@ class Trainer:
         try:
             state = json.loads(path.read_text(encoding="utf-8"))
             tensors = load_file(self.folder / state["tensors"])
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise InputError(f"cannot resume from {self.folder}: {error}; delete it to start over") from None
-        if state["settings"] != self.settings():
+            weights, optimizer = self._restored(tensors)
+            settings, history = state["settings"], state["history"]
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise InputError(f"cannot resume from {self.folder}: {error!r}; delete it to start over") from None
+        if settings != self.settings():
             raise InputError(f"{self.folder} holds a training with other settings; delete it, or leave out --resume")
-        weights = {name[len("model.") :]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
         self.model.load_state_dict(weights, strict=True)
-        optimizer = self.optimizer.state_dict()
-        for number in optimizer["state"]:
-            for name in optimizer["state"][number]:
-                optimizer["state"][number][name] = tensors[f"optimizer.{number}.{name}"]
         self.optimizer.load_state_dict(optimizer)
-        self.history = state["history"]
+        self.history = history
         return True
+
+    def _restored(self, tensors: dict) -> tuple[dict, dict]:
+        """The model's and the optimizer's state from the tensors of a state file.
+
+        Raises:
+            KeyError: a tensor is missing. InputError: one does not fit.
+        """
+        from rerank_plugin.checkpoints import check_weights
+
+        weights = {name[len("model.") :]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+        check_weights(weights, self.model.state_dict(), str(self.folder))
+        optimizer = self.optimizer.state_dict()
+        for number, state in optimizer["state"].items():
+            for name in state:
+                state[name] = tensors[f"optimizer.{number}.{name}"]
+        return weights, optimizer
+
+
+def _finite_or_none(entry: dict) -> dict:
+    """JSON knows no NaN and no infinity."""
+    return {name: value if math.isfinite(value) else None for name, value in entry.items()}
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:

@@ -132,7 +132,7 @@ def test_more_query_words_than_a_byte_counts(tmp_path):
 
 def test_names_are_checked():
     assert check_names(NAMES) == NAMES
-    with pytest.raises(InputError, match="'nothing'; known: overlap_text"):
+    with pytest.raises(InputError, match="'nothing'; known: overlap_title"):
         check_names(["nothing"])
     with pytest.raises(InputError, match="twice"):
         check_names(["bm25_title", "bm25_title"])

@@ -58,7 +58,10 @@ def test_scores_that_are_one_float32_are_a_tie(index):
         def score(self, query, candidates):
             return 1 + 1e-9 * np.arange(len(candidates))
 
-    assert rank(QUERY, shuffled(index, 5), Near(0)).doc_ids == DECREASING
+    candidates = shuffled(index, 5)
+    assert rank(QUERY, candidates, Near(0)).doc_ids == DECREASING
+    order = candidates.order(Near(0).score(QUERY, candidates))
+    assert index.ids.take(candidates.rows[order]) == DECREASING
 
 
 def test_scores_come_first(index):

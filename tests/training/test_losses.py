@@ -11,7 +11,7 @@ def tensor(*values):
 
 
 def test_hinge_by_hand():
-    """max(0, 1 - 2 + 0) = 0, max(0, 1 - 0.5 + 0.25) = 0.75, max(0, 1 - 0 + 3) = 4; weights 5, 2, 1: (0 + 1.5 + 4) / 3."""
+    """max(0, 1 - 2 + 0) = 0, max(0, 1 - 0.5 + 0.25) = 0.75, max(0, 1 - 0 + 3) = 4; weights 5, 2, 1: 5.5 / 3."""
     loss = pairwise_hinge(tensor(2, 0.5, 0), tensor(0, 0.25, 3), tensor(5, 2, 1))
     assert loss.shape == () and loss.item() == pytest.approx(5.5 / 3)
 
