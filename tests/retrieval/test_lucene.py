@@ -85,7 +85,6 @@ def test_rm3_brings_words_of_the_best_documents(tmp_path):
     index = Index(tmp_path / "index")
     assert search(index, "heart").ids == ["r2", "r1"]
     assert search(index, "heart", name="bm25+rm3").ids == ["r2", "r1", "r3"]
-    assert search(index, "heart", name="bm25+rm3", rm3_weight=1.0).ids == ["r2", "r1"]
 
 
 def test_query_likelihood_scores_differ_with_mu(index):
