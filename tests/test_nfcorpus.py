@@ -34,7 +34,16 @@ def measure(folder, corpus, topics):
     command(folder, "rerank_plugin.index", "--corpus", corpus, "--index", "index", "--overwrite")
     command(folder, "rerank_plugin.search", "--index", "index", "--queries", topics, "--output", "bm25.run")
     said = command(
-        folder, "rerank_plugin.evaluate", "--qrels", topics, "bm25.run", "--measures", "nDCG@10", "AP", "--format", "json"
+        folder,
+        "rerank_plugin.evaluate",
+        "--qrels",
+        topics,
+        "bm25.run",
+        "--measures",
+        "nDCG@10",
+        "AP",
+        "--format",
+        "json",
     )
     return json.loads(said)
 
