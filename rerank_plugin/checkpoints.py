@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
-import shutil
 from dataclasses import asdict, fields
 from importlib import import_module
 from importlib.metadata import version
@@ -14,6 +12,7 @@ from types import UnionType
 from typing import get_args, get_origin, get_type_hints
 
 from rerank_plugin import __version__
+from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.errors import InputError
 from rerank_plugin.text import embeddings
 from rerank_plugin.text.embeddings import WordVectors
@@ -79,12 +78,6 @@ def save_checkpoint(folder: Path, model, vectors: WordVectors, description: dict
     """
     from safetensors.torch import save_file
 
-    folder = Path(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    writing = folder.parent / f".{folder.name}.writing-{os.getpid()}"
-    shutil.rmtree(writing, ignore_errors=True)
-    embeddings.save(vectors, writing, {})
-    save_file({name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}, writing / WEIGHTS_FILE)
     config = {
         "model": model.name,
         "config": asdict(model.config),
@@ -94,9 +87,11 @@ def save_checkpoint(folder: Path, model, vectors: WordVectors, description: dict
         "versions": _versions(),
         **description,
     }
-    (writing / CONFIG_FILE).write_text(json.dumps(config, indent=1, ensure_ascii=False), encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    writing.rename(folder)
+    weights = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}
+    with replacing_folder(folder) as writing:
+        embeddings.write(vectors, writing, {})
+        save_file(weights, writing / WEIGHTS_FILE)
+        (writing / CONFIG_FILE).write_text(json.dumps(config, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def _versions() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
@@ -157,10 +158,11 @@ def train(options) -> None:
         held_out, held_out_judgments, candidates(held_out, options.validation_run), reranker, options.measures
     )
     folder = options.output.with_name(options.output.name + ".training")
+    data = _data_description(options, index, vectors)
+    save = _saver(options, model, vectors, training, data, folder)
     trainer = Trainer(
-        model, reranker.builder, pools, training, validation, _saver(options, model, vectors, training, folder), folder,
-        options.device,
-    )  # fmt: skip
+        model, reranker.builder, pools, training, validation, save, folder, options.device, json.loads(json.dumps(data))
+    )
     if options.resume and trainer.resume():
         log.info("going on after epoch %d", len(trainer.history))
     log.info("training on %d queries", len(pools))
@@ -193,7 +195,28 @@ class CandidateFinder:
             return {query.id: one for query, one in zip(queries, commandline.progress(found, "candidates", "queries"))}
 
 
-def _saver(options, model, vectors, training, folder: Path):
+def _data_description(options, index, vectors) -> dict:
+    """What a training is made from: for the checkpoint, and so that only the same training is resumed."""
+    import zlib
+    from dataclasses import asdict
+
+    forward = {name: file for name, file in index.description["files"].items() if name.startswith("forward/")}
+    runs = {"train": options.train_run, "validation": options.validation_run}
+    return {
+        "train": options.train,
+        "validation": options.validation,
+        "index": str(options.index),
+        "index_checksum": zlib.crc32(json.dumps(forward, sort_keys=True).encode()),
+        "words": str(options.words),
+        "words_checksum": zlib.crc32(vectors.matrix.tobytes()),
+        "runs": {name: str(path) for name, path in runs.items() if path},
+        "first_stage": None if all(runs.values()) else asdict(commandline.first_stage_config(options)),
+        "depth": options.depth,
+        "documents": options.training_documents,
+    }
+
+
+def _saver(options, model, vectors, training, data: dict, folder: Path):
     """Writes the checkpoint of the best epoch so far into the training folder."""
     from dataclasses import asdict
 
@@ -201,15 +224,7 @@ def _saver(options, model, vectors, training, folder: Path):
 
     def save(measures: dict) -> None:
         description = {
-            "training": {
-                "train": options.train,
-                "validation": options.validation,
-                "index": str(options.index),
-                "words": str(options.words),
-                "depth": options.depth,
-                "documents": options.training_documents,
-                **asdict(training),
-            },
+            "training": {**data, **asdict(training)},
             "measures": measures,
             "seed": options.seed,
         }

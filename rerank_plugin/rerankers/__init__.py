@@ -77,6 +77,8 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     name, _, rest = spec.partition(":")
     checkpoint = Path(rest) if rest else None
     if (factory := _factory(name)) is not None:
+        if checkpoint is not None and name in BUILT_IN:
+            _check_model(name, checkpoint)
         return factory(index, checkpoint, options)
     if Path(spec).is_dir():
         return _load_checkpoint_folder(Path(spec), index, options)
@@ -85,6 +87,14 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     raise InputError(
         f"unknown reranker '{spec}'; known: {', '.join(known_names())}, a checkpoint folder, or package.module:Class"
     )
+
+
+def _check_model(name: str, checkpoint: Path) -> None:
+    from rerank_plugin.checkpoints import read_config
+
+    found = read_config(checkpoint)["model"]
+    if found != name:
+        raise InputError(f"{checkpoint} holds the model '{found}', not '{name}'")
 
 
 def _load_checkpoint_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> Reranker:

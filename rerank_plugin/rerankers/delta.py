@@ -61,7 +61,7 @@ class DeltaConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lexical_features", check_names(self.lexical_features))
-        hidden = self.hidden or (self.filters + len(self.lexical_features), self.filters)
+        hidden = (self.filters + len(self.lexical_features), self.filters) if self.hidden is None else self.hidden
         object.__setattr__(self, "hidden", tuple(hidden))
         if self.width % 2 == 0:
             raise InputError(f"convolution width {self.width}: 'same' borders need an odd width")

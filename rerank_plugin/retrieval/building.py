@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -15,6 +14,7 @@ from typing import Callable, Iterable, Iterator
 import numpy as np
 
 from rerank_plugin import __version__
+from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.errors import InputError
 from rerank_plugin.retrieval.forward import ForwardIndexWriter
@@ -84,25 +84,8 @@ def build_index(
     folder = Path(folder)
     if folder.exists() and not overwrite:
         raise InputError(f"{folder} exists already; choose another --index or replace it with --overwrite")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = folder.parent / f".{folder.name}.building-{os.getpid()}"
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir()
-    try:
-        report = _build(progress(documents), building, source, problems, threads or os.cpu_count() or 1)
-        _put_in_place(building, folder)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-    return report
-
-
-def _put_in_place(building: Path, folder: Path) -> None:
-    """Rename; an index that is replaced is moved aside first and deleted last, so there is always one that works."""
-    old = folder.parent / f".{folder.name}.old-{os.getpid()}"
-    if folder.exists():
-        folder.rename(old)
-    building.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    with replacing_folder(folder) as building:
+        return _build(progress(documents), building, source, problems, threads or os.cpu_count() or 1)
 
 
 def _build(documents: Iterable[Document], folder: Path, source: str, problems: Problems, threads: int) -> BuildReport:

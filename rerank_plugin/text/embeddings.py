@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Iterable, NamedTuple
 
 import numpy as np
 
+from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.errors import InputError
 from rerank_plugin.text.tokenizer import SETTINGS, sentences, tokenize
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -126,19 +126,18 @@ def import_word2vec(path: Path, binary: bool, seed: int) -> WordVectors:
 
 def save(vectors: WordVectors, folder: Path, settings: dict) -> None:
     """Write a folder of word vectors (vocab.txt, embeddings.safetensors, words.json), atomically."""
+    with replacing_folder(folder) as writing:
+        write(vectors, writing, settings)
+
+
+def write(vectors: WordVectors, folder: Path, settings: dict) -> None:
+    """Write the three files into a folder that is there."""
     from safetensors.numpy import save_file
 
-    folder = Path(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    writing = folder.parent / f".{folder.name}.writing-{os.getpid()}"
-    shutil.rmtree(writing, ignore_errors=True)
-    writing.mkdir()
-    vectors.vocabulary.save(writing / VOCABULARY_FILE)
-    save_file({"embeddings": np.ascontiguousarray(vectors.matrix, np.float32)}, writing / VECTORS_FILE)
+    vectors.vocabulary.save(folder / VOCABULARY_FILE)
+    save_file({"embeddings": np.ascontiguousarray(vectors.matrix, np.float32)}, folder / VECTORS_FILE)
     described = {"tokenizer": SETTINGS, "words": len(vectors.vocabulary), "dimension": vectors.matrix.shape[1]}
-    (writing / SETTINGS_FILE).write_text(json.dumps({**described, **settings}, indent=1), encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    writing.rename(folder)
+    (folder / SETTINGS_FILE).write_text(json.dumps({**described, **settings}, indent=1), encoding="utf-8")
 
 
 def load(folder: Path) -> WordVectors:

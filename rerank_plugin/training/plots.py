@@ -18,6 +18,7 @@ def plot_history(history: list[dict], path: Path) -> None:
     epochs = [entry["epoch"] for entry in history]
     losses.plot(epochs, [entry["loss"] for entry in history], color="tab:gray", label="training loss")
     losses.set(xlabel="epoch", ylabel="loss")
+    losses.xaxis.get_major_locator().set_params(integer=True)
     measures = losses.twinx()
     for name in history[0]:
         if name not in NOT_MEASURES:

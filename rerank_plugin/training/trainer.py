@@ -68,6 +68,7 @@ class Trainer:
         validate: called after each epoch with the model in eval mode; returns measures, the first one decides.
         save: called with the measures whenever the deciding measure is the best so far.
         folder: where the state and the log are kept while training runs.
+        data: what the pools and word vectors were made from, as JSON values: a resumed training must agree in it.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Trainer:
         save: Callable[[dict], None],
         folder: Path,
         device: str = "cpu",
+        data: dict | None = None,
     ):
         if not pools:
             raise InputError(
@@ -88,6 +90,7 @@ class Trainer:
         self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
         self.validate, self.save, self.folder, self.device = validate, save, folder, device
         self.optimizer = torch.optim.Adagrad(self._parameter_groups(), lr=config.learning_rate)
+        self.data = data or {}
         self.history: list[dict] = []
 
     def _parameter_groups(self) -> list[dict]:
@@ -182,9 +185,13 @@ class Trainer:
     def settings(self) -> dict:
         """What must be equal for a training to be resumed. More epochs or patience are allowed."""
         training = {name: value for name, value in asdict(self.config).items() if name not in ("epochs", "patience")}
-        return json.loads(
-            json.dumps({"training": training, "model": asdict(self.model.config), "queries": len(self.pools)})
-        )
+        settings = {
+            "training": training,
+            "model": asdict(self.model.config),
+            "queries": [pool.query_id for pool in self.pools],
+            "data": self.data,
+        }
+        return json.loads(json.dumps(settings))
 
     def _write_state(self) -> None:
         """Write log, plot and state; each by rename, the state's description last."""

@@ -26,6 +26,10 @@ class Validation:
         reranker: Reranker,
         measures: Sequence[str],
     ):
+        from rerank_plugin.evaluation.measures import parse
+
+        for measure in measures:
+            parse(measure)  # a mistyped name is said before an epoch is trained
         self.queries, self.judgments, self.reranker, self.measures = queries, judgments, reranker, list(measures)
         # Rows and scores only: the words of candidates are gathered when they are scored, and not kept.
         self.candidates = {

@@ -1,0 +1,32 @@
+"""Folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """A temporary sibling to write into, which takes the folder's name when the block ends without an exception.
+
+    A folder that is replaced is moved aside first and deleted last, so there is always one that works. On an exception
+    the sibling is removed and the folder stays as it was.
+    """
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    writing = folder.parent / f".{folder.name}.writing-{os.getpid()}"
+    old = folder.parent / f".{folder.name}.old-{os.getpid()}"
+    shutil.rmtree(writing, ignore_errors=True)
+    writing.mkdir()
+    try:
+        yield writing
+        if folder.exists():
+            folder.rename(old)
+        writing.rename(folder)
+    finally:
+        shutil.rmtree(writing, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,100 @@
+"""What several folders of tests share: a small collection, an index of it built with real Lucene, and the real data.
+
+The JVM starts in the process of the tests and stays there, so no test may fork after it; subprocesses are fine.
+"""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+import rerank_plugin
+from rerank_plugin.corpora import Document, Problems
+
+REAL_DATA = Path(rerank_plugin.__file__).parents[1].parent / "shared" / "data"
+
+# Properties run beside Java's start and on busy machines: only what they find may fail them, never how long they took.
+settings.register_profile("tests", deadline=None, print_blob=True)
+settings.load_profile("tests")
+
+DOCUMENTS = (
+    Document("1", "Aspirin and the prevention of heart attack", "Low-dose aspirin (81 mg) in 31,236 women: 5% fewer."),
+    Document("10", "Aspirin resistance in diabetes", "We studied 412 patients with type-2 diabetes, 1995-2003."),
+    Document("100", "", "An abstract without a title about renal failure after transplantation."),
+    Document("2", "A title without an abstract: hepatic fibrosis", ""),
+    Document("20", "β-catenin signalling in colorectal cancer", "Nuclear β-catenin rose 3.5-fold; TGF-β1 did not."),
+    Document("200", "TNF-α blockade", "Anti-TNF-α antibodies in Crohn's disease (p<0.001; 95% CI 0.38–0.55)."),
+    Document("3", "TNFα and IL-6", "TNF-alpha and IL6 in sepsis. IL-6 predicts death."),
+    Document("30", "p53 mutations", "p53 p53 p53 p53 p53: the most mutated gene. Mutant p53 gains function."),
+    Document("300", "Cancer cancer cancer", "Cancer."),
+    Document("4", "Diabetes mellitus type 2", "Insulin resistance precedes diabetes by years. Insulin, insulin, insulin!"),
+    Document("40", "Exposure to PM2.5 and asthma", "A rise of 10 µg/m³ (≈10⁻⁵ g) in PM2.5 worsens asthma in children."),
+    Document("400", "Sjögren's syndrome and ﬁbromyalgia", "Overlap is common; naïve patients fatigued more."),
+    Document("5", "糖尿病", "Two words of Chinese in the title, English here: glycaemic control 🙂."),
+    Document("50", "!!!", "—"),
+    Document("500", "Costs", "Care cost $1,200 a year in 1999, $2,050.50 in 2009 and £900 in 2103."),
+    Document("a", "Migraine", "Migraine with aura doubles the risk of stroke."),
+    Document("B", "Stroke in the young", "Stroke, migraine and oral contraceptives: a case-control study."),
+    Document("b", "Stroke rehabilitation", "Mirror therapy helps the arm after stroke."),
+    Document("aa", "Vitamin D", "25(OH)D below 20 ng/ml. Vitamin D3 at 2000 IU."),
+    Document("ab", "Vitamin B12 deficiency", "B12, folate and homocysteine in vegans."),
+    Document("MED-1", "Statins and cholesterol", "Statins lower LDL cholesterol by 30%."),
+    Document("MED-10", "Statins and muscle pain", "Myalgia on statins was as common as on placebo (½ of all)."),
+    Document("MED-100", "Dietary fat and cholesterol", "Eggs raise LDL cholesterol a little."),
+    Document("MED-2", "Red meat and colorectal cancer", "Processed meat raises the risk of colorectal cancer."),
+    Document("MED-20", "Breast cancer and soy", "Soy isoflavones and breast cancer recurrence in women."),
+    Document("MED-200", "Breast feeding", "Breast feeding lowers the risk of breast cancer."),
+    Document("doc_with_a_rather_long_identifier_0001", "Malaria vaccines", "RTS,S protects children from malaria."),
+    Document("doc_with_a_rather_long_identifier_0002", "Malaria nets", "Bed nets protect children from malaria."),
+    Document("é", "Dengue", "Dengue fever in Réunion: 1,234 cases, 12 deaths."),
+    Document("ζ9", "Zika virus", "Zika virus and microcephaly in Brazil, 2015–2016."),
+    Document("0", "COVID-19", "SARS-CoV-2 spreads in aerosols. COVID-19 vaccines protect; vaccines are safe."),
+    Document("00", "COVID-19 and anosmia", "Loss of smell precedes cough in COVID-19."),
+    Document("000", "Influenza vaccines", "Influenza vaccines protect the old less than the young."),
+    Document("7", "Aspirin, aspirin and again aspirin", "Aspirin."),
+    Document("70", "Renal failure", "Renal failure and diabetes: dialysis or transplantation?"),
+    Document("77", "Heart failure", "Heart failure with preserved ejection fraction, e.g. in women of the U.S.A."),
+    Document("777", "Heart rate variability", "Heart rate variability falls before heart failure worsens."),
+    Document("x.1", "Twins", "These twins share every word."),
+    Document("x.10", "Twins", "These twins share every word."),
+    Document("x.2", "Twins", "These twins share every word."),
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Tests marked ``real_data`` need the judged collections, which are not part of the package."""
+    if REAL_DATA.is_dir():
+        return
+    for item in items:
+        if item.get_closest_marker("real_data"):
+            item.add_marker(pytest.mark.skip(reason="needs the judged collections in ../shared/data"))
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder of the judged collections, for tests marked ``real_data``."""
+    return REAL_DATA
+
+
+@pytest.fixture(scope="session")
+def documents():
+    """The documents of ``index``, in the order in which they were added."""
+    return DOCUMENTS
+
+
+@pytest.fixture(scope="session")
+def index_folder(tmp_path_factory):
+    """An index folder of ``documents``; tests that change files copy it first."""
+    from rerank_plugin.retrieval.building import build_index
+
+    folder = tmp_path_factory.mktemp("shared") / "index"
+    build_index(iter(DOCUMENTS), folder, "the documents of the tests", Problems(), threads=2)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def index(index_folder):
+    """The :class:`~rerank_plugin.retrieval.index_folder.Index` of ``documents``."""
+    from rerank_plugin.retrieval.index_folder import Index
+
+    return Index(index_folder)
