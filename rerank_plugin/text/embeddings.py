@@ -14,12 +14,13 @@ import numpy as np
 
 from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.errors import InputError
-from rerank_plugin.text.tokenizer import SETTINGS, sentences, tokenize
+from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, SETTINGS, sentences, tokenize
 from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
 UNKNOWN_RANGE = 0.25  # UNK ~ U[-0.25, 0.25] ([D18] 3.1)
+SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
 VOCABULARY_FILE, VECTORS_FILE, SETTINGS_FILE = "vocab.txt", "embeddings.safetensors", "words.json"
 
 
@@ -112,7 +113,9 @@ def import_word2vec(path: Path, binary: bool, seed: int) -> WordVectors:
         raise InputError(f"{path} cannot be read as word2vec {kind}: {error}") from None
     rows: dict[str, int] = {}
     for row, word in enumerate(loaded.index_to_key):
-        tokens = tokenize(word)
+        if word == SENTENCE_END:
+            continue
+        tokens = [word] if word in NUMERIC_CLASSES else tokenize(word)
         if len(tokens) == 1:
             rows.setdefault(tokens[0], row)
     if not rows:

@@ -92,7 +92,8 @@ def _fold(piece: str) -> str:
     piece = _POWER.sub(_mark_power, piece.replace("\x00", " "))
     if not piece.isascii():
         piece = _DECIMAL_DOT.sub(".", piece.translate(_PLAIN_MARKS))
-        decomposed = unicodedata.normalize("NFKD", piece)
+        # Decomposition uncovers apostrophes; the minus it makes of a raised one is no hyphen (m⁻² is not m2).
+        decomposed = unicodedata.normalize("NFKD", piece).translate(_QUOTES)
         piece = "".join(character for character in decomposed if not unicodedata.combining(character)).lower()
         piece = _MICRO_UNIT.sub("u", piece)
         return _GREEK_RUN.sub(_spell_greek, piece)
@@ -129,8 +130,9 @@ def _token(match: re.Match) -> tuple[str, ...]:
     if kind == "power":
         return (FRACTION if form.startswith("\x00-") else INTEGER,)
     if kind == "ratio":
-        above, below = (int(part) for part in form.split("⁄"))
-        return (FRACTION if 0 < above < below else REAL,)
+        above, below = (part.lstrip("0") for part in form.split("⁄"))
+        smaller = (len(above), above) < (len(below), below)  # as numbers, of any length
+        return (FRACTION if above and smaller else REAL,)
     if kind == "symbol":
         before, after = form.split("-", 1)
         if before in _ORDINARY:

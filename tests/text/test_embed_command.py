@@ -1,0 +1,101 @@
+"""``python -m rerank_plugin.embed words``, run as a user runs it on a small corpus."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gensim.models import KeyedVectors
+
+import rerank_plugin
+from rerank_plugin.text.embeddings import load
+
+TEXTS = ["Aspirin lowers the risk of stroke. It is cheap.", "The risk of bleeding rises on aspirin, 5% a year."] * 6
+
+
+def embed(folder, *arguments, hash_seed="random"):
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(rerank_plugin.__file__).parents[1]),
+        "PYTHONHASHSEED": hash_seed,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "rerank_plugin.embed", "words", *arguments],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("embed")
+    with open(folder / "corpus.jsonl", "w", encoding="utf-8") as file:
+        for number, text in enumerate(TEXTS):
+            file.write(json.dumps({"_id": str(number), "title": "Aspirin", "text": text}) + "\n")
+    return folder
+
+
+SETTINGS = ("--corpus", "corpus.jsonl", "--dimension", "8", "--min-count", "6", "--epochs", "1")
+
+
+def refused(done):
+    lines = done.stderr.strip().split("\n")
+    assert done.returncode == 2 and done.stdout == "" and len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def test_a_corpus_gives_the_same_vectors_in_every_process(folder):
+    first = embed(folder, *SETTINGS, "--output", "first", hash_seed="1")
+    second = embed(folder, *SETTINGS, "--output", "second", hash_seed="2")
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    assert first.stdout.startswith("first: ") and "8 dimensions" in first.stdout
+    vectors = load(folder / "first")
+    assert {"aspirin", "risk", "<percentage>"} <= set(vectors.vocabulary.words)
+    assert vectors.matrix.shape == (len(vectors.vocabulary), 8)
+    for name in ("vocab.txt", "embeddings.safetensors"):
+        assert (folder / "first" / name).read_bytes() == (folder / "second" / name).read_bytes()
+    described = json.loads((folder / "first" / "words.json").read_text())
+    assert described["seed"] == 42 and described["word2vec"]["minimum_count"] == 6
+    assert described["corpora"] == ["corpus.jsonl"]
+
+
+def test_a_folder_is_replaced_only_when_asked_and_the_seed_matters(folder):
+    assert embed(folder, *SETTINGS, "--output", "again").returncode == 0
+    before = load(folder / "again").matrix
+    assert "again exists already" in refused(embed(folder, *SETTINGS, "--output", "again", "--seed", "1"))
+    np.testing.assert_array_equal(load(folder / "again").matrix, before)
+    assert embed(folder, *SETTINGS, "--output", "again", "--seed", "1", "--overwrite").returncode == 0
+    after = load(folder / "again").matrix
+    assert after.shape == before.shape and not np.array_equal(after[0], before[0])
+
+
+def test_vectors_are_imported(folder):
+    made = KeyedVectors(vector_size=2)
+    made.add_vectors(["aspirin", "IL-2"], np.array([[1, 2], [3, 4]], np.float32))
+    made.save_word2vec_format(str(folder / "vectors.bin"), binary=True)
+    done = embed(folder, "--import", "vectors.bin", "--binary", "--output", "imported")
+    assert done.returncode == 0, done.stderr
+    vectors = load(folder / "imported")
+    assert vectors.vocabulary.words[1:] == ["aspirin", "il2"]
+    assert vectors.matrix[1:].tolist() == [[1, 2], [3, 4]]
+    said = refused(embed(folder, "--import", "corpus.jsonl", "--output", "wrong"))
+    assert "corpus.jsonl cannot be read as word2vec text" in said
+    assert not (folder / "wrong").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--output", "x"], "give either --corpus or --import"),
+        (["--corpus", "corpus.jsonl", "--import", "v", "--output", "x"], "give either --corpus or --import"),
+        (["--corpus", "corpus.jsonl"], "--output"),
+        (["--corpus", "nowhere.jsonl", "--output", "x"], "nowhere.jsonl"),
+        (["--corpus", "corpus.jsonl", "--min-count", "1000", "--output", "x"], "no word occurs 1000 times"),
+        (["--corpus", "corpus.jsonl", "--dimension", "0", "--output", "x"], "--dimension"),
+    ],
+)
+def test_bad_usage_and_bad_input_are_one_line_and_status_2(folder, arguments, said):
+    assert said in refused(embed(folder, *arguments))
+    assert not (folder / "x").exists()

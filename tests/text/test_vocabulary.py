@@ -1,0 +1,88 @@
+"""The vocabulary: counts, ids, the file, and what is said of a file that is none."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.text.tokenizer import tokenize
+from rerank_plugin.text.vocabulary import UNKNOWN, Vocabulary
+
+TEXTS = [tokenize("b a b 5%"), tokenize("c b a"), tokenize("7% d")]  # b 3, a 2, <percentage> 2, c 1, d 1
+
+
+@pytest.mark.parametrize(
+    "minimum, words",
+    [
+        (1, ["b", "<percentage>", "a", "c", "d"]),
+        (2, ["b", "<percentage>", "a"]),
+        (3, ["b"]),
+        (4, []),
+    ],
+)
+def test_words_that_occur_often_enough_the_most_frequent_first_ties_alphabetically(minimum, words):
+    assert Vocabulary.from_texts(TEXTS, minimum).words == [UNKNOWN, *words]
+
+
+def test_ids_and_words():
+    vocabulary = Vocabulary(["b", "a"])
+    assert len(vocabulary) == 3
+    assert vocabulary.lookup(["a", "x", "b", "a", UNKNOWN]) == [2, 0, 1, 2, 0]
+    assert "a" in vocabulary and "x" not in vocabulary
+    assert UNKNOWN not in vocabulary  # it stands for the words that are not there
+    assert vocabulary.lookup([]) == []
+
+
+@pytest.mark.parametrize("words", [["a", "b", "a"], ["a", UNKNOWN]])
+def test_no_word_twice(words):
+    with pytest.raises(InputError, match="twice") as raised:
+        Vocabulary(words)
+    assert f"'{words[-1]}'" in str(raised.value)
+
+
+words = st.lists(st.text(st.characters(categories=["Ll", "Lo", "Nd"]), min_size=1, max_size=5), unique=True)
+
+
+@given(words)
+def test_saved_and_loaded_it_is_the_same(tmp_path_factory, words):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    saved = Vocabulary(words)
+    saved.save(path)
+    loaded = Vocabulary.load(path)
+    assert loaded.words == saved.words and loaded.ids == saved.ids
+    assert path.read_bytes().decode("utf-8").split("\n") == [UNKNOWN, *words, ""]
+
+
+@pytest.mark.parametrize(
+    "content, line, said",
+    [
+        (b"", 1, "starts with '<unk>'"),
+        (b"a\nb\n", 1, "starts with '<unk>'"),
+        (b"<unk>\na\n\nb\n", 3, "expected one word, found ''"),
+        (b"<unk>\na b\n", 2, "expected one word, found 'a b'"),
+        ("<unk>\na\na\u2028b\n".encode(), 3, "expected one word"),
+        (b"<unk>\na\t7\n", 2, "expected one word"),
+    ],
+)
+def test_what_is_no_vocabulary_is_refused_with_file_and_line(tmp_path, content, line, said):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as raised:
+        Vocabulary.load(path)
+    assert str(raised.value).startswith(f"{path}:{line}: ")
+    assert said in str(raised.value)
+
+
+def test_the_file_is_named_when_it_is_missing_not_text_or_repeats_a_word(tmp_path):
+    path = tmp_path / "vocab.txt"
+    for content, said in ((None, "cannot read"), (b"<unk>\n\xff\n", "cannot read"), (b"<unk>\na\nb\na\n", "'a' twice")):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(InputError, match=said) as raised:
+            Vocabulary.load(path)
+        assert str(path) in str(raised.value)
+
+
+def test_a_last_line_without_an_end_counts(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes(b"<unk>\na\nb")
+    assert Vocabulary.load(tmp_path / "vocab.txt").words == [UNKNOWN, "a", "b"]
