@@ -27,7 +27,7 @@ DOCUMENTS = (
     Document("3", "TNFα and IL-6", "TNF-alpha and IL6 in sepsis. IL-6 predicts death."),
     Document("30", "p53 mutations", "p53 p53 p53 p53 p53: the most mutated gene. Mutant p53 gains function."),
     Document("300", "Cancer cancer cancer", "Cancer."),
-    Document("4", "Diabetes mellitus type 2", "Insulin resistance precedes diabetes by years. Insulin, insulin, insulin!"),
+    Document("4", "Diabetes mellitus type 2", "Insulin resistance precedes diabetes. Insulin, insulin, insulin!"),
     Document("40", "Exposure to PM2.5 and asthma", "A rise of 10 µg/m³ (≈10⁻⁵ g) in PM2.5 worsens asthma in children."),
     Document("400", "Sjögren's syndrome and ﬁbromyalgia", "Overlap is common; naïve patients fatigued more."),
     Document("5", "糖尿病", "Two words of Chinese in the title, English here: glycaemic control 🙂."),

@@ -99,7 +99,7 @@ def _build(documents: Iterable[Document], folder: Path, source: str, problems: P
                 batch, hashes = _without_duplicates(batch, seen, problems)
                 if not batch:
                     continue
-                ids, titles, abstracts = map(list, zip(*batch))
+                ids, titles, abstracts = ([_encodable(text) for text in column] for column in zip(*batch))
                 waiting.append(executor.submit(lucene.add, ids, titles, abstracts))
                 forward.extend(ids, titles, abstracts, hashes)
                 while len(waiting) > LUCENE_LAG or (waiting and waiting[0].done()):
@@ -127,6 +127,15 @@ def _build(documents: Iterable[Document], folder: Path, source: str, problems: P
     }
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
     return BuildReport(forward.title_lengths.length, len(forward.term_ids), statistics["text"].tokens)
+
+
+def _encodable(text: str) -> str:
+    """The text without halves of characters, which neither Java nor a file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
 
 
 def _detach() -> None:

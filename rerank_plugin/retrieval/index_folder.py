@@ -47,8 +47,10 @@ class Index:
                 f"{self.folder} holds no {DESCRIPTION}: it is not an index, or its build was interrupted; "
                 "rebuild it with --overwrite"
             ) from None
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise InputError(f"{self.folder / DESCRIPTION} cannot be read ({error}); rebuild the index") from None
+        if not isinstance(self.description, dict):
+            raise InputError(f"{self.folder / DESCRIPTION} does not describe an index; rebuild the index")
         self._check()
 
     def _check(self) -> None:
@@ -62,6 +64,9 @@ class Index:
                 f"{self.folder} was tokenized with {self.description.get('tokenizer')}, this program uses {SETTINGS}; "
                 "rebuild it"
             )
+        missing = [name for name in ("files", "fields") if not isinstance(self.description.get(name), dict)]
+        if missing:
+            raise InputError(f"{self.folder / DESCRIPTION} lacks {' and '.join(missing)}; rebuild the index")
         for name, expected in self.description["files"].items():
             path = self.folder / name
             size = path.stat().st_size if path.is_file() else None

@@ -19,10 +19,19 @@ from rerank_plugin.errors import InputError
 
 MINIMUM_JAVA = 21
 DEFAULT_HEAP = "-Xmx4g"
+JVM_LIBRARIES = (
+    "lib/server/libjvm.so",
+    "lib/server/libjvm.dylib",
+    "bin/server/jvm.dll",
+    "jre/lib/server/libjvm.so",
+    "jre/lib/amd64/server/libjvm.so",
+)
 
 
 def _java_version(home: Path) -> int | None:
     """Major version of the Java under ``home``; None when there is none that runs."""
+    if not any((home / library).is_file() for library in JVM_LIBRARIES):
+        return None
     release = home / "release"
     if release.is_file():
         found = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(errors="replace"), re.MULTILINE)
@@ -31,7 +40,10 @@ def _java_version(home: Path) -> int | None:
     java = home / "bin" / "java"
     if not java.is_file():
         return None
-    said = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
+    try:
+        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError:
+        return None
     found = re.search(r'version "(\d+)', said)
     return int(found.group(1)) if found else None
 

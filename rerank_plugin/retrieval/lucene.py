@@ -8,6 +8,7 @@ touched.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -113,7 +114,7 @@ class FirstStageConfig:
             raise InputError(f"unknown first stage '{self.name}'; known: {', '.join(FIRST_STAGES)}")
         if self.field not in LUCENE_FIELDS:
             raise InputError(f"unknown field '{self.field}'; known: {', '.join(LUCENE_FIELDS)}")
-        if self.k1 < 0 or not 0 <= self.b <= 1 or self.mu <= 0:
+        if not (0 <= self.k1 < math.inf and 0 <= self.b <= 1 and 0 < self.mu < math.inf):
             raise InputError(
                 f"bad first-stage parameters k1={self.k1} b={self.b} mu={self.mu}: k1 >= 0, 0 <= b <= 1, mu > 0"
             )
@@ -177,6 +178,7 @@ class FirstStage:
         score descending, then decreasing document id, exactly: Lucene breaks ties by its own numbers, so where the cut
         falls into a group of equal scores the whole group is fetched before the cut is made.
         """
+        text = text.encode(errors="replace").decode()  # a terminal may pass on half a character
         query = self.generator.buildQuery(self.config.field, self.analyzer, text)
         search = self._search_rm3(query, text) if self.config.name == "bm25+rm3" else self._hits
         reach = depth + 1

@@ -13,6 +13,9 @@ punctuation, and collapse numeric forms into 7 classes. What it leaves open is d
   before a unit becomes ``u`` as in ``ug``. A possessive ``'s`` is dropped.
 * **Numbers inside words** stay (``p53``, ``b12``, ``10mg``); only free-standing numbers are collapsed. Powers of ten,
   also in PubMed's ASCII forms ``10(-6)`` and ``10^-6``, are numbers.
+
+Known limits: a reference number glued to a full stop (``disease.2``) reads as a fraction, a volume with its issue
+(``67(12)``) as one power, and the possessive of a symbol (``IL-2's``) leaves an ``s``.
 """
 
 from __future__ import annotations

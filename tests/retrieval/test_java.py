@@ -11,7 +11,8 @@ from tests.test_commands import refusal
 
 
 def java(folder, version):
-    folder.mkdir()
+    (folder / "lib" / "server").mkdir(parents=True)
+    (folder / "lib" / "server" / "libjvm.so").touch()
     (folder / "release").write_text(f'IMPLEMENTOR="none"\nJAVA_VERSION="{version}"\n')
     return folder
 

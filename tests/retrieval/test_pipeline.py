@@ -8,12 +8,8 @@ from rerank_plugin.errors import InputError
 from rerank_plugin.retrieval.lucene import FirstStageConfig
 from rerank_plugin.retrieval.pipeline import from_first_stage, from_run, rank, rank_all
 
-QUERIES = [
-    Query(str(number), text)
-    for number, text in enumerate(
-        ["stroke cancer aspirin", "malaria", "the of", "cancer", "aspirin", "twins", "", "statins", "renal failure", "heart"] * 3
-    )
-]
+TEXTS = ["stroke cancer aspirin", "malaria", "the of", "cancer", "aspirin", "twins", "", "statins", "renal failure"]
+QUERIES = [Query(str(number), text) for number, text in enumerate(TEXTS * 3)]
 
 
 class ByLength:
