@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
+from rerank_plugin.errors import InputError
+
 
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
@@ -17,6 +19,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     the sibling is removed and the folder stays as it was.
     """
     folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, not a folder that could be replaced")
     folder.parent.mkdir(parents=True, exist_ok=True)
     writing = folder.parent / f".{folder.name}.writing-{os.getpid()}"
     old = folder.parent / f".{folder.name}.old-{os.getpid()}"
@@ -26,7 +30,12 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         yield writing
         if folder.exists():
             folder.rename(old)
-        writing.rename(folder)
+        try:
+            writing.rename(folder)
+        except BaseException:
+            if old.exists():
+                old.rename(folder)
+            raise
     finally:
         shutil.rmtree(writing, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)

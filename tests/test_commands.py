@@ -250,6 +250,24 @@ def test_nan_scores_never_reach_a_run(workspace):
     assert "NaN" in said and not (workspace / "x.run").exists()
 
 
+def test_ctrl_c_leaves_no_half_index(workspace):
+    """A real signal: Java must not take it, or nothing is tidied up."""
+    with open(workspace / "long.jsonl", "w") as file:
+        for number in range(100_000):
+            file.write(
+                json.dumps({"_id": str(number), "title": f"title {number}", "text": "heart attack " * 50}) + "\n"
+            )
+    process = start(workspace, *"rerank_plugin.index --corpus long.jsonl --index long".split())
+    deadline = time.monotonic() + 60
+    while not list(workspace.glob(".long.writing-*/forward/tokens.npy")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err.strip().splitlines()[-1] == "interrupted", err
+    assert not (workspace / "long").exists() and not list(workspace.glob(".long*"))
+    assert not list(workspace.glob("hs_err*"))
+
+
 def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace):
     """Each of these words stands in one document only, so Lucene finds it and the model has no vector for it."""
     index = rerank_plugin_index(workspace)

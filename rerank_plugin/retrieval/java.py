@@ -94,7 +94,8 @@ def start_jvm() -> None:
         options = os.environ.get("RERANK_PLUGIN_JVM_OPTIONS", "").split()
         if not any(option.startswith("-Xmx") for option in options):
             options.append(DEFAULT_HEAP)
-        options.append("-Dlog4j2.StatusLogger.level=OFF")
+        # Signals stay Python's: otherwise Ctrl-C ends the process within Java, and nothing is tidied up.
+        options += ["-Xrs", "-Dlog4j2.StatusLogger.level=OFF"]
         jnius_config.set_classpath(str(_anserini_jar()))
         jnius_config.add_options(*options)
     import jnius  # noqa: F401  (importing it starts the JVM)
