@@ -1,5 +1,6 @@
 """The commands as a user runs them, on the bundled sample, and what they say when something is wrong."""
 
+import gzip
 import json
 import os
 import shutil
@@ -248,6 +249,31 @@ def test_nan_scores_never_reach_a_run(workspace):
         workspace, "search --index index --queries sample:test --output x.run --reranker nan_reranker.module:Reranker"
     )
     assert "NaN" in said and not (workspace / "x.run").exists()
+
+
+PUBMED = """<?xml version="1.0"?>
+<PubmedArticleSet>
+<PubmedArticle><MedlineCitation><PMID Version="1">1</PMID><Article><ArticleTitle>WORD <i>BRCA1</i> in
+H<sub>2</sub>O.</ArticleTitle><Abstract><AbstractText Label="RESULTS">At 10<sup>-6</sup> M.</AbstractText></Abstract>
+</Article></MedlineCitation></PubmedArticle>
+<PubmedArticle><MedlineCitation><PMID Version="1">2</PMID><Article><ArticleTitle>[Aspirin translated].</ArticleTitle>
+</Article></MedlineCitation></PubmedArticle>
+END</PubmedArticleSet>
+"""
+
+
+def test_pubmed_files_are_indexed_and_the_last_version_is_found(workspace):
+    (workspace / "pubmed").mkdir()
+    for name, word, end in (("a", "First", ""), ("b", "Second", ""), ("c", "Third", "<broken>")):
+        with gzip.open(workspace / "pubmed" / f"{name}.xml.gz", "wt") as file:
+            file.write(PUBMED.replace("WORD", word).replace("END", end))
+    status, out, err = attempt(workspace, "index --corpus pubmed --index pubmed-index")
+    assert status == 0 and "2 documents" in out
+    assert "malformed XML" in err and "c.xml.gz" in err
+    found = command(workspace, ["search", "--index", "pubmed-index", "--query", "BRCA1 10(-6)"])
+    assert found.splitlines()[1].split()[3:] == "1 Third BRCA1 in H2O.".split()
+    assert "Aspirin translated" in command(workspace, ["search", "--index", "pubmed-index", "--query", "aspirin"])
+    assert "malformed XML" in refusal(workspace, "index --corpus pubmed --index strict-pubmed --strict")
 
 
 def test_ctrl_c_leaves_no_half_index(workspace):
