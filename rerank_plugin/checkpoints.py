@@ -6,7 +6,6 @@ import json
 import platform
 from dataclasses import asdict, fields
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from types import UnionType
 from typing import get_args, get_origin, get_type_hints
@@ -95,9 +94,12 @@ def save_checkpoint(folder: Path, model, vectors: WordVectors, description: dict
 
 
 def _versions() -> dict[str, str]:
-    return {"rerank_plugin": __version__, "python": platform.python_version()} | {
-        package: version(package) for package in ("torch", "numpy", "safetensors")
-    }
+    import numpy
+    import safetensors
+    import torch
+
+    libraries = {library.__name__: library.__version__ for library in (torch, numpy, safetensors)}
+    return {"rerank_plugin": __version__, "python": platform.python_version(), **libraries}
 
 
 def read_config(folder: Path) -> dict:

@@ -109,7 +109,8 @@ def _quieten() -> None:
 
     level = autoclass("org.apache.logging.log4j.Level").ERROR
     autoclass("org.apache.logging.log4j.core.config.Configurator").setAllLevels("", level)
-    root = autoclass("java.util.logging.Logger").getLogger("")
+    # Not Logger.getLogger: it asks for the calling Java class, and a call from Python has none.
+    root = autoclass("java.util.logging.LogManager").getLogManager().getLogger("")
     root.setLevel(autoclass("java.util.logging.Level").SEVERE)
 
 
