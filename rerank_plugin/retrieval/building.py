@@ -72,7 +72,7 @@ def build_index(
     """Build ``folder`` from documents, in a temporary sibling that is renamed when everything is written.
 
     Args:
-        documents: read once, in a stream; only the vocabulary and 16 bytes a document are kept in memory.
+        documents: read once, in a stream; while it is read, the vocabulary and 16 bytes a document are kept.
         source: what the documents came from, for the description.
         problems: collects duplicate ids; raises at once when strict.
         threads: Lucene indexing threads; the processors but at least 1 by default.
@@ -147,8 +147,8 @@ def _detach() -> None:
 
 def _rows_of_lucene_numbers(folder: Path) -> np.ndarray:
     """Row of each Lucene document number, uint32 [R]: Lucene's threads and merges are free to reorder documents."""
-    ids = lucene_ids(folder / "lucene")
-    rows = StringTable(folder / "forward", "ids").find(ids)
-    if (rows < 0).any() or len(np.unique(rows)) != len(StringTable(folder / "forward", "ids")):
+    table = StringTable(folder / "forward", "ids")
+    rows = np.concatenate([table.find(page) for page in lucene_ids(folder / "lucene")])
+    if (rows < 0).any() or len(rows) != len(table) or len(np.unique(rows)) != len(table):
         raise RuntimeError("Lucene and the forward index hold different documents")
     return rows

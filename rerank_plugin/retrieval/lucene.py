@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 
@@ -60,24 +60,23 @@ class LuceneWriter:
         self.indexer.close()
 
 
-def lucene_ids(folder: Path) -> list[str]:
-    """External ids in the order of Lucene's document numbers, read in large pages."""
+def lucene_ids(folder: Path) -> Iterator[list[str]]:
+    """External ids in the order of Lucene's document numbers, a large page at a time."""
     reader = _open_reader(folder)
     searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
     everything = java_class("org.apache.lucene.search.MatchAllDocsQuery")()
     score_doc = java_class("org.apache.lucene.search.ScoreDoc")
     scored_docs = java_class("io.anserini.search.ScoredDocs")
-    ids: list[str] = []
-    while len(ids) < reader.maxDoc():
-        # All documents score 1.0, so Lucene pages them by number.
-        page = (
-            searcher.searchAfter(score_doc(len(ids) - 1, 1.0), everything, _ID_PAGE)
-            if ids
-            else searcher.search(everything, _ID_PAGE)
-        )
-        ids += scored_docs.fromTopDocs(page, searcher).docids
-    reader.close()
-    return ids
+    try:
+        page, done = searcher.search(everything, _ID_PAGE), 0
+        while done < reader.maxDoc():
+            ids = scored_docs.fromTopDocs(page, searcher).docids
+            yield ids
+            done += len(ids)
+            # All documents score 1.0, so Lucene pages them by number.
+            page = searcher.searchAfter(score_doc(done - 1, 1.0), everything, _ID_PAGE)
+    finally:
+        reader.close()
 
 
 def _open_reader(folder: Path):
