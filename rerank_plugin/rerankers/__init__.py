@@ -47,14 +47,25 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True)
 class RerankerOptions:
-    """How a reranker runs: the torch device, and how many candidates are scored at once."""
+    """How a reranker runs.
+
+    Attributes:
+        device: torch device.
+        batch_size: candidates that are scored at once.
+        fast: the fused path where a model has one for the device; off, the module itself scores (for comparing).
+        threads: of the fast paths; by default ``OMP_NUM_THREADS``, or the processors there are.
+    """
 
     device: str = "cpu"
     batch_size: int = 1024
+    fast: bool = True
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise InputError(f"the batch size {self.batch_size} must be at least 1")
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"the number of threads {self.threads} must be at least 1")
 
 
 def known_names() -> list[str]:

@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import check_names
-from rerank_plugin.rerankers.inputs import Inputs
+from rerank_plugin.features.inputs import Inputs
 
 SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
 DELTA_FEATURES = 3  # cosine, distance, proximity
@@ -100,7 +100,7 @@ def delta_stage(documents: Tensor, document_mask: Tensor, queries: Tensor, query
 
 
 class Delta(nn.Module):
-    """Delta as a module; ``forward`` takes :class:`~rerank_plugin.rerankers.inputs.Inputs` and returns scores [B].
+    """Delta as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
 
     Args:
         config: the hyper-parameters.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,18 @@ from torch import nn
 
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
+from rerank_plugin.parallel import available_threads
 from rerank_plugin.rerankers import RerankerOptions
-from rerank_plugin.rerankers.inputs import InputBuilder, Inputs
+from rerank_plugin.features.inputs import InputBuilder, Inputs
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex
 from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
+
+# Model name to 'module:Class' of its fused path on the CPU. The class is called with (model, builder, threads) and has
+# ``score(terms, words, candidates)``, float32 [C]: the scores of the module.
+FUSED = {"delta": "rerank_plugin.rerankers.delta_fused:FusedDelta"}
 
 
 class NeuralReranker:
@@ -45,6 +51,7 @@ class NeuralReranker:
         self.builder = InputBuilder(
             index, vocabulary, config.document_words, config.query_words, config.lexical_features
         )
+        self.fused, self.fused_weights = None, None
         self.queries_cut = 0
         self.unknown_queries: set[str] = set()
 
@@ -56,7 +63,7 @@ class NeuralReranker:
             InputError: the model gave a score that is not a number.
         """
         terms = candidates.index.query(query.text)
-        words = self.builder.query(terms.terms)
+        words = self.builder.query(terms)
         if words.cut:
             self._say_cut(query, words.cut)
         if not words.known:
@@ -66,11 +73,27 @@ class NeuralReranker:
             return candidates.first_stage_scores.copy()
         if not len(candidates):
             return np.zeros(0, np.float32)
-        scores = self._forward(self.builder.build(terms, words, candidates))
+        fused = self._fused()
+        if fused is not None:
+            scores = fused.score(terms, words, candidates)
+        else:
+            scores = self._forward(self.builder.build(terms, words, candidates))
         if not np.isfinite(scores).all():
             bad = candidates.index.ids[int(candidates.rows[int(np.flatnonzero(~np.isfinite(scores))[0])])]
             raise InputError(f"the model '{self.name}' scores document {bad} for query {query.id} as NaN or infinite")
         return scores
+
+    def _fused(self):
+        """The model's fused path, made again when the weights have changed (in training); None where there is none."""
+        if not self.options.fast or self.options.device != "cpu" or self.model.training or self.name not in FUSED:
+            return None
+        weights = [tensor._version for tensor in (*self.model.parameters(), *self.model.buffers())]
+        if self.fused is None or weights != self.fused_weights:
+            module, _, name = FUSED[self.name].partition(":")
+            threads = self.options.threads or available_threads()
+            self.fused = getattr(import_module(module), name)(self.model, self.builder, threads)
+            self.fused_weights = weights
+        return self.fused
 
     def _say_cut(self, query: Query, cut: int) -> None:
         self.queries_cut += 1

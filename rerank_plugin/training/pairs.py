@@ -18,7 +18,7 @@ import numpy as np
 
 from rerank_plugin.corpora.records import Judgments, Query
 from rerank_plugin.errors import InputError
-from rerank_plugin.rerankers.inputs import InputBuilder
+from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.retrieval.candidates import Candidates
 
 
@@ -29,13 +29,12 @@ class Pool(NamedTuple):
     """The documents of one query that pairs are drawn from.
 
     Attributes:
-        words: the query's ids int64 [M]; mask: bool [M].
+        words: the query's words.
         rows: forward-index rows int64 [P]; relevance: float32 [P]; features: lexical features float32 [P, F].
     """
 
     query_id: str
-    words: np.ndarray
-    mask: np.ndarray
+    words: QueryWords
     rows: np.ndarray
     relevance: np.ndarray
     features: np.ndarray
@@ -80,11 +79,11 @@ def make_pools(
             relevance = np.concatenate([relevance, np.zeros(len(unjudged), np.float32)])
         relevance = np.maximum(relevance, 0)
         terms = builder.index.query(query.text)
-        words = builder.query(terms.terms)
+        words = builder.query(terms)
         if not words.known or not len(rows) or relevance.min() == relevance.max():
             continue
         features = builder.features(terms, Candidates(builder.index, rows, _first_stage_scores(rows, retrieved)))
-        pools.append(Pool(query.id, words.ids, words.mask, rows, relevance, features))
+        pools.append(Pool(query.id, words, rows, relevance, features))
     return pools
 
 

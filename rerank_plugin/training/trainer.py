@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from rerank_plugin.errors import InputError
-from rerank_plugin.rerankers.inputs import InputBuilder, Inputs
+from rerank_plugin.features.inputs import InputBuilder, Inputs
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.training.losses import pairwise_hinge, relevance_weights
 from rerank_plugin.training.pairs import Pairs, Pool, draw_pairs
@@ -171,13 +171,17 @@ class Trainer:
         places = np.concatenate([batch.better, batch.worse]).tolist()
         rows = np.array([pool.rows[place] for pool, place in zip(pools, places)])
         relevance = np.array([pool.relevance[place] for pool, place in zip(pools, places)], np.float32)
-        documents, mask = self.builder.documents(Candidates(self.builder.index, rows, np.zeros(len(rows), np.float32)))
+        documents = self.builder.documents(Candidates(self.builder.index, rows, np.zeros(len(rows), np.float32)))
+        words = [pool.words for pool in pools]
         inputs = Inputs(
-            torch.from_numpy(documents),
-            torch.from_numpy(mask),
-            torch.from_numpy(np.stack([pool.words for pool in pools])),
-            torch.from_numpy(np.stack([pool.mask for pool in pools])),
+            torch.from_numpy(documents.ids),
+            torch.from_numpy(documents.mask),
+            torch.from_numpy(np.stack([one.ids for one in words])),
+            torch.from_numpy(np.stack([one.mask for one in words])),
             torch.from_numpy(np.stack([pool.features[place] for pool, place in zip(pools, places)])),
+            torch.from_numpy(documents.terms),
+            torch.from_numpy(np.stack([one.terms for one in words])),
+            torch.from_numpy(np.stack([one.idf for one in words])),
         )
         better, worse = torch.from_numpy(relevance).split(len(batch.pool))
         return inputs.to(self.device), relevance_weights(better, worse).to(self.device)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import NAMES
 from rerank_plugin.rerankers.delta import Delta, DeltaConfig, delta_stage
-from rerank_plugin.rerankers.inputs import Inputs
+from rerank_plugin.features.inputs import Inputs
 from tests.rerankers import plain_delta
 
 THIRD = 1 / 3
@@ -158,7 +158,7 @@ def plain_scores(model, inputs, mean, deviation):
     convolutions = [(layer.weight.tolist(), layer.bias.tolist()) for layer in model.convolutions]
     layers = [(layer.weight.tolist(), layer.bias.tolist()) for layer in model.layers]
     scores = []
-    for document, document_mask, query, query_mask, features in zip(*(tensor.numpy() for tensor in inputs)):
+    for document, document_mask, query, query_mask, features in zip(*(tensor.numpy() for tensor in inputs[:5])):
         scores.append(
             plain_delta.score(
                 vectors[document[document_mask]].tolist(), vectors[query[query_mask]].tolist(), convolutions, layers,

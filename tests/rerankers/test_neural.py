@@ -1,6 +1,7 @@
 """What must not change a score, and what the adapter says about queries, weights and devices."""
 
 import logging
+import math
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import LEX3
 from rerank_plugin.rerankers import RerankerOptions
-from rerank_plugin.rerankers.inputs import InputBuilder
+from rerank_plugin.features.inputs import InputBuilder
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.candidates import Candidates
 from tests.rerankers import plain_delta, small
@@ -271,7 +272,9 @@ def test_gpu_scores_are_the_cpus(index, vectors, features):
 
 def test_out_of_memory_halves_the_batch_for_good(index, vectors, reference, caplog):
     """A real model whose memory ends at three documents."""
-    one = reranker(index, vectors)
+    one = NeuralReranker(
+        small.delta(vectors, **TINY), vectors.vocabulary, index, RerankerOptions(fast=False)
+    )
     whole, sizes = one.model.forward, []
 
     def short_of_memory(inputs):
@@ -299,7 +302,7 @@ def test_builder_maps_words_and_masks(index, vectors):
     vocabulary = vectors.vocabulary
     builder = InputBuilder(index, vocabulary, 4, 3, ())
     rows = [2, 6, 4, 0]
-    ids, mask = builder.documents(Candidates(index, np.array(rows), np.zeros(4, np.float32)))
+    ids, mask, terms = builder.documents(Candidates(index, np.array(rows), np.zeros(4, np.float32)))
     word = vocabulary.ids
     assert ids.tolist() == [
         [word["aspirin"], 0, 0, 0],
@@ -308,8 +311,21 @@ def test_builder_maps_words_and_masks(index, vectors):
         [word["aspirin"], word["for"], word["heart"], word["attack"]],
     ]
     assert mask.tolist() == [[True, False, False, False], [True] * 4, [False] * 4, [True] * 4]
-    query = builder.query(["heart", "quokka", "risk", "women", "red"])
+    term = dict(zip(index.terms.take(range(len(index.terms))), range(len(index.terms))))
+    assert terms.tolist() == [
+        [term["aspirin"], -1, -1, -1],
+        [term["xylitol"], term["quokka"], term["quokka"], term["xylitol"]],
+        [-1] * 4,
+        [term["aspirin"], term["for"], term["heart"], term["attack"]],
+    ]
+    query = builder.query(index.query("heart nowhere risk women red"))
     assert query.ids.tolist() == [word["heart"], 0, word["risk"]] and query.mask.tolist() == [True] * 3
     assert (query.known, query.cut) == (2, 2)
-    short = builder.query(["quokka"])
+    assert query.terms.tolist() == [term["heart"], -1, term["risk"]]
+    # heart and risk are in 4 of the 10 documents each; a word that is nowhere has df 0
+    assert query.idf.tolist() == pytest.approx(
+        [math.log(1 + 6.5 / 4.5), math.log(1 + 10.5 / 0.5), math.log(1 + 6.5 / 4.5)]
+    )
+    short = builder.query(index.query("quokka"))
+    assert short.terms.tolist() == [term["quokka"], -1, -1] and short.idf[1:].tolist() == [0, 0]
     assert (short.mask.tolist(), short.known, short.cut) == ([True, False, False], 0, 0)

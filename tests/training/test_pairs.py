@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import NAMES
+from rerank_plugin.features.inputs import QueryWords
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training.pairs import Pool, draw_pairs, make_pools
 from tests.rerankers import small
@@ -22,10 +23,10 @@ def one(index, vectors):
 
 def pool_of(relevance):
     count = len(relevance)
+    words = QueryWords(np.zeros(1, np.int64), np.ones(1, bool), np.zeros(1, np.int64), np.ones(1, np.float32), 1, 0)
     return Pool(
-        "q", np.zeros(1, np.int64), np.ones(1, bool), np.arange(count), np.array(relevance, np.float32),
-        np.zeros((count, 0), np.float32),
-    )  # fmt: skip
+        "q", words, np.arange(count), np.array(relevance, np.float32), np.zeros((count, 0), np.float32)
+    )
 
 
 def relevance_by_id(pool):
@@ -94,9 +95,9 @@ def test_a_query_without_judgments(index, one):
 def test_words_of_the_query(index, one, vectors):
     [pool] = make(index, one, JUDGED, text="attack xylitol heart attack women")
     ids = vectors.vocabulary.ids
-    assert pool.words.tolist() == [ids["attack"], 0, ids["heart"], ids["attack"]] and pool.mask.tolist() == [True] * 4
+    assert pool.words.ids.tolist() == [ids["attack"], 0, ids["heart"], ids["attack"]] and pool.words.mask.tolist() == [True] * 4
     [pool] = make(index, one, JUDGED, text="heart")
-    assert pool.words.tolist() == [ids["heart"], 0, 0, 0] and pool.mask.tolist() == [True, False, False, False]
+    assert pool.words.ids.tolist() == [ids["heart"], 0, 0, 0] and pool.words.mask.tolist() == [True, False, False, False]
 
 
 @pytest.mark.parametrize("text", ["heart attack in women", "aspirin quokka", "risk of stroke risk of cancer"])
@@ -107,13 +108,13 @@ def test_features_are_those_of_search(index, one, text):
     query = Query("q1", text)
     [pool] = make_pools([query], {"q1": {"9": 1, "MED-3": 2, "é": 1}}, {"q1": retrieved}, one.builder)
     terms = index.query(text)
-    search = one.builder.build(terms, one.builder.query(terms.terms), retrieved)
+    search = one.builder.build(terms, one.builder.query(terms), retrieved)
     place = {row: i for i, row in enumerate(retrieved.rows.tolist())}
     places = [place[row] for row in pool.rows.tolist()]
     assert pool.features.dtype == np.float32 and pool.features.shape == (len(index), len(NAMES))
     assert pool.features.tobytes() == search.features.numpy()[places].tobytes()
     assert pool.features.any(axis=0).sum() >= len(NAMES) - 4  # nearly all of them say something here
-    assert pool.words.tolist() == search.queries[0].tolist() and pool.mask.tolist() == search.query_mask[0].tolist()
+    assert pool.words.ids.tolist() == search.queries[0].tolist() and pool.words.mask.tolist() == search.query_mask[0].tolist()
 
 
 def test_first_stage_score_of_what_was_not_retrieved_is_zero(index, one):

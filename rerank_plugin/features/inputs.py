@@ -13,17 +13,23 @@ from torch import Tensor
 
 from rerank_plugin.features.lexical import lexical_features
 from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex, QueryTerms
+from rerank_plugin.retrieval.forward import ForwardIndex, QueryTerms, idf
 from rerank_plugin.text.vocabulary import Vocabulary
 
 
 class Inputs(NamedTuple):
     """One batch. Masks are True for words; padded ids are 0 and mean nothing.
 
+    The last three are for models that match words by identity or weigh them; others do without.
+
     Attributes:
         documents: int64 [B, N]. document_mask: bool [B, N].
         queries: int64 [B, M]. query_mask: bool [B, M].
         features: lexical features, float32 [B, F].
+        document_terms: the same words as term ids of the index, which tells words apart that the model does not know;
+            int64 [B, N], -1 where padded.
+        query_terms: int64 [B, M], -1 where padded and for a word that no document holds.
+        query_idf: IDF over title + abstract, float32 [B, M], 0 where padded.
     """
 
     documents: Tensor
@@ -31,22 +37,47 @@ class Inputs(NamedTuple):
     queries: Tensor
     query_mask: Tensor
     features: Tensor
+    document_terms: Tensor | None = None
+    query_terms: Tensor | None = None
+    query_idf: Tensor | None = None
 
     def take(self, rows) -> Inputs:
         """Some rows of the batch (a slice or an index tensor)."""
-        return Inputs(*(tensor[rows] for tensor in self))
+        return Inputs(*(None if tensor is None else tensor[rows] for tensor in self))
 
     def to(self, device) -> Inputs:
-        return Inputs(*(tensor.to(device) for tensor in self))
+        return Inputs(*(None if tensor is None else tensor.to(device) for tensor in self))
 
 
 class QueryWords(NamedTuple):
-    """A query as a model reads it: ids int64 [M], mask bool [M], how many words are known and how many were cut."""
+    """A query as a model reads it.
+
+    Attributes:
+        ids: the model's ids, int64 [M]. mask: bool [M].
+        terms: term ids of the index, int64 [M], -1 where padded and for a word that no document holds.
+        idf: float32 [M], 0 where padded.
+        known: words the model knows. cut: words beyond M.
+    """
 
     ids: np.ndarray
     mask: np.ndarray
+    terms: np.ndarray
+    idf: np.ndarray
     known: int
     cut: int
+
+
+class DocumentWords(NamedTuple):
+    """The first N words of each of C documents.
+
+    Attributes:
+        ids: the model's ids, int64 [C, N], 0 where padded. mask: bool [C, N].
+        terms: term ids of the index, int64 [C, N], -1 where padded.
+    """
+
+    ids: np.ndarray
+    mask: np.ndarray
+    terms: np.ndarray
 
 
 class InputBuilder:
@@ -57,6 +88,9 @@ class InputBuilder:
         vocabulary: the model's words.
         document_words, query_words: N and M.
         features: names of lexical features.
+
+    Attributes:
+        model_ids: the model's id of each term of the index, int32 [V of the index]; 0 where the model knows none.
     """
 
     def __init__(
@@ -71,24 +105,30 @@ class InputBuilder:
         self.document_words, self.query_words, self.feature_names = document_words, query_words, features
         # One look-up a word of the model, once; after it a document's words are one gather away from the model's ids.
         rows = index.terms.find(vocabulary.words[1:])
-        self.model_ids = np.zeros(index.vocabulary_size, np.int64)
+        self.model_ids = np.zeros(index.vocabulary_size, np.int32)
         present = rows >= 0
         self.model_ids[rows[present]] = np.flatnonzero(present) + 1
 
-    def query(self, terms: list[str]) -> QueryWords:
+    def query(self, terms: QueryTerms) -> QueryWords:
         """The query's words, cut or padded to M."""
-        kept = terms[: self.query_words]
-        ids = np.zeros(self.query_words, np.int64)
+        kept = terms.terms[: self.query_words]
+        ids, places = np.zeros(self.query_words, np.int64), np.full(self.query_words, -1)
+        weights = np.zeros(self.query_words, np.float32)
         ids[: len(kept)] = self.vocabulary.lookup(kept)
+        places[: len(kept)] = terms.ids[: len(kept)]
+        frequency = self.index.document_frequency["text"]
+        df = [int(frequency[term]) if term >= 0 else 0 for term in places[: len(kept)].tolist()]
+        weights[: len(kept)] = idf(np.array(df, np.int64), len(self.index))
         mask = np.arange(self.query_words) < len(kept)
-        return QueryWords(ids, mask, int((ids > 0).sum()), len(terms) - len(kept))
+        return QueryWords(ids, mask, places, weights, int((ids > 0).sum()), len(terms.terms) - len(kept))
 
-    def documents(self, candidates: Candidates) -> tuple[np.ndarray, np.ndarray]:
-        """The candidates' first N words as the model's ids, int64 [C, N], and their mask, bool [C, N]."""
+    def documents(self, candidates: Candidates) -> DocumentWords:
+        """The candidates' first N words."""
         tokens, mask = candidates.padded_tokens(self.document_words)
         if not len(self.model_ids):
-            return np.zeros(mask.shape, np.int64), mask
-        return np.where(mask, self.model_ids[tokens], 0), mask
+            return DocumentWords(np.zeros(mask.shape, np.int64), mask, np.full(mask.shape, -1))
+        ids = np.where(mask, self.model_ids[tokens], 0).astype(np.int64)
+        return DocumentWords(ids, mask, np.where(mask, tokens.astype(np.int64), -1))
 
     def features(self, query: QueryTerms, candidates: Candidates) -> np.ndarray:
         """The lexical features, float32 [C, F]."""
@@ -98,12 +138,15 @@ class InputBuilder:
 
     def build(self, query: QueryTerms, words: QueryWords, candidates: Candidates) -> Inputs:
         """The inputs of all candidates of one query: B is C."""
-        documents, document_mask = self.documents(candidates)
+        documents = self.documents(candidates)
         shape = (len(candidates), self.query_words)
         return Inputs(
-            torch.from_numpy(documents),
-            torch.from_numpy(document_mask),
+            torch.from_numpy(documents.ids),
+            torch.from_numpy(documents.mask),
             torch.from_numpy(words.ids).expand(shape),
             torch.from_numpy(words.mask).expand(shape),
             torch.from_numpy(self.features(query, candidates)),
+            torch.from_numpy(documents.terms),
+            torch.from_numpy(words.terms).expand(shape),
+            torch.from_numpy(words.idf).expand(shape),
         )

@@ -1,0 +1,104 @@
+"""The interaction matrix of a query and its documents: cosines of word vectors, and 1 for the same word.
+
+Two ways to the same numbers: :func:`cosine_matrix` on tensors, as models are trained, and :class:`CandidateWords` with
+:func:`similarity_table`, which compares each distinct word of the candidates with the query once, however often it
+occurs.
+
+What a cosine is where a word has no vector of its own ([P] leaves it open; its authors count exact matches as 1): a
+word is similar to itself with 1, known or not; an unknown word is similar to any other with 0; so is a zero vector.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rerank_plugin.parallel import Workspace, split
+from rerank_plugin.features.inputs import InputBuilder, Inputs, QueryWords
+from rerank_plugin.retrieval.candidates import Candidates
+
+
+def cosine_matrix(vectors: Tensor, inputs: Inputs) -> Tensor:
+    """Similarities of all query and document words, float [B, M, N]; 0 where either is padding.
+
+    Args:
+        vectors: word vectors, float [V, D], row 0 for UNK.
+        inputs: with ``document_terms`` and ``query_terms``.
+    """
+    documents = functional.normalize(vectors[inputs.documents], dim=2)  # [B, N, D]
+    queries = functional.normalize(vectors[inputs.queries], dim=2)  # [B, M, D]
+    known = (inputs.queries > 0)[:, :, None] & (inputs.documents > 0)[:, None, :]  # [B, M, N]
+    cosines = torch.bmm(queries, documents.transpose(1, 2)) * known  # [B, M, N]
+    cosines = torch.where(same_words(inputs), 1.0, cosines)
+    return cosines * (inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :])
+
+
+def same_words(inputs: Inputs) -> Tensor:
+    """Where query word and document word are one and the same, bool [B, M, N]."""
+    queries, documents = inputs.query_terms[:, :, None], inputs.document_terms[:, None, :]
+    present = inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :]
+    return (queries == documents) & (queries >= 0) & present
+
+
+class CandidateWords(NamedTuple):
+    """The distinct words of the candidates' first N words, and where they stand.
+
+    The arrays are views of memory that the next query of the same thread reuses.
+
+    Attributes:
+        terms: distinct term ids of the index, int32 [U], in order of first occurrence.
+        ids: the model's ids of those terms, int32 [U].
+        places: for each position its place in ``terms``, int32 [C, N]; undefined from ``lengths`` on.
+        lengths: words of each candidate, at most N, int32 [C].
+    """
+
+    terms: np.ndarray
+    ids: np.ndarray
+    places: np.ndarray
+    lengths: np.ndarray
+
+
+def candidate_words(builder: InputBuilder, candidates: Candidates, workspace: Workspace) -> CandidateWords:
+    """The distinct words among the first ``builder.document_words`` words of every candidate."""
+    from rerank_plugin.features import kernels
+
+    index, width, count = builder.index, builder.document_words, len(candidates)
+    lengths = np.minimum(candidates.lengths, width).astype(np.int32)
+    places = workspace.array("places", (count, width), np.int32)
+    terms = workspace.array("terms", (min(int(lengths.sum()), index.vocabulary_size),), np.int32)
+    marks = workspace.zeros("marks", index.vocabulary_size, np.int32)
+    found = kernels.distinct_words(kernels.plain(index.tokens), candidates.starts, lengths, marks, places, terms)
+    return CandidateWords(terms[:found], builder.model_ids[terms[:found]], places, lengths)
+
+
+class UnitVectors:
+    """Word vectors of length 1, float32 [V, D], for :func:`similarity_table`; a zero vector stays zero."""
+
+    def __init__(self, vectors: Tensor):
+        self.matrix = functional.normalize(vectors.detach().float().cpu(), dim=1).numpy()
+
+
+def similarity_table(
+    vectors: UnitVectors, query: QueryWords, words: CandidateWords, workspace: Workspace, threads: int
+) -> np.ndarray:
+    """Similarities of the candidates' distinct words to the query's words, float32 [U, m].
+
+    m is the number of the query's words without its padding: column j belongs to query word j.
+    """
+    from rerank_plugin.features import kernels
+
+    count = int(query.mask.sum())
+    table = workspace.array("similarities", (len(words.terms), count), np.float32)
+    ids, terms = query.ids[:count].astype(np.int32), query.terms[:count].astype(np.int32)
+    split(
+        lambda start, stop: kernels.similarities(
+            vectors.matrix, words.ids, words.terms, ids, terms, table, start, stop
+        ),
+        len(words.terms),
+        threads,
+    )
+    return table
