@@ -20,7 +20,17 @@ from rerank_plugin.text.tokenizer import SETTINGS
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
 # Model name to 'module:Module:Config'.
-MODELS = {"delta": "rerank_plugin.rerankers.delta:Delta:DeltaConfig"}
+MODELS = {
+    "conv-knrm": "rerank_plugin.rerankers.conv_knrm:ConvKnrm:ConvKnrmConfig",
+    "delta": "rerank_plugin.rerankers.delta:Delta:DeltaConfig",
+    "drmm": "rerank_plugin.rerankers.drmm:Drmm:DrmmConfig",
+    "duet": "rerank_plugin.rerankers.duet:Duet:DuetConfig",
+    "knrm": "rerank_plugin.rerankers.knrm:Knrm:KnrmConfig",
+    "ktrel": "rerank_plugin.rerankers.ktrel:Ktrel:KtrelConfig",
+    "matchpyramid": "rerank_plugin.rerankers.matchpyramid:MatchPyramid:MatchPyramidConfig",
+    "pacrr": "rerank_plugin.rerankers.pacrr:Pacrr:PacrrConfig",
+    "sevmos": "rerank_plugin.rerankers.sevmos:SevMos:SevMosConfig",
+}
 
 
 def model_classes(name: str):

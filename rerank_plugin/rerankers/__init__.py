@@ -31,7 +31,16 @@ ENTRY_POINTS = "rerank_plugin.rerankers"
 
 # Name to 'module:factory'. A factory takes (index, checkpoint, options) and returns a Reranker.
 BUILT_IN = {
+    "conv-knrm": "rerank_plugin.rerankers.neural:from_checkpoint",
     "delta": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "drmm": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "duet": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "knrm": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "ktrel": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "matchpyramid": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "pacrr": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "sevmos": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "wmd-title": "rerank_plugin.rerankers.wmd:from_word_vectors",
 }
 
 

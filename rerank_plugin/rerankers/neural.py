@@ -23,7 +23,17 @@ log = logging.getLogger(__name__)
 
 # Model name to 'module:Class' of its fused path on the CPU. The class is called with (model, builder, threads) and has
 # ``score(terms, words, candidates)``, float32 [C]: the scores of the module.
-FUSED = {"delta": "rerank_plugin.rerankers.delta_fused:FusedDelta"}
+FUSED = {
+    "conv-knrm": "rerank_plugin.rerankers.conv_knrm_fused:FusedConvKnrm",
+    "delta": "rerank_plugin.rerankers.delta_fused:FusedDelta",
+    "drmm": "rerank_plugin.rerankers.drmm_fused:FusedDrmm",
+    "duet": "rerank_plugin.rerankers.duet_fused:FusedDuet",
+    "knrm": "rerank_plugin.rerankers.knrm_fused:FusedKnrm",
+    "ktrel": "rerank_plugin.rerankers.encodings:EncodedDocuments",
+    "matchpyramid": "rerank_plugin.rerankers.matchpyramid_fused:FusedMatchPyramid",
+    "pacrr": "rerank_plugin.rerankers.pacrr_fused:FusedPacrr",
+    "sevmos": "rerank_plugin.rerankers.encodings:EncodedDocuments",
+}
 
 
 class NeuralReranker:
