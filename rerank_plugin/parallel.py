@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache
 from typing import Callable
 
 import numpy as np
+
+PARTS_OF_A_THREAD = 4  # so that a thread that starts late, or is held up, leaves its share to the others
 
 
 def available_threads() -> int:
@@ -30,22 +32,42 @@ def _helpers(count: int) -> ThreadPoolExecutor:
 
 
 def split(work: Callable[[int, int], object], count: int, threads: int, smallest: int = 64) -> None:
-    """Call ``work(start, stop)`` for parts of ``range(count)``, one a thread; the calling thread does the first.
+    """Call ``work(start, stop)`` for parts of ``range(count)`` that together cover it, in several threads.
+
+    The calling thread works, too, and takes all parts itself until another one wakes up, which on an idle processor
+    can take longer than the work.
 
     Args:
-        smallest: a thread is not woken for fewer items.
+        smallest: items of a part, at least.
+
+    Raises:
+        whatever ``work`` raises first; parts that were not begun are left out then.
     """
-    threads = max(1, min(threads, count // max(smallest, 1)))
-    if threads == 1:
+    size = max(smallest, -(-count // (threads * PARTS_OF_A_THREAD)))
+    if threads == 1 or count <= size:
         work(0, count)
         return
-    bounds = [count * part // threads for part in range(threads + 1)]
-    futures = [_helpers(threads - 1).submit(work, *part) for part in zip(bounds[1:-1], bounds[2:])]
+    starts = iter(range(0, count, size))  # one at a time under Python's lock: no part is taken twice
+    stopped: list[bool] = []
+
+    def take_parts() -> None:
+        try:
+            for start in starts:
+                if stopped:
+                    return
+                work(start, min(start + size, count))
+        except BaseException:
+            stopped.append(True)
+            raise
+
+    futures = [_helpers(threads - 1).submit(take_parts) for _ in range(min(threads, -(-count // size)) - 1)]
     try:
-        work(bounds[0], bounds[1])
-    finally:
-        for future in futures:
-            future.result()
+        take_parts()
+    finally:  # nobody works on the caller's arrays after this
+        begun = [future for future in futures if not future.cancel()]
+        wait(begun)
+    for future in begun:
+        future.result()
 
 
 class Workspace(threading.local):

@@ -21,6 +21,7 @@ from numba import njit
 from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.features.kernels import REASSOCIATE
+from rerank_plugin.features.prefetch import AHEAD, prefetch_row
 from rerank_plugin.parallel import Workspace, split
 from rerank_plugin.rerankers.convolution import ROWS, leaky_convolution, pad_columns, round_up
 from rerank_plugin.rerankers.delta import DELTA_FEATURES, TINY, Delta
@@ -126,30 +127,30 @@ def _word_taps(vectors, norms, taps, feature_taps, ids, query_ids, query_vectors
     """What distinct words start..stop add to the first convolution at each tap: rows of ``found``, [U, width * K]."""
     dimension, columns = vectors.shape[1], found.shape[1]
     for word in range(start, stop):
+        if word + AHEAD < stop:
+            prefetch_row(vectors, ids[word + AHEAD])
+            prefetch_row(taps, ids[word + AHEAD])
         id = ids[word]
-        vector = vectors[id]
         closest, smallest = 0, np.float32(np.inf)
         for place in range(len(query_ids)):
-            other = query_vectors[place]
             total = np.float32(0.0)
             for i in range(dimension):
-                difference = vector[i] - other[i]
+                difference = vectors[id, i] - query_vectors[place, i]
                 total += difference * difference
             if total < smallest:
                 closest, smallest = place, total
         product = np.float32(0.0)
-        other = query_vectors[closest]
         for i in range(dimension):
-            product += vector[i] * other[i]
+            product += vectors[id, i] * query_vectors[closest, i]
         norm, query_norm = norms[id], norms[query_ids[closest]]
         distance = np.sqrt(smallest)
         cosine = product / max(norm * query_norm, np.float32(TINY))
         lengths = norm + query_norm
         proximity = np.float32(1.0) - distance / lengths if lengths > 0 else np.float32(0.0)
-        here, there = taps[id], taps[query_ids[closest]]
+        other = query_ids[closest]
         for i in range(columns):
             found[word, i] = (
-                (here[i] - there[i])
+                (taps[id, i] - taps[other, i])
                 + cosine * feature_taps[0, i]
                 + distance * feature_taps[1, i]
                 + proximity * feature_taps[2, i]
@@ -173,25 +174,41 @@ def _pool_documents(taps, places, lengths, weights, biases, slope, width, filter
             pooled[candidate, :filters] = 0.0
             continue
         # A layer reads rows [0, length + 2 border) and writes rows [border, border + length): the borders stay zero.
+        _first_layer(taps, places, candidate, length, biases, slope, width, buffers)
         source = buffers[0]
-        for position in range(length):
-            row = source[border + position]
-            for i in range(columns):
-                row[i] = biases[0, i]
-            for tap in range(max(0, border - position), min(width, length + border - position)):
-                addend = taps[places[candidate, position + tap - border], tap * columns : (tap + 1) * columns]
-                for i in range(columns):
-                    row[i] += addend[i]
-            for i in range(columns):
-                row[i] = row[i] if row[i] > 0 else row[i] * slope
         source[border + length : border + length + border + ROWS] = 0.0
         for layer in range(len(weights)):
             target = buffers[(layer + 1) % 2]
             leaky_convolution(source, weights[layer], biases[layer + 1], slope, target[border:], length, width)
             target[border + length : border + length + border + ROWS] = 0.0
             source = target
-        best = pooled[candidate]
-        best[:filters] = source[border, :filters]
+        for i in range(filters):
+            pooled[candidate, i] = source[border, i]
         for position in range(border + 1, border + length):
             for i in range(filters):
-                best[i] = max(best[i], source[position, i])
+                value, best = source[position, i], pooled[candidate, i]
+                pooled[candidate, i] = value if value > best or value != value else best  # NaN stays NaN
+
+
+@njit(nogil=True, inline="always")
+def _first_layer(taps, places, candidate, length, biases, slope, width, buffers):
+    """The first convolution of one document, into rows [border, border + length) of ``buffers[0]``."""
+    columns, border = biases.shape[1], width // 2
+    for position in range(length):
+        row = border + position
+        if width == 3 and 0 < position < length - 1:  # the paper's width, in one pass
+            before, after = places[candidate, position - 1], places[candidate, position + 1]
+            here = places[candidate, position]
+            for i in range(columns):
+                value = biases[0, i] + taps[before, i] + taps[here, columns + i] + taps[after, 2 * columns + i]
+                buffers[0, row, i] = value if value > 0 else value * slope
+            continue
+        for i in range(columns):
+            buffers[0, row, i] = biases[0, i]
+        for tap in range(max(0, border - position), min(width, length + border - position)):
+            word, column = places[candidate, position + tap - border], tap * columns
+            for i in range(columns):
+                buffers[0, row, i] += taps[word, column + i]
+        for i in range(columns):
+            value = buffers[0, row, i]
+            buffers[0, row, i] = value if value > 0 else value * slope
