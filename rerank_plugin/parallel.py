@@ -26,6 +26,15 @@ def available_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class _Here(threading.local):
+    """Whether this thread works on a part."""
+
+    splitting = False
+
+
+_here = _Here()
+
+
 @lru_cache(maxsize=None)
 def _helpers(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="rerank")
@@ -35,7 +44,7 @@ def split(work: Callable[[int, int], object], count: int, threads: int, smallest
     """Call ``work(start, stop)`` for parts of ``range(count)`` that together cover it, in several threads.
 
     The calling thread works, too, and takes all parts itself until another one wakes up, which on an idle processor
-    can take longer than the work.
+    can take longer than the work. Within a part nothing is split again: its thread does all of it.
 
     Args:
         smallest: items of a part, at least.
@@ -44,13 +53,14 @@ def split(work: Callable[[int, int], object], count: int, threads: int, smallest
         whatever ``work`` raises first; parts that were not begun are left out then.
     """
     size = max(smallest, -(-count // (threads * PARTS_OF_A_THREAD)))
-    if threads == 1 or count <= size:
+    if threads == 1 or count <= size or _here.splitting:
         work(0, count)
         return
     starts = iter(range(0, count, size))  # one at a time under Python's lock: no part is taken twice
     stopped: list[bool] = []
 
     def take_parts() -> None:
+        _here.splitting = True
         try:
             for start in starts:
                 if stopped:
@@ -59,6 +69,8 @@ def split(work: Callable[[int, int], object], count: int, threads: int, smallest
         except BaseException:
             stopped.append(True)
             raise
+        finally:
+            _here.splitting = False
 
     futures = [_helpers(threads - 1).submit(take_parts) for _ in range(min(threads, -(-count // size)) - 1)]
     try:

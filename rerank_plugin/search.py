@@ -43,6 +43,13 @@ def arguments():
     parser.add_argument("--device", default="cpu", help="torch device of a neural reranker: cpu, cuda, cuda:1, mps")
     parser.add_argument("--batch-size", type=int, default=1024, help="candidates a neural reranker scores at once")
     parser.add_argument("--threads", type=int, default=2, help="first-stage searches that run ahead of the scoring")
+    parser.add_argument("--queries-at-once", type=int, default=8, help="queries that a reranker scores together")
+    parser.add_argument(
+        "--precision", default="float32", help="of a neural reranker on a GPU: float32, bfloat16 or float16"
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="score with the plain model instead of the fast path, to compare them"
+    )
     commandline.add_first_stage_options(parser)
     return parser
 
@@ -66,7 +73,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--query prints a list: it takes neither --run nor --output")
     if options.run and not options.reranker:
         parser.error("--run needs --reranker")
-    for name in ("depth", "show", "batch_size", "threads"):
+    for name in ("depth", "show", "batch_size", "threads", "queries_at_once"):
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
     if options.query is not None:
@@ -80,9 +87,10 @@ def _open_reranker(options, index):
         return None
     from rerank_plugin import rerankers
 
-    return rerankers.load(
-        options.reranker, index.forward, rerankers.RerankerOptions(options.device, options.batch_size)
+    how = rerankers.RerankerOptions(
+        options.device, options.batch_size, fast=not options.plain, precision=options.precision
     )
+    return rerankers.load(options.reranker, index.forward, how)
 
 
 def _candidate_source(options, index):
@@ -100,7 +108,7 @@ def search_batch(options) -> None:
     from rerank_plugin.corpora import queries as read_queries
     from rerank_plugin.retrieval.index_folder import Index
     from rerank_plugin.retrieval.pipeline import rank_all
-    from rerank_plugin.runs import RunWriter
+    from rerank_plugin.runs import RunWriter, strictly_decreasing
 
     index = Index(options.index)
     queries = read_queries(options.queries)
@@ -112,9 +120,9 @@ def search_batch(options) -> None:
         if len(open_queries) < len(queries):
             log.info("%d of %d queries were finished before", len(queries) - len(open_queries), len(queries))
         started, empty = time.monotonic(), []
-        rankings = rank_all(open_queries, source, reranker, options.threads)
+        rankings = rank_all(open_queries, source, reranker, options.threads, options.queries_at_once)
         for ranking in commandline.progress(rankings, "searching", "queries", total=len(open_queries)):
-            writer.write(ranking.query.id, ranking.doc_ids, ranking.ranked_scores)
+            writer.write(ranking.query.id, ranking.doc_ids, strictly_decreasing(ranking.ranked_scores))
             if not len(ranking.order):
                 empty.append(ranking.query.id)
     if empty:

@@ -45,6 +45,15 @@ class Inputs(NamedTuple):
         """Some rows of the batch (a slice or an index tensor)."""
         return Inputs(*(None if tensor is None else tensor[rows] for tensor in self))
 
+    def narrowed(self, width: int) -> Inputs:
+        """The batch without document positions from ``width`` on."""
+        documents, terms = self.documents[:, :width], self.document_terms
+        return self._replace(
+            documents=documents,
+            document_mask=self.document_mask[:, :width],
+            document_terms=None if terms is None else terms[:, :width],
+        )
+
     def to(self, device) -> Inputs:
         return Inputs(*(None if tensor is None else tensor.to(device) for tensor in self))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Sequence
 
 from rerank_plugin.errors import InputError
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rerank_plugin.retrieval.candidates import Candidates
     from rerank_plugin.retrieval.forward import ForwardIndex
 
+PRECISIONS = ("float32", "bfloat16", "float16")
 ENTRY_POINTS = "rerank_plugin.rerankers"
 
 # Name to 'module:factory'. A factory takes (index, checkpoint, options) and returns a Reranker.
@@ -45,7 +46,11 @@ BUILT_IN = {
 
 
 class Reranker(Protocol):
-    """Scores the candidates of one query."""
+    """Scores the candidates of one query.
+
+    A reranker may also have ``score_many(queries, candidates)``, which :func:`score_many` calls where several queries
+    are at hand.
+    """
 
     name: str
 
@@ -63,18 +68,30 @@ class RerankerOptions:
         batch_size: candidates that are scored at once.
         fast: the fused path where a model has one for the device; off, the module itself scores (for comparing).
         threads: of the fast paths; by default ``OMP_NUM_THREADS``, or the processors there are.
+        precision: ``float32``, ``bfloat16`` or ``float16``. The last two are for GPUs: the module scores under torch's
+            autocast, and scores change in the third digit.
     """
 
     device: str = "cpu"
     batch_size: int = 1024
     fast: bool = True
     threads: int | None = None
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise InputError(f"the batch size {self.batch_size} must be at least 1")
         if self.threads is not None and self.threads < 1:
             raise InputError(f"the number of threads {self.threads} must be at least 1")
+        if self.precision not in PRECISIONS:
+            raise InputError(f"unknown precision '{self.precision}'; known: {', '.join(PRECISIONS)}")
+
+
+def score_many(reranker: Reranker, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
+    """Scores of several queries' candidates, float32 [C] each: at once where the reranker has ``score_many``."""
+    if hasattr(reranker, "score_many"):
+        return reranker.score_many(queries, candidates)
+    return [reranker.score(query, found) for query, found in zip(queries, candidates)]
 
 
 def known_names() -> list[str]:

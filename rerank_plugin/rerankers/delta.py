@@ -108,6 +108,7 @@ class Delta(nn.Module):
     """
 
     name = "delta"
+    any_width = True
 
     def __init__(self, config: DeltaConfig, vectors: Tensor):
         super().__init__()

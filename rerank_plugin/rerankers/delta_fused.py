@@ -43,7 +43,7 @@ class FusedDelta:
         self.model, self.builder, self.threads, self.config = model, builder, threads, config
         self.workspace = Workspace()
         self.vectors = model.vectors.detach().float().contiguous().numpy()  # [V, D]
-        self.norms = np.linalg.norm(self.vectors, axis=1).astype(np.float32)  # [V]
+        self.norms = model.vectors.detach().float().norm(dim=1).numpy()  # [V]
         convolutions = [
             (layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in model.convolutions
         ]  # weights [filters, inward, width]

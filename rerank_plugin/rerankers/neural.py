@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Sequence
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
-from rerank_plugin.parallel import available_threads
+from rerank_plugin.features.inputs import InputBuilder, Inputs, QueryWords
+from rerank_plugin.parallel import available_threads, split
 from rerank_plugin.rerankers import RerankerOptions
-from rerank_plugin.features.inputs import InputBuilder, Inputs
 from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
+from rerank_plugin.retrieval.forward import ForwardIndex, QueryTerms
 from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
@@ -36,11 +38,25 @@ FUSED = {
 }
 
 
+@dataclass
+class Task:
+    """One query with its candidates, as the model reads it; ``scores`` float32 [C] once they are known."""
+
+    query: Query
+    candidates: Candidates
+    terms: QueryTerms
+    words: QueryWords
+    scores: np.ndarray | None = None
+
+
 class NeuralReranker:
     """A model with the vocabulary it was trained on, over one index.
 
     A query none of whose words the model knows is ranked as the first stage ranked it, with a warning: the model would
     only compare documents with UNK. Queries longer than the model reads are cut, which is said once.
+
+    A model may declare ``any_width`` (its scores do not depend on how far documents are padded, and it takes any width)
+    and ``matches_unknown_words`` (it sees that two words are the same even where it knows neither).
     """
 
     def __init__(
@@ -61,41 +77,78 @@ class NeuralReranker:
         self.builder = InputBuilder(
             index, vocabulary, config.document_words, config.query_words, config.lexical_features
         )
+        self.any_width = getattr(model, "any_width", False)
+        self.matches_unknown_words = getattr(model, "matches_unknown_words", False)
         self.fused, self.fused_weights = None, None
         self.queries_cut = 0
         self.unknown_queries: set[str] = set()
 
-    @torch.inference_mode()
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Scores of the candidates, float32 [C].
 
         Raises:
             InputError: the model gave a score that is not a number.
         """
+        return self.score_many([query], [candidates])[0]
+
+    @torch.inference_mode()
+    def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
+        """Scores of the candidates of several queries, float32 [C] each: the same as one query at a time gives.
+
+        The fused path gives every thread whole queries; a module scores the documents of all queries in common batches.
+
+        Raises:
+            InputError: the model gave a score that is not a number.
+        """
+        tasks = [self._task(query, found) for query, found in zip(queries, candidates)]
+        open_tasks = [task for task in tasks if task.scores is None]
+        fused = self._fused() if open_tasks else None
+        if fused is not None:
+
+            def score_part(start: int, stop: int) -> None:
+                for task in open_tasks[start:stop]:
+                    task.scores = fused.score(task.terms, task.words, task.candidates)
+
+            if len(open_tasks) == 1:  # whose documents are split over the threads
+                score_part(0, 1)
+            else:
+                split(score_part, len(open_tasks), fused.threads, smallest=1)
+        elif open_tasks:
+            self._score_with_module(open_tasks)
+        for task in open_tasks:
+            self._check(task)
+        return [task.scores for task in tasks]
+
+    def _task(self, query: Query, candidates: Candidates) -> Task:
+        """What there is to do for a query; the scores are there already where the model has nothing to say."""
         terms = candidates.index.query(query.text)
         words = self.builder.query(terms)
         if words.cut:
             self._say_cut(query, words.cut)
-        if not words.known:
+        task = Task(query, candidates, terms, words)
+        if not len(candidates):
+            task.scores = np.zeros(0, np.float32)
+        elif not words.known and not (self.matches_unknown_words and (words.terms >= 0).any()):
             if query.id not in self.unknown_queries:
                 self.unknown_queries.add(query.id)
                 log.warning("query %s: the model knows none of its words; left in first-stage order", query.id)
-            return candidates.first_stage_scores.copy()
-        if not len(candidates):
-            return np.zeros(0, np.float32)
-        fused = self._fused()
-        if fused is not None:
-            scores = fused.score(terms, words, candidates)
-        else:
-            scores = self._forward(self.builder.build(terms, words, candidates))
-        if not np.isfinite(scores).all():
-            bad = candidates.index.ids[int(candidates.rows[int(np.flatnonzero(~np.isfinite(scores))[0])])]
-            raise InputError(f"the model '{self.name}' scores document {bad} for query {query.id} as NaN or infinite")
-        return scores
+            task.scores = candidates.first_stage_scores.copy()
+        return task
+
+    def _check(self, task: Task) -> None:
+        if not np.isfinite(task.scores).all():
+            row = int(task.candidates.rows[int(np.flatnonzero(~np.isfinite(task.scores))[0])])
+            raise InputError(
+                f"the model '{self.name}' scores document {task.candidates.index.ids[row]} for query {task.query.id} "
+                "as NaN or infinite"
+            )
 
     def _fused(self):
         """The model's fused path, made again when the weights have changed (in training); None where there is none."""
-        if not self.options.fast or self.options.device != "cpu" or self.model.training or self.name not in FUSED:
+        options = self.options
+        if self.model.training or self.name not in FUSED:
+            return None
+        if not options.fast or options.device != "cpu" or options.precision != "float32":
             return None
         weights = [tensor._version for tensor in (*self.model.parameters(), *self.model.buffers())]
         if self.fused is None or weights != self.fused_weights:
@@ -113,13 +166,31 @@ class NeuralReranker:
                 query.id, cut, self.builder.query_words,
             )  # fmt: skip
 
+    def _score_with_module(self, tasks: Sequence[Task]) -> None:
+        """Score with the module, in batches of documents of similar length."""
+        built = [self.builder.build(task.terms, task.words, task.candidates) for task in tasks]
+        inputs = built[0] if len(built) == 1 else Inputs(*(torch.cat(tensors) for tensors in zip(*built)))
+        scores = self._forward(inputs)
+        for task, part in zip(tasks, np.split(scores, np.cumsum([len(task.candidates) for task in tasks])[:-1])):
+            task.scores = part
+
     def _forward(self, inputs: Inputs) -> np.ndarray:
-        """Scores of a batch, in pieces that fit into memory: the piece is halved for good when one does not."""
-        scores, start = [], 0
-        while start < len(inputs.documents):
-            piece = inputs.take(slice(start, start + self.batch_size))
+        """Scores of any number of documents, in pieces that fit into memory: a piece that does not is halved for good.
+
+        Where the model does not mind, documents are sorted by length and a piece is as wide as its longest document.
+        """
+        lengths = inputs.document_mask.sum(dim=1)  # [B]
+        order = torch.arange(len(lengths))
+        if self.any_width:
+            order = torch.argsort(lengths, descending=True, stable=True)
+        scores, start = torch.empty(len(order)), 0
+        while start < len(order):
+            rows = order[start : start + self.batch_size]
+            piece = inputs.take(rows)
+            if self.any_width:
+                piece = piece.narrowed(max(int(lengths[rows[0]]), 1))
             try:
-                scores.append(self.model(piece.to(self.options.device)).float().cpu().numpy())
+                scores[rows] = self._module(piece.to(self.options.device)).float().cpu()
             except torch.OutOfMemoryError:
                 if self.batch_size == 1:
                     raise
@@ -128,7 +199,14 @@ class NeuralReranker:
                 log.warning("out of memory on %s: scoring %d at once", self.options.device, self.batch_size)
                 continue
             start += self.batch_size
-        return np.concatenate(scores)
+        return scores.numpy()
+
+    def _module(self, inputs: Inputs) -> Tensor:
+        """The module's scores [B], in the precision that was asked for."""
+        if self.options.precision == "float32":
+            return self.model(inputs)
+        with torch.autocast(torch.device(self.options.device).type, getattr(torch, self.options.precision)):
+            return self.model(inputs)
 
 
 def from_checkpoint(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> NeuralReranker:

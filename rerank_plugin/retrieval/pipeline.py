@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Iterable, Iterator, Mapping, NamedTuple
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
-from rerank_plugin.rerankers import Reranker
+from rerank_plugin.rerankers import Reranker, score_many
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex
 
@@ -47,36 +47,70 @@ def rank(query: Query, candidates: Candidates, reranker: Reranker | None) -> Ran
     Raises:
         InputError: the reranker gave another number of scores than there are candidates, or a NaN.
     """
-    scores = candidates.first_stage_scores
-    if reranker is not None and len(candidates):
-        scores = np.asarray(reranker.score(query, candidates), dtype=np.float32)
-        if scores.shape != (len(candidates),):
-            raise InputError(
-                f"the reranker gave scores of shape {scores.shape} for {len(candidates)} candidates of query {query.id}"
-            )
-        if not np.isfinite(scores).all():
-            bad = candidates.rows[np.flatnonzero(~np.isfinite(scores))[0]]
-            raise InputError(
-                f"the reranker scores document {candidates.index.ids[int(bad)]} for query {query.id} as NaN or infinite"
-            )
-    return Ranking(query, candidates, scores, candidates.order(scores))
+    return rank_together([query], [candidates], reranker)[0]
+
+
+def rank_together(
+    queries: Sequence[Query], candidates: Sequence[Candidates], reranker: Reranker | None
+) -> list[Ranking]:
+    """:func:`rank` for several queries, which a reranker may score at once."""
+    scores = [found.first_stage_scores for found in candidates]
+    if reranker is not None:
+        filled = [place for place, found in enumerate(candidates) if len(found)]
+        given = score_many(reranker, [queries[place] for place in filled], [candidates[place] for place in filled])
+        for place, one in zip(filled, given, strict=True):
+            scores[place] = _checked(one, queries[place], candidates[place])
+    return [Ranking(*one, one[1].order(one[2])) for one in zip(queries, candidates, scores)]
+
+
+def _checked(scores: np.ndarray, query: Query, candidates: Candidates) -> np.ndarray:
+    """A reranker's scores as float32 [C]."""
+    scores = np.asarray(scores, dtype=np.float32)
+    if scores.shape != (len(candidates),):
+        raise InputError(
+            f"the reranker gave scores of shape {scores.shape} for {len(candidates)} candidates of query {query.id}"
+        )
+    if not np.isfinite(scores).all():
+        bad = candidates.rows[np.flatnonzero(~np.isfinite(scores))[0]]
+        raise InputError(
+            f"the reranker scores document {candidates.index.ids[int(bad)]} for query {query.id} as NaN or infinite"
+        )
+    return scores
 
 
 def rank_all(
-    queries: Iterable[Query], source: CandidateSource, reranker: Reranker | None, threads: int = 2
+    queries: Iterable[Query],
+    source: CandidateSource,
+    reranker: Reranker | None,
+    threads: int = 2,
+    together: int = 1,
 ) -> Iterator[Ranking]:
-    """Rankings of many queries, in order; the candidates of the next ones are fetched while one is scored."""
+    """Rankings of many queries, in order; the candidates of the next ones are fetched while some are scored.
+
+    Args:
+        threads: that fetch candidates.
+        together: queries that are scored at once.
+    """
+    ahead: deque = deque()
+
+    def rank_oldest() -> Iterator[Ranking]:
+        batch = [ahead.popleft() for _ in range(min(together, len(ahead)))]
+        try:
+            yield from rank_together(
+                [query for query, _ in batch], [future.result() for _, future in batch], reranker
+            )
+        except InputError:  # one at a time up to the fault, so that what comes before it is not lost
+            for query, future in batch:
+                yield rank(query, future.result(), reranker)
+
     with ThreadPoolExecutor(threads) as executor:
-        ahead: deque = deque()
         try:
             for query in queries:
                 ahead.append((query, executor.submit(source, query)))
-                if len(ahead) > 4 * threads:
-                    query, future = ahead.popleft()
-                    yield rank(query, future.result(), reranker)
+                if len(ahead) >= 4 * threads + together:
+                    yield from rank_oldest()
             while ahead:
-                query, future = ahead.popleft()
-                yield rank(query, future.result(), reranker)
+                yield from rank_oldest()
         finally:
             for _, future in ahead:
                 future.cancel()
