@@ -48,6 +48,11 @@ def arguments():
         "--precision", default="float32", help="of a neural reranker on a GPU: float32, bfloat16 or float16"
     )
     parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="compile a neural reranker (CUDA graphs on a GPU); takes a minute to start",
+    )
+    parser.add_argument(
         "--plain", action="store_true", help="score with the plain model instead of the fast path, to compare them"
     )
     commandline.add_first_stage_options(parser)
@@ -88,7 +93,11 @@ def _open_reranker(options, index):
     from rerank_plugin import rerankers
 
     how = rerankers.RerankerOptions(
-        options.device, options.batch_size, fast=not options.plain, precision=options.precision
+        options.device,
+        options.batch_size,
+        fast=not options.plain,
+        precision=options.precision,
+        compile=options.compile,
     )
     return rerankers.load(options.reranker, index.forward, how)
 

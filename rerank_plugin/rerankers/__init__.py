@@ -70,6 +70,8 @@ class RerankerOptions:
         threads: of the fast paths; by default ``OMP_NUM_THREADS``, or the processors there are.
         precision: ``float32``, ``bfloat16`` or ``float16``. The last two are for GPUs: the module scores under torch's
             autocast, and scores change in the third digit.
+        compile: let torch compile the module, with CUDA graphs on a GPU: pays where many single queries come one by
+            one, after the minute that compiling takes.
     """
 
     device: str = "cpu"
@@ -77,6 +79,7 @@ class RerankerOptions:
     fast: bool = True
     threads: int | None = None
     precision: str = "float32"
+    compile: bool = False
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:

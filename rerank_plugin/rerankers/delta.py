@@ -149,18 +149,26 @@ class Delta(nn.Module):
 
     def convolve(self, rows: Tensor, mask: Tensor) -> Tensor:
         """Convolutions and masked max-pooling ([D18] 3.3): float [B, N, rows] and bool [B, N] to float [B, K]."""
+        return self.pool(self.convolutions[0](rows.transpose(1, 2)), mask)  # [B, K, N] to [B, K]
+
+    def pool(self, sums: Tensor, mask: Tensor) -> Tensor:
+        """What follows the sums of the first convolution: float [B, K, N] and bool [B, N] to float [B, K]."""
         alive = mask[:, None, :]  # [B, 1, N]
-        features = rows.transpose(1, 2)  # [B, rows, N]
-        for convolution in self.convolutions:
+        features = functional.leaky_relu(sums, self.config.slope) * alive  # [B, K, N]
+        for convolution in self.convolutions[1:]:
             features = functional.leaky_relu(convolution(features), self.config.slope) * alive  # [B, K, N]
         features = self.dropout(features).masked_fill(~alive, -torch.inf)
         pooled = features.amax(dim=2)  # [B, K]
         return torch.where(mask.any(dim=1, keepdim=True), pooled, 0.0)
 
-    def forward(self, inputs: Inputs) -> Tensor:
-        pooled = self.convolve(self.delta_rows(inputs), inputs.document_mask)  # [B, K]
-        features = (inputs.features - self.feature_mean) * self.feature_scale  # [B, F]
+    def combine(self, pooled: Tensor, features: Tensor) -> Tensor:
+        """The feed-forward layers ([D18] 3.4): float [B, K] and lexical features [B, F] to scores [B]."""
+        features = (features - self.feature_mean) * self.feature_scale  # [B, F]
         hidden = torch.cat([pooled, features], dim=1)  # [B, K + F]
         for layer in self.layers:
             hidden = functional.leaky_relu(layer(hidden), self.config.slope)  # [B, width of the layer]
         return hidden[:, 0]  # [B]
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        pooled = self.convolve(self.delta_rows(inputs), inputs.document_mask)  # [B, K]
+        return self.combine(pooled, inputs.features)  # [B]

@@ -24,7 +24,8 @@ from rerank_plugin.text.vocabulary import Vocabulary
 log = logging.getLogger(__name__)
 
 # Model name to 'module:Class' of its fused path on the CPU. The class is called with (model, builder, threads) and has
-# ``score(terms, words, candidates)``, float32 [C]: the scores of the module.
+# ``score(terms, words, candidates)``, float32 [C]: the scores of the module. One that needs more than the model has
+# ``open`` with the same arguments, which gives None where that is missing.
 FUSED = {
     "conv-knrm": "rerank_plugin.rerankers.conv_knrm_fused:FusedConvKnrm",
     "delta": "rerank_plugin.rerankers.delta_fused:FusedDelta",
@@ -36,6 +37,9 @@ FUSED = {
     "pacrr": "rerank_plugin.rerankers.pacrr_fused:FusedPacrr",
     "sevmos": "rerank_plugin.rerankers.encodings:EncodedDocuments",
 }
+
+# The same on another device. The class is called with (model, builder, options) and has ``score_many(tasks)``.
+ON_DEVICE = {"delta": "rerank_plugin.rerankers.delta_device:DeltaOnDevice"}
 
 
 @dataclass
@@ -77,9 +81,10 @@ class NeuralReranker:
         self.builder = InputBuilder(
             index, vocabulary, config.document_words, config.query_words, config.lexical_features
         )
+        self.forward = torch.compile(self.model, dynamic=True) if options.compile else self.model
         self.any_width = getattr(model, "any_width", False)
         self.matches_unknown_words = getattr(model, "matches_unknown_words", False)
-        self.fused, self.fused_weights = None, None
+        self.fast, self.fast_weights = None, None
         self.queries_cut = 0
         self.unknown_queries: set[str] = set()
 
@@ -102,19 +107,14 @@ class NeuralReranker:
         """
         tasks = [self._task(query, found) for query, found in zip(queries, candidates)]
         open_tasks = [task for task in tasks if task.scores is None]
-        fused = self._fused() if open_tasks else None
-        if fused is not None:
-
-            def score_part(start: int, stop: int) -> None:
-                for task in open_tasks[start:stop]:
-                    task.scores = fused.score(task.terms, task.words, task.candidates)
-
-            if len(open_tasks) == 1:  # whose documents are split over the threads
-                score_part(0, 1)
-            else:
-                split(score_part, len(open_tasks), fused.threads, smallest=1)
-        elif open_tasks:
+        fast = self._fast_path() if open_tasks else None
+        if fast is None:
             self._score_with_module(open_tasks)
+        elif hasattr(fast, "score_many"):
+            for task, scores in zip(open_tasks, fast.score_many(open_tasks)):
+                task.scores = scores
+        else:
+            self._score_fused(fast, open_tasks)
         for task in open_tasks:
             self._check(task)
         return [task.scores for task in tasks]
@@ -143,20 +143,34 @@ class NeuralReranker:
                 "as NaN or infinite"
             )
 
-    def _fused(self):
-        """The model's fused path, made again when the weights have changed (in training); None where there is none."""
-        options = self.options
-        if self.model.training or self.name not in FUSED:
+    def _fast_path(self):
+        """The model's fast path on the device, made again when the weights have changed (in training), or None."""
+        options, on_cpu = self.options, self.options.device == "cpu"
+        known = FUSED if on_cpu else ON_DEVICE
+        if self.model.training or not options.fast or self.name not in known:
             return None
-        if not options.fast or options.device != "cpu" or options.precision != "float32":
+        if on_cpu and options.precision != "float32":
             return None
         weights = [tensor._version for tensor in (*self.model.parameters(), *self.model.buffers())]
-        if self.fused is None or weights != self.fused_weights:
-            module, _, name = FUSED[self.name].partition(":")
-            threads = self.options.threads or available_threads()
-            self.fused = getattr(import_module(module), name)(self.model, self.builder, threads)
-            self.fused_weights = weights
-        return self.fused
+        if weights != self.fast_weights:
+            module, _, name = known[self.name].partition(":")
+            how = (options.threads or available_threads()) if on_cpu else options
+            fast = getattr(import_module(module), name)
+            self.fast = getattr(fast, "open", fast)(self.model, self.builder, how)
+            self.fast_weights = weights
+        return self.fast
+
+    def _score_fused(self, fused, tasks: Sequence[Task]) -> None:
+        """Score on the CPU: the documents of one query are split over the threads, of several the queries."""
+
+        def score_part(start: int, stop: int) -> None:
+            for task in tasks[start:stop]:
+                task.scores = fused.score(task.terms, task.words, task.candidates)
+
+        if len(tasks) == 1:
+            score_part(0, 1)
+        else:
+            split(score_part, len(tasks), fused.threads, smallest=1)
 
     def _say_cut(self, query: Query, cut: int) -> None:
         self.queries_cut += 1
@@ -168,6 +182,8 @@ class NeuralReranker:
 
     def _score_with_module(self, tasks: Sequence[Task]) -> None:
         """Score with the module, in batches of documents of similar length."""
+        if not tasks:
+            return
         built = [self.builder.build(task.terms, task.words, task.candidates) for task in tasks]
         inputs = built[0] if len(built) == 1 else Inputs(*(torch.cat(tensors) for tensors in zip(*built)))
         scores = self._forward(inputs)
@@ -204,9 +220,9 @@ class NeuralReranker:
     def _module(self, inputs: Inputs) -> Tensor:
         """The module's scores [B], in the precision that was asked for."""
         if self.options.precision == "float32":
-            return self.model(inputs)
+            return self.forward(inputs)
         with torch.autocast(torch.device(self.options.device).type, getattr(torch, self.options.precision)):
-            return self.model(inputs)
+            return self.forward(inputs)
 
 
 def from_checkpoint(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> NeuralReranker:
