@@ -36,6 +36,11 @@ def arguments():
     parser.add_argument("--alpha", type=float, default=0.05, help="level of significance; the Delta paper takes 0.01")
     parser.add_argument("--format", choices=FORMATS, default="table", help="what to print")
     parser.add_argument("--per-query", action="store_true", help="add the values of each query")
+    parser.add_argument(
+        "--agreement",
+        action="store_true",
+        help="add Kendall's tau and the share of the top 10 in common with --baseline",
+    )
     parser.add_argument("--output", type=Path, help="file to write instead of printing")
     return parser
 
@@ -46,6 +51,8 @@ def main(argv: list[str] | None = None) -> None:
     commandline.set_up_logging(options.verbose)
     if not 0 < options.alpha < 1:
         parser.error("--alpha must be between 0 and 1")
+    if options.agreement and options.baseline is None:
+        parser.error("--agreement needs --baseline")
     paths, baseline = run_paths(options.runs, options.baseline)
 
     from rerank_plugin.corpora import judgments
@@ -57,7 +64,9 @@ def main(argv: list[str] | None = None) -> None:
     for name in options.measures:
         parse(name)  # a mistyped name must not wait for millions of lines to be read
     judged = judgments(options.qrels)
-    evaluation = evaluate(judged, {path: read_run(path) for path in paths}, options.measures, baseline)
+    evaluation = evaluate(
+        judged, {path: read_run(path) for path in paths}, options.measures, baseline, options.agreement
+    )
     for line in report.warnings(evaluation):
         log.warning("%s", line)
     text = report.FORMATS[options.format](evaluation, options.alpha, options.per_query)

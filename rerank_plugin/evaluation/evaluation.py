@@ -7,6 +7,7 @@ from typing import Mapping, Sequence
 
 from rerank_plugin.corpora.records import Judgments
 from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation.agreement import Agreement, agreement
 from rerank_plugin.evaluation.significance import Comparison, compare
 from rerank_plugin.evaluation.values import Evaluator, Values
 from rerank_plugin.runs import RankedList
@@ -25,6 +26,7 @@ class Evaluation:
         unjudged: by run, its queries without judgments; they are left out.
         baseline: the run that the others are compared with, if any.
         comparisons: by run and measure, without the baseline.
+        agreements: by run, without the baseline, how much it ranks like the baseline; empty when nobody asked.
     """
 
     queries: list[str]
@@ -35,6 +37,7 @@ class Evaluation:
     unjudged: dict[str, list[str]]
     baseline: str | None
     comparisons: dict[str, dict[str, Comparison]]
+    agreements: dict[str, Agreement]
 
 
 def evaluate(
@@ -42,8 +45,12 @@ def evaluate(
     runs: Mapping[str, Mapping[str, RankedList]],
     measures: Sequence[str],
     baseline: str | None = None,
+    agreements: bool = False,
 ) -> Evaluation:
     """Measure runs, given by name, and compare them with the one named ``baseline``.
+
+    Args:
+        agreements: whether to compare their order with the baseline's, too.
 
     Raises:
         InputError: an unknown measure, or a run that has queries, but none of the judged ones.
@@ -71,4 +78,7 @@ def evaluate(
         unjudged=unjudged,
         baseline=baseline,
         comparisons=compare(values, baseline) if baseline is not None else {},
+        agreements={name: agreement(run, runs[baseline]) for name, run in runs.items() if name != baseline}
+        if agreements and baseline is not None
+        else {},
     )

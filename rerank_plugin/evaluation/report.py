@@ -8,6 +8,7 @@ import json
 import math
 from typing import Iterator
 
+from rerank_plugin.evaluation.agreement import TOP
 from rerank_plugin.evaluation.evaluation import Evaluation
 
 Rows = list[list[str]]  # the first one is the header
@@ -61,6 +62,11 @@ def as_json(evaluation: Evaluation, alpha: float, per_query: bool = False) -> st
                 for run, of_run in evaluation.comparisons.items()
             },
         }
+    if evaluation.agreements:
+        result["agreement"] = {
+            run: {"kendall_tau": _or_none(one.tau), f"same_top_{TOP}": _or_none(one.top), "queries": one.queries}
+            for run, one in evaluation.agreements.items()
+        }
     result["reported"] = {
         run: {"missing": evaluation.missing[run], "unjudged": evaluation.unjudged[run]} for run in evaluation.summaries
     }
@@ -70,6 +76,11 @@ def as_json(evaluation: Evaluation, alpha: float, per_query: bool = False) -> st
             for run, of_run in evaluation.values.items()
         }
     return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _or_none(value: float) -> float | None:
+    """JSON knows no NaN."""
+    return value if math.isfinite(value) else None
 
 
 FORMATS = {"table": table, "markdown": markdown, "csv": as_csv, "json": as_json}
@@ -96,10 +107,17 @@ def _blocks(evaluation: Evaluation, alpha: float, per_query: bool) -> list[Rows]
         of_run = evaluation.comparisons.get(run, {})
         marks = {name: of_run[name].mark(alpha) if name in of_run else marked for name in evaluation.measures}
         rows.append([run, *(f"{summary[name]:.4f}{marks[name]}" for name in evaluation.measures)])
-    if not per_query:
-        return [rows]
-    detail = [[run, query, *(f"{value:.4f}" for value in values)] for run, query, values in _per_query(evaluation)]
-    return [rows, [["run", "query", *evaluation.measures], *detail]]
+    blocks = [rows]
+    if evaluation.agreements:
+        header = ["run", "Kendall's tau", f"same top {TOP}", "queries in common"]
+        cells = [
+            [run, f"{one.tau:.4f}", f"{one.top:.4f}", str(one.queries)] for run, one in evaluation.agreements.items()
+        ]
+        blocks.append([header, *cells])
+    if per_query:
+        detail = [[run, query, *(f"{value:.4f}" for value in values)] for run, query, values in _per_query(evaluation)]
+        blocks.append([["run", "query", *evaluation.measures], *detail])
+    return blocks
 
 
 def _per_query(evaluation: Evaluation) -> Iterator[tuple[str, str, list[float]]]:

@@ -49,9 +49,7 @@ def paired_t_test(values: np.ndarray, baseline: np.ndarray) -> Comparison:
     return Comparison(difference, float(t), float(p))
 
 
-def compare(
-    values: Mapping[str, Mapping[str, np.ndarray]], baseline: str
-) -> dict[str, dict[str, Comparison]]:
+def compare(values: Mapping[str, Mapping[str, np.ndarray]], baseline: str) -> dict[str, dict[str, Comparison]]:
     """Every other run against the baseline, by run and measure.
 
     Bonferroni: each p is multiplied by the number of runs that are compared with the baseline on a measure, so that

@@ -45,9 +45,7 @@ class Evaluator:
         ranked = {query: _ranked(query, run[query]) for query in self.queries if query in run}
         # Whole numbers below 2^24 are exact in float32, too: no provider can see a tie or another order.
         scores = {query: dict(zip(ids, map(float, range(len(ids), 0, -1)))) for query, ids in ranked.items() if ids}
-        grades = {
-            query: [self.judgments[query].get(document, 0) for document in ids] for query, ids in ranked.items()
-        }
+        grades = {query: [self.judgments[query].get(document, 0) for document in ids] for query, ids in ranked.items()}
         result = {}
         for name, measure in self.measures.items():
             if name in self._evaluators:

@@ -1,0 +1,45 @@
+"""How much two runs rank alike, whatever the judgments say: Kendall's tau, and the documents they share at the top."""
+
+from __future__ import annotations
+
+from typing import Mapping, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.runs import RankedList
+
+TOP = 10
+
+
+class Agreement(NamedTuple):
+    """Means over the queries that both runs have with at least two documents in common.
+
+    Attributes:
+        queries: how many those are.
+        tau: Kendall's tau over the documents both rank, 1 for the same order and -1 for the reverse; NaN for no query.
+        top: share of the first :data:`TOP` documents that are the first of the other, too.
+    """
+
+    queries: int
+    tau: float
+    top: float
+
+
+def agreement(run: Mapping[str, RankedList], other: Mapping[str, RankedList]) -> Agreement:
+    """How much ``run`` agrees with ``other``."""
+    from scipy.stats import kendalltau
+
+    taus, tops = [], []
+    for query, ranking in run.items():
+        if query not in other:
+            continue
+        places = {document: place for place, document in enumerate(other[query].doc_ids)}
+        common = [places[document] for document in ranking.doc_ids if document in places]
+        if len(common) < 2:
+            continue
+        taus.append(kendalltau(np.arange(len(common)), common).statistic)
+        first, other_first = set(ranking.doc_ids[:TOP]), set(other[query].doc_ids[:TOP])
+        tops.append(len(first & other_first) / max(len(first), len(other_first)))
+    if not taus:
+        return Agreement(0, float("nan"), float("nan"))
+    return Agreement(len(taus), float(np.mean(taus)), float(np.mean(tops)))
