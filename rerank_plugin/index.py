@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.index``: builds the Lucene index and the forward index of a corpus."""
+"""``python -m rerank_plugin.index``: builds the Lucene index and the forward index of a corpus, and encodes them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,25 @@ def arguments():
         "index",
         "Index a corpus of titles and abstracts: a Lucene index (fields title, abstract, contents, with positions and\n"
         "document vectors) and, beside it, the forward index that the rerankers read.",
-        "example:\n  python -m rerank_plugin.index --corpus sample --index indexes/sample",
+        "examples:\n  python -m rerank_plugin.index --corpus sample --index indexes/sample\n"
+        "  python -m rerank_plugin.index --encode checkpoints/ktrel --index indexes/sample",
     )
-    parser.add_argument("--corpus", help=CORPUS_HELP)
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--corpus", help=CORPUS_HELP)
+    mode.add_argument("--verify", action="store_true", help="only check an index's files against their checksums")
+    mode.add_argument(
+        "--encode", type=Path, metavar="CHECKPOINT", help="encode an index's documents with a model (sevmos, ktrel)"
+    )
     parser.add_argument("--index", required=True, type=Path, help="folder to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace an index that is there already")
+    parser.add_argument("--overwrite", action="store_true", help="replace an index, or encodings, there already")
     parser.add_argument(
         "--strict", action="store_true", help="stop at the first duplicate id, empty document or unreadable record"
     )
     parser.add_argument("--threads", type=int, help="Lucene indexing threads (default: one per processor)")
-    parser.add_argument("--verify", action="store_true", help="only check an index's files against their checksums")
+    encoding = parser.add_argument_group("encoding")
+    encoding.add_argument("--device", default="cpu", help="torch device of the model: cpu, cuda, cuda:1, mps")
+    encoding.add_argument("--batch-size", type=int, help="documents encoded at once (default: 16 on a CPU, else 512)")
+    encoding.add_argument("--half", action="store_true", help="keep vectors in half precision, in half the space")
     return parser
 
 
@@ -43,6 +52,11 @@ def main(argv: list[str] | None = None) -> None:
 
         Index(options.index).verify()
         print(f"{options.index}: all files match their checksums")
+        return
+    if options.encode:
+        if options.batch_size is not None and options.batch_size < 1:
+            parser.error("--batch-size must be at least 1")
+        encode(options)
         return
     if not options.corpus:
         parser.error("--corpus is required")
@@ -69,10 +83,38 @@ def build(options) -> None:
     seconds = time.monotonic() - started
     for line in problems.summary():
         log.warning("left out: %s", line)
-    log.debug("peak memory %d MB", _peak_memory_mb())
     print(
         f"{options.index}: {report.documents:,} documents, {report.tokens:,} tokens, {report.terms:,} terms in "
-        f"{seconds:.1f} s ({report.documents / seconds:,.0f} documents per second)"
+        f"{seconds:.1f} s ({report.documents / seconds:,.0f} documents per second, peak memory {_peak_memory_mb():,} MB)"
+    )
+
+
+def encode(options) -> None:
+    """Encode the documents of an index that is there."""
+    from rerank_plugin.checkpoints import load_checkpoint
+    from rerank_plugin.rerankers import RerankerOptions
+    from rerank_plugin.rerankers.encodings import encode_index
+    from rerank_plugin.rerankers.neural import NeuralReranker
+    from rerank_plugin.retrieval.index_folder import Index
+
+    index = Index(options.index).forward
+    model, vocabulary = load_checkpoint(options.encode)
+    reranker = NeuralReranker(model, vocabulary, index, RerankerOptions(options.device))
+    started = time.monotonic()
+    folder = encode_index(
+        reranker.model,
+        reranker.builder,
+        options.device,
+        options.batch_size,
+        "float16" if options.half else "float32",
+        {"checkpoint": str(options.encode)},
+        options.overwrite,
+        lambda rows: commandline.progress(rows, "encoding", "documents", total=len(index)),
+    )
+    seconds = time.monotonic() - started
+    print(
+        f"{folder}: {len(index):,} documents, {model.encoding_size} numbers each, in {seconds:.1f} s "
+        f"({len(index) / seconds:,.0f} documents per second)"
     )
 
 

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 from rerank_plugin import commandline
+from rerank_plugin.errors import InputError
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,9 @@ def _add_model_options(parser) -> None:
     model.add_argument("--dropout", type=float, help="before the max-pooling (0.2)")
     model.add_argument("--document-words", type=int, help="words of a document that are read (50)")
     model.add_argument("--query-words", type=int, help="words of a query that are read (7)")
+    model.add_argument(
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter by its name in config.json"
+    )
     model.add_argument("--lexical-features", nargs="+", help="names, 'lex3' for the paper's three, 'none' (default)")
 
 
@@ -95,8 +99,22 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _model_values(options) -> dict:
-    """The hyper-parameters given on the command line."""
+    """The hyper-parameters given on the command line.
+
+    Raises:
+        InputError: one is given twice, or a --set is not NAME=VALUE.
+    """
     values = {name: getattr(options, name) for name in MODEL_OPTIONS if getattr(options, name) is not None}
+    for one in options.set:
+        name, equals, text = one.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set {one}: expected NAME=VALUE")
+        if name in values:
+            raise InputError(f"--set {one}: {name} is given twice")
+        try:
+            values[name] = json.loads(text)
+        except ValueError:  # a word need not be quoted
+            values[name] = text
     names = values.get("lexical_features")
     if names == ["lex3"]:
         from rerank_plugin.features.lexical import LEX3
@@ -114,7 +132,6 @@ def train(options) -> None:
 
     from rerank_plugin.checkpoints import build_config, model_classes
     from rerank_plugin.corpora import queries_and_judgments
-    from rerank_plugin.errors import InputError
     from rerank_plugin.rerankers import RerankerOptions
     from rerank_plugin.rerankers.neural import NeuralReranker
     from rerank_plugin.retrieval.index_folder import Index
@@ -237,7 +254,6 @@ def _finish(options, folder: Path, trainer) -> None:
     """Put the best checkpoint, its log and its picture in place, and remove the training state."""
     import shutil
 
-    from rerank_plugin.errors import InputError
     from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE
 
     best = max(trainer.history, key=lambda entry: entry["deciding"])

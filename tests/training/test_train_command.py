@@ -76,6 +76,13 @@ def test_a_checkpoint_is_trained_and_described(inputs, tmp_path, capsys):
     assert reached == pytest.approx(best["AP"], abs=1e-6)
 
 
+def test_any_hyper_parameter_by_name(inputs, tmp_path):
+    run(inputs, tmp_path / "made", "--epochs", "1", "--set", "slope=0.125", "hidden=[4, 3]", "differences=false")
+    config = read_config(tmp_path / "made")["config"]
+    assert (config["slope"], config["hidden"], config["differences"]) == (0.125, [4, 3], False)
+    assert load_checkpoint(tmp_path / "made")[0].layers[1].weight.shape == (3, 4)
+
+
 def test_the_seed_decides(inputs, tmp_path):
     for name, seed in [("first", 1), ("again", 1), ("other", 2)]:
         run(inputs, tmp_path / name, "--seed", str(seed), "--epochs", "1")
@@ -149,6 +156,10 @@ def test_word_vectors_of_another_tokenizer(inputs, tmp_path):
         (["--measures", "no-such-measure"], "no-such-measure"),
         (["--words", "no-such-folder"], "no-such-folder"),
         (["--learning-rate", "nan"], "learning rate"),
+        (["--set", "slope"], "NAME=VALUE"),
+        (["--set", "slop=0.1"], "slop.*known.*slope"),
+        (["--set", "slope=steep"], "slope is 'steep'"),
+        (["--set", "filters=3"], "filters is given twice"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
