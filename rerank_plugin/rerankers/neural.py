@@ -84,6 +84,7 @@ class NeuralReranker:
         self.forward = torch.compile(self.model, dynamic=True) if options.compile else self.model
         self.any_width = getattr(model, "any_width", False)
         self.matches_unknown_words = getattr(model, "matches_unknown_words", False)
+        self.weights = [*self.model.parameters(), *self.model.buffers()]
         self.fast, self.fast_weights = None, None
         self.queries_cut = 0
         self.unknown_queries: set[str] = set()
@@ -151,7 +152,7 @@ class NeuralReranker:
             return None
         if on_cpu and options.precision != "float32":
             return None
-        weights = [tensor._version for tensor in (*self.model.parameters(), *self.model.buffers())]
+        weights = [tensor._version for tensor in self.weights]
         if weights != self.fast_weights:
             module, _, name = known[self.name].partition(":")
             how = (options.threads or available_threads()) if on_cpu else options

@@ -155,20 +155,20 @@ class FirstStage:
 
     def _hits(self, query, depth: int) -> tuple[np.ndarray, np.ndarray]:
         """Lucene numbers int64 [C] and scores float32 [C] of the best hits, in one crossing."""
-        top = self.searcher.search(query, depth)
-        parsed = json.loads(self._json.writeValueAsString(top))
-        hits = next((part for part in parsed if isinstance(part, list) and part and isinstance(part[0], list)), [])
-        if not hits:
+        text = self._json.writeValueAsString(self.searcher.search(query, depth))
+        start = text.rfind("[[")  # the only array of arrays that holds no other
+        numbers = text[start + 2 : text.find("]]", start)].replace("],[", ",")
+        if start < 0 or '"' in numbers:  # no hits: what was found is the count of hits and its relation
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        table = np.asarray(hits, dtype=np.float64)
-        order = self._hit_columns
-        return table[:, order[0]].astype(np.int64), table[:, order[1]].astype(np.float32)
+        width, columns = self._hit_shape
+        table = np.fromstring(numbers, np.float64, sep=",").reshape(-1, width)
+        return table[:, columns[0]].astype(np.int64), table[:, columns[1]].astype(np.float32)
 
     @cached_property
-    def _hit_columns(self) -> tuple[int, int]:
-        """Where Jackson puts a hit's number and score: asked of Jackson once, with a hit of known values."""
+    def _hit_shape(self) -> tuple[int, tuple[int, int]]:
+        """How many numbers Jackson writes of a hit, and where its number and its score are: asked with a known hit."""
         probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
-        return probe.index(7), probe.index(0.5)
+        return len(probe), (probe.index(7), probe.index(0.5))
 
     def search(self, text: str, depth: int) -> Candidates:
         """The best ``depth`` documents for a plain-text query.
