@@ -113,3 +113,40 @@ def test_a_run_of_another_collection_is_refused(index):
     with pytest.raises(InputError, match="some.run: query q2 ranks 2 documents .* first 'nobody'"):
         from_run(RUN, index.forward, 10, "some.run")(Query("q2", "x"))
     assert from_run(RUN, index.forward, 1, "some.run")(Query("q2", "x")).ids == ["MED-1"]  # beyond the depth: unread
+
+
+class Together(ByLength):
+    """Counts how many queries it is given at once, and cannot score one of them."""
+
+    def __init__(self, faulty=None):
+        self.faulty, self.counts = faulty, []
+
+    def score_many(self, queries, candidates):
+        self.counts.append(len(queries))
+        if self.faulty in [query.id for query in queries]:
+            raise InputError(f"cannot score {self.faulty}")
+        return [self.score(query, found) for query, found in zip(queries, candidates)]
+
+
+@pytest.mark.parametrize("together", [1, 2, 7, 100])
+def test_queries_scored_together_rank_as_alone(source, together):
+    alone = list(rank_all(QUERIES, source, ByLength()))
+    reranker = Together()
+    found = list(rank_all(QUERIES, source, reranker, together=together))
+    assert [ranking.query for ranking in found] == QUERIES
+    for one, other in zip(found, alone):
+        assert one.doc_ids == other.doc_ids
+        np.testing.assert_array_equal(one.scores, other.scores)
+    # a query that found nothing ("the of" and the empty one) is not sent to the reranker
+    filled = sum(len(ranking.order) > 0 for ranking in alone)
+    assert sum(reranker.counts) == filled < len(QUERIES)
+    assert len(reranker.counts) == -(-len(QUERIES) // together) and max(reranker.counts) <= together
+
+
+def test_what_comes_before_a_fault_is_not_lost(source):
+    """The fourth of a batch of eight cannot be scored: the first three are there."""
+    ranked = []
+    with pytest.raises(InputError, match="cannot score 3"):
+        for ranking in rank_all(QUERIES, source, Together(faulty="3"), together=8):
+            ranked.append(ranking.query.id)
+    assert ranked == ["0", "1", "2"]
