@@ -1,0 +1,64 @@
+"""MatchPyramid once more, in plain Python and double precision, from the paper and what matchpyramid.py decides.
+
+A word is a pair (text, vector); the vector is None for a word that the model does not know. Convolutions and layers are
+pairs (weights, bias) of nested lists.
+"""
+
+import math
+
+
+def similarity(query_word, document_word, kind):
+    if query_word[0] == document_word[0]:
+        return 1.0
+    if kind == "indicator" or query_word[1] is None or document_word[1] is None:
+        return 0.0
+    left, right = query_word[1], document_word[1]
+    norms = math.sqrt(math.fsum(x * x for x in left)) * math.sqrt(math.fsum(x * x for x in right))
+    return math.fsum(x * y for x, y in zip(left, right)) / norms if norms else 0.0
+
+
+def convolve(maps, weights, bias):
+    """One layer with ReLU: maps [inward][m][n], weights [outward][inward][S][T], zeros beyond the borders."""
+    rows, columns = len(maps[0]), len(maps[0][0])
+    found = []
+    for kernels, b in zip(weights, bias):
+        above, left = len(kernels[0]) // 2, len(kernels[0][0]) // 2
+        result = [[b] * columns for _ in range(rows)]
+        for i in range(rows):
+            for j in range(columns):
+                for source, kernel in zip(maps, kernels):
+                    for s, taps in enumerate(kernel):
+                        for t, weight in enumerate(taps):
+                            y, x = i + s - above, j + t - left
+                            if 0 <= y < rows and 0 <= x < columns:
+                                result[i][j] += weight * source[y][x]
+        found.append([[max(value, 0.0) for value in row] for row in result])
+    return found
+
+
+def part(length, cells, number):
+    """The places that belong to a cell."""
+    return range(math.floor(number * length / cells), math.ceil((number + 1) * length / cells))
+
+
+def pool(one_map, rows, columns):
+    height, width = len(one_map), len(one_map[0])
+    return [
+        max(one_map[i][j] for i in part(height, rows, p) for j in part(width, columns, q))
+        for p in range(rows)
+        for q in range(columns)
+    ]
+
+
+def score(document, query, kind, convolutions, rows, columns, layers):
+    cells = [0.0] * (len(convolutions[-1][1]) * rows * columns)
+    if document and query:
+        maps = [[[similarity(one, other, kind) for other in document] for one in query]]
+        for weights, bias in convolutions:
+            maps = convolve(maps, weights, bias)
+        cells = [value for one_map in maps for value in pool(one_map, rows, columns)]
+    for place, (weights, bias) in enumerate(layers):
+        cells = [b + sum(w * x for w, x in zip(row, cells)) for row, b in zip(weights, bias)]
+        if place < len(layers) - 1:
+            cells = [max(value, 0.0) for value in cells]
+    return cells[0]
