@@ -21,7 +21,7 @@ HEAVY = {
     "lxml",
     "safetensors",
 }
-COMMANDS = ("index", "search", "train", "evaluate", "embed")
+COMMANDS = ("index", "search", "train", "evaluate", "embed", "bench")
 
 
 def imported(code):

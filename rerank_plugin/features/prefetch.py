@@ -26,8 +26,8 @@ def _prefetch(typing_context, address):
 
 @njit(nogil=True, inline="always")
 def prefetch_row(matrix, row):
-    """Ask for a row of a contiguous float32 matrix; nothing is read, and any row number is harmless."""
-    size = matrix.shape[1] * 4
+    """Ask for a row of a contiguous matrix; nothing is read, and any row number is harmless."""
+    size = matrix.shape[1] * matrix.itemsize
     start = matrix.ctypes.data + row * size
     for offset in range(0, size, CACHE_LINE):
         _prefetch(start + offset)

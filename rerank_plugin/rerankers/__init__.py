@@ -42,6 +42,7 @@ BUILT_IN = {
     "pacrr": "rerank_plugin.rerankers.neural:from_checkpoint",
     "sevmos": "rerank_plugin.rerankers.neural:from_checkpoint",
     "wmd-title": "rerank_plugin.rerankers.wmd:from_word_vectors",
+    "wmd-title-nostop": "rerank_plugin.rerankers.wmd:without_stop_words",
 }
 
 
@@ -117,7 +118,7 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     name, _, rest = spec.partition(":")
     checkpoint = Path(rest) if rest else None
     if (factory := _factory(name)) is not None:
-        if checkpoint is not None and name in BUILT_IN:
+        if checkpoint is not None and BUILT_IN.get(name, "").endswith(":from_checkpoint"):
             _check_model(name, checkpoint)
         return factory(index, checkpoint, options)
     if Path(spec).is_dir():

@@ -26,7 +26,6 @@ vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
@@ -97,11 +96,6 @@ class ForwardIndex:
     def document_tokens(self, row: int) -> np.ndarray:
         """Term ids of one document, uint32 [N]: a view, nothing is copied."""
         return self.tokens[int(self.offsets[row]) : int(self.offsets[row + 1])]
-
-    @cached_property
-    def term_marks(self) -> np.ndarray:
-        """Scratch uint8 [V] of zeros for marking a query's terms; whoever marks it cleans it."""
-        return np.zeros(self.vocabulary_size, np.uint8)
 
 
 class ForwardIndexWriter:

@@ -73,7 +73,6 @@ def test_features_agree_with_the_plain_ones(tmp_path_factory, documents, query):
     expected = [[plain(name, query, document, documents) for name in PAPER_NAMES] for document in documents]
     assert found.dtype == np.float32 and found.shape == (len(documents), 18)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    assert not index.term_marks.any()
 
 
 # Two documents; the query 'heart attack attack' against the first. In the text: df(heart) = 2, df(attack) = 1,

@@ -130,7 +130,6 @@ def check(index, query, rows, collection):
     expected = [list(the_paper_s_list(query, row, collection).values()) for row in rows]
     assert found.shape == (len(rows), 18) and found.dtype == np.float32
     np.testing.assert_allclose(found, np.array(expected).reshape(len(rows), 18), rtol=2e-5, atol=1e-6)
-    assert not index.term_marks.any()
 
 
 def test_the_names_are_the_paper_s_18_and_the_best_three():
@@ -148,7 +147,7 @@ fields = st.lists(words, max_size=10)
 def test_any_query_over_any_candidates(tmp_path_factory, documents, data):
     index = forward_index(tmp_path_factory.mktemp("plain") / "forward", documents)
     collection = Collection(documents)
-    for _ in range(3):  # queries one after the other: the marks of one must not reach the next
+    for _ in range(3):  # queries one after the other: nothing of one may reach the next
         query = data.draw(st.lists(words | st.sampled_from(["unknown", "unheard"]), max_size=7))
         rows = data.draw(st.lists(st.integers(0, len(documents) - 1), max_size=8))
         check(index, query, rows, collection)
@@ -171,7 +170,6 @@ def test_the_shared_documents(index, documents):
         )
         expected = [list(the_paper_s_list(query, row, collection).values()) for row in range(40)]
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
-    assert not index.forward.term_marks.any()
 
 
 # Worked by hand. Four documents; text = title, then abstract:
@@ -246,7 +244,6 @@ def test_no_features_and_no_candidates(by_hand):
     query = by_hand.query("red")
     assert lexical_features([], query, candidates(by_hand, [0, 1])).shape == (2, 0)
     assert lexical_features(NAMES, query, candidates(by_hand, [])).shape == (0, len(NAMES))
-    assert not by_hand.term_marks.any()
 
 
 @pytest.mark.parametrize("distinct", [254, 255, 256, 257, 600])

@@ -1,0 +1,226 @@
+"""What is searched: collections of the sample's kind in any size, made once and kept, or an index that is there."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Iterator, Sequence
+
+import numpy as np
+
+from rerank_plugin import __version__, commandline
+from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.benchmark.candidates import Ranked, best_matches
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.forward import ForwardIndex
+from rerank_plugin.retrieval.index_folder import DESCRIPTION, FORMAT_VERSION, Index, describe_files
+
+log = logging.getLogger(__name__)
+
+SCAN = "most query words by IDF"
+BATCH = 1000  # documents tokenized at once
+MOST_QUERIES, DOCUMENTS_PER_QUERY = 200, 20
+FEWEST_DOCUMENTS = 200
+DEEPEST = 2000  # candidates kept of each query, so that other depths need no new scan
+
+
+@dataclass(frozen=True)
+class Collection:
+    """An index, queries in random order, and for each query its candidates, best first.
+
+    Attributes:
+        name: for the reader of a row.
+        ranked: (rows int64 [K], scores float32 [K]) of each query; K differs where a first stage found them.
+        source: where the candidates are from.
+    """
+
+    name: str
+    index: Index
+    queries: list[Query]
+    ranked: Sequence[tuple[np.ndarray, np.ndarray]]
+    source: str
+
+    @property
+    def forward(self) -> ForwardIndex:
+        return self.index.forward
+
+    def __len__(self) -> int:
+        return len(self.forward)
+
+    def mean_candidates(self, depth: int) -> float:
+        """Candidates of a query on average: fewer than ``depth`` where a first stage finds fewer."""
+        return float(np.mean([min(depth, len(rows)) for rows, _ in self.ranked]))
+
+    def candidates(self, query: int, depth: int) -> Candidates:
+        """The candidates of a query, new: nothing of them was gathered before."""
+        rows, scores = self.ranked[query]
+        return Candidates(self.forward, rows[:depth], scores[:depth])
+
+
+def generated(work_folder: Path, documents: int, seed: int, depth: int, lucene: bool) -> Collection:
+    """A collection of the sample's kind; what is there from an earlier run is used again.
+
+    Args:
+        work_folder: where it is kept: the text (BEIR), the index, the candidates.
+        lucene: with a Lucene index beside the forward index, for which Java is needed.
+
+    Raises:
+        InputError: too few documents, or no place for them.
+    """
+    if documents < FEWEST_DOCUMENTS:
+        raise InputError(f"--documents {documents}: a collection needs at least {FEWEST_DOCUMENTS}")
+    folder = Path(work_folder) / f"sample-{documents}-{seed}"
+    if not (folder / "corpus").is_dir():
+        log.info("making a collection of %s documents", f"{documents:,}")
+        _in_a_process_of_its_own(_generate, folder / "corpus", documents, seed)
+    if lucene or (folder / "index").is_dir():
+        index = _kept_index(folder / "index", _index_with_lucene, folder / "corpus")
+    else:
+        index = _kept_index(folder / "forward-only", _index_without_lucene, folder / "corpus")
+    queries = _shuffled(_read_queries(str(folder / "corpus")), seed)
+    kept = folder / "candidates.npz"
+    if not kept.is_file() or Ranked.load(kept).rows.shape[1] < min(depth, documents):
+        log.info("looking for candidates among %s documents", f"{documents:,}")
+        _in_a_process_of_its_own(_scan, index.folder, queries, max(depth, DEEPEST), seed, kept)
+    ranked = list(zip(*Ranked.load(kept)))
+    return Collection(f"sample, {documents:,} documents", index, queries, ranked, SCAN)
+
+
+def existing(folder: Path, queries: str, seed: int) -> Collection:
+    """An index that is there, with its own queries, and no candidates yet.
+
+    Raises:
+        InputError: the index or the queries cannot be read.
+    """
+    return Collection(str(folder), Index(folder), _shuffled(_read_queries(queries), seed), [], "none")
+
+
+def with_scan(collection: Collection, depth: int, seed: int) -> Collection:
+    """The same with the documents that hold the most of each query's words."""
+    ranked = best_matches(collection.forward, collection.queries, depth, seed)
+    return replace(collection, ranked=list(zip(*ranked)), source=SCAN)
+
+
+def with_run(collection: Collection, run: Path, depth: int) -> Collection:
+    """The same with the candidates of a TREC run.
+
+    Raises:
+        InputError: the run cannot be read, is of another index, or has none of the queries.
+    """
+    from rerank_plugin.retrieval.pipeline import from_run
+    from rerank_plugin.runs import read_run
+
+    return with_candidates(collection, from_run(read_run(run), collection.forward, depth, str(run)), str(run))
+
+
+def with_candidates(collection: Collection, source, name: str) -> Collection:
+    """The same index with the queries that ``source`` finds something for, and what it finds.
+
+    Raises:
+        InputError: it finds nothing.
+    """
+    found = [(query, source(query)) for query in collection.queries]
+    found = [(query, candidates) for query, candidates in found if len(candidates)]
+    if not found:
+        raise InputError(f"no query has candidates in {name}")
+    ranked = [(candidates.rows, candidates.first_stage_scores) for _, candidates in found]
+    return replace(collection, queries=[query for query, _ in found], ranked=ranked, source=name)
+
+
+def _read_queries(spec: str) -> list[Query]:
+    from rerank_plugin.corpora import queries
+
+    return list(queries(spec))
+
+
+def _shuffled(queries: list[Query], seed: int) -> list[Query]:
+    """In random order: neighbours in a file are alike, and slow paths see the first ones only."""
+    if not queries:
+        raise InputError("there are no queries to measure with")
+    return Random(seed).sample(queries, len(queries))
+
+
+def _in_a_process_of_its_own(function, *arguments):
+    """Call a function where its memory is given back; what it raises is raised here."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+        try:
+            return executor.submit(_with_logging, function, *arguments).result()
+        except BrokenProcessPool:
+            raise InputError("the process that makes the collection was killed: is there enough memory?") from None
+
+
+def _with_logging(function, *arguments):
+    commandline.set_up_logging(verbose=False)
+    return function(*arguments)
+
+
+def _generate(folder: Path, documents: int, seed: int) -> None:
+    from rerank_plugin.corpora.sample import generate
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    generate(folder, documents, min(MOST_QUERIES, documents // DOCUMENTS_PER_QUERY), seed)
+
+
+def _scan(index: Path, queries: list[Query], depth: int, seed: int, kept: Path) -> None:
+    best_matches(Index(index).forward, queries, depth, seed).save(kept)
+
+
+def _kept_index(folder: Path, build, corpus: Path) -> Index:
+    """The index of an earlier run, or a new one where there is none that this program can read."""
+    try:
+        return Index(folder)
+    except InputError:
+        log.info("indexing %s", corpus)
+        _in_a_process_of_its_own(build, corpus, folder)
+        return Index(folder)
+
+
+def _index_with_lucene(corpus: Path, folder: Path) -> None:
+    from rerank_plugin.corpora import Problems, documents
+    from rerank_plugin.retrieval.building import build_index
+
+    problems = Problems()
+    stream = commandline.progress(documents(str(corpus), problems), "indexing", "documents")
+    build_index(stream, folder, str(corpus), problems, overwrite=True)
+
+
+def _index_without_lucene(corpus: Path, folder: Path) -> None:
+    """An index folder whose Lucene index is missing: all that scoring needs, made without Java."""
+    from rerank_plugin.retrieval.forward import ForwardIndexWriter
+    from rerank_plugin.retrieval.string_table import hash_strings
+    from rerank_plugin.text.tokenizer import SETTINGS
+
+    with replacing_folder(folder) as writing:
+        writer = ForwardIndexWriter(writing / "forward")
+        for batch in _batches(corpus):
+            ids, titles, abstracts = (list(column) for column in zip(*batch))
+            writer.extend(ids, titles, abstracts, hash_strings(ids))
+        writer.close_streams()
+        statistics = writer.finish(np.arange(writer.title_lengths.length))
+        description = {
+            "format_version": FORMAT_VERSION,
+            "created_by": f"rerank_plugin {__version__}, bench",
+            "source": str(corpus),
+            "tokenizer": SETTINGS,
+            "documents": writer.title_lengths.length,
+            "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
+            "files": describe_files(writing),
+        }
+        (writing / DESCRIPTION).write_text(json.dumps(description, indent=1), encoding="utf-8")
+
+
+def _batches(corpus: Path) -> Iterator[list]:
+    from rerank_plugin.corpora import documents
+
+    stream = commandline.progress(documents(str(corpus)), "indexing", "documents")
+    while batch := list(islice(stream, BATCH)):
+        yield batch

@@ -1,0 +1,216 @@
+"""What users would pick instead: cross-encoders of the usual shapes, on the same machine in the same run.
+
+A cross-encoder reads query, title and abstract as one sequence of word pieces, for every candidate anew. The weights
+are random, as are the pieces: speed depends on neither. It does depend on the lengths of the sequences, which follow
+from those of the collection's texts.
+
+Measured are float32 through transformers and, on a processor, int8 through ONNX Runtime (dynamic quantization with its
+default settings). As sentence-transformers does it, candidates are sorted by length and padded to the longest of a
+batch. Word-piece tokenization is left out, in their favour.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable, Iterator, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.measuring import Case, Meter
+from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, Row, latencies
+from rerank_plugin.benchmark.scoring import Setup, query_numbers
+from rerank_plugin.errors import InputError
+
+PIECES = 30_522  # word pieces of BERT's vocabulary
+SPECIAL_PIECES = 3  # [CLS] query [SEP] text [SEP]
+PIECES_PER_WORD = 1.4  # of English biomedical text in BERT's general vocabulary, roughly
+LONGEST = 256  # where sequences are cut
+BATCHES = (32, 128)  # candidates at once
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+INSTALL = "pip install 'rerank_plugin[bench]'"
+
+Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+class Shape(NamedTuple):
+    layers: int
+    width: int
+    heads: int
+    feed_forward: int
+
+
+SHAPES = {"minilm-l6": Shape(6, 384, 12, 1536), "tinybert-l2": Shape(2, 128, 2, 512)}
+
+
+def check_installed() -> None:
+    """
+    Raises:
+        InputError: an optional library is missing.
+    """
+    from importlib.util import find_spec
+
+    missing = [name for name in ("transformers", "onnx", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        raise InputError(f"--cross-encoders needs {', '.join(missing)}: {INSTALL}")
+
+
+def cross_encoder_rows(collection: Collection, depth: int, setup: Setup, seed: int) -> Iterator[Row]:
+    """Rows of every shape and batch size: float32 as the plain path, int8 as the fast one."""
+    for name, shape in SHAPES.items():
+        with _scorers(shape, setup, seed) as scorers:
+            for at_once in BATCHES:
+                yield from _rows(name, scorers, collection, depth, at_once, setup, seed)
+
+
+def _rows(
+    name: str, scorers: dict[str, Scorer], collection: Collection, depth: int, at_once: int, setup: Setup, seed: int
+) -> list[Row]:
+    timed = _documents_to_time(scorers, collection, depth, at_once, setup.meter, seed)
+    cases = {path: _case(scorer, collection, depth, timed, at_once, seed) for path, scorer in scorers.items()}
+    measured = {path: timings.scaled(depth / timed) for path, timings in setup.meter.measure(cases).items()}
+    return [
+        Row(
+            reranker=name,
+            path=path,
+            device=setup.device,
+            threads=setup.threads,
+            depth=depth,
+            batch=1,
+            stage=CROSS_ENCODER,
+            collection=collection.name,
+            documents=len(collection),
+            candidates=depth,
+            candidate_source=collection.source,
+            machine=setup.machine,
+            measured_documents=timed if timed < depth else None,
+            document_batch=at_once,
+            precision="float32" if path == PLAIN else "int8",
+            **latencies(timings, measured[PLAIN], 1),
+        )
+        for path, timings in measured.items()
+    ]
+
+
+def _documents_to_time(scorers, collection, depth: int, at_once: int, meter: Meter, seed: int) -> int:
+    """All candidates where there is time for them, else whole batches of them, one at least."""
+    smallest = min(depth, at_once)
+    slowest = max(
+        meter.estimate(_case(scorer, collection, depth, smallest, at_once, seed)) for scorer in scorers.values()
+    )
+    batches = int(meter.seconds / (meter.fewest * slowest))
+    return depth if batches * smallest >= depth else max(batches, 1) * smallest
+
+
+def _case(scorer: Scorer, collection: Collection, depth: int, timed: int, at_once: int, seed: int) -> Case:
+    """Scores ``timed`` of a query's candidates, chosen at random."""
+
+    def prepare(call: int):
+        random = np.random.default_rng([seed, call & 0xFFFF])
+        number = query_numbers(call, 1, len(collection.queries))[0]
+        lengths = np.sort(random.choice(sequence_lengths(collection, number, depth), timed))
+        batches = [_pieces(lengths[start : start + at_once], random) for start in range(0, timed, at_once)]
+        return lambda: sum(len(scorer(*batch)) for batch in batches)
+
+    return prepare
+
+
+def sequence_lengths(collection: Collection, number: int, depth: int) -> np.ndarray:
+    """Word pieces of query, title and abstract together, int64 [C], cut."""
+    query = len(collection.forward.query(collection.queries[number].text).terms)
+    words = query + collection.candidates(number, depth).lengths
+    return np.minimum(np.ceil(words * PIECES_PER_WORD).astype(np.int64) + SPECIAL_PIECES, LONGEST)
+
+
+def _pieces(lengths: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Random pieces and their mask, int64 [B, longest]."""
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    return np.where(mask, random.integers(1000, PIECES, mask.shape), 0), mask.astype(np.int64)
+
+
+@contextmanager
+def _scorers(shape: Shape, setup: Setup, seed: int) -> Iterator[dict[str, Scorer]]:
+    """The two ways to run a cross-encoder: functions of ids and mask, int64 [B, L], to logits [B, 1]."""
+    model = _model(shape, seed)
+    if setup.device != "cpu":
+        yield {PLAIN: _transformers_scorer(model.to(setup.device), setup.device)}
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        quantized = _quantized(model, Path(folder))
+        yield {
+            PLAIN: _transformers_scorer(model, setup.device),
+            FAST: _onnx_scorer(quantized, setup.threads),
+        }
+
+
+def _model(shape: Shape, seed: int):
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=PIECES,
+        hidden_size=shape.width,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.feed_forward,
+        num_labels=1,
+    )
+    return BertForSequenceClassification(config).eval()
+
+
+def _transformers_scorer(model, device: str) -> Scorer:
+    import torch
+
+    @torch.inference_mode()
+    def score(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        ids, mask = torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
+        return model(ids, torch.ones_like(ids), torch.zeros_like(ids)).logits.cpu().numpy()
+
+    return score
+
+
+def _quantized(model, folder: Path) -> Path:
+    """Export to ONNX and quantize the weights to int8."""
+    import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    ids = torch.ones((2, 16), dtype=torch.int64)
+    axes = {name: {0: "batch", 1: "pieces"} for name in INPUTS} | {"logits": {0: "batch"}}
+    with _quiet():
+        torch.onnx.export(
+            model, (ids, torch.ones_like(ids), torch.zeros_like(ids)), str(folder / "float.onnx"),
+            input_names=list(INPUTS), output_names=["logits"], dynamic_axes=axes, opset_version=17,
+            dynamo=False,  # the newer exporter needs onnxscript
+        )  # fmt: skip
+        quantize_dynamic(folder / "float.onnx", folder / "int8.onnx", weight_type=QuantType.QInt8)
+    return folder / "int8.onnx"
+
+
+def _onnx_scorer(path: Path, threads: int) -> Scorer:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def score(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return session.run(None, dict(zip(INPUTS, (ids, mask, np.zeros_like(ids)))))[0]
+
+    return score
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the libraries' advice on how to export: it is not for our user."""
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)

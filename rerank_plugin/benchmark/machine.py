@@ -1,0 +1,114 @@
+"""The machine that figures were measured on, and the memory that a measurement took."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+LIBRARIES = ("torch", "numpy", "numba")
+GIGABYTE, MEGABYTE = 1 << 30, 1 << 20
+
+
+def describe(threads: int, device: str) -> str:
+    """Processor, cores used, memory, system and library versions (and the GPU), in one line."""
+    libraries = ", ".join(f"{name} {_version(name)}" for name in LIBRARIES)
+    parts = [
+        processor(),
+        f"{threads} of {_usable_cores()} cores used",
+        f"{memory_bytes() / GIGABYTE:.0f} GiB memory",
+        *([_gpu(device)] if device.startswith("cuda") else []),
+        f"{platform.system()} {platform.machine()}",
+        f"Python {platform.python_version()}, {libraries}",
+    ]
+    return "; ".join(parts)
+
+
+def processor() -> str:
+    """The processor's model; with family and model number where the system tells, as virtual machines hide names."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            lines = file.read().split("\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    if "model name" not in facts:
+        return platform.processor() or platform.machine()
+    numbers = f" (family {facts['cpu family']}, model {facts['model']})" if "cpu family" in facts else ""
+    return facts["model name"] + numbers
+
+
+def memory_bytes() -> int:
+    """Memory of the machine; 0 where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def load_average() -> str:
+    """How busy the machine is with other work, as the system's one-minute load average."""
+    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "missing"
+
+
+def _gpu(device: str) -> str:
+    import torch
+
+    found = torch.cuda.get_device_properties(device)
+    return f"{found.name} with {found.total_memory / GIGABYTE:.0f} GiB, CUDA {torch.version.cuda}"
+
+
+class PeakMemory:
+    """The most memory in use at once since :meth:`restart`, in MB.
+
+    On a processor that is the resident memory of the whole process: Python, libraries, the pages of the mapped index
+    that were touched, the models, and Java where it runs. On a GPU it is what torch allocated there.
+
+    Linux can forget an old peak; elsewhere the peak is that of the process so far.
+    """
+
+    def __init__(self, device: str = "cpu"):
+        self.device = device
+
+    def restart(self) -> None:
+        if self.device.startswith("cuda"):
+            import torch
+
+            torch.cuda.reset_peak_memory_stats(self.device)
+            return
+        try:
+            with open("/proc/self/clear_refs", "w") as file:
+                file.write("5")  # man 5 proc: resets the peak resident set size
+        except OSError:
+            pass
+
+    def read(self) -> float:
+        if self.device.startswith("cuda"):
+            import torch
+
+            return torch.cuda.max_memory_allocated(self.device) / MEGABYTE
+        return _peak_resident_bytes() / MEGABYTE
+
+
+def _peak_resident_bytes() -> int:
+    try:
+        # Not getrusage's: a process that was started by a large one inherits that one's peak there.
+        with open("/proc/self/status", encoding="utf-8") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        import resource
+        import sys
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak << 10

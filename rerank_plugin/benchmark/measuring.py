@@ -1,0 +1,121 @@
+"""The clock: several cases take turns, so that whatever else the machine does hits all of them.
+
+What a figure rests on:
+
+* Nothing is timed the first time: kernels are compiled, pages mapped and buffers grown before.
+* Cases take turns in rounds. Where a case follows another one, a short pause lets the other one's threads fall asleep
+  (OpenMP's spin for a while after their work), and one call that is not timed brings its own tables back into the
+  caches, as in a service that does nothing else.
+* What a call works on is made before the clock starts, and is another query with other candidates each time.
+* Python's garbage collector rests; on a GPU the clock waits for the device.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import time
+from typing import Callable, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.benchmark.machine import PeakMemory
+
+ROUNDS = 10
+FEWEST = 5  # repetitions, however long they take, where no fewer are asked for
+PAUSE = 0.02  # seconds between cases
+LONG = 0.3  # a call of so many seconds needs no other one to warm the caches
+
+# Given the number of a call, does what is not timed and returns what is. Numbers count on from 0; those below are for
+# estimates.
+Case = Callable[[int], Callable[[], object]]
+
+
+class Timings(NamedTuple):
+    """What was measured of one case.
+
+    Attributes:
+        seconds: of each repetition, float64 [n].
+        returned: what the timed calls returned.
+        peak_memory_mb: see :class:`~rerank_plugin.benchmark.machine.PeakMemory`.
+    """
+
+    seconds: np.ndarray
+    returned: list
+    peak_memory_mb: float
+
+    def scaled(self, factor: float) -> Timings:
+        """The timings of a piece of work as those of the whole, ``factor`` times as large."""
+        return self._replace(seconds=self.seconds * factor)
+
+
+class Meter:
+    """Measures cases.
+
+    Args:
+        seconds: roughly what a case may take.
+        repetitions: at most; however long they take, ``FEWEST`` of them at least.
+        device: torch device that the cases work on.
+    """
+
+    def __init__(self, seconds: float, repetitions: int, device: str = "cpu"):
+        self.seconds, self.repetitions = seconds, repetitions
+        self.fewest = min(FEWEST, repetitions)
+        self.synchronize = _synchronize(device)
+        self.memory = PeakMemory(device)
+
+    def measure(self, cases: dict[str, Case]) -> dict[str, Timings]:
+        """Time all cases, in turns."""
+        estimates = {name: self.estimate(case) for name, case in cases.items()}
+        counts = {name: self._count(seconds) for name, seconds in estimates.items()}
+        timed: dict[str, list] = {name: [] for name in cases}
+        calls = {name: itertools.count() for name in cases}
+        peaks = dict.fromkeys(cases, 0.0)
+        gc.collect()
+        gc.disable()
+        try:
+            for turn in range(ROUNDS):
+                for name, case in cases.items():
+                    repetitions = counts[name] * (turn + 1) // ROUNDS - counts[name] * turn // ROUNDS
+                    if not repetitions:
+                        continue
+                    self.memory.restart()
+                    if len(cases) > 1 and estimates[name] < LONG:
+                        self._switch(case, next(calls[name]))
+                    timed[name] += [self._time(case, next(calls[name])) for _ in range(repetitions)]
+                    peaks[name] = max(peaks[name], self.memory.read())
+        finally:
+            gc.enable()
+        return {
+            name: Timings(np.array([seconds for seconds, _ in pairs]), [value for _, value in pairs], peaks[name])
+            for name, pairs in timed.items()
+        }
+
+    def estimate(self, case: Case) -> float:
+        """Seconds of one call, after one that warms up where that takes no time."""
+        first = self._time(case, -1)[0]
+        return first if first > LONG else self._time(case, -2)[0]
+
+    def _count(self, estimate: float) -> int:
+        return int(np.clip(self.seconds / max(estimate, 1e-9), self.fewest, self.repetitions))
+
+    def _switch(self, case: Case, call: int) -> None:
+        """Let the threads of the case before fall asleep, and bring back what this one keeps in the caches."""
+        time.sleep(PAUSE)
+        self._time(case, call)
+
+    def _time(self, case: Case, call: int) -> tuple[float, object]:
+        work = case(call)
+        self.synchronize()
+        started = time.perf_counter()
+        returned = work()
+        self.synchronize()
+        return time.perf_counter() - started, returned
+
+
+def _synchronize(device: str) -> Callable[[], object]:
+    if not device.startswith("cuda"):
+        return lambda: None
+    import torch
+
+    return lambda: torch.cuda.synchronize(device)

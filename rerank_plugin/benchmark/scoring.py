@@ -1,0 +1,86 @@
+"""Scoring alone: candidates are there as rows; what is timed gathers their words, makes features and scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rerank_plugin import rerankers
+from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.measuring import Case, Meter
+from rerank_plugin.benchmark.models import Subject
+from rerank_plugin.benchmark.rows import FAST, PLAIN, SCORING, Row, latencies
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all rows of a run have in common."""
+
+    meter: Meter
+    device: str
+    threads: int
+    machine: str
+    precision: str = "float32"
+
+
+def scoring_rows(subject: Subject, collection: Collection, depth: int, batch: int, setup: Setup) -> list[Row]:
+    """One row a path, for calls that each score ``depth`` candidates of ``batch`` queries."""
+    parts = dict.fromkeys(subject.paths, batch)
+    if batch > 1 and setup.device == "cpu":
+        one = scoring_case(subject.paths[PLAIN], collection, depth, 1)
+        parts[PLAIN] = affordable(one, batch, setup.meter)
+    cases = {path: scoring_case(reranker, collection, depth, parts[path]) for path, reranker in subject.paths.items()}
+    measured = setup.meter.measure(cases)
+    timings = {path: measured[path].scaled(batch / parts[path]) for path in cases}
+    return [
+        Row(
+            stage=SCORING,
+            measured_queries=parts[path] if parts[path] != batch else None,
+            **columns(subject, path, collection, depth, batch, setup),
+            **latencies(timings[path], timings[PLAIN], batch),
+        )
+        for path in cases
+    ]
+
+
+def columns(subject: Subject, path: str, collection: Collection, depth: int, batch: int, setup: Setup) -> dict:
+    """The columns of a row that do not depend on the clock."""
+    return {
+        "reranker": subject.name,
+        "path": path,
+        "device": setup.device,
+        "threads": setup.threads,
+        "depth": depth,
+        "batch": batch,
+        "collection": collection.name,
+        "documents": len(collection),
+        "candidates": collection.mean_candidates(depth),
+        "candidate_source": collection.source,
+        "machine": setup.machine,
+        "largest_difference": subject.largest_difference,
+        "precision": setup.precision if path == FAST else "float32",
+    }
+
+
+def scoring_case(reranker: rerankers.Reranker, collection: Collection, depth: int, batch: int) -> Case:
+    """Scores ``batch`` queries in one call: others in every call, until all have had their turn."""
+
+    def prepare(call: int):
+        numbers = query_numbers(call, batch, len(collection.queries))
+        queries = [collection.queries[number] for number in numbers]
+        candidates = [collection.candidates(number, depth) for number in numbers]
+        if batch == 1:
+            return lambda: len(reranker.score(queries[0], candidates[0]))
+        return lambda: len(rerankers.score_many(reranker, queries, candidates))
+
+    return prepare
+
+
+def query_numbers(call: int, batch: int, queries: int) -> list[int]:
+    """Which queries a call takes: the next ones each time; numbers below 0 take them from the end."""
+    return [(call * batch + place) % queries for place in range(batch)]
+
+
+def affordable(one: Case, batch: int, meter: Meter) -> int:
+    """Queries of a batch that a path gets done in time, at least 1. On a processor the plain path takes as long for
+    each query of a batch as for one alone, so that a part tells the time of the whole."""
+    return max(1, min(batch, int(meter.seconds / (meter.fewest * meter.estimate(one)))))

@@ -1,0 +1,180 @@
+"""All measurements of one run, in order."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
+
+from rerank_plugin import rerankers
+from rerank_plugin.benchmark import cross_encoders, machine
+from rerank_plugin.benchmark import collection as collections
+from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.measuring import Meter
+from rerank_plugin.benchmark.models import RANDOM_WEIGHTS, Subject, check_spec, opened
+from rerank_plugin.benchmark.rows import PLAIN, Row
+from rerank_plugin.benchmark.scoring import Setup, scoring_rows
+from rerank_plugin.errors import InputError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What to measure.
+
+    Attributes:
+        specs: rerankers; empty for all with random weights, of which those that cannot be used are left out.
+        depths, batches: every depth with single queries, and every batch at the first depth.
+        documents: sizes of generated collections; not looked at with ``index``.
+        index, queries, run: an index that is there, its queries, and the candidates to take.
+        first_stage: settings of the whole query's first stage; None to measure scoring alone.
+        work_folder: where generated collections are kept; None for a temporary one.
+        seconds, repetitions: of a measurement, at most (never fewer than five repetitions).
+    """
+
+    specs: Sequence[str]
+    depths: Sequence[int]
+    batches: Sequence[int]
+    documents: Sequence[int]
+    index: Path | None
+    queries: str | None
+    run: Path | None
+    first_stage: object | None
+    cross_encoders: bool
+    work_folder: Path | None
+    options: rerankers.RerankerOptions
+    seconds: float
+    repetitions: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        for spec in self.specs:
+            check_spec(spec)
+        if self.index is None and self.deepest > min(self.documents):
+            raise InputError(f"--depth {self.deepest}: more than the {min(self.documents)} documents of a collection")
+        if self.cross_encoders:
+            cross_encoders.check_installed()
+
+    @property
+    def deepest(self) -> int:
+        return max(self.depths)
+
+    @property
+    def combinations(self) -> list[tuple[int, int]]:
+        """Depth and batch of all measurements of a reranker."""
+        first, *others = self.depths
+        return [(first, batch) for batch in self.batches] + [(depth, 1) for depth in others]
+
+
+def measure(suite: Suite) -> Iterator[Row]:
+    """Measure everything, row by row.
+
+    Raises:
+        InputError: a reranker, index, queries or run cannot be used.
+    """
+    with ExitStack() as stack:
+        setup = _set_up(suite)
+        log.info("%s; load average %s", setup.machine, machine.load_average())
+        for number, make in enumerate(_collections(suite, stack)):
+            searched = make()
+            if suite.deepest > len(searched.collection):
+                raise InputError(f"--depth {suite.deepest}: {suite.index} holds {len(searched.collection)} documents")
+            for spec in suite.specs or RANDOM_WEIGHTS:
+                yield from _rows_of(spec, suite, searched, setup)
+                gc.collect()  # before the next model comes
+            if suite.cross_encoders and number == 0:
+                rows = cross_encoders.cross_encoder_rows(searched.collection, suite.depths[0], setup, suite.seed)
+                yield from _said(rows)
+
+
+def _set_up(suite: Suite) -> Setup:
+    import torch
+
+    options = suite.options
+    torch.set_num_threads(options.threads)
+    try:
+        described = machine.describe(options.threads, options.device)
+        torch.zeros(1, device=options.device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"cannot use the device '{options.device}': {str(error).splitlines()[0]}") from None
+    meter = Meter(suite.seconds, suite.repetitions, options.device)
+    return Setup(meter, options.device, options.threads, described, options.precision)
+
+
+class Searched(NamedTuple):
+    """A collection with the candidates for scoring, the same with those of the first stage, and how to search it."""
+
+    collection: Collection
+    of_first_stage: Collection | None = None
+    first_stage: object | None = None
+
+
+def _collections(suite: Suite, stack: ExitStack) -> list[Callable[[], Searched]]:
+    """The collections, made when they are called for."""
+    if suite.index is not None:
+        return [lambda: _existing(suite)]
+    folder = suite.work_folder
+    if folder is None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+    lucene = suite.first_stage is not None
+
+    def make(size: int) -> Searched:
+        return _searched(suite, collections.generated(folder, size, suite.seed, suite.deepest, lucene))
+
+    return [lambda size=size: make(size) for size in suite.documents]
+
+
+def _existing(suite: Suite) -> Searched:
+    """The user's index. What is scored there are the run's candidates, or those of the first stage, or a scan's."""
+    collection = collections.existing(suite.index, suite.queries, suite.seed)
+    if suite.run is not None:
+        return _searched(suite, collections.with_run(collection, suite.run, suite.deepest))
+    if suite.first_stage is None:
+        return Searched(collections.with_scan(collection, suite.deepest, suite.seed))
+    searched = _searched(suite, collection)
+    return searched._replace(collection=searched.of_first_stage)
+
+
+def _searched(suite: Suite, collection: Collection) -> Searched:
+    if suite.first_stage is None:
+        return Searched(collection)
+    from rerank_plugin.retrieval.pipeline import from_first_stage
+
+    first_stage = collection.index.first_stage(suite.first_stage)
+    source, name = from_first_stage(first_stage, suite.deepest), f"{suite.first_stage.name} by Lucene"
+    return Searched(collection, collections.with_candidates(collection, source, name), first_stage)
+
+
+def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Iterator[Row]:
+    """All rows of one reranker."""
+    try:
+        with opened(spec, searched.collection, suite.deepest, suite.options, suite.seed) as subject:
+            for depth, batch in suite.combinations:
+                yield from _said(_measured(subject, searched, depth, batch, setup))
+    except (ImportError, InputError) as error:
+        if suite.specs:
+            raise InputError(f"cannot measure {spec}: {error}") from error
+        log.warning("left out %s: %s", spec, error)
+
+
+def _measured(subject: Subject, searched: Searched, depth: int, batch: int, setup: Setup) -> Iterator[Row]:
+    yield from scoring_rows(subject, searched.collection, depth, batch, setup)
+    if searched.first_stage is not None:
+        from rerank_plugin.benchmark.whole_query import whole_query_rows
+
+        yield from whole_query_rows(subject, searched.of_first_stage, searched.first_stage, depth, batch, setup)
+
+
+def _said(rows: Iterable[Row]) -> Iterator[Row]:
+    for row in rows:
+        than_plain = "" if row.path == PLAIN else f", {row.ratio_to_plain:.1f} times as fast as plain"
+        log.info(
+            "%s %s, %s, %s documents, depth %d, batch %d: %.3f ms%s",
+            row.reranker, row.path, row.stage, f"{row.documents:,}", row.depth, row.batch, row.median_ms, than_plain,
+        )  # fmt: skip
+        yield row

@@ -1,0 +1,135 @@
+"""The whole query, from its text to the final order: first stage, gather, features, model, sorting. Needs Java."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.measuring import Case, Timings
+from rerank_plugin.benchmark.models import Subject
+from rerank_plugin.benchmark.rows import PLAIN, WHOLE, Row, latencies
+from rerank_plugin.benchmark.scoring import Setup, affordable, columns, query_numbers
+from rerank_plugin.rerankers import Reranker
+from rerank_plugin.retrieval.pipeline import CandidateSource, from_first_stage, rank_all
+
+FIRST_STAGE, GATHER, FEATURES, MODEL, SORTING = "first stage", "gather", "features", "model", "sorting"
+SEARCHES_AHEAD = 2  # Java threads, as in the search command
+STREAM = 4  # batches that follow one another, so that the first stage of one overlaps with the scoring of another
+
+
+def whole_query_rows(
+    subject: Subject, collection: Collection, first_stage, depth: int, batch: int, setup: Setup
+) -> list[Row]:
+    """One row a path.
+
+    Args:
+        collection: with the candidates that the first stage finds.
+        batch: with 1, one query after the other, and the row tells its stages. With more, a stream of queries goes
+            through the search command's pipeline, which scores ``batch`` of them together; the row's times are those
+            of a batch.
+    """
+    source = from_first_stage(first_stage, depth)
+    cases = {path: _one_query(reranker, collection, source) for path, reranker in subject.paths.items()}
+    if batch == 1:
+        parts, details = dict.fromkeys(cases, 1), _parts_of_scoring(subject, collection, depth)
+    else:
+        parts, details = dict.fromkeys(cases, STREAM * batch), {}
+        parts[PLAIN] = affordable(cases[PLAIN], parts[PLAIN], setup.meter)
+        cases = {
+            path: _stream(reranker, collection, source, parts[path], batch) for path, reranker in subject.paths.items()
+        }
+    measured = setup.meter.measure(cases | details)
+    timings = {path: measured[path].scaled(batch / parts[path]) for path in cases}
+    return [
+        Row(
+            stage=WHOLE,
+            stages=_stages(path, measured) if batch == 1 else None,
+            measured_queries=parts[path] if parts[path] < batch else None,
+            **columns(subject, path, collection, depth, batch, setup),
+            **latencies(timings[path], timings[PLAIN], batch),
+        )
+        for path in cases
+    ]
+
+
+def _one_query(reranker: Reranker, collection: Collection, source: CandidateSource) -> Case:
+    """One query; what is timed returns the seconds of first stage, scoring and sorting."""
+
+    def prepare(call: int):
+        query = collection.queries[query_numbers(call, 1, len(collection.queries))[0]]
+
+        def search() -> tuple[float, float, float]:
+            started = time.perf_counter()
+            candidates = source(query)
+            found = time.perf_counter()
+            scores = reranker.score(query, candidates)
+            scored = time.perf_counter()
+            candidates.order(scores)
+            return found - started, scored - found, time.perf_counter() - scored
+
+        return search
+
+    return prepare
+
+
+def _stream(reranker: Reranker, collection: Collection, source: CandidateSource, count: int, batch: int) -> Case:
+    """``count`` queries through the pipeline, ``batch`` of them scored together."""
+
+    def prepare(call: int):
+        queries = [collection.queries[number] for number in query_numbers(call, count, len(collection.queries))]
+        return lambda: sum(1 for _ in rank_all(queries, source, reranker, SEARCHES_AHEAD, batch))
+
+    return prepare
+
+
+def _parts_of_scoring(subject: Subject, collection: Collection, depth: int) -> dict[tuple[str, str], Case]:
+    """Gather and features by themselves, by path; nothing for a reranker that is no neural model."""
+    cases = {}
+    for path, reranker in subject.paths.items():
+        builder = getattr(reranker, "builder", None)
+        if builder is None:
+            continue
+        if (gather := _gather(reranker)) is not None:
+            cases[path, GATHER] = _part(gather, collection, depth)
+        if builder.feature_names:
+            cases[path, FEATURES] = _part(builder.features, collection, depth)
+    return cases
+
+
+def _part(work, collection: Collection, depth: int) -> Case:
+    def prepare(call: int):
+        number = query_numbers(call, 1, len(collection.queries))[0]
+        terms = collection.forward.query(collection.queries[number].text)
+        candidates = collection.candidates(number, depth)
+        return lambda: work(terms, candidates) is None
+
+    return prepare
+
+
+def _gather(reranker: Reranker):
+    """How the reranker collects its candidates' words: padded for the module; each distinct one once for the fast paths
+    on a processor; not at all where it scores from stored vectors (None)."""
+    builder, fast = reranker.builder, getattr(reranker, "fast", None)
+    if fast is None:
+        return lambda terms, candidates: builder.documents(candidates)
+    if not hasattr(fast, "workspace"):
+        return None
+    from rerank_plugin.features.interactions import candidate_words
+    from rerank_plugin.parallel import Workspace
+
+    workspace = Workspace()
+    return lambda terms, candidates: candidate_words(builder, candidates, workspace)
+
+
+def _stages(path: str, measured: dict[object, Timings]) -> dict[str, float]:
+    """Median milliseconds of each stage; the model's are what gather and features leave of the scoring."""
+    first, scoring, sorting = np.median(np.array(measured[path].returned), axis=0) * 1000
+    parts = {
+        part: float(np.median(measured[path, part].seconds)) * 1000
+        for part in (GATHER, FEATURES)
+        if (path, part) in measured
+    }
+    model = max(float(scoring) - sum(parts.values()), 0.0)
+    return {FIRST_STAGE: float(first), **parts, MODEL: model, SORTING: float(sorting)}

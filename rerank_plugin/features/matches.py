@@ -1,0 +1,101 @@
+"""Where the words of a query occur in its candidates, and the measures of [D18] 4.2.2 on what was found.
+
+Import this module only where candidates are scored: it loads numba.
+
+Letters in shapes: C candidates, m distinct query words, b distinct query bigrams.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from rerank_plugin.features import kernels
+from rerank_plugin.features.lexical import BM25_B, BM25_K1
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.forward import FIELDS, QueryTerms, idf
+
+PARTS = {"title": (0, 1), "abstract": (1, 2), "text": (0, 2)}  # of Matches.counts: from, to
+
+
+class Matches:
+    """The words of one query in its candidates: one pass over the candidates' words for all features.
+
+    Every sum over query words is a compiled loop in the words' order: numpy's order would depend on how many candidates
+    there are, and so would the last digit of a score.
+
+    Attributes:
+        ids: term ids of the distinct query words, int64 [m]; -1 for a word that no document holds.
+        repeats: how often the query says each, float64 [m].
+        bigrams: the distinct query bigrams as places in ``ids``, int64 [b, 2], sorted.
+        counts: occurrences in title and abstract, int32 [C, 2, m].
+        bigrams_found: distinct query bigrams in title, abstract and text, int32 [C, 3].
+    """
+
+    def __init__(self, query: QueryTerms, candidates: Candidates):
+        self.candidates, self.index = candidates, candidates.index
+        # Words that no document holds differ by their spelling, all others by their id.
+        ids, repeats = dict(zip(query.terms, query.ids.tolist())), Counter(query.terms)
+        place = {term: i for i, term in enumerate(ids)}
+        bigrams = sorted({(place[a], place[b]) for a, b in zip(query.terms, query.terms[1:])})
+        self.ids = np.array(list(ids.values()), np.int64)
+        self.repeats = np.array([repeats[term] for term in ids], np.float64)
+        self.bigrams = np.array(bigrams, np.int64).reshape(-1, 2)
+        self.weights = idf(self._frequencies("text"), len(self.index))  # [m]
+        self.weight = sum(self.weights.tolist())
+        self.counts = np.zeros((len(candidates), 2, len(self.ids)), np.int32)
+        self.bigrams_found = np.zeros((len(candidates), 3), np.int32)
+        kernels.match_words(
+            kernels.plain(self.index.tokens), candidates.starts, candidates.lengths, candidates.title_lengths,
+            kernels.word_table(self.ids), self.bigrams, self.counts, self.bigrams_found,
+        )  # fmt: skip
+        self._common_of_fields: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def _frequencies(self, field: str) -> np.ndarray:
+        """Document frequency of the distinct query words, int64 [m]; 0 for those that no document holds."""
+        frequency = np.asarray(self.index.document_frequency[field])
+        return np.where(self.ids >= 0, frequency[self.ids].astype(np.int64), 0)
+
+    def _of_candidates(self, column: np.ndarray) -> np.ndarray:
+        """The candidates' values in a column of the index, float64 [C]."""
+        return np.asarray(column)[self.candidates.rows].astype(np.float64)
+
+    def _common(self, field: str) -> tuple[np.ndarray, np.ndarray]:
+        """The distinct query words in a field: how many, and the sum of their weights, float64 [C] each."""
+        if field not in self._common_of_fields:
+            self._common_of_fields[field] = kernels.common_words(self.counts, *PARTS[field], self.weights)
+        return self._common_of_fields[field]
+
+    def overlap(self, field: str) -> np.ndarray:
+        """[D18] 4.2.2 (1), (9), (14)."""
+        return self._common(field)[0] / max(len(self.ids), 1)
+
+    def idf_overlap(self, field: str) -> np.ndarray:
+        """[D18] 4.2.2 (4), (12), (17)."""
+        return self._common(field)[1] / (self.weight or 1.0)
+
+    def jaccard(self, field: str) -> np.ndarray:
+        """[D18] 4.2.2 (3), (11), (16)."""
+        common, _ = self._common(field)
+        union = len(self.ids) + self._of_candidates(self.index.unique_terms[field]) - common
+        return common / np.maximum(union, 1)
+
+    def idf_jaccard(self, field: str) -> np.ndarray:
+        """[D18] 4.2.2 (5), (13), (18)."""
+        _, common = self._common(field)
+        union = self.weight + self._of_candidates(self.index.idf_mass[field]) - common
+        return np.divide(common, union, out=np.zeros(len(common)), where=union > 0)
+
+    def bm25(self, field: str) -> np.ndarray:
+        """[D18] 4.2.2 (6), (7), (8)."""
+        titles, lengths = self.candidates.title_lengths, self.candidates.lengths
+        lengths = {"title": titles, "abstract": lengths - titles, "text": lengths}[field]
+        mean = self.index.mean_lengths[field] or 1.0
+        norms = BM25_K1 * (1 - BM25_B + BM25_B * lengths / mean)
+        weights = idf(self._frequencies(field), len(self.index)) * self.repeats
+        return kernels.saturated_counts(self.counts, *PARTS[field], norms, weights, BM25_K1)
+
+    def bigram_overlap(self, field: str) -> np.ndarray:
+        """[D18] 4.2.2 (2), (10), (15); the text is one sequence, so a bigram may span title and abstract there."""
+        return self.bigrams_found[:, FIELDS.index(field)] / max(len(self.bigrams), 1)

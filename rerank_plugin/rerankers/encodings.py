@@ -1,0 +1,184 @@
+"""Rerankers that score from encoded documents: encoding an index once, and the path that serves from it.
+
+SevMos and KTRel compute a vector of the document that does not depend on the query. :func:`encode_index` keeps the
+vectors of a whole index, and :class:`EncodedDocuments` scores candidates from them, with the module's scores. Such a
+model has, beside ``forward``:
+
+* ``encoding_size``: E, numbers of a document's encoding;
+* ``encode_documents(ids, mask)``: int64 [B, N] and bool [B, N] to float [B, E], in which padding is inert;
+* ``encode_queries(ids, mask)``, and ``score_encodings``, which takes both to scores.
+
+Encodings belong to the weights, the vocabulary and the settings of one model and to one forward index; where any of
+them differs there are none, and the module itself scores.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from dataclasses import asdict
+from functools import lru_cache
+from hashlib import blake2b
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Callable, Iterable, Iterator
+
+import numpy as np
+import torch
+from torch import nn
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.encodings import DTYPES, find_encodings, write_encodings
+from rerank_plugin.retrieval.forward import QueryTerms
+from rerank_plugin.text.vocabulary import Vocabulary
+
+log = logging.getLogger(__name__)
+
+# Model name to 'module:Class' of what scores from encodings. The class is called with (model, builder, threads) and has
+# ``score(terms, words, candidates, vectors, rows)``, float32 [C].
+SCORERS = {
+    "ktrel": "rerank_plugin.rerankers.ktrel_fused:KtrelScorer",
+    "sevmos": "rerank_plugin.rerankers.sevmos_fused:SevMosScorer",
+}
+PIECE = 16_384  # documents that are sorted by length and held in memory at once
+CPU_BATCH, DEVICE_BATCH = 16, 512  # on a CPU, what lies between two layers should stay in its cache
+
+
+def weights_checksum(model: nn.Module, vocabulary: Vocabulary) -> str:
+    """Checksum of all that a document's encoding depends on: parameters, buffers, configuration and vocabulary."""
+    digest = blake2b(digest_size=16)
+    digest.update(json.dumps([model.name, asdict(model.config)], sort_keys=True).encode())
+    digest.update("\n".join(vocabulary.words).encode())
+    for name, tensor in sorted(dict([*model.named_parameters(), *model.named_buffers()]).items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+class EncodedDocuments:
+    """Scores candidates from stored encodings as the module does from their words.
+
+    Args:
+        model: in eval mode, on the CPU.
+        builder: of the index that candidates come from.
+        threads: over which candidates are split.
+        vectors: encodings of all documents of the index, float32 or float16 [R, E].
+    """
+
+    def __init__(self, model: nn.Module, builder: InputBuilder, threads: int, vectors: np.ndarray):
+        module, _, name = SCORERS[model.name].partition(":")
+        self.scorer = getattr(import_module(module), name)(model, builder, threads)
+        self.threads = threads
+        self.vectors = vectors.view(np.ndarray)  # compiled loops know no memory maps
+
+    @classmethod
+    def open(cls, model: nn.Module, builder: InputBuilder, threads: int) -> EncodedDocuments | None:
+        """The path over the encodings in the index folder; None, which is said once, where the model made none.
+
+        Raises:
+            InputError: the encodings are damaged.
+        """
+        index = builder.index
+        vectors = find_encodings(index, weights_checksum(model, builder.vocabulary), model.encoding_size)
+        if vectors is None:
+            _say_missing(model.name, index.folder.parent)
+            return None
+        return cls(model, builder, threads, vectors)
+
+    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+        """Scores, float32 [C]."""
+        vectors, rows = self.vectors, candidates.rows
+        if vectors.dtype != np.float32:
+            vectors, rows = vectors[rows].astype(np.float32), np.arange(len(rows))
+        return self.scorer.score(terms, query, candidates, vectors, rows)
+
+
+@lru_cache(maxsize=None)
+def _say_missing(name: str, folder: Path) -> None:
+    log.info(
+        "%s: %s holds no encodings by these weights, so every candidate is encoded anew for every query; "
+        "python -m rerank_plugin.index --encode CHECKPOINT --index %s makes it fast",
+        name, folder, folder,
+    )  # fmt: skip
+
+
+def encode_index(
+    model: nn.Module,
+    builder: InputBuilder,
+    device: str = "cpu",
+    batch_size: int | None = None,
+    dtype: str = "float32",
+    description: dict | None = None,
+    overwrite: bool = False,
+    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+) -> Path:
+    """Encode all documents of the builder's index and keep the vectors in the index folder.
+
+    Args:
+        model: in eval mode, on ``device``.
+        batch_size: documents that are encoded at once; by default 16 on a CPU and 512 elsewhere.
+        dtype: what is stored: float32, or float16, which halves the file and rounds vectors to three digits.
+        description: what else is worth knowing, as JSON values.
+        overwrite: encode again where these weights have encoded this index already.
+        progress: wraps the documents, for a progress bar.
+
+    Returns:
+        the folder with the vectors.
+
+    Raises:
+        InputError: the model has no encodings, they are there already, or the memory does not suffice.
+    """
+    if model.name not in SCORERS:
+        raise InputError(
+            f"the model '{model.name}' compares a document's words with the query's, so there is nothing to encode; "
+            f"models that encode documents: {', '.join(sorted(SCORERS))}"
+        )
+    if dtype not in DTYPES:
+        raise InputError(f"encodings are kept as {' or '.join(DTYPES)}, not {dtype}")
+    batch_size = batch_size or (CPU_BATCH if device == "cpu" else DEVICE_BATCH)
+    return write_encodings(
+        builder.index,
+        weights_checksum(model, builder.vocabulary),
+        _encoded_pieces(model, builder, device, batch_size, progress),
+        model.encoding_size,
+        dtype,
+        {"model": model.name, **(description or {})},
+        overwrite,
+    )
+
+
+@torch.inference_mode()
+def _encoded_pieces(
+    model: nn.Module, builder: InputBuilder, device: str, batch_size: int, progress: Callable
+) -> Iterator[np.ndarray]:
+    """Encodings float32 [n, E] of all documents in row order; inside a piece, batches are of similar lengths."""
+    documents = len(builder.index)
+    done = iter(progress(range(documents)))
+    for start in range(0, documents, PIECE):
+        rows = np.arange(start, min(start + PIECE, documents))
+        piece = Candidates(builder.index, rows, np.zeros(len(rows), np.float32))
+        vectors = np.empty((len(rows), model.encoding_size), np.float32)
+        order = np.argsort(piece.lengths, kind="stable")
+        for first in range(0, len(rows), batch_size):
+            batch = order[first : first + batch_size]
+            longest = max(1, min(int(piece.lengths[batch[-1]]), builder.document_words))
+            vectors[batch] = _encode_batch(model, builder, rows[batch], longest, device)
+            deque(islice(done, len(batch)), maxlen=0)
+        yield vectors
+    next(done, None)  # ends the progress bar
+
+
+def _encode_batch(model: nn.Module, builder: InputBuilder, rows: np.ndarray, longest: int, device: str) -> np.ndarray:
+    """Encodings float32 [B, E] of some rows of the index, none of which has more than ``longest`` words to read."""
+    words = builder.documents(Candidates(builder.index, rows, np.zeros(len(rows), np.float32)))
+    ids, mask = (torch.from_numpy(part[:, :longest].copy()).to(device) for part in (words.ids, words.mask))
+    try:
+        # Tensor cores round a convolution's inputs to ten bits: scores would differ in the third digit.
+        with torch.backends.cudnn.flags(allow_tf32=False):
+            return model.encode_documents(ids, mask).float().cpu().numpy()
+    except torch.OutOfMemoryError:
+        raise InputError(f"{len(rows)} documents do not fit into {device}'s memory: lower --batch-size") from None

@@ -1,0 +1,161 @@
+"""Word Mover's Distance of query and title ([D18] 4.3.2; Kusner et al., From Word Embeddings to Document Distances,
+ICML 2015): a baseline that needs word vectors, but no training.
+
+A text is the bag of its words, each with a mass of its count over the length of the text. The distance of two texts is
+the least cost of moving the masses of one to those of the other, where moving a unit from word to word costs the
+Euclidean distance of their vectors: an optimal transport problem, solved exactly. The score is the negated distance.
+
+Two names: ``wmd-title`` keeps stop-words, as [D18] reports it, and ``wmd-title-nostop`` removes Lucene's English
+stop-words from both texts, one of the paper's 'other alternatives'.
+
+Where the paper is silent:
+
+* Words without a vector are left out and the others' masses are those of the shorter text, as Kusner et al. do. So no
+  word is compared with the vector of UNK.
+* Neither text is cut; vectors are not normalized.
+* A title with no known word has no distance: it ranks behind all others, with a score below any that a distance can
+  give (``floor``). Such titles tie, and a tie goes by decreasing document id, as everywhere.
+* A query with no known word says nothing about any title: the candidates stay in first-stage order, with a warning.
+
+Letters in shapes: C candidates, n distinct known words of a title, m of the query, V vocabulary, D dimension.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.parallel import available_threads
+from rerank_plugin.rerankers import RerankerOptions
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.forward import ForwardIndex
+from rerank_plugin.text import embeddings
+from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.text.tokenizer import tokenize
+
+log = logging.getLogger(__name__)
+
+# EnglishAnalyzer.ENGLISH_STOP_WORDS_SET of Lucene 9 and 10.
+STOP_WORDS = frozenset(
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
+    "to was will with".split()
+)
+
+
+class WordMoversDistance:
+    """Ranks titles by their distance to the query.
+
+    Args:
+        index: the forward index of the candidates.
+        vectors: the words that are known, and where they lie.
+        options: ``fast`` and ``threads``; the distances are computed on the CPU whatever the device.
+        stop_words: words to leave out.
+
+    Attributes:
+        word_ids: the vector of each term of the index, int32 [V of the index]; 0 where the term is left out.
+        floor: the score of a title with no known word.
+    """
+
+    def __init__(
+        self,
+        index: ForwardIndex,
+        vectors: WordVectors,
+        options: RerankerOptions = RerankerOptions(),
+        stop_words: frozenset[str] = frozenset(),
+    ):
+        self.name = "wmd-title-nostop" if stop_words else "wmd-title"
+        self.index, self.vectors, self.stop_words = index, vectors, stop_words
+        words = [word for word in vectors.vocabulary.words[1:] if word not in stop_words]
+        rows = index.terms.find(words)
+        present = rows >= 0
+        self.word_ids = np.zeros(index.vocabulary_size, np.int32)
+        self.word_ids[rows[present]] = np.array(vectors.vocabulary.lookup(words), np.int32)[present]
+        longest = float(np.linalg.norm(vectors.matrix.astype(np.float64), axis=1).max())
+        self.floor = -(3 * longest + 1)  # no distance exceeds twice the longest vector
+        self.unknown_queries: set[str] = set()
+        self.fused = None
+        if options.fast:
+            from rerank_plugin.rerankers.wmd_fused import FusedDistances  # here, because it loads numba
+
+            threads = options.threads or available_threads()
+            self.fused = FusedDistances(index, self.word_ids, vectors.matrix, threads)
+
+    def score(self, query: Query, candidates: Candidates) -> np.ndarray:
+        """Negated distances, float32 [C]."""
+        ids, counts = self.query_words(query.text)
+        if not len(ids):
+            if query.id not in self.unknown_queries:
+                self.unknown_queries.add(query.id)
+                log.warning("query %s: no word of it has a vector; left in first-stage order", query.id)
+            return candidates.first_stage_scores.copy()
+        distances = (self.fused or self).distances(ids, counts, candidates)
+        return np.where(np.isfinite(distances), -distances, self.floor).astype(np.float32)
+
+    def query_words(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """The distinct known words of a query as ids of vectors, and their counts, int64 [m] each."""
+        ids = self.vectors.vocabulary.lookup(word for word in tokenize(text) if word not in self.stop_words)
+        return np.unique(np.array([id for id in ids if id], np.int64), return_counts=True)
+
+    def distances(self, query_ids: np.ndarray, query_counts: np.ndarray, candidates: Candidates) -> np.ndarray:
+        """Word Mover's Distances, float64 [C]; infinite for a title without known words."""
+        matrix = self.vectors.matrix
+        found = np.full(len(candidates), np.inf)
+        for place, (row, length) in enumerate(zip(candidates.rows, candidates.title_lengths)):
+            ids = self.word_ids[self.index.document_tokens(row)[:length]]
+            title_ids, title_counts = np.unique(ids[ids > 0], return_counts=True)  # [n], [n]
+            if len(title_ids):
+                differences = matrix[title_ids, None].astype(np.float64) - matrix[None, query_ids]  # [n, m, D]
+                costs = np.linalg.norm(differences, axis=2)  # [n, m]
+                found[place] = transport_cost(costs, title_counts, query_counts)
+        return found
+
+
+def transport_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -> float:
+    """The least cost of moving one distribution to another, as a linear programme.
+
+    Args:
+        costs: of moving a unit, float64 [n, m].
+        supplies: counts, int64 [n]. demands: int64 [m]. Each is divided by its sum.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import eye_array, kron, vstack
+
+    n, m = costs.shape
+    leaving, arriving = kron(eye_array(n), np.ones((1, m))), kron(np.ones((1, n)), eye_array(m))
+    # Masses as integers: times both sums.
+    masses = np.concatenate([supplies * demands.sum(), demands * supplies.sum()])
+    solution = linprog(
+        costs.ravel(),
+        A_eq=vstack([leaving, arriving], format="csr"),
+        b_eq=masses,
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},  # the smallest there are
+    )
+    if not solution.success:
+        raise ArithmeticError(f"the transport problem was not solved: {solution.message}")
+    return float(solution.fun) / float(supplies.sum() * demands.sum())
+
+
+def from_word_vectors(
+    index: ForwardIndex,
+    checkpoint: Path | None,
+    options: RerankerOptions,
+    stop_words: frozenset[str] = frozenset(),
+) -> WordMoversDistance:
+    """The factory of ``wmd-title``. The checkpoint is a folder of word vectors, or that of a model, which holds some.
+
+    Raises:
+        InputError: no folder was given, or it holds no word vectors.
+    """
+    if checkpoint is None:
+        raise InputError("this reranker needs word vectors: give it as NAME:FOLDER (rerank_plugin.embed writes one)")
+    return WordMoversDistance(index, embeddings.load(checkpoint), options, stop_words)
+
+
+def without_stop_words(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> WordMoversDistance:
+    """The factory of ``wmd-title-nostop``."""
+    return from_word_vectors(index, checkpoint, options, STOP_WORDS)

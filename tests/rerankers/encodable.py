@@ -1,0 +1,60 @@
+"""Models that encode documents, with random weights, and small indexes that keep encodings."""
+
+import json
+
+import torch
+
+from rerank_plugin.rerankers import RerankerOptions
+from rerank_plugin.rerankers.encodings import encode_index
+from rerank_plugin.rerankers.ktrel import Ktrel, KtrelConfig
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.rerankers.sevmos import SevMos, SevMosConfig
+from rerank_plugin.retrieval.index_folder import DESCRIPTION, describe_files
+from tests.rerankers import small
+
+
+def build_index(folder, documents=small.DOCUMENTS):
+    """A forward index inside an index folder that says what it holds."""
+    folder.mkdir(parents=True)
+    index = small.build_index(folder / "forward", documents)
+    (folder / DESCRIPTION).write_text(json.dumps({"files": describe_files(folder)}))
+    return index
+
+
+def sevmos(vectors, seed=0, **hyper_parameters):
+    """SevMos whose scores vary: larger weights, positive biases (or ReLU would kill half of a small network)."""
+    torch.manual_seed(seed)
+    model = SevMos(SevMosConfig(**{"lexical_features": (), **hyper_parameters}), torch.from_numpy(vectors.matrix))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.2, 0.4)
+    features = len(model.config.lexical_features)
+    model.set_feature_statistics(torch.linspace(0.1, 0.7, features), torch.linspace(0.5, 2.0, features))
+    return model.eval()
+
+
+def ktrel(vectors, seed=0, concept_vectors=None, **hyper_parameters):
+    """KTRel whose attention is not flat and whose normalizations are not the neutral ones."""
+    torch.manual_seed(seed)
+    config = KtrelConfig(**{"heads": 1, "feed_forward": 7, **hyper_parameters})
+    model = Ktrel(config, torch.from_numpy(vectors.matrix), concept_vectors)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "layer" in name:
+                mean = 1.0 if "norm" in name and name.endswith("weight") else 0.0
+                parameter.normal_(mean, 0.1 if name.endswith("bias") else 0.4)
+            elif name in ("a", "b"):
+                parameter.normal_(1.5, 0.5)
+    return model.eval()
+
+
+def module_reranker(model, vectors, index, **options):
+    """The module itself as a reranker."""
+    return NeuralReranker(model, vectors.vocabulary, index, RerankerOptions(fast=False, **options))
+
+
+def encoded_reranker(model, vectors, index, dtype="float32", **options):
+    """A reranker over encodings that are made for it."""
+    one = NeuralReranker(model, vectors.vocabulary, index, RerankerOptions(**options))
+    encode_index(model, one.builder, batch_size=3, dtype=dtype, overwrite=True)
+    return one

@@ -1,0 +1,44 @@
+"""KNRM word by word in plain Python, from the paper, for tests."""
+
+import math
+
+
+def cosine(one, other):
+    """Of two vectors (lists of numbers); 0 if either is zero."""
+    lengths = math.hypot(*one) * math.hypot(*other)
+    return sum(a * b for a, b in zip(one, other)) / lengths if lengths else 0.0
+
+
+def similarity(one, other):
+    """Of two words (text, vector or None where the model does not know it)."""
+    if one[0] == other[0]:
+        return 1.0
+    if one[1] is None or other[1] is None:
+        return 0.0
+    return cosine(one[1], other[1])
+
+
+def kernels():
+    """(mean, standard deviation) of the 11 kernels: exact matches, then from 0.9 down to -0.9."""
+    return [(1.0, 0.001)] + [((9 - 2 * number) / 10, 0.1) for number in range(10)]
+
+
+def soft_count(similarities, mean, deviation):
+    return sum(math.exp(-((value - mean) ** 2) / (2 * deviation**2)) for value in similarities)
+
+
+def features(matrix):
+    """11 numbers, from one list of similarities for each query word."""
+    return [
+        sum(0.01 * math.log(max(soft_count(row, mean, deviation), 1e-10)) for row in matrix)
+        for mean, deviation in kernels()
+    ]
+
+
+def rank(features, weights, bias):
+    return math.tanh(sum(weight * feature for weight, feature in zip(weights, features)) + bias)
+
+
+def score(document, query, weights, bias):
+    """The score of a document: words and query words are (text, vector or None)."""
+    return rank(features([[similarity(word, other) for other in document] for word in query]), weights, bias)

@@ -1,0 +1,38 @@
+"""Word Mover's Distance a second time, by another way: every word is cut into units that are assigned to each other.
+
+With n words in one text and m in the other, lcm(n, m) units on either side have the same mass, so an optimal transport
+moves whole units, and it is an assignment problem.
+"""
+
+import math
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+
+def euclidean(one, other):
+    return math.sqrt(sum((float(a) - float(b)) ** 2 for a, b in zip(one, other)))
+
+
+def units(words, count):
+    return [word for word in words for _ in range(count // len(words))]
+
+
+def distance(query, title, vectors, left_out=()):
+    """Distance of two lists of words.
+
+    Args:
+        vectors: {word: vector}. left_out: words that do not count, as those without a vector do not.
+
+    Returns:
+        inf where a text has no word left.
+    """
+    query = [word for word in query if word in vectors and word not in left_out]
+    title = [word for word in title if word in vectors and word not in left_out]
+    if not query or not title:
+        return math.inf
+    count = math.lcm(len(query), len(title))
+    costs = {(a, b): euclidean(vectors[a], vectors[b]) for a in set(query) for b in set(title)}
+    matrix = np.array([[costs[a, b] for b in units(title, count)] for a in units(query, count)])
+    rows, columns = linear_sum_assignment(matrix)
+    return float(matrix[rows, columns].sum()) / count

@@ -1,0 +1,381 @@
+"""Word Mover's Distance ([D18] 4.3.2): by hand, against linear programming, and against a plain twin."""
+
+import json
+import logging
+import math
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rerank_plugin
+from rerank_plugin import checkpoints, rerankers
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.rerankers import RerankerOptions, wmd_fused
+from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, transport_cost
+from rerank_plugin.retrieval.forward import ForwardIndex, ForwardIndexWriter
+from rerank_plugin.retrieval.string_table import hash_strings
+from rerank_plugin.text import embeddings
+from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.text.tokenizer import tokenize
+from rerank_plugin.text.vocabulary import Vocabulary
+from tests.rerankers import plain_wmd, small
+
+FAST, PLAIN = RerankerOptions(threads=1), RerankerOptions(fast=False)
+both = pytest.mark.parametrize("options", [FAST, PLAIN], ids=["fused", "plain"])
+
+
+def index_of(folder, titles):
+    return small.build_index(
+        folder, [(f"d{row}", title, "heart in every abstract") for row, title in enumerate(titles)]
+    )
+
+
+def scores(reranker, text, rows=None):
+    return reranker.score(Query("q", text), small.candidates(reranker.index, rows))
+
+
+def fused_cost(costs, supplies, demands):
+    """The compiled solver on a problem that is smaller than its room, as it is called for titles."""
+    problem = wmd_fused.new_problem(len(supplies) + 2, len(demands))
+    problem.costs[:], problem.supplies[:] = np.nan, -1
+    problem.costs[: len(supplies)], problem.demands[:] = costs, demands * supplies.sum()
+    problem.supplies[: len(supplies)] = supplies * demands.sum()
+    return wmd_fused.solve(problem, len(supplies)) / (supplies.sum() * demands.sum())
+
+
+# On a line that runs through the plane, 5 apart: red at (0, 0), meat at (3, 4), cancer at (6, 8); wine 5 off the line.
+LINE = WordVectors(
+    Vocabulary(["red", "meat", "cancer", "wine", "of"]),
+    np.array([[50, 50], [0, 0], [3, 4], [6, 8], [-4, 3], [0, 1]], np.float32),
+)
+BY_HAND = [  # query, title, distance
+    ("red", "meat", 5.0),
+    ("red", "Red", 0.0),
+    ("red meat", "meat red", 0.0),
+    ("red meat", "meat cancer", 5.0),  # both move by 5, or one stays and the other moves by 10
+    ("red", "meat cancer", 7.5),  # half of red to each
+    ("red meat", "red meat cancer", 2.5),  # a sixth of meat to red, a third of cancer to meat
+    ("red meat", "red red meat", 5 / 6),  # masses 2/3 and 1/3 against halves: a sixth moves
+    ("red red meat", "red meat", 5 / 6),
+    ("red", "wine wine wine", 5.0),
+    ("red tofu", "tofu meat", 5.0),  # tofu has no vector: it is as if it were not there
+    ("meat", "red wine", 0.5 * 5 + 0.5 * math.sqrt(50)),  # wine to meat: (7, 1)
+]
+
+
+@both
+@pytest.mark.parametrize("query, title, distance", BY_HAND)
+def test_by_hand(tmp_path, options, query, title, distance):
+    index = index_of(tmp_path / "forward", [title])
+    assert scores(WordMoversDistance(index, LINE, options), query)[0] == pytest.approx(-distance, abs=1e-6)
+
+
+@pytest.mark.parametrize("query, title, distance", BY_HAND)
+def test_the_plain_twin_agrees_with_the_hand(query, title, distance):
+    known = dict(zip(LINE.vocabulary.words[1:], LINE.matrix[1:]))
+    assert plain_wmd.distance(query.split(), title.lower().split(), known) == pytest.approx(distance, abs=1e-6)
+
+
+@st.composite
+def problems(draw):
+    """Costs of any kind, also with ties, and counts of words."""
+    n, m = draw(st.integers(1, 12)), draw(st.integers(1, 12))
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kind = draw(st.sampled_from(["distances", "ties", "any", "same words"]))
+    if kind == "ties":
+        costs = generator.integers(0, 4, (n, m)).astype(np.float64)
+    elif kind == "any":
+        costs = generator.uniform(0, 10.0 ** generator.integers(-3, 4), (n, m))
+    else:
+        sources, sinks = generator.normal(size=(n, 5)), generator.normal(size=(m, 5))
+        if kind == "same words":
+            sources[: min(n, m)] = sinks[: min(n, m)]
+        costs = np.linalg.norm(sources[:, None] - sinks[None], axis=2)
+    most = draw(st.sampled_from([1, 2, 7]))
+    return costs, generator.integers(1, most + 1, n), generator.integers(1, most + 1, m)
+
+
+@settings(max_examples=250, deadline=None)
+@given(problems())
+def test_the_compiled_solver_agrees_with_linear_programming(problem):
+    costs, supplies, demands = problem
+    expected = transport_cost(costs, supplies, demands)
+    assert fused_cost(costs, supplies, demands) == pytest.approx(expected, rel=1e-9, abs=1e-9 * max(costs.max(), 1e-3))
+    turned = fused_cost(np.ascontiguousarray(costs.T), demands, supplies)
+    assert turned == pytest.approx(expected, rel=1e-9, abs=1e-9 * max(costs.max(), 1e-3))
+
+
+@pytest.mark.parametrize("n, m", [(70, 90), (150, 12), (12, 150), (1, 200), (200, 1)])
+def test_long_texts(n, m):
+    generator = np.random.default_rng(n)
+    costs = np.linalg.norm(generator.normal(size=(n, 1, 20)) - generator.normal(size=(1, m, 20)), axis=2)
+    supplies, demands = generator.integers(1, 4, n), generator.integers(1, 4, m)
+    expected = transport_cost(costs, supplies, demands)
+    assert expected > 1 and fused_cost(costs, supplies, demands) == pytest.approx(expected, rel=1e-9)
+
+
+WORDS = "red meat cancer wine the of in heart attack risk xylitol quokka".split()  # the last two have no vector
+UNKNOWN = WORDS[-2:]
+titles = st.lists(st.sampled_from(WORDS), max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(titles, min_size=1, max_size=8),
+    st.lists(st.sampled_from(WORDS + ["unheard"]), max_size=9),
+    st.integers(0, 1000),
+    st.booleans(),
+)
+def test_fused_plain_and_the_twin_agree(tmp_path_factory, documents, query, seed, keep_stop_words):
+    index = index_of(tmp_path_factory.mktemp("wmd") / "forward", [" ".join(title) for title in documents])
+    vectors = small.word_vectors([word for word in WORDS if word not in UNKNOWN], dimension=4, seed=seed)
+    left_out = frozenset() if keep_stop_words else STOP_WORDS
+    fused, plain = (WordMoversDistance(index, vectors, options, left_out) for options in (FAST, PLAIN))
+    known = dict(zip(vectors.vocabulary.words[1:], vectors.matrix[1:]))
+    expected = np.array([plain_wmd.distance(query, title, known, left_out) for title in documents])
+
+    ids, counts = fused.query_words(" ".join(query))
+    if not len(ids):
+        assert np.isinf(expected).all()
+        return
+    found = fused.fused.distances(ids, counts, small.candidates(index))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found, plain.distances(ids, counts, small.candidates(index)), rtol=1e-9, atol=1e-9)
+    one, other = scores(fused, " ".join(query)), scores(plain, " ".join(query))
+    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+    assert one.dtype == np.float32 and np.isfinite(one).all()
+    assert (one[np.isinf(expected)] < one[np.isfinite(expected)].min(initial=np.inf)).all()
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Titles of 0 to 20 words, some of which have no vector."""
+    generator = np.random.default_rng(6)
+    words = np.array([f"word{number}x" for number in range(80)])
+    index = index_of(
+        tmp_path_factory.mktemp("many") / "forward",
+        [" ".join(words[generator.integers(0, 80, generator.integers(0, 21))]) for _ in range(300)],
+    )
+    return index, small.word_vectors(list(words[:60]), dimension=9, seed=2)
+
+
+QUERY = "word3x word7x word7x word70x word41x word15x"
+
+
+@pytest.fixture(params=[FAST, PLAIN], ids=["fused", "plain"])
+def reranker(many, request):
+    return WordMoversDistance(*many, request.param)
+
+
+def test_scores_differ_and_agree_with_the_twin(reranker):
+    rows = range(0, 300, 10)
+    known = dict(zip(reranker.vectors.vocabulary.words[1:], reranker.vectors.matrix[1:]))
+    distances = [
+        plain_wmd.distance(tokenize(QUERY), tokenize(reranker.index.titles.take([row])[0]), known) for row in rows
+    ]
+    expected = [-distance if distance < math.inf else reranker.floor for distance in distances]
+    found = scores(reranker, QUERY, rows)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert found.std() > 0.1
+
+
+def test_a_title_has_the_same_score_in_any_company(reranker):
+    rows = np.arange(0, 300, 12)
+    together = scores(reranker, QUERY, rows)
+    assert [scores(reranker, QUERY, [row])[0] for row in rows] == together.tolist()
+    order = np.random.default_rng(1).permutation(len(rows))
+    np.testing.assert_array_equal(scores(reranker, QUERY, rows[order]), together[order])
+    np.testing.assert_array_equal(scores(reranker, QUERY, np.repeat(rows, 2)), np.repeat(together, 2))
+    np.testing.assert_array_equal(scores(reranker, QUERY, rows), together)
+    assert scores(reranker, QUERY, []).shape == (0,)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_number_of_threads_does_not_matter(many, threads):
+    one, several = (WordMoversDistance(*many, RerankerOptions(threads=count)) for count in (1, threads))
+    np.testing.assert_array_equal(scores(one, QUERY), scores(several, QUERY))
+
+
+def test_threads_score_at_once(many):
+    """Several queries over one reranker, each in a thread of its own."""
+    reranker = WordMoversDistance(*many, FAST)
+    queries = [
+        " ".join(f"word{number}x" for number in row) for row in np.random.default_rng(9).integers(0, 60, (24, 6))
+    ]
+    expected = [scores(reranker, text) for text in queries]
+    with ThreadPoolExecutor(4) as pool:
+        for found, one in zip(pool.map(lambda text: scores(reranker, text), queries), expected):
+            np.testing.assert_array_equal(found, one)
+
+
+def test_what_does_not_matter_in_a_query(reranker):
+    rows = range(0, 300, 15)
+    expected = scores(reranker, "word3x word7x word41x", rows)
+    for same in ("word41x word3x word7x", "Word3x, word7x; WORD41x?", "word3x word7x word41x word3x word7x word41x",
+                 "word3x word75x word7x unheard word41x"):  # fmt: skip
+        np.testing.assert_allclose(scores(reranker, same, rows), expected, rtol=1e-6)
+    assert np.abs(scores(reranker, "word3x word7x word41x word41x", rows) - expected).max() > 0.01
+
+
+def test_one_word_is_the_mean_distance_to_the_title(many):
+    index, vectors = many
+    found = scores(WordMoversDistance(index, vectors, FAST), "word3x", range(40))
+    where = dict(zip(vectors.vocabulary.words[1:], vectors.matrix[1:].astype(np.float64)))
+    for row, score in enumerate(found):
+        words = [word for word in tokenize(index.titles.take([row])[0]) if word in where]
+        if words:
+            expected = np.mean([np.linalg.norm(where["word3x"] - where[word]) for word in words])
+            assert score == pytest.approx(-expected, rel=1e-6)
+
+
+@both
+def test_the_distance_is_a_metric(tmp_path, many, options):
+    generator = np.random.default_rng(3)
+    texts = [" ".join(f"word{number}x" for number in generator.integers(0, 60, size)) for size in (1, 3, 4, 7, 11)]
+    reranker = WordMoversDistance(index_of(tmp_path / "forward", texts), many[1], options)
+    distances = -np.array([scores(reranker, text) for text in texts], np.float64)
+    np.testing.assert_allclose(np.diag(distances), 0, atol=1e-12)
+    np.testing.assert_allclose(distances, distances.T, rtol=1e-6)
+    assert (distances[:, None] <= distances[:, :, None] + distances[None] + 1e-5).all()
+    assert distances[np.triu_indices(5, 1)].min() > 0.1
+
+
+@both
+def test_only_the_title_counts(tmp_path, vectors, options):
+    documents = [("1", "heart attack", ""), ("2", "heart attack", "aspirin of the women"), ("3", "aspirin", "heart")]
+    reranker = WordMoversDistance(small.build_index(tmp_path / "forward", documents), vectors, options)
+    one, two, three = scores(reranker, "heart risk")
+    assert one == two != three
+
+
+@both
+def test_titles_without_known_words_come_last(index, vectors, options):
+    """In small.DOCUMENTS: 'Xylitol quokka' and two empty titles."""
+    reranker = WordMoversDistance(index, vectors, options)
+    found = scores(reranker, "aspirin after surgery")
+    without = [row for row, (_, title, _) in enumerate(small.DOCUMENTS) if title in ("", "Xylitol quokka")]
+    assert without == [3, 4, 6] and set(found[without]) == {np.float32(reranker.floor)}
+    assert np.delete(found, without).min() > reranker.floor and np.isfinite(found).all()
+    order = small.candidates(index).order(found)
+    # Decreasing id, in bytes: "é", "2", "100".
+    assert [small.DOCUMENTS[row][0] for row in order[-3:]] == ["é", "2", "100"]
+
+
+@both
+def test_the_last_place_is_below_any_distance(tmp_path, options):
+    """Also of two words as far apart as their lengths allow."""
+    vectors = WordVectors(Vocabulary(["red", "meat"]), np.array([[0, 0], [1e6, 0], [-1e6, 0]], np.float32))
+    index = index_of(tmp_path / "forward", ["red", "meat", "tofu"])
+    red, meat, tofu = scores(WordMoversDistance(index, vectors, options), "red")
+    assert red == 0 and meat == -2e6 and tofu < meat
+
+
+@both
+def test_a_query_without_known_words_leaves_the_order(index, vectors, options, caplog):
+    reranker = WordMoversDistance(index, vectors, options)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            for text in ("xylitol quokka", "", "unheard"):
+                found = reranker.score(Query(f"q {text}", text), small.candidates(index))
+                np.testing.assert_array_equal(found, small.candidates(index).first_stage_scores)
+    assert len(caplog.records) == 3 and "q xylitol quokka" in caplog.records[0].getMessage()
+
+
+@both
+def test_stop_words(tmp_path, vectors, options):
+    index = index_of(tmp_path / "forward", ["risk of a heart attack", "risk heart attack", "of the and", "women"])
+    keeping = WordMoversDistance(index, vectors, options)
+    removing = WordMoversDistance(index, vectors, options, STOP_WORDS)
+    assert (keeping.name, removing.name) == ("wmd-title", "wmd-title-nostop")
+    kept, removed = (scores(one, "the risk of stroke") for one in (keeping, removing))
+    assert abs(kept[0] - kept[1]) > 0.01 and removed[0] == removed[1]
+    assert removed[2] == np.float32(removing.floor) and kept[2] > keeping.floor
+    np.testing.assert_array_equal(removed, scores(removing, "risk stroke"))
+    # A query of nothing but stop-words.
+    np.testing.assert_array_equal(scores(removing, "of the"), small.candidates(index).first_stage_scores)
+
+
+def test_lucene_s_stop_words():
+    assert len(STOP_WORDS) == 33 and all(tokenize(word) == [word] for word in STOP_WORDS)
+
+
+@both
+def test_no_documents_and_no_words(tmp_path, vectors, options):
+    writer = ForwardIndexWriter(tmp_path / "none")
+    writer.extend([], [], [], hash_strings([]))
+    writer.close_streams()
+    writer.finish(np.arange(0))
+    none = ForwardIndex(tmp_path / "none", {})
+    assert scores(WordMoversDistance(none, vectors, options), "heart").shape == (0,)
+
+    empty = small.build_index(tmp_path / "empty", [("1", "", "")])
+    reranker = WordMoversDistance(empty, vectors, options)
+    assert scores(reranker, "heart").tolist() == [np.float32(reranker.floor)]
+    no_words = WordVectors(Vocabulary([]), np.ones((1, 3), np.float32))
+    assert scores(WordMoversDistance(empty, no_words, options), "heart").tolist() == [5]  # the first stage's
+
+
+@pytest.fixture
+def folder(tmp_path, vectors):
+    embeddings.save(vectors, tmp_path / "words", {})
+    return tmp_path / "words"
+
+
+def test_loaded_by_name(index, vectors, folder, tmp_path):
+    expected = scores(WordMoversDistance(index, vectors, FAST), "heart attack of women")
+    assert len(set(expected.tolist())) > 4
+    # A model's checkpoint holds word vectors, too.
+    checkpoints.save_checkpoint(tmp_path / "delta", small.delta(vectors), vectors, {})
+    for place in (folder, tmp_path / "delta"):
+        one = rerankers.load(f"wmd-title:{place}", index, RerankerOptions(threads=1))
+        assert one.name == "wmd-title"
+        np.testing.assert_array_equal(scores(one, "heart attack of women"), expected)
+    other = rerankers.load(f"wmd-title-nostop:{folder}", index)
+    assert other.name == "wmd-title-nostop" and other.stop_words == STOP_WORDS
+    assert {"wmd-title", "wmd-title-nostop"} <= set(rerankers.known_names())
+
+
+@pytest.mark.parametrize("name", ["wmd-title", "wmd-title-nostop"])
+def test_folders_that_hold_no_word_vectors(index, tmp_path, folder, name):
+    for spec in (name, f"{name}:"):
+        with pytest.raises(InputError, match="word vectors"):
+            rerankers.load(spec, index)
+    with pytest.raises(InputError, match="nowhere"):
+        rerankers.load(f"{name}:{tmp_path / 'nowhere'}", index)
+    (folder / "embeddings.safetensors").unlink()
+    with pytest.raises(InputError, match="embeddings.safetensors"):
+        rerankers.load(f"{name}:{folder}", index)
+
+
+def test_other_names_still_need_a_checkpoint_of_their_own(index, folder):
+    with pytest.raises(InputError, match="config.json"):
+        rerankers.load(f"delta:{folder}", index)
+
+
+def test_neither_java_nor_torch_is_needed(index, folder):
+    script = """
+import json, sys
+from pathlib import Path
+from rerank_plugin import rerankers
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.forward import ForwardIndex
+index = ForwardIndex(Path(sys.argv[1]), json.loads(sys.argv[2]))
+one = rerankers.load(sys.argv[3], index)
+print(len(one.score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1]))))
+print(sorted({"torch", "pyserini", "jnius", "gensim"} & set(sys.modules)))
+"""
+    arguments = [index.folder, json.dumps(index.mean_lengths), f"wmd-title:{folder}"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(rerank_plugin.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "3\n[]\n", done.stderr
