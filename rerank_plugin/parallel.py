@@ -11,9 +11,12 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache
-from typing import Callable
+from math import prod
+from typing import Callable, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 PARTS_OF_A_THREAD = 4  # so that a thread that starts late, or is held up, leaves its share to the others
 
@@ -82,6 +85,17 @@ def split(work: Callable[[int, int], object], count: int, threads: int, smallest
         future.result()
 
 
+def alongside(work: Callable[[], T], threads: int) -> Callable[[], T]:
+    """Begin ``work`` in another thread, where there is one; calling what is returned gives its result.
+
+    Work that has not begun by then is done by the caller, who need not wait for a thread to wake up.
+    """
+    if threads == 1 or _here.splitting:
+        return work
+    future = _helpers(threads - 1).submit(work)
+    return lambda: work() if future.cancel() else future.result()
+
+
 class Workspace(threading.local):
     """Arrays by name, kept for the next query of the same thread: fresh memory costs a page fault every 4 KB."""
 
@@ -90,7 +104,7 @@ class Workspace(threading.local):
 
     def array(self, name: str, shape: tuple[int, ...], dtype) -> np.ndarray:
         """An array with any content. The one given for this name before must not be in use any more."""
-        size = int(np.prod(shape, dtype=np.int64))
+        size = prod(shape)
         buffer = self.buffers.get(name)
         if buffer is None or len(buffer) < size or buffer.dtype != dtype:
             buffer = self.buffers[name] = np.empty(size + size // 4, dtype)

@@ -169,7 +169,7 @@ def _transformers_scorer(model, device: str) -> Scorer:
     @torch.inference_mode()
     def score(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         ids, mask = torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
-        return model(ids, torch.ones_like(ids), torch.zeros_like(ids)).logits.cpu().numpy()
+        return model(ids, mask, torch.zeros_like(ids)).logits.cpu().numpy()
 
     return score
 

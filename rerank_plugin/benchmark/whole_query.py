@@ -9,14 +9,14 @@ import numpy as np
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Timings
 from rerank_plugin.benchmark.models import Subject
-from rerank_plugin.benchmark.rows import PLAIN, WHOLE, Row, latencies
+from rerank_plugin.benchmark.rows import FAST, PLAIN, WHOLE, Row, latencies
 from rerank_plugin.benchmark.scoring import Setup, affordable, columns, query_numbers
 from rerank_plugin.rerankers import Reranker
 from rerank_plugin.retrieval.pipeline import CandidateSource, from_first_stage, rank_all
 
 FIRST_STAGE, GATHER, FEATURES, MODEL, SORTING = "first stage", "gather", "features", "model", "sorting"
 SEARCHES_AHEAD = 2  # Java threads, as in the search command
-STREAM = 4  # batches that follow one another, so that the first stage of one overlaps with the scoring of another
+STREAM = 4  # batches in a row, where there is time: the first stage of one overlaps with the scoring of another
 
 
 def whole_query_rows(
@@ -35,8 +35,9 @@ def whole_query_rows(
     if batch == 1:
         parts, details = dict.fromkeys(cases, 1), _parts_of_scoring(subject, collection, depth)
     else:
-        parts, details = dict.fromkeys(cases, STREAM * batch), {}
-        parts[PLAIN] = affordable(cases[PLAIN], parts[PLAIN], setup.meter)
+        parts, details = {path: affordable(case, STREAM * batch, setup.meter) for path, case in cases.items()}, {}
+        if FAST in parts:  # in whole batches, one at least
+            parts[FAST] = max(parts[FAST] // batch, 1) * batch
         cases = {
             path: _stream(reranker, collection, source, parts[path], batch) for path, reranker in subject.paths.items()
         }

@@ -22,7 +22,7 @@ from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.features.kernels import REASSOCIATE
 from rerank_plugin.features.prefetch import AHEAD, prefetch_row
-from rerank_plugin.parallel import Workspace, split
+from rerank_plugin.parallel import Workspace, alongside, split
 from rerank_plugin.rerankers.convolution import ROWS, leaky_convolution, pad_columns, round_up
 from rerank_plugin.rerankers.delta import DELTA_FEATURES, TINY, Delta
 from rerank_plugin.retrieval.candidates import Candidates
@@ -86,15 +86,13 @@ class FusedDelta:
     def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
         config, count = self.config, len(candidates)
+        features = alongside(lambda: self.builder.features(terms, candidates), self.threads)  # [C, F]
         words = candidate_words(self.builder, candidates, self.workspace)
         ids = query.ids[query.mask].astype(np.int32)  # [m]
         query_vectors = self.vectors[ids]  # [m, D]
         taps = self.workspace.array("taps", (len(words.ids), self.taps.shape[1]), np.float32)  # [U, width * K]
         inward = config.filters + len(config.lexical_features)
         hidden = self.workspace.array("hidden", (count + ROWS, inward), np.float32)
-        features = self.builder.features(terms, candidates)  # [C, F]
-        hidden[:count, config.filters :] = (features - self.feature_mean) * self.feature_scale
-        scores = np.empty(count, np.float32)
 
         def word_taps(start: int, stop: int) -> None:
             _word_taps(
@@ -109,17 +107,19 @@ class FusedDelta:
                 taps, words.places, words.lengths, self.weights, self.biases, np.float32(config.slope),
                 config.width, config.filters, buffers, hidden, start, stop,
             )  # fmt: skip
-            source = hidden[start:]
-            for place, (weights, bias) in enumerate(self.layers):
-                shape = (stop - start + ROWS, len(bias))
-                target = self.workspace.array(f"layer {place}", shape, np.float32)
-                leaky_convolution(source, weights, bias, np.float32(config.slope), target, stop - start, 1)
-                source = target
-            scores[start:stop] = source[: stop - start, 0]
 
         split(word_taps, len(words.ids), self.threads)
         split(documents, count, self.threads, smallest=16)
-        return scores
+        hidden[:count, config.filters :] = (features() - self.feature_mean) * self.feature_scale
+        return self._feed_forward(hidden, count)
+
+    def _feed_forward(self, hidden: np.ndarray, count: int) -> np.ndarray:
+        """The feed-forward layers ([D18] 3.4): float32 [C + ROWS, filters + F] to scores [C]."""
+        for place, (weights, bias) in enumerate(self.layers):
+            target = self.workspace.array(f"layer {place}", (len(hidden), len(bias)), np.float32)
+            leaky_convolution(hidden, weights, bias, np.float32(self.config.slope), target, count, 1)
+            hidden = target
+        return hidden[:count, 0].copy()
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)

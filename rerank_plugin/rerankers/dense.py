@@ -28,9 +28,9 @@ def pad_vector(vector: np.ndarray) -> np.ndarray:
 def dense(source, panels, bias, slope, target, rows):
     """``target[i] = leaky(bias + window i of source @ weights)`` for i < rows, with the slope below zero.
 
-    Window i is ``source[i:].ravel()[:inward]``: a row where the inputs are no more than a row holds, else the rows of a
-    convolution. Slope 0 is ReLU, 1 is linear. Up to ROWS - 1 rows more are overwritten with what means nothing, and the
-    windows of so many more rows are read.
+    Window i is ``source[i:].ravel()[:inward]``: a row, or what counts of it, or the rows of a convolution. Slope 0 is
+    ReLU, 1 is linear. Up to ROWS - 1 rows more are overwritten with what means nothing, and the windows of so many more
+    rows are read.
 
     Args:
         source: float32 [at least rows + ROWS, any], contiguous. panels: float32 [P, inward, LANES].

@@ -93,10 +93,10 @@ def histograms(bins: Tensor, document_mask: Tensor, count: int) -> Tensor:
         bins: int64 [B, M, N], from 0 to count - 1. document_mask: bool [B, N]; padding is not counted.
 
     Returns:
-        float32 [B, M, count].
+        float [B, M, count].
     """
     counts = torch.zeros(*bins.shape[:2], count, device=bins.device)  # [B, M, count]
-    return counts.scatter_add(2, bins, document_mask[:, None, :].expand(bins.shape).float())
+    return counts.scatter_add(2, bins, document_mask[:, None, :].expand(bins.shape).to(counts.dtype))
 
 
 class Drmm(nn.Module):
@@ -129,9 +129,9 @@ class Drmm(nn.Module):
         return bins.masked_fill(same_words(inputs), self.config.bins - 1)
 
     def gates(self, inputs: Inputs) -> Tensor:
-        """The shares of the query words, float32 [B, M]: they add up to 1, and padding has none."""
+        """The shares of the query words, float [B, M]: they add up to 1, and padding has none."""
         lowest = torch.finfo(torch.float32).min  # and not infinity, of which a query without words would make NaN
-        weights = (self.gate * inputs.query_idf).float().masked_fill(~inputs.query_mask, lowest)  # [B, M]
+        weights = (self.gate * inputs.query_idf).masked_fill(~inputs.query_mask, lowest)  # [B, M]
         return weights.softmax(dim=1) * inputs.query_mask
 
     def forward(self, inputs: Inputs) -> Tensor:

@@ -37,6 +37,7 @@ from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import QueryTerms
 
 LANES = 16  # cells at once
+RANKS = 2  # of the largest numbers at once
 FILTERS = 4  # filters at once: with LANES, as many sums as keep the processor's multipliers busy
 USUAL_TAPS = sorted({rows * words for words in (2, 3, 4) for rows in range(1, words + 1)})
 ROUNDING = 1e-4  # by which bounds are raised, relatively: far more than sums of products are off in float32
@@ -147,6 +148,10 @@ def _load_lanes(builder, address):
     return builder.load(builder.bitcast(address, VECTOR.as_pointer()), align=4)
 
 
+def _store_lanes(builder, values, address):
+    builder.store(values, builder.bitcast(address, VECTOR.as_pointer()), align=4)
+
+
 def _in_lanes(builder, value):
     undefined, first = ir.Constant(VECTOR, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
     return builder.shuffle_vector(builder.insert_element(undefined, value, ir.IntType(32)(0)), undefined, first)
@@ -224,36 +229,48 @@ def lane_of_largest(typing_context, source):
 
 
 @intrinsic
-def keep_largest(typing_context, source, lanes, count):
-    """Put LANES numbers, one into each lane, into the lanes' lists of ``count`` largest numbers.
+def sort_out(typing_context, source, rest, blocks, lanes):
+    """The RANKS largest of the numbers that stand in the same lane of all blocks, in descending order, to ``lanes``.
+
+    They are compared with what is there already. What is not among them goes to ``rest``, which may be ``source``.
 
     Args:
-        source, lanes: addresses of float32 [LANES] and [count, LANES], each lane in descending order.
+        source, rest, lanes: addresses of float32 [blocks, LANES], twice, and [RANKS, LANES].
     """
 
     def generate(context, builder, _, arguments):
-        source, lanes = (builder.inttoptr(address, ONE.as_pointer()) for address in arguments[:2])
+        source, rest, lanes = (builder.inttoptr(arguments[i], ONE.as_pointer()) for i in (0, 1, 3))
         size, entry = arguments[2].type, builder.block
-        loop, end = builder.append_basic_block("largest"), builder.append_basic_block("largest_end")
-        at_first = _load_lanes(builder, source)
+        loop, body, end = (builder.append_basic_block(name) for name in ("blocks", "block", "blocks_end"))
+        ranks = [builder.gep(lanes, [size(rank * LANES)]) for rank in range(RANKS)]
+        at_first = [_load_lanes(builder, address) for address in ranks]
         builder.branch(loop)
 
         builder.position_at_end(loop)
-        place, value = builder.phi(size), builder.phi(VECTOR)
-        address = builder.bitcast(builder.gep(lanes, [builder.mul(place, size(LANES))]), VECTOR.as_pointer())
-        kept = builder.load(address, align=4)
-        is_larger = builder.fcmp_ordered(">", value, kept)
-        builder.store(builder.select(is_larger, value, kept), address, align=4)
-        smaller, following = builder.select(is_larger, kept, value), builder.add(place, size(1))
-        builder.cbranch(builder.icmp_signed("<", following, arguments[2]), loop, end)
-        place.add_incoming(size(0), entry)
-        place.add_incoming(following, loop)
-        value.add_incoming(at_first, entry)
-        value.add_incoming(smaller, loop)
+        block, kept = builder.phi(size), [builder.phi(VECTOR) for _ in ranks]
+        builder.cbranch(builder.icmp_signed("<", block, arguments[2]), body, end)
+
+        builder.position_at_end(body)
+        place = builder.mul(block, size(LANES))
+        value, larger = _load_lanes(builder, builder.gep(source, [place])), []
+        for one in kept:
+            larger.append(_larger(builder, value, one))
+            value = builder.select(builder.fcmp_ordered(">", value, one), one, value)
+        _store_lanes(builder, value, builder.gep(rest, [place]))
+        following = builder.add(block, size(1))
+        builder.branch(loop)
+        block.add_incoming(size(0), entry)
+        block.add_incoming(following, body)
+        for one, before, then in zip(kept, at_first, larger):
+            one.add_incoming(before, entry)
+            one.add_incoming(then, body)
+
         builder.position_at_end(end)
+        for one, address in zip(kept, ranks):
+            _store_lanes(builder, one, address)
         return context.get_dummy_value()
 
-    return types.void(types.uintp, types.uintp, types.intp), generate
+    return types.void(types.uintp, types.uintp, types.intp, types.uintp), generate
 
 
 @intrinsic
@@ -295,7 +312,7 @@ def add_maxima(typing_context, source, offsets, taps, biases, weights, target):
         largest = _load_lanes(builder, target)
         for total in _over_taps(builder, source, offsets, arguments[2], at_first, add):
             largest = _larger(builder, total, largest)
-        builder.store(largest, builder.bitcast(target, VECTOR.as_pointer()), align=4)
+        _store_lanes(builder, largest, target)
         return context.get_dummy_value()
 
     return types.void(types.uintp, types.uintp, types.intp, *[types.uintp] * 3), generate
@@ -319,9 +336,9 @@ def _score_documents(
     """
     terms, columns, longest = len(gates), grids.shape[2], len(starts) - 1
     border = (longest - 1) // 2
-    signals, lanes = np.empty((terms, longest * count), np.float32), np.empty((count, LANES), np.float32)
-    sizes = np.empty((terms, columns // LANES + 1), np.float32)
-    cells = np.empty(sizes.shape[1] * LANES, np.float32)
+    signals, lanes = np.empty((terms, longest * count), np.float32), np.empty((count + RANKS, LANES), np.float32)
+    sizes, totals = np.empty((terms, columns // LANES), np.float32), np.empty(columns // LANES, np.float32)
+    cells, rest = np.empty(columns, np.float32), np.empty(columns, np.float32)
     least = np.empty(bias.shape[3], np.float32)
     offsets = np.empty(longest * longest, np.int64)
     similarities, sums, chosen = np.empty(columns, np.int32), np.empty(columns, np.int32), np.empty(columns, np.int32)
@@ -340,12 +357,12 @@ def _score_documents(
             for tap in range(words * words):
                 offsets[tap] = tap // words * columns + tap % words * word_step
             if words == 1:
-                _keep_similarities(grids[plane], begin, windows, lanes, cells, signals)
+                _keep_similarities(grids[plane], begin, windows, cells, rest, lanes, signals, count)
                 continue
             _measure(grids[plane], begin, windows, offsets, words, sizes)
             _keep_matches(
                 grids[plane], begin, windows, offsets, words, sizes, weights, starts[words], bias[words], reach[words],
-                least, cells, lanes, signals,
+                totals, least, cells, rest, lanes, signals, count,
             )  # fmt: skip
         scores[candidate] = _recur(signals, gate_inputs, gates, gate_state) + lost + poison
 
@@ -359,13 +376,14 @@ def _look_up(table, places, length, border, grid):
     """
     total = np.float32(0.0)
     for row in range(len(grid)):
-        line = grid[row]
-        line[:border] = 0.0
+        grid[row, :border] = 0.0
+        line = grid[row, border : border + length + 2 * LANES]
         for position in range(length):
-            line[border + position] = table[np.uintp(places[position]), row]
-        line[border + length : border + length + 2 * LANES] = 0.0
-        for column in range(border, border + length):
-            total += line[column] * np.float32(0.0)
+            line[position] = table[np.uintp(places[position]), row]
+        for position in range(length, length + 2 * LANES):
+            line[position] = 0.0
+        for position in range(length):
+            total += line[position] * np.float32(0.0)
     return total
 
 
@@ -448,34 +466,41 @@ def _copy_windows(grids, border, chosen, windows, words):
 
 
 @njit(nogil=True, cache=True)
-def _take_largest(lanes, signals, term, column):
-    """The largest numbers of all lanes, in descending order, go to a row of signals; ``lanes`` are lost."""
-    count, lanes_at = len(lanes), lanes.ctypes.data
+def _keep_largest(cells, windows, lowest, rest, lanes, signals, term, column, count):
+    """The ``count`` largest of the first ``windows`` cells, ``lowest`` where there are fewer, to a row of signals.
+
+    Args:
+        cells: float32 [blocks * LANES]; those from ``windows`` on become ``lowest``.
+        rest, lanes: scratch, float32 [blocks * LANES], [count rounded up to RANKS, LANES].
+        signals: float32 [m, l_g * n_s]; columns from ``column`` on are filled.
+    """
+    blocks, rest_at, lanes_at = (windows + LANES - 1) // LANES, rest.ctypes.data, lanes.ctypes.data
+    for cell in range(windows, blocks * LANES):
+        cells[cell] = lowest
+    lanes[:] = lowest
+    source = cells.ctypes.data
+    for rank in range(0, count, RANKS):
+        sort_out(source, rest_at, blocks, lanes_at + rank * LANES * 4)
+        source = rest_at
     for i in range(count):
         lane = lane_of_largest(lanes_at)
         signals[term, column + i] = lanes[0, lane]
-        for row in range(count - 1 - i):
-            lanes[row, lane] = lanes[row + 1, lane]
+        for rank in range(count - 1 - i):
+            lanes[rank, lane] = lanes[rank + 1, lane]
 
 
 @njit(nogil=True, cache=True)
-def _keep_similarities(grid, begin, windows, lanes, cells, signals):
+def _keep_similarities(grid, begin, windows, cells, rest, lanes, signals, count):
     """The largest similarities of each query term, 0 where there are too few: the first columns of signals.
 
     Args:
-        grid: float32 [m, W]. lanes: scratch, float32 [n_s, LANES]. cells: scratch, float32 [LANES or more].
-        signals: float32 [m, l_g * n_s].
+        grid: float32 [m, W]. cells, rest, lanes: scratch. signals: float32 [m, l_g * n_s].
     """
-    count, lanes_at, whole = len(lanes), lanes.ctypes.data, windows // LANES * LANES
     for term in range(len(grid)):
-        source = grid.ctypes.data + (term * grid.shape[1] + begin) * 4
-        lanes[:] = -np.inf
-        for block in range(0, whole, LANES):
-            keep_largest(source + block * 4, lanes_at, count)
-        for i in range(LANES):
-            cells[i] = grid[term, begin + whole + i] if whole + i < windows else -np.inf
-        keep_largest(cells.ctypes.data, lanes_at, count)
-        _take_largest(lanes, signals, term, 0)
+        values = grid[term, begin : begin + windows]
+        for window in range(len(values)):
+            cells[window] = values[window]
+        _keep_largest(cells, windows, np.float32(-np.inf), rest, lanes, signals, term, 0, count)
         for i in range(windows, count):
             signals[term, i] = 0.0
 
@@ -492,7 +517,8 @@ def _measure(grid, begin, windows, offsets, words, sizes):
 
 @njit(nogil=True, cache=True)
 def _keep_matches(
-    grid, begin, windows, offsets, words, sizes, weights, first_weight, bias, reach, least, cells, lanes, signals
+    grid, begin, windows, offsets, words, sizes, weights, first_weight, bias, reach,
+    totals, least, cells, rest, lanes, signals, count,
 ):  # fmt: skip
     """The largest matches of each query term, as columns of signals.
 
@@ -502,34 +528,36 @@ def _keep_matches(
         grid: float32 [m, W]; the first window begins in column ``begin``.
         offsets: of the n * n taps, int64. sizes: float32 [m, blocks], of :func:`_measure`.
         weights: of all filters; those of n words begin at ``first_weight``. bias, reach: float32, see :class:`Filters`.
-        least, cells, lanes: scratch, float32 [G], [blocks * LANES], [n_s, LANES].
+        totals, least, cells, rest, lanes: scratch, float32 [blocks], [G], [blocks * LANES] twice, [n_s, LANES].
         signals: float32 [m, l_g * n_s].
     """
-    before, count, column = (words - 1) // 2, len(lanes), (words - 1) * len(lanes)
+    before, column, zero = (words - 1) // 2, (words - 1) * count, np.float32(0.0)
     blocks, block_step, group_step = (windows + LANES - 1) // LANES, LANES * 4, FILTERS * (1 + words * words) * 4
     grid_at, row_step, cells_at = grid.ctypes.data + begin * 4, grid.shape[1] * 4, cells.ctypes.data
-    offsets_at, weights_at, lanes_at = offsets.ctypes.data, weights.ctypes.data + first_weight * 4, lanes.ctypes.data
+    offsets_at, weights_at = offsets.ctypes.data, weights.ctypes.data + first_weight * 4
     for term in range(len(grid)):
         first, last = max(0, before - term), min(words, len(grid) + before - term)
         row, taps = term - before + first, (last - first) * words
         source, taps_at = grid_at + row * row_step, (1 + first * words) * FILTERS * 4
-        cells[: blocks * LANES] = 0.0
+        cells[: blocks * LANES] = zero
         for block in range(blocks):
             add_maxima(
                 source + block * block_step, offsets_at, taps, weights_at, weights_at + taps_at,
                 cells_at + block * block_step,
             )  # fmt: skip
-        _keep_cells(cells, windows, lanes, signals, term, column)
+        _keep_largest(cells, windows, zero, rest, lanes, signals, term, column, count)
         for group in range(len(least)):
             length = (signals[term, column + count - 1] - bias[first, last, group]) * reach[first, last, group]
             least[group] = length * abs(length)  # squared; below zero where any window may give more than is kept
+        for block in range(blocks):
+            totals[block] = sizes[row, block]
+        for other in range(row + 1, row + last - first):
+            for block in range(blocks):
+                totals[block] += sizes[other, block]
         changed = False
         for block in range(blocks):
-            size = np.float32(0.0)
-            for other in range(row, row + last - first):
-                size += sizes[other, block]
             group = 1
-            while group < len(least) and size > least[group]:
+            while group < len(least) and totals[block] > least[group]:
                 add_maxima(
                     source + block * block_step, offsets_at, taps, weights_at + group * group_step,
                     weights_at + group * group_step + taps_at, cells_at + block * block_step,
@@ -537,19 +565,7 @@ def _keep_matches(
                 group += 1
                 changed = True
         if changed:
-            _keep_cells(cells, windows, lanes, signals, term, column)
-
-
-@njit(nogil=True, cache=True)
-def _keep_cells(cells, windows, lanes, signals, term, column):
-    """The largest of cells, none of which is below 0; those from ``windows`` on mean nothing and become 0."""
-    for cell in range(windows, (windows + LANES - 1) // LANES * LANES):
-        cells[cell] = 0.0
-    lanes[:] = 0.0
-    cells_at, lanes_at = cells.ctypes.data, lanes.ctypes.data
-    for block in range((windows + LANES - 1) // LANES):
-        keep_largest(cells_at + block * LANES * 4, lanes_at, len(lanes))
-    _take_largest(lanes, signals, term, column)
+            _keep_largest(cells, windows, zero, rest, lanes, signals, term, column, count)
 
 
 @njit(nogil=True, cache=True)

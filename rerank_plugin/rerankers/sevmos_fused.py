@@ -54,9 +54,6 @@ class SevMosScorer:
         self.query_weights[:, filters : filters + weights[0].shape[1]] = weights[0][:filters]
         self.query_bias = np.concatenate([np.zeros(filters, np.float32), biases[0]])
         weights[0] = weights[0][filters:]
-        for place in range(1, len(weights)):  # the outputs of the layer before are padded
-            padding = len(biases[place - 1]) - len(weights[place])
-            weights[place] = np.pad(weights[place], ((0, padding), (0, 0)))
         self.layers = [(pack_panels(weight), bias) for weight, bias in zip(weights, biases)]
 
     def score(

@@ -29,6 +29,7 @@ from rerank_plugin.rerankers.convolution import LANES, pad_columns
 
 NUMBER = ir.FloatType()
 VECTOR = ir.VectorType(NUMBER, LANES)
+LEAST = ir.Constant(VECTOR, [float("-inf")] * LANES)
 
 
 class Taps(NamedTuple):
@@ -171,7 +172,7 @@ def _largest_sums(typing_context, places, table, target, count, step, offsets):
         builder.cbranch(builder.icmp_signed("<", next_position, count), loop, end)
         position.add_incoming(size(0), entry)
         position.add_incoming(next_position, loop)
-        largest.add_incoming(ir.Constant(VECTOR, [float("-inf")] * LANES), entry)
+        largest.add_incoming(LEAST, entry)
         largest.add_incoming(next_largest, loop)
 
         builder.position_at_end(end)
@@ -191,12 +192,43 @@ def _run_maxima(maxima, blocks, run):
     row = LANES * maxima.itemsize
     heads, tails = maxima.ctypes.data, maxima.ctypes.data + maxima[0].size * maxima.itemsize
     for first in range(0, blocks, run):
-        last = min(first + run, blocks) - 1
-        _maximum(heads + last * row, heads + last * row, tails + last * row)
-        for number in range(last - 1, first - 1, -1):
-            _maximum(heads + number * row, tails + (number + 1) * row, tails + number * row)
-        for number in range(first + 1, last + 1):
-            _maximum(heads + number * row, heads + (number - 1) * row, heads + number * row)
+        count = min(run, blocks - first)
+        last = first + count - 1
+        _running_maxima(heads + last * row, tails + last * row, count, -LANES)
+        _running_maxima(heads + first * row, heads + first * row, count, LANES)
+
+
+@intrinsic
+def _running_maxima(typing_context, source, target, count, step):
+    """``target[i * step :][:LANES] = max over j <= i of source[j * step :][:LANES]`` for i < count.
+
+    Args:
+        source, target: addresses of float32, which may be the same. count: at least 1.
+    """
+    signature = types.void(*[types.uintp] * 2, *[types.intp] * 2)
+
+    def generate(context, builder, _, arguments):
+        count, step = arguments[2:]
+        source, target = (builder.inttoptr(address, NUMBER.as_pointer()) for address in arguments[:2])
+        entry = builder.block
+        loop, end = builder.append_basic_block("rows"), builder.append_basic_block("rows_end")
+        builder.branch(loop)
+
+        builder.position_at_end(loop)
+        row, largest = builder.phi(count.type), builder.phi(VECTOR)
+        offset = builder.mul(row, step)
+        here, there = (builder.bitcast(builder.gep(start, [offset]), VECTOR.as_pointer()) for start in (source, target))
+        next_largest, next_row = _larger(builder, builder.load(here, align=4), largest), builder.add(row, count.type(1))
+        builder.store(next_largest, there, align=4)
+        builder.cbranch(builder.icmp_signed("<", next_row, count), loop, end)
+        row.add_incoming(count.type(0), entry)
+        row.add_incoming(next_row, loop)
+        largest.add_incoming(LEAST, entry)
+        largest.add_incoming(next_largest, loop)
+        builder.position_at_end(end)
+        return context.get_dummy_value()
+
+    return signature, generate
 
 
 @intrinsic

@@ -389,22 +389,31 @@ def test_several_queries_at_once(library, alone, hyper):
     assert one.score_many([], []) == []
 
 
+@pytest.fixture
+def hasty_threads():
+    """Python threads take turns every few instructions instead of every 5 ms."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
 @every_model
 @pytest.mark.parametrize("threads", [1, 2])
-def test_several_callers_at_once(library, alone, hyper, threads):
+def test_several_callers_at_once(library, alone, hyper, threads, hasty_threads):
     """Python threads that share one reranker, whose tables are not made yet when they all begin."""
-    one = open_library(library, hyper, threads)
-    wrong, together = [], threading.Barrier(4)
+    wrong, together, shared = [], threading.Barrier(4), [open_library(library, hyper, threads) for _ in range(6)]
 
     def caller(number):
         random = np.random.default_rng(number)
-        together.wait(timeout=60)
-        for turn in range(12):
-            query = LIBRARY_QUERIES[(number + turn) % 3]
-            rows = random.integers(140, size=random.choice([1, 20, 140, 200]))
-            found = scores_of(one, library[0], query, rows)
-            if found.tobytes() != expected_of(alone, hyper, query)[rows].tobytes():
-                wrong.append((number, turn))
+        for turn, one in enumerate(shared):
+            together.wait(timeout=60)
+            for _ in range(3):
+                query = LIBRARY_QUERIES[random.integers(3)]
+                rows = random.integers(140, size=random.choice([1, 20, 140, 200]))
+                found = scores_of(one, library[0], query, rows)
+                if found.tobytes() != expected_of(alone, hyper, query)[rows].tobytes():
+                    wrong.append((number, turn))
 
     callers = [threading.Thread(target=caller, args=(number,)) for number in range(4)]
     for thread in callers:

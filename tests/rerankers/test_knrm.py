@@ -20,7 +20,7 @@ from rerank_plugin.features.inputs import InputBuilder, Inputs
 from rerank_plugin.features.interactions import cosine_matrix
 from rerank_plugin.parallel import Workspace
 from rerank_plugin.rerankers import RerankerOptions
-from rerank_plugin.rerankers.knrm import Knrm, KnrmConfig, kernel_features, soft_counts
+from rerank_plugin.rerankers.knrm import DEVIATIONS, MEANS, Knrm, KnrmConfig, kernel_features, soft_counts
 from rerank_plugin.rerankers.knrm_fused import FusedKnrm
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.embeddings import WordVectors
@@ -69,7 +69,7 @@ def assert_same(found, expected):
 # ------------------------------------------------------------------------------------------------------- by hand
 
 VECTORS = torch.tensor([[5.0, 5], [1, 0], [0, 1], [3, 4]])  # UNK first, with a vector that must not count
-HALF, LARGE = 0.606531, 0.011109  # a kernel one and three deviations from its mean: exp(-1/2), exp(-9/2)
+NEAR, FAR = 0.606531, 0.011109  # a kernel one and three deviations from its mean: exp(-1/2), exp(-9/2)
 
 
 def golden_inputs():
@@ -97,11 +97,11 @@ def test_golden_counts():
     exp(-(5 * 0.1)^2 / 0.02), five deviations from the mean, is 0.0000037.
     """
     counts = golden_counts()
-    far = 3.7e-6
+    farther = 3.7e-6
     expected = [
         # 1, 0.9, 0.7, 0.5, 0.3, 0.1, -0.1, -0.3, -0.5
-        [1, HALF + LARGE, LARGE + HALF, far + HALF + far, 2 * LARGE, far + HALF, HALF, LARGE, far],
-        [0, HALF, HALF, LARGE + 2 * far, far + 2 * LARGE, 2 * HALF, 2 * HALF, 2 * LARGE, 2 * far],
+        [1, NEAR + FAR, FAR + NEAR, farther + NEAR + farther, 2 * FAR, farther + NEAR, NEAR, FAR, farther],
+        [0, NEAR, NEAR, FAR + 2 * farther, farther + 2 * FAR, 2 * NEAR, 2 * NEAR, 2 * FAR, 2 * farther],
     ]
     np.testing.assert_allclose(counts[0, :2, :9], expected, rtol=0, atol=1.5e-6)
     assert counts[0, :2, 9].numpy() == pytest.approx([2.29e-11, 4.58e-11], rel=1e-2)  # seven deviations: exp(-49/2)
@@ -118,19 +118,19 @@ def test_golden_features():
 
 
 def test_golden_score():
-    """Weights 2 for exact matches, -50 around 0.1: 2 * -0.2302585 + 50 * 0.00306846 + 0.4 = 0.0929060."""
+    """Weights 2 for exact matches, -50 around 0.1: 2 * -0.2302585 + 50 * 0.00306846 + 0.4 = 0.0929060.
+
+    Of the empty document: 48 * 0.460517 + 0.4 = 22.5, of which tanh is 1.
+    """
     model = Knrm(KnrmConfig(), VECTORS).eval()
     with torch.no_grad():
         model.layer.weight.zero_()
         model.layer.weight[0, 0], model.layer.weight[0, 5] = 2, -50
         model.layer.bias.fill_(0.4)
-        # the empty document: 48 * 0.460517 + 0.4 = 22.5, of which tanh is 1
-        assert model(golden_inputs()).tolist() == pytest.approx([0.0926396, 1.0], abs=1e-6)
+        assert model(golden_inputs()).tolist() == pytest.approx([np.tanh(0.0929060), 1.0], abs=1e-6)
 
 
 def test_the_authors_kernels():
-    from rerank_plugin.rerankers.knrm import DEVIATIONS, MEANS
-
     assert list(zip(MEANS, DEVIATIONS)) == plain_knrm.kernels()
     assert sum(one.numel() for one in Knrm(KnrmConfig(), VECTORS).parameters()) == 12
 
