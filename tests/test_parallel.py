@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rerank_plugin
-from rerank_plugin.parallel import Workspace, available_threads, split
+from rerank_plugin.parallel import Workspace, alongside, available_threads, split
 
 ROOT = Path(rerank_plugin.__file__).parent.parent
 
@@ -192,9 +192,68 @@ def test_several_callers_at_once():
     assert not wrong
 
 
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_work_alongside_gives_its_result_or_its_error(threads):
+    for number in range(50):
+        assert alongside(lambda: number * 2, threads)() == number * 2
+
+    def fail():
+        raise Broken("alongside")
+
+    with pytest.raises(Broken, match="alongside"):
+        alongside(fail, threads)()
+    assert len(parts_of(1000, 4)) > 1
+
+
+def test_work_alongside_goes_on_while_the_caller_works():
+    """It meets the caller before its result is asked for."""
+    together, where = threading.Barrier(2), []
+
+    def work():
+        where.append(threading.get_ident())
+        together.wait(timeout=60)
+        return "met"
+
+    result = alongside(work, 2)
+    together.wait(timeout=60)
+    assert result() == "met" and where != [threading.get_ident()]
+
+
+def test_the_caller_does_what_no_thread_has_begun():
+    """The only helping thread is held up until the caller is done."""
+    held_up, done, where = threading.Event(), threading.Event(), []
+
+    def hold_up():
+        held_up.set()
+        assert done.wait(timeout=60)
+
+    first = alongside(hold_up, 2)
+    assert held_up.wait(timeout=60)
+    alongside(lambda: where.append(threading.get_ident()), 2)()
+    assert where == [threading.get_ident()]
+    done.set()
+    first()
+    alongside(lambda: where.append(0), 2)()
+    assert len(where) == 2  # what was done by the caller is not done again
+
+
+def test_within_a_part_nothing_runs_alongside():
+    """The threads are taken: the part's own thread does the work when its result is asked for."""
+    strangers = []
+
+    def work(start, stop):
+        here = threading.get_ident()
+        result = alongside(threading.get_ident, 4)
+        strangers.append(result() != here)
+
+    for _ in range(20):
+        split(work, 50, 4, smallest=1)
+    assert len(strangers) > 20 and not any(strangers)
+
+
 FORK = """
 import os, signal, threading
-from rerank_plugin.parallel import split
+from rerank_plugin.parallel import alongside, split
 
 together = threading.Barrier(3)
 split(lambda start, stop: together.wait(timeout=60), 3, 3, smallest=1)  # all threads of the pool have begun
@@ -203,7 +262,7 @@ if child == 0:
     signal.alarm(60)
     found = []
     split(lambda start, stop: found.append(stop - start), 1000, 3, smallest=1)
-    os._exit(0 if sum(found) == 1000 else 1)
+    os._exit(0 if sum(found) == 1000 and alongside(lambda: 5, 3)() == 5 else 1)
 print(os.waitpid(child, 0)[1])
 """
 

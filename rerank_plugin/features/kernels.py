@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rerank_plugin.features.prefetch import AHEAD, prefetch_row
+from rerank_plugin.features.prefetch import AHEAD, prefetch_row, prefetch_run
 
 REASSOCIATE = {"reassoc", "contract", "nsz"}  # sums may be split over vector lanes; NaN and infinity keep their meaning
 
@@ -34,6 +34,8 @@ def distinct_words(tokens, starts, lengths, marks, places, terms):
     """
     found = 0
     for candidate in range(len(starts)):
+        if candidate + AHEAD < len(starts):
+            prefetch_run(tokens, starts[candidate + AHEAD], lengths[candidate + AHEAD])
         start = starts[candidate]
         for position in range(lengths[candidate]):
             term = tokens[start + position]
@@ -140,6 +142,8 @@ def match_words(tokens, starts, lengths, title_lengths, table, bigrams, counts, 
     first_of = np.searchsorted(bigrams[:, 0], np.arange(len(table.ids) + 1))  # the bigrams that begin with each word
     last_seen = np.full((3, len(bigrams)), -1)  # the candidate in whose title, abstract, text a bigram was last
     for candidate in range(len(starts)):
+        if candidate + AHEAD < len(starts):
+            prefetch_run(tokens, starts[candidate + AHEAD], lengths[candidate + AHEAD])
         words = tokens[starts[candidate] : starts[candidate] + lengths[candidate]]
         border = title_lengths[candidate]
         before = -1

@@ -31,3 +31,11 @@ def prefetch_row(matrix, row):
     start = matrix.ctypes.data + row * size
     for offset in range(0, size, CACHE_LINE):
         _prefetch(start + offset)
+
+
+@njit(nogil=True, inline="always")
+def prefetch_run(array, start, length):
+    """Ask for ``array[start : start + length]`` of a contiguous array of one dimension."""
+    first = array.ctypes.data + start * array.itemsize
+    for offset in range(0, length * array.itemsize + CACHE_LINE - 1, CACHE_LINE):
+        _prefetch(first + offset)

@@ -57,14 +57,12 @@ class QueryNgrams(NamedTuple):
         vectors: columns of length 1, or 0 for n-grams of unknown words only; float32 [F, Q].
         sizes, starts: words of each and its place in the query, int32 [n-grams].
         terms: term ids of the query's words, int32 [m], -1 for a word that no document holds.
-        unknown: bool [n-grams], True for those of unknown words only.
     """
 
     vectors: np.ndarray
     sizes: np.ndarray
     starts: np.ndarray
     terms: np.ndarray
-    unknown: np.ndarray
 
 
 class Words(NamedTuple):
@@ -174,7 +172,7 @@ class FusedConvKnrm:
         taps, rows = self._make_taps("query taps", ids)
         vectors = np.zeros((self.biases.shape[1], round_up(len(places))), np.float32)
         _fill_query(taps, rows, self.biases, sizes, starts, unknown, vectors)
-        return QueryNgrams(vectors, sizes, starts, query.terms[query.mask].astype(np.int32), unknown)
+        return QueryNgrams(vectors, sizes, starts, query.terms[query.mask].astype(np.int32))
 
     def _scratch(self, columns: int, width: int) -> Scratch:
         words, filters, array = self.builder.document_words, self.biases.shape[1], self.workspace.array
@@ -313,13 +311,13 @@ def _fill_query(taps, rows, biases, sizes, starts, unknown, vectors):
 
 @njit(nogil=True, cache=True)
 def _match_unknown(terms, ngrams, cosines):
-    """The cosines of one n-gram of unknown words: 1 with the same words, 0 with all others.
+    """The cosines of one n-gram of unknown words: 1 with the same words, which are unknown, too, 0 with all others.
 
     Args:
         terms: of its words, int32 [n]. cosines: float32 [Q], to be filled.
     """
     for column in range(len(ngrams.sizes)):
-        same = ngrams.unknown[column] and ngrams.sizes[column] == len(terms)
+        same = ngrams.sizes[column] == len(terms)
         for word in range(len(terms)):
             same = same and ngrams.terms[ngrams.starts[column] + word] == terms[word]
         cosines[column] = 1.0 if same else 0.0

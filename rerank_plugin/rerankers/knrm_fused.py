@@ -90,7 +90,7 @@ def _word_kernels(similarities, table, start, stop):
         row = table[word]
         for column in range(similarities.shape[1]):
             write_kernels(similarities[word, column], row, column * KERNELS)
-        row[similarities.shape[1] * KERNELS :] = 0.0
+        row[similarities.shape[1] * KERNELS :] = 0.0  # columns that mean nothing, but are added up with the others
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)

@@ -22,9 +22,7 @@ from numba.extending import intrinsic
 from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.features.interactions import CandidateWords, UnitVectors, candidate_words, similarity_table
 from rerank_plugin.parallel import Workspace, split
-from rerank_plugin.rerankers.convolution import (
-    LANES, ROWS, leaky_convolution, pad_columns, round_up, window_products,
-)  # fmt: skip
+from rerank_plugin.rerankers.convolution import LANES, ROWS, leaky_convolution, pad_columns, round_up
 from rerank_plugin.rerankers.matchpyramid import MatchPyramid
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import QueryTerms
@@ -51,15 +49,14 @@ class FusedMatchPyramid:
         filters = round_up(max(config.filters))
         self.together = 1 if len(convolutions) > 1 else max(1, LANES // config.filters[0])  # query words at once
         self.first = _first_layer(*convolutions[0], self.together, filters)
-        self.later_weights = np.zeros(
-            (len(convolutions) - 1, config.kernel_rows, config.kernel_columns, filters, filters), np.float32
-        )
-        self.later_biases = np.zeros((len(convolutions) - 1, filters), np.float32)
+        later, runs = len(convolutions) - 1, config.kernel_rows * config.kernel_columns * filters
+        self.later_weights = np.zeros((later, runs, filters), np.float32)
+        self.later_biases = np.zeros((later, filters), np.float32)
         for place, (weight, bias) in enumerate(convolutions[1:]):
-            self.later_weights[place, :, :, : weight.shape[1], : weight.shape[0]] = weight.transpose(2, 3, 1, 0)
+            taps = np.zeros((config.kernel_columns, config.kernel_rows, filters, filters), np.float32)
+            taps[:, :, : weight.shape[1], : weight.shape[0]] = weight.transpose(3, 2, 1, 0)
+            self.later_weights[place] = taps.reshape(runs, filters)
             self.later_biases[place, : len(bias)] = bias
-        runs = (len(convolutions) - 1, config.kernel_rows, config.kernel_columns * filters, filters)
-        self.later_weights = self.later_weights.reshape(runs)
         self.layers = self._dense_layers(model)
         # A maximum would hide what is not a number, so it is looked for here.
         self.poison = np.float32(sum(float((one.detach() * 0).sum()) for one in model.parameters()))
@@ -101,9 +98,10 @@ class FusedMatchPyramid:
             maxima = self.workspace.array("maxima", (config.pool_columns, len(bias)), np.float32)
             if len(self.later_weights):
                 maps = self.workspace.array("maps", (2, m, rows, len(bias)), np.float32)
+                stacked = self.workspace.array("stacked", (rows, config.kernel_rows * len(bias)), np.float32)
                 _pool_layers(
                     framed, places, lengths, m, weights, bias, self.later_weights, self.later_biases,
-                    config.kernel_columns, source, maps, maxima, grid,
+                    config.kernel_columns, source, stacked, maps, maxima, grid,
                 )  # fmt: skip
             else:
                 values = self.workspace.array("values", (rows, len(bias)), np.float32)
@@ -299,13 +297,14 @@ def _pool_one_layer(framed, places, lengths, words, weights, bias, width, togeth
 
 @njit(nogil=True, cache=True)
 def _pool_layers(
-    framed, places, lengths, words, weights, bias, later_weights, later_biases, width, source, maps, maxima, grid
+    framed, places, lengths, words, weights, bias, later_weights, later_biases, width, source, stacked, maps, maxima,
+    grid,
 ):  # fmt: skip
     """The grids of documents, of several convolutions: as :func:`_pool_one_layer`.
 
     Args:
-        later_weights: float32 [layers - 1, S, T * K, K]. later_biases: float32 [layers - 1, K].
-        maps: scratch, float32 [2, m, N + T - 1 + 2 ROWS, K].
+        later_weights: float32 [layers - 1, T * S * K, K]. later_biases: float32 [layers - 1, K].
+        stacked, maps: scratch, float32 [N + T - 1 + 2 ROWS, S * K] and [2, m, N + T - 1 + 2 ROWS, K].
     """
     border = width // 2
     for candidate in range(len(lengths)):
@@ -320,7 +319,9 @@ def _pool_layers(
         for layer in range(len(later_weights)):
             before, after = maps[layer % 2], maps[(layer + 1) % 2]
             for row in range(words):
-                _convolve_row(before, row, later_weights[layer], later_biases[layer], border, length, after[row])
+                _stack(before, row, 2 * border + length + ROWS, stacked)
+                target = after[row, border:]
+                leaky_convolution(stacked, later_weights[layer], later_biases[layer], RELU, target, length, width)
                 _clear_borders(after[row], border, length)
         last = maps[len(later_weights) % 2]
         for row in range(words):
@@ -335,29 +336,16 @@ def _clear_borders(rows, border, length):
 
 
 @njit(nogil=True, inline="always")
-def _convolve_row(maps, row, weights, bias, border, length, target):
-    """A later layer's values of one query word: rows [border, border + length) of ``target``.
+def _stack(maps, row, count, stacked):
+    """What filters of a later layer see of a query word: its rows and its neighbours', side by side.
 
     Args:
-        maps: float32 [m, rows, K], with ``border`` rows of zeros before and behind. weights: float32 [S, T * K, K].
+        maps: float32 [m, rows, K]. count: rows to be filled. stacked: float32 [rows, S * K].
     """
-    height, run, filters = weights.shape
-    above = height // 2
-    for position in range(0, length, ROWS):
-        here = target[border + position : border + position + ROWS]
-        for i in range(ROWS):
-            here[i] = bias
-        for tap in range(max(0, above - row), min(height, len(maps) + above - row)):
-            for lane in range(0, filters, LANES):
-                window_products(
-                    maps.ctypes.data + ((row + tap - above) * maps.shape[1] + position) * filters * 4,
-                    weights.ctypes.data + (tap * run * filters + lane) * 4,
-                    here.ctypes.data + lane * 4,
-                    run,
-                    filters,
-                    filters,
-                    filters,
-                )
-        for i in range(ROWS):
+    words, filters = len(maps), maps.shape[2]
+    height = stacked.shape[1] // filters
+    for tap in range(height):
+        neighbour, start = row + tap - height // 2, tap * filters
+        for i in range(count):
             for k in range(filters):
-                here[i, k] = max(here[i, k], RELU)
+                stacked[i, start + k] = maps[neighbour, i, k] if 0 <= neighbour < words else np.float32(0.0)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import InputBuilder, Inputs, QueryWords
-from rerank_plugin.parallel import available_threads, split
+from rerank_plugin.parallel import available_threads, crew, split
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex, QueryTerms
@@ -59,6 +59,8 @@ class NeuralReranker:
     A query none of whose words the model knows is ranked as the first stage ranked it, with a warning: the model would
     only compare documents with UNK. Queries longer than the model reads are cut, which is said once.
 
+    Whoever changes the model's weights after the first score calls :meth:`refresh`.
+
     A model may declare ``any_width`` (its scores do not depend on how far documents are padded, and it takes any width)
     and ``matches_unknown_words`` (it sees that two words are the same even where it knows neither).
     """
@@ -84,10 +86,17 @@ class NeuralReranker:
         self.forward = torch.compile(self.model, dynamic=True) if options.compile else self.model
         self.any_width = getattr(model, "any_width", False)
         self.matches_unknown_words = getattr(model, "matches_unknown_words", False)
-        self.weights = [*self.model.parameters(), *self.model.buffers()]
-        self.fast, self.fast_weights = None, None
+        self.threads = options.threads or available_threads()
+        self.fast, self.prepared = None, False
         self.queries_cut = 0
         self.unknown_queries: set[str] = set()
+
+    def refresh(self) -> None:
+        """Tell that the model's weights have changed: the tables of its fast path are made again.
+
+        Nothing but being told is safe: some optimizers change weights without a trace.
+        """
+        self.fast, self.prepared = None, False
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Scores of the candidates, float32 [C].
@@ -106,6 +115,11 @@ class NeuralReranker:
         Raises:
             InputError: the model gave a score that is not a number.
         """
+        fast_on_cpu = self.options.fast and self.options.device == "cpu"
+        with crew(self.threads if fast_on_cpu else 1):  # called first, so that the helpers are awake when needed
+            return self._score_many(queries, candidates)
+
+    def _score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
         tasks = [self._task(query, found) for query, found in zip(queries, candidates)]
         open_tasks = [task for task in tasks if task.scores is None]
         fast = self._fast_path() if open_tasks else None
@@ -145,20 +159,19 @@ class NeuralReranker:
             )
 
     def _fast_path(self):
-        """The model's fast path on the device, made again when the weights have changed (in training), or None."""
+        """The model's fast path on the device, made of the weights when it is first needed, or None."""
         options, on_cpu = self.options, self.options.device == "cpu"
         known = FUSED if on_cpu else ON_DEVICE
         if self.model.training or not options.fast or self.name not in known:
             return None
         if on_cpu and options.precision != "float32":
             return None
-        weights = [tensor._version for tensor in self.weights]
-        if weights != self.fast_weights:
+        if not self.prepared:
             module, _, name = known[self.name].partition(":")
-            how = (options.threads or available_threads()) if on_cpu else options
+            how = self.threads if on_cpu else options
             fast = getattr(import_module(module), name)
             self.fast = getattr(fast, "open", fast)(self.model, self.builder, how)
-            self.fast_weights = weights
+            self.prepared = True
         return self.fast
 
     def _score_fused(self, fused, tasks: Sequence[Task]) -> None:

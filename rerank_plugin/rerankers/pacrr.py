@@ -1,10 +1,10 @@
 """PACRR ([P] section 2): n-grams of the query against n-grams of the document, read query term by query term.
 
 The matrix of the cosines of all query and document words is distilled to a fixed number of columns: the first ones
-(*firstk*), or for each n the windows of n words that are most similar to the query (*kwindow*). For n = 2 .. l_g filters
-of n x n cells run over it; n = 1 is the matrix itself. Of each query term and each n the n_s largest values are kept,
-over all filters and columns, and an LSTM with one output reads them term by term beside the term's share of the IDF.
-Its last output is the score. The word vectors are fixed.
+(*firstk*), or for each n the windows of n words that are most similar to the query (*kwindow*). For n = 2 .. l_g,
+filters of n x n cells run over it; n = 1 is the matrix itself. Of each query term and each n the n_s largest values
+are kept, over all filters and columns, and an LSTM with one output reads them term by term beside the term's share of
+the IDF. Its last output is the score. The word vectors are fixed.
 
 Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, W windows (columns of cells
 that a convolution gives), n words of an n-gram. In the paper's letters: l_q ``query_words``, l_d ``document_words``
@@ -142,7 +142,8 @@ def strongest(cells: Tensor, windows: Tensor, count: int) -> Tensor:
         float [B, M, count], 0 where there are fewer.
     """
     room = (0, max(0, count - cells.shape[2]))
-    cells = functional.pad(cells.masked_fill(~windows[:, None, :], -torch.inf), room)  # [B, M, W or more]
+    cells = cells.masked_fill(~windows[:, None, :], -torch.inf)  # [B, M, W]
+    cells = functional.pad(cells, room, value=-torch.inf)  # [B, M, W or count]
     largest = cells.topk(count, dim=2).values  # [B, M, count]
     missing = torch.arange(count, device=cells.device) >= windows.sum(dim=1, keepdim=True)  # [B, count]
     return largest.masked_fill(missing[:, None, :], 0.0)

@@ -119,7 +119,7 @@ class FusedPacrr:
         table = similarity_table(self.vectors, query, words, self.workspace, self.threads)  # [U, m]
         gates = self._gates(query.idf[query.mask])  # [m, 4]
         distilled_words = config.distilled_words if config.distillation == "kwindow" else 0
-        columns = config.longest_ngram + int(words.lengths.max()) + 2 * LANES
+        columns = int(words.lengths.max()) + 2 * (config.longest_ngram + LANES)
         scores = np.empty(len(candidates), np.float32)
 
         def documents(start: int, stop: int) -> None:
@@ -331,7 +331,7 @@ def _score_documents(
         weights, starts, bias, reach: :class:`Filters`.
         gate_inputs: float32 [l_g * n_s, 4]. gates: float32 [m, 4]. gate_state: float32 [4].
         poison: added to all scores.
-        grids: scratch, float32 [1 + l_g, m, W], W at least l_g + 2 LANES more than the longest document.
+        grids: scratch, float32 [1 + l_g, m, W], W at least 2 (l_g + LANES) more than the longest document.
         scores: float32 [C], to be filled.
     """
     terms, columns, longest = len(gates), grids.shape[2], len(starts) - 1
@@ -344,7 +344,7 @@ def _score_documents(
     similarities, sums, chosen = np.empty(columns, np.int32), np.empty(columns, np.int32), np.empty(columns, np.int32)
     for candidate in range(start, stop):
         length = lengths[candidate]
-        lost = _look_up(table, places[candidate], length, border, grids[0])
+        lost = _look_up(table, places[candidate], length, border, LANES + longest, grids[0])
         if distilled_words:
             _closest(grids[0], length, border, similarities)
         for words in range(1, longest + 1):
@@ -368,8 +368,8 @@ def _score_documents(
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _look_up(table, places, length, border, grid):
-    """A document's similarities as rows of ``grid``, float32 [m, W], from column ``border`` on, zeros around them.
+def _look_up(table, places, length, border, behind, grid):
+    """A document's similarities as rows of ``grid``, float32 [m, W], between ``border`` and ``behind`` zeros.
 
     Returns:
         0, or NaN where a similarity is not a number, which comparisons would lose.
@@ -377,10 +377,10 @@ def _look_up(table, places, length, border, grid):
     total = np.float32(0.0)
     for row in range(len(grid)):
         grid[row, :border] = 0.0
-        line = grid[row, border : border + length + 2 * LANES]
+        line = grid[row, border : border + length + behind]
         for position in range(length):
-            line[position] = table[np.uintp(places[position]), row]
-        for position in range(length, length + 2 * LANES):
+            line[position] = table[np.uintp(places[position]), row]  # unsigned: without a test for negative places
+        for position in range(length, length + behind):
             line[position] = 0.0
         for position in range(length):
             total += line[position] * np.float32(0.0)

@@ -42,6 +42,8 @@ class Validation:
         from rerank_plugin.evaluation import mean_measures
         from rerank_plugin.runs import RankedList
 
+        if hasattr(self.reranker, "refresh"):
+            self.reranker.refresh()  # an epoch has changed the weights
         run = {}
         for query in self.queries:
             ranking = rank(query, Candidates(*self.candidates[query.id]), self.reranker)

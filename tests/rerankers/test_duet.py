@@ -653,7 +653,7 @@ def test_training_moves_it(index, vectors, parts):
         losses.append(loss.item())
     model.eval()
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
-    after = scores_of(index, fused, QUERIES[2])
+    after = scores_of(index, reranker(model, index, vectors, fast=True), QUERIES[2])  # its tables are of new weights
     assert np.abs(after - before).max() > 0.1
     with torch.no_grad():
         assert_same(after, model(inputs).numpy())

@@ -93,6 +93,7 @@ def test_training_moves_the_fused_scores(index, vectors):
     before = one.score(QUERIES[0], small.candidates(index))
     with torch.no_grad():
         one.model.convolutions[0].weight.mul_(1.5)
+    one.refresh()
     after = one.score(QUERIES[0], small.candidates(index))
     assert np.abs(after - before).max() > 1e-3
     plain = NeuralReranker(one.model, vectors.vocabulary, index, RerankerOptions(fast=False))

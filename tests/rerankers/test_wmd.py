@@ -355,9 +355,12 @@ def test_folders_that_hold_no_word_vectors(index, tmp_path, folder, name):
         rerankers.load(f"{name}:{folder}", index)
 
 
-def test_other_names_still_need_a_checkpoint_of_their_own(index, folder):
+def test_other_names_still_need_a_checkpoint_of_their_own(index, vectors, folder, tmp_path):
     with pytest.raises(InputError, match="config.json"):
         rerankers.load(f"delta:{folder}", index)
+    checkpoints.save_checkpoint(tmp_path / "delta", small.delta(vectors), vectors, {})
+    with pytest.raises(InputError, match="holds the model 'delta', not 'knrm'"):
+        rerankers.load(f"knrm:{tmp_path / 'delta'}", index)
 
 
 def test_neither_java_nor_torch_is_needed(index, folder):

@@ -1,0 +1,29 @@
+"""Waiting for another thread for a moment without sleeping, compiled with numba so that Python's lock is free."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+
+@intrinsic
+def _load(typing_context, address):
+    """An int64 as it is in memory now: no compiler may keep an older one."""
+
+    def generate(context, builder, _, arguments):
+        number = ir.IntType(64)
+        return builder.load_atomic(builder.inttoptr(arguments[0], number.as_pointer()), "acquire", 8)
+
+    return types.int64(types.uintp), generate
+
+
+@njit(nogil=True, cache=True)
+def wait_beyond(counter, seen, spins):
+    """Look at ``counter``, int64 [1], until it is greater than ``seen``, at most ``spins`` times; returns it."""
+    address = counter.ctypes.data
+    for _ in range(spins):
+        now = _load(address)
+        if now > seen:
+            return now
+    return seen
