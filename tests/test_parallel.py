@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rerank_plugin
-from rerank_plugin.parallel import Workspace, alongside, available_threads, split
+from rerank_plugin.parallel import Workspace, alongside, available_threads, crew, split
 
 ROOT = Path(rerank_plugin.__file__).parent.parent
 
@@ -214,9 +214,10 @@ def test_work_alongside_goes_on_while_the_caller_works():
         together.wait(timeout=60)
         return "met"
 
-    result = alongside(work, 2)
-    together.wait(timeout=60)
-    assert result() == "met" and where != [threading.get_ident()]
+    with crew(2):
+        result = alongside(work, 2)
+        together.wait(timeout=60)
+        assert result() == "met" and where != [threading.get_ident()]
 
 
 def test_the_caller_does_what_no_thread_has_begun():
@@ -227,14 +228,51 @@ def test_the_caller_does_what_no_thread_has_begun():
         held_up.set()
         assert done.wait(timeout=60)
 
-    first = alongside(hold_up, 2)
-    assert held_up.wait(timeout=60)
-    alongside(lambda: where.append(threading.get_ident()), 2)()
-    assert where == [threading.get_ident()]
-    done.set()
-    first()
-    alongside(lambda: where.append(0), 2)()
-    assert len(where) == 2  # what was done by the caller is not done again
+    with crew(2):
+        first = alongside(hold_up, 2)
+        assert held_up.wait(timeout=60)
+        alongside(lambda: where.append(threading.get_ident()), 2)()
+        assert where == [threading.get_ident()]
+        done.set()
+        first()
+        alongside(lambda: where.append(0), 2)()
+        assert len(where) == 2  # what was done by the caller is not done again
+
+
+def test_without_a_crew_the_caller_does_it_when_it_asks():
+    result = alongside(threading.get_ident, 4)
+    assert result() == threading.get_ident()
+
+
+def test_a_crew_stays_for_several_jobs_and_leaves():
+    """Its helpers take parts of every job, and the pool is free for the next crew afterwards."""
+    for _ in range(20):
+        seen = []
+        with crew(3):
+            with crew(3):  # the same one
+                for job in range(4):
+                    together = threading.Barrier(3)
+                    split(lambda start, stop: seen.append((job, together.wait(timeout=60))), 3, 3, smallest=1)
+        assert sorted(job for job, _ in seen) == [job for job in range(4) for _ in range(3)]
+
+
+def test_a_crew_that_waits_long_comes_back():
+    """Longer than it looks for work without sleeping."""
+    with crew(2):
+        time.sleep(0.05)
+        together = threading.Barrier(2)
+        split(lambda start, stop: together.wait(timeout=60), 2, 2, smallest=1)
+
+
+def test_an_error_ends_the_crew():
+    def fail(start, stop):
+        raise KeyError(start)
+
+    for _ in range(5):
+        with pytest.raises(KeyError), crew(2):
+            split(fail, 10, 2, smallest=1)
+    together = threading.Barrier(2)
+    split(lambda start, stop: together.wait(timeout=60), 2, 2, smallest=1)
 
 
 def test_within_a_part_nothing_runs_alongside():
@@ -253,7 +291,7 @@ def test_within_a_part_nothing_runs_alongside():
 
 FORK = """
 import os, signal, threading
-from rerank_plugin.parallel import alongside, split
+from rerank_plugin.parallel import Workspace, alongside, available_threads, crew, split
 
 together = threading.Barrier(3)
 split(lambda start, stop: together.wait(timeout=60), 3, 3, smallest=1)  # all threads of the pool have begun

@@ -483,6 +483,7 @@ def test_training_lowers_the_loss(index, vectors, sizes):
     assert losses[-1] < 0.3 * losses[0]
     assert all(torch.isfinite(one).all() for one in model.parameters())
     model.eval()
+    one.refresh()
     after = one.score(query, small.candidates(index))
     assert np.abs(after - before).max() > 0.1
     assert after[says.numpy()].min() > after[~says.numpy()].max()
