@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import rerank_plugin
 from rerank_plugin.parallel import Workspace, alongside, available_threads, crew, split
+from rerank_plugin.spinning import wait_beyond
 
 ROOT = Path(rerank_plugin.__file__).parent.parent
 
@@ -192,17 +193,108 @@ def test_several_callers_at_once():
     assert not wrong
 
 
+def meeting(threads):
+    """Work of as many parts as threads that ends only when each has a thread of its own, and those threads."""
+    together, workers = threading.Barrier(threads), set()
+
+    def work(start, stop):
+        workers.add(threading.get_ident())
+        together.wait(timeout=60)
+
+    return work, workers
+
+
+@pytest.mark.parametrize("pause", [0, 0.05])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_a_crew_stays_for_one_piece_of_work_after_another(threads, pause):
+    """Also when it has fallen asleep between two of them; its threads are the same all the time."""
+    crews = []
+    with crew(threads):
+        for _ in range(4):
+            work, workers = meeting(threads)
+            split(work, threads, threads, smallest=1)
+            assert threading.get_ident() in workers and len(workers) == threads
+            crews.append(workers)
+            time.sleep(pause)
+    assert all(one == crews[0] for one in crews)
+
+
+def test_a_crew_is_let_go():
+    """After its work, after an error and when there was none, its threads help others."""
+    for error in (None, Broken, KeyboardInterrupt):
+        try:
+            with crew(2):
+                parts_of(100, 2, 1)
+                if error:
+                    raise error
+        except (Broken, KeyboardInterrupt) as raised:
+            assert type(raised) is error
+    with crew(2):
+        pass
+    other = threading.Thread(target=split, args=(meeting(2)[0], 2, 2, 1))
+    other.start()
+    other.join(timeout=60)
+    assert not other.is_alive()
+
+
+def test_an_error_in_a_piece_of_work_does_not_end_its_crew():
+    with crew(2):
+        for _ in range(3):
+            with pytest.raises(Broken):
+                split(lambda start, stop: (_ for _ in ()).throw(Broken()), 100, 2, smallest=1)
+            work, workers = meeting(2)
+            split(work, 2, 2, smallest=1)
+            assert len(workers) == 2
+
+
+def test_a_crew_within_a_crew_is_the_same_crew():
+    with crew(2), crew(2):
+        with crew(2):
+            parts_of(100, 2, 1)
+        work, workers = meeting(2)
+        split(work, 2, 2, smallest=1)
+    assert len(workers) == 2
+
+
+def test_who_finds_no_helper_works_alone():
+    """One thread's crew holds the only helper; another thread's work is done all the same."""
+    ended, parts = threading.Event(), []
+
+    def another():
+        with crew(2):
+            parts.extend(parts_of(100, 2, 1))
+            assert alongside(lambda: "alone", 2)() == "alone"
+        ended.set()
+
+    with crew(2):
+        work, workers = meeting(2)
+        split(work, 2, 2, smallest=1)
+        other = threading.Thread(target=another)
+        other.start()
+        assert ended.wait(timeout=60)
+    other.join()
+    assert sum(stop - start for start, stop in parts) == 100
+
+
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_work_alongside_gives_its_result_or_its_error(threads):
-    for number in range(50):
-        assert alongside(lambda: number * 2, threads)() == number * 2
-
     def fail():
         raise Broken("alongside")
 
-    with pytest.raises(Broken, match="alongside"):
-        alongside(fail, threads)()
-    assert len(parts_of(1000, 4)) > 1
+    assert alongside(lambda: 5, threads)() == 5  # without a crew
+    with crew(threads):
+        for number in range(50):
+            assert alongside(lambda: number * 2, threads)() == number * 2
+        with pytest.raises(Broken, match="alongside"):
+            alongside(fail, threads)()
+        first, second = (alongside(lambda: parts_of(1000, threads), threads) for _ in range(2))
+        assert second() == first()
+        assert sum(stop - start for start, stop in parts_of(1000, threads)) == 1000
+
+
+def test_without_a_crew_the_caller_does_it_when_it_asks():
+    result = alongside(threading.get_ident, 4)
+    assert result() == threading.get_ident()
 
 
 def test_work_alongside_goes_on_while_the_caller_works():
@@ -235,58 +327,85 @@ def test_the_caller_does_what_no_thread_has_begun():
         assert where == [threading.get_ident()]
         done.set()
         first()
-        alongside(lambda: where.append(0), 2)()
-        assert len(where) == 2  # what was done by the caller is not done again
+    assert len(where) == 1  # what was done by the caller is not done again
 
 
-def test_without_a_crew_the_caller_does_it_when_it_asks():
-    result = alongside(threading.get_ident, 4)
-    assert result() == threading.get_ident()
+def test_work_alongside_that_nobody_asks_for_holds_nobody_up():
+    begun, done = threading.Event(), threading.Event()
 
+    def hold_up():
+        begun.set()
+        assert done.wait(timeout=60)
 
-def test_a_crew_stays_for_several_jobs_and_leaves():
-    """Its helpers take parts of every job, and the pool is free for the next crew afterwards."""
-    for _ in range(20):
-        seen = []
-        with crew(3):
-            with crew(3):  # the same one
-                for job in range(4):
-                    together = threading.Barrier(3)
-                    split(lambda start, stop: seen.append((job, together.wait(timeout=60))), 3, 3, smallest=1)
-        assert sorted(job for job, _ in seen) == [job for job in range(4) for _ in range(3)]
-
-
-def test_a_crew_that_waits_long_comes_back():
-    """Longer than it looks for work without sleeping."""
     with crew(2):
-        time.sleep(0.05)
-        together = threading.Barrier(2)
-        split(lambda start, stop: together.wait(timeout=60), 2, 2, smallest=1)
+        alongside(hold_up, 2)
+        assert begun.wait(timeout=60)
+    done.set()
 
 
-def test_an_error_ends_the_crew():
-    def fail(start, stop):
-        raise KeyError(start)
+def test_within_a_part_no_thread_helps():
+    """The others have parts of their own: neither what runs alongside nor what is split again leaves the part's thread.
 
-    for _ in range(5):
-        with pytest.raises(KeyError), crew(2):
-            split(fail, 10, 2, smallest=1)
-    together = threading.Barrier(2)
-    split(lambda start, stop: together.wait(timeout=60), 2, 2, smallest=1)
-
-
-def test_within_a_part_nothing_runs_alongside():
-    """The threads are taken: the part's own thread does the work when its result is asked for."""
-    strangers = []
+    Neither in a helper's part nor in one of the caller, and not after something ran alongside.
+    """
+    helped = []
 
     def work(start, stop):
-        here = threading.get_ident()
-        result = alongside(threading.get_ident, 4)
-        strangers.append(result() != here)
+        workers, calls = set(), []
 
-    for _ in range(20):
-        split(work, 50, 4, smallest=1)
-    assert len(strangers) > 20 and not any(strangers)
+        def inner(*part):
+            workers.add(threading.get_ident())
+            calls.append(part)
+            time.sleep(0.0002)
+
+        for _ in range(2):
+            alongside(inner, 2)()
+            split(inner, 64, 2, smallest=1)
+        helped.append(workers != {threading.get_ident()} or calls != [(), (0, 64)] * 2)
+
+    for _ in range(5):
+        split(work, 4, 2, smallest=1)
+    assert helped == [False] * 20
+
+
+def test_waiting_beyond_a_number():
+    counter = np.array([5], np.int64)
+    assert wait_beyond(counter, 4, 10) == 5
+    assert wait_beyond(counter, 5, 10) == 5
+    assert wait_beyond(counter, 5, 0) == 5
+    threading.Timer(0.05, lambda: counter.__setitem__(0, 9)).start()
+    assert wait_beyond(counter, 5, 10**12) == 9  # seen while it waits, or this would take an hour
+
+
+INTERRUPT = """
+import os, signal, threading, time
+from rerank_plugin.parallel import split
+
+finished = []
+
+def work(start, stop):
+    if threading.current_thread() is threading.main_thread():
+        assert begun.wait(60)
+        return
+    begun.set()
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.5)
+    finished.append(start)
+
+begun = threading.Event()
+try:
+    split(work, 2, 2, smallest=1)
+except KeyboardInterrupt:
+    print("interrupted", len(finished))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_nobody_works_on_after_an_interrupt():
+    """Control-C while the caller waits for a helper: its arrays are the next query's, so they must be at rest."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPT], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "interrupted 1\n", done.stderr
 
 
 FORK = """
@@ -300,7 +419,8 @@ if child == 0:
     signal.alarm(60)
     found = []
     split(lambda start, stop: found.append(stop - start), 1000, 3, smallest=1)
-    os._exit(0 if sum(found) == 1000 and alongside(lambda: 5, 3)() == 5 else 1)
+    with crew(3):
+        os._exit(0 if sum(found) == 1000 and alongside(lambda: 5, 3)() == 5 else 1)
 print(os.waitpid(child, 0)[1])
 """
 

@@ -222,7 +222,9 @@ def _word_taps(vectors, ids, weights, block, taps, start, stop):
     for first in range(start, stop, BLOCK):
         count = min(BLOCK, stop - first)
         for row in range(BLOCK):
-            block[row] = vectors[ids[min(first + row, stop - 1)]]
+            id = ids[min(first + row, stop - 1)]
+            for i in range(block.shape[1]):  # numba takes seconds to compile the assignment of a row
+                block[row, i] = vectors[id, i]
         for tile in range(len(weights)):
             _multiply(block, weights[tile], count, products)
             for row in range(count):
@@ -304,7 +306,7 @@ def _fill_query(taps, rows, biases, sizes, starts, unknown, vectors):
     block, scales = np.empty((1, len(vectors)), np.float32), np.empty(1, np.float32)
     for column in range(len(sizes)):
         if not unknown[column]:
-            _ngram_vectors(taps, rows, biases, sizes[column], starts[column], 1, block, scales)
+            _ngram_vectors(taps, rows, biases, np.int64(sizes[column]), np.int64(starts[column]), 1, block, scales)
             for i in range(len(vectors)):
                 vectors[i, column] = block[0, i] * scales[0]
 

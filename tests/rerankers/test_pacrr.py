@@ -1,5 +1,6 @@
 """PACRR against the paper's example, numbers worked out by hand and its plain twin; the fused path against both."""
 
+import copy
 import json
 import logging
 import math
@@ -501,7 +502,7 @@ def random_collection(folder, random, dimension, kind):
 
 @both_distillations
 def test_fused_scores_are_the_modules(sizes):
-    """To 1e-5 of the largest score."""
+    """To 1e-5 of the largest score; where the module's own rounding is worse than that, to four times its error."""
     spreads = []
 
     @settings(max_examples=90, deadline=None)
@@ -530,12 +531,13 @@ def test_fused_scores_are_the_modules(sizes):
             builder = InputBuilder(index, vectors.vocabulary, config["document_words"], config["query_words"], ())
             terms, candidates = index.query(text), small.candidates(index, rows)
             query = builder.query(terms)
+            inputs = builder.build(terms, query, candidates)
             with torch.inference_mode():
-                expected = model(builder.build(terms, query, candidates)).numpy()
+                expected, exact = model(inputs).numpy(), copy.deepcopy(model).double()(inputs).numpy()
             found = FusedPacrr(model, builder, threads).score(terms, query, candidates)
         largest = max(np.abs(expected).max(), 1e-3)
         assert found.dtype == np.float32 and found.shape == expected.shape
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * largest)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * largest + 4 * np.abs(expected - exact).max())
         spreads.append(np.ptp(expected) / largest)
 
     check()
