@@ -22,7 +22,7 @@ from rerank_plugin.parallel import Workspace
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.rerankers.pacrr import Pacrr, PacrrConfig, firstk, idf_shares, kwindow, strongest
-from rerank_plugin.rerankers.pacrr_fused import FusedPacrr
+from rerank_plugin.rerankers.pacrr_fused import FILTERS, FusedPacrr, pack_filters
 from rerank_plugin.text.embeddings import WordVectors
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests.rerankers import guarded, plain_pacrr, small
@@ -542,6 +542,54 @@ def test_fused_scores_are_the_modules(sizes):
 
     check()
     assert np.mean(np.array(spreads) > 0.01) > 0.5  # one document, or documents of no words, have no spread
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), filters=st.integers(1, 13), longest_ngram=st.integers(2, 5))
+def test_no_filter_gives_more_than_its_bound(seed, filters, longest_ngram):
+    """Least of all to windows that point where a filter points; and the bound is near what the best of them gives."""
+    random = np.random.default_rng(seed)
+    convolutions = [
+        (random.normal(size=(filters, n, n)).astype(np.float32), random.normal(size=filters).astype(np.float32))
+        for n in range(2, longest_ngram + 1)
+    ]
+    packed = pack_filters(convolutions, filters)
+    groups = packed.bias.shape[3]
+    for words, (weights, _) in enumerate(convolutions, 2):
+        rows = packed.weights[packed.starts[words] :][: groups * FILTERS * (1 + words**2)]
+        rows = rows.reshape(groups, 1 + words**2, FILTERS).transpose(0, 2, 1).astype(np.float64)  # [G, FILTERS, 1 + T]
+        assert {tuple(row) for row in rows[..., 1:].reshape(-1, words**2)} == {tuple(one.ravel()) for one in weights}
+        for first in range(words):
+            for last in range(first + 1, words + 1):
+                biases, taps = rows[..., 0], rows[..., 1 + first * words : 1 + last * words]
+                for group in range(groups):
+                    windows = 100 * taps[group:].reshape(-1, taps.shape[2])
+                    lengths = np.linalg.norm(windows, axis=1)
+                    given_values = np.einsum("gft,wt->wgf", taps[group:], windows) + biases[group:]
+                    bias, reach = packed.bias[words, first, last, group], packed.reach[words, first, last, group]
+                    bounds = bias + lengths / reach
+                    assert (given_values.max(axis=(1, 2)) < bounds).all()
+                    steepest = np.argmax(lengths)
+                    assert given_values[steepest].max() > 0.99 * bounds[steepest] - 2 * np.abs(biases).max()
+
+
+@pytest.mark.parametrize("almost", [0.0, 2.0, 3.5, 3.9, 3.99])
+def test_filters_that_come_late_are_not_forgotten(tmp_path, almost):
+    """Four strong filters give ``almost`` at "a b", and a weak one 4 at "a a", which is all that its length allows."""
+    index = small.build_index(tmp_path / "forward", [("1", "a b a a", ""), ("2", "b a b b", "")])
+    vectors = WordVectors(Vocabulary(["a", "b"]), np.array([[0, 1], [1, 0], [0, 1]], np.float32))
+    model = Pacrr(PacrrConfig(filters=5, signals=1, longest_ngram=2), torch.from_numpy(vectors.matrix)).eval()
+    with torch.no_grad():
+        model.convolutions[0].weight[:4] = torch.tensor([[almost / 2, -5], [almost / 2, -5]])
+        model.convolutions[0].weight[4] = 1.0
+        model.convolutions[0].bias.zero_()
+        model.lstm.weight_ih_l0[:, 1] = torch.tensor([0.0, 0, 0.2, 0])  # which the values do not drive to its ends
+    query = Query("q", "a a")
+    expected = NeuralReranker(model, vectors.vocabulary, index, RerankerOptions(fast=False)).score(
+        query, small.candidates(index)
+    )
+    found = NeuralReranker(model, vectors.vocabulary, index).score(query, small.candidates(index))
+    assert_same(found, expected)
 
 
 @pytest.fixture(scope="module")
