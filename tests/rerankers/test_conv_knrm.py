@@ -560,6 +560,7 @@ def test_training_lowers_the_loss(index, vectors):
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
     model.eval()
+    one.refresh()
     after = one.score(query, small.candidates(index))
     assert np.abs(after - before).max() > 0.1
     assert after[says.numpy()].min() > after[~says.numpy()].max()
