@@ -62,10 +62,12 @@ class _Job:
         self.parts, self.finished = -(-count // size), numbers(1)
         self.done = np.zeros(1, np.int64)
         self.error: BaseException | None = None
+        self.workers: set[int] = set()
 
     def take_parts(self) -> None:
         """Work until no part is left. After an error the parts that are left are taken, but not worked on."""
-        _here.working = True
+        before, _here.working = _here.working, True
+        self.workers.add(threading.get_ident())
         try:
             for start in self.starts:
                 try:
@@ -76,12 +78,19 @@ class _Job:
                 if next(self.finished) == self.parts:
                     self.done[0] = 1
         finally:
-            _here.working = False
+            self.workers.discard(threading.get_ident())
+            _here.working = before
 
     def finish(self) -> None:
         """Take the parts that are left, wait for those that others have taken, and raise what went wrong."""
-        self.take_parts()
-        _wait_beyond(self.done, 0)
+        try:
+            self.take_parts()
+            _wait_beyond(self.done, 0)
+        except BaseException as error:  # Control-C: the arrays must be at rest before the caller goes on
+            self.error = error
+            while self.workers - {threading.get_ident()}:
+                time.sleep(NAP)
+            raise
         if self.error is not None:
             raise self.error
 
@@ -167,7 +176,7 @@ def alongside(work: Callable[[], T], threads: int) -> Callable[[], T]:
 
     Work that nobody has begun by then is done by the caller.
     """
-    if threads == 1 or _here.crew is None:
+    if threads == 1 or _here.working or _here.crew is None:
         return work
     found: list[T] = []
     job = _Job(lambda start, stop: found.append(work()), 1, 1)

@@ -59,7 +59,7 @@ class NeuralReranker:
     A query none of whose words the model knows is ranked as the first stage ranked it, with a warning: the model would
     only compare documents with UNK. Queries longer than the model reads are cut, which is said once.
 
-    Whoever changes the model's weights after the first score calls :meth:`refresh`.
+    A model that is trained is noticed; whoever changes its weights otherwise after the first score calls :meth:`refresh`.
 
     A model may declare ``any_width`` (its scores do not depend on how far documents are padded, and it takes any width)
     and ``matches_unknown_words`` (it sees that two words are the same even where it knows neither).
@@ -88,13 +88,14 @@ class NeuralReranker:
         self.matches_unknown_words = getattr(model, "matches_unknown_words", False)
         self.threads = options.threads or available_threads()
         self.fast, self.prepared = None, False
+        model.register_forward_pre_hook(lambda module, _: self.refresh() if module.training else None)
         self.queries_cut = 0
         self.unknown_queries: set[str] = set()
 
     def refresh(self) -> None:
         """Tell that the model's weights have changed: the tables of its fast path are made again.
 
-        Nothing but being told is safe: some optimizers change weights without a trace.
+        Called for every batch in training mode; weights that are written otherwise need telling.
         """
         self.fast, self.prepared = None, False
 

@@ -89,8 +89,9 @@ def rank_all(
 
     Args:
         threads: that fetch candidates.
-        together: queries that are scored at once.
+        together: queries that are scored at once, by a reranker that can; of the others none waits for its neighbours.
     """
+    together = together if hasattr(reranker, "score_many") else 1
     ahead: deque = deque()
 
     def rank_oldest() -> Iterator[Ranking]:

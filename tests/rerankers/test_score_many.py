@@ -98,3 +98,17 @@ def test_training_moves_the_fused_scores(index, vectors):
     assert np.abs(after - before).max() > 1e-3
     plain = NeuralReranker(one.model, vectors.vocabulary, index, RerankerOptions(fast=False))
     np.testing.assert_allclose(after, plain.score(QUERIES[0], small.candidates(index)), atol=1e-5)
+
+
+def test_a_batch_in_training_mode_is_noticed(index, vectors):
+    """An optimizer's step follows it, and some optimizers write weights without a trace."""
+    one = reranker(index, vectors)
+    one.score(QUERIES[0], small.candidates(index))
+    terms = index.query(QUERIES[0].text)
+    inputs = one.builder.build(terms, one.builder.query(terms), small.candidates(index))
+    one.model.train()(inputs).sum().backward()
+    torch.optim.SGD(one.model.parameters(), lr=0.5, fused=True).step()
+    one.model.eval()
+    plain = NeuralReranker(one.model, vectors.vocabulary, index, RerankerOptions(fast=False))
+    expected = plain.score(QUERIES[0], small.candidates(index))
+    np.testing.assert_allclose(one.score(QUERIES[0], small.candidates(index)), expected, atol=1e-5)
