@@ -95,9 +95,11 @@ def test_a_query_without_judgments(index, one):
 def test_words_of_the_query(index, one, vectors):
     [pool] = make(index, one, JUDGED, text="attack xylitol heart attack women")
     ids = vectors.vocabulary.ids
-    assert pool.words.ids.tolist() == [ids["attack"], 0, ids["heart"], ids["attack"]] and pool.words.mask.tolist() == [True] * 4
+    assert pool.words.ids.tolist() == [ids["attack"], 0, ids["heart"], ids["attack"]]
+    assert pool.words.mask.tolist() == [True] * 4
     [pool] = make(index, one, JUDGED, text="heart")
-    assert pool.words.ids.tolist() == [ids["heart"], 0, 0, 0] and pool.words.mask.tolist() == [True, False, False, False]
+    assert pool.words.ids.tolist() == [ids["heart"], 0, 0, 0]
+    assert pool.words.mask.tolist() == [True, False, False, False]
 
 
 @pytest.mark.parametrize("text", ["heart attack in women", "aspirin quokka", "risk of stroke risk of cancer"])
@@ -114,7 +116,8 @@ def test_features_are_those_of_search(index, one, text):
     assert pool.features.dtype == np.float32 and pool.features.shape == (len(index), len(NAMES))
     assert pool.features.tobytes() == search.features.numpy()[places].tobytes()
     assert pool.features.any(axis=0).sum() >= len(NAMES) - 4  # nearly all of them say something here
-    assert pool.words.ids.tolist() == search.queries[0].tolist() and pool.words.mask.tolist() == search.query_mask[0].tolist()
+    assert pool.words.ids.tolist() == search.queries[0].tolist()
+    assert pool.words.mask.tolist() == search.query_mask[0].tolist()
 
 
 def test_first_stage_score_of_what_was_not_retrieved_is_zero(index, one):
