@@ -606,8 +606,9 @@ def test_changed_weights_change_the_fused_scores(index, vectors, change):
     assert_close(scores_of(fused, index, QUERY), expected)
 
 
-def test_scores_follow_a_training(index, vectors):
-    """Epochs of several steps with a validation after each, as the trainer has it; dropout only where it trains."""
+@pytest.mark.parametrize("told", [True, False])
+def test_scores_follow_a_training(index, vectors, told):
+    """Epochs of several steps with a validation after each, as the trainer has it; noticed without being told, too."""
     model, fused, plain = pair(index, vectors, dropout=0.5)
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.02)
     words = fused.builder.query(index.query(QUERY.text))
@@ -620,7 +621,8 @@ def test_scores_follow_a_training(index, vectors):
             model(inputs)[:5].sub(model(inputs)[5:]).sum().backward()
             optimizer.step()
         model.eval()
-        fused.refresh()
+        if told:
+            fused.refresh()
         seen.append(scores_of(fused, index, QUERY))
         assert_close(seen[-1], scores_of(plain, index, QUERY))
     assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(seen, seen[1:]))

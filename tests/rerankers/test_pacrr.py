@@ -592,6 +592,29 @@ def test_filters_that_come_late_are_not_forgotten(tmp_path, almost):
     assert_same(found, expected)
 
 
+@pytest.mark.parametrize(("steps", "chosen"), [((8000.4, 8000.6), 1), ((8000.6, 8001.4), 0), ((-8000.6, -8000.4), 1)])
+def test_similarities_are_compared_in_whole_steps(tmp_path, steps, chosen):
+    """Of the document "b c" one word is kept: the more similar one, of those in the same step the first."""
+    cosines = np.array([1, 0, *steps]) / 16384
+    index = small.build_index(tmp_path / "forward", [("1", "b c", "")])
+    matrix = np.stack([cosines, np.sqrt(1 - cosines**2)], axis=1)[[1, 0, 2, 3]]
+    matrix[1] = [1, 0]
+    vectors = WordVectors(Vocabulary(["a", "b", "c"]), matrix.astype(np.float32))
+    config = PacrrConfig(distillation="kwindow", distilled_words=1, longest_ngram=1, signals=1)
+    model = Pacrr(config, torch.from_numpy(vectors.matrix)).eval()
+    with torch.no_grad():
+        for parameter in model.lstm.parameters():
+            parameter.zero_()
+        model.lstm.weight_ih_l0[2, 0] = 100.0
+        model.lstm.bias_ih_l0[2] = -100 * sum(steps) / 2 / 16384
+    nearest = small.candidates(index)
+    expected = 0.5 * math.tanh(0.5 * math.tanh(100 * (steps[chosen] - sum(steps) / 2) / 16384))
+    assert abs(expected) > 1e-4
+    for fast in (False, True):
+        one = NeuralReranker(model, vectors.vocabulary, index, RerankerOptions(fast=fast))
+        assert one.score(Query("q", "a"), nearest).tolist() == pytest.approx([expected], abs=1e-5)
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     """140 documents, so that threads and parts have something to share, with word vectors and a query."""
