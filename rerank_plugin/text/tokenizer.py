@@ -14,8 +14,10 @@ punctuation, and collapse numeric forms into 7 classes. What it leaves open is d
 * **Numbers inside words** stay (``p53``, ``b12``, ``10mg``); only free-standing numbers are collapsed. Powers of ten,
   also in PubMed's ASCII forms ``10(-6)`` and ``10^-6``, are numbers.
 
-Known limits: a reference number glued to a full stop (``disease.2``) reads as a fraction, a volume with its issue
-(``67(12)``) as one power, and the possessive of a symbol (``IL-2's``) leaves an ``s``.
+* **Glued numbers.** A reference number after the full stop of a sentence (``disease.2``) is an integer, and so are a
+  volume and its issue (``67(12)``): without a sign, only a base of ten makes a power of a number in parentheses.
+
+Known limit: ``10(12)`` is a power, though it may be a volume with its issue.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ DOLLARS = "<dollars>"
 NUMERIC_CLASSES = (INTEGER, FRACTION, REAL, YEAR_19XX, YEAR_20XX, PERCENTAGE, DOLLARS)
 
 # Saved with every index and checkpoint: texts must be tokenized alike on both sides.
-SETTINGS = {"name": "d18", "version": 1}
+SETTINGS = {"name": "d18", "version": 2}
 
 _GREEK = dict(
     zip(
@@ -52,7 +54,7 @@ _QUOTES = dict.fromkeys(map(ord, "’ʼ′＇"), "'")
 _PLAIN_MARKS = {**_DASHES, **_QUOTES}
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
-_POWER = re.compile(r"(?<![\w.])\d+(?:([⁺⁻]?[⁰¹²³⁴-⁹]+)|\^([+-]?\d+)|\(([+-]?\d{1,2})\))(?!\w)")
+_POWER = re.compile(r"(?<![\w.])(?:\d+(?:([⁺⁻]?[⁰¹²³⁴-⁹]+)|\^([+-]?\d+)|\(([+-]\d{1,2})\))|10\((\d{1,2})\))(?!\w)")
 _DECIMAL_DOT = re.compile(r"(?<=\d)[·∙⋅](?=\d)")
 
 # Words of up to 5 letters that stand before a number without forming a symbol with it.
@@ -72,9 +74,9 @@ _TOKEN = re.compile(
     | (?P<percentage>(?:{_NUMBER})%)
     | (?P<ratio>\d+⁄\d+)
     | (?P<power>\x00[+-]?\d+\x00)
-    | (?P<decimal>(?:{_WHOLE})\.\d+|(?<!\d)\.\d+)
+    | (?P<decimal>(?:{_WHOLE})\.\d+|(?<![^\W_])\.\d+)
     | (?P<whole>(?:{_WHOLE})(?![^\W_]))
-    | (?P<symbol>(?<![^\W_])[a-z]{{1,5}}-(?:\d{{1,3}}[a-z]{{0,2}}|\d{{0,3}}(?:{_GREEK_NAMES})[a-z]?\d{{0,3}})(?![^\W_]))
+    | (?P<symbol>(?<![^\W_])[a-z]{{1,5}}-(?:\d{{1,3}}[a-z]{{0,2}}|\d{{0,3}}(?:{_GREEK_NAMES})[a-z]?\d{{0,3}})(?:'s)?(?![^\W_]))
     | (?P<word>[^\W_]+(?:'[^\W_]+|(?<=[a-z]\d)\.\d+(?![^\W_]))*)
     """,
     re.VERBOSE,
@@ -86,7 +88,7 @@ def _spell_greek(run: re.Match) -> str:
 
 
 def _mark_power(power: re.Match) -> str:
-    exponent = (power.group(1) or power.group(2) or power.group(3)).translate(_SUPERSCRIPTS)
+    exponent = next(filter(None, power.groups())).translate(_SUPERSCRIPTS)
     return f"\x00{exponent}\x00"
 
 
@@ -137,7 +139,7 @@ def _token(match: re.Match) -> tuple[str, ...]:
         smaller = (len(above), above) < (len(below), below)  # as numbers, of any length
         return (FRACTION if above and smaller else REAL,)
     if kind == "symbol":
-        before, after = form.split("-", 1)
+        before, after = form.removesuffix("'s").split("-", 1)
         if before in _ORDINARY:
             return tokenize_piece(before) + tokenize_piece(after)
         return (before + after,)
