@@ -16,6 +16,7 @@ MODEL_OPTIONS = (
 )  # fmt: skip
 TRAINING_OPTIONS = (
     "epochs", "patience", "batch_size", "learning_rate", "l2_convolution", "l2_feed_forward", "pairs_per_query", "seed",
+    "loss", "weights", "optimizer",
 )  # fmt: skip
 
 
@@ -38,6 +39,7 @@ def arguments():
     )
     parser.add_argument("--validation", required=True, metavar="QJ", help="the same for validation")
     parser.add_argument("--words", type=Path, required=True, help="word vectors, written by rerank_plugin.embed words")
+    parser.add_argument("--start-from", type=Path, metavar="CKPT", help="fine-tune this checkpoint of the same model")
     parser.add_argument("--output", type=Path, required=True, help="checkpoint folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace a checkpoint that is there already")
     parser.add_argument("--resume", action="store_true", help="go on with a training that was interrupted")
@@ -67,17 +69,31 @@ def _add_model_options(parser) -> None:
     model.add_argument(
         "--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter by its name in config.json"
     )
-    model.add_argument("--lexical-features", nargs="+", help="names, 'lex3' for the paper's three, 'none' (default)")
+    model.add_argument(
+        "--lexical-features", nargs="+", help="names, 'lex3' for the Delta paper's three, 'all' for its 18, 'none'"
+    )
+    model.add_argument(
+        "--select-lexical-features",
+        type=int,
+        metavar="K",
+        help="choose K features greedily by the first validation measure, with a training for each that is tried; "
+        "of those that --lexical-features names, or of all 18",
+    )
 
 
 def _add_training_options(parser) -> None:
-    training = parser.add_argument_group("training")
-    training.add_argument("--epochs", type=int, default=30, help="epochs at most")
-    training.add_argument("--patience", type=int, default=5, help="epochs without a better measure before stopping")
-    training.add_argument("--batch-size", type=int, default=256, help="pairs a step")
-    training.add_argument("--learning-rate", type=float, default=0.01, help="of Adagrad")
-    training.add_argument("--l2-convolution", type=float, default=1e-4, help="L2 cost of the convolutions' weights")
-    training.add_argument("--l2-feed-forward", type=float, default=1e-4, help="L2 cost of the feed-forward weights")
+    training = parser.add_argument_group(
+        "training (in brackets the defaults where the model's paper says nothing else)"
+    )
+    training.add_argument("--epochs", type=int, help="epochs at most (30)")
+    training.add_argument("--patience", type=int, help="epochs without a better measure before stopping (5)")
+    training.add_argument("--batch-size", type=int, help="examples a step (256)")
+    training.add_argument("--loss", help="hinge (pairs; the default) or bce (documents, as a classifier)")
+    training.add_argument("--weights", help="of examples: sqrt (the default) or none; for bce log, too")
+    training.add_argument("--optimizer", help="adagrad (the default), adadelta or adam")
+    training.add_argument("--learning-rate", type=float, help="adagrad 0.01, adadelta 1, adam 0.001")
+    training.add_argument("--l2-convolution", type=float, help="L2 cost of the convolutions' weights (1e-4)")
+    training.add_argument("--l2-feed-forward", type=float, help="L2 cost of the feed-forward weights (1e-4)")
     training.add_argument(
         "--training-documents",
         default="candidates",
@@ -85,7 +101,7 @@ def _add_training_options(parser) -> None:
         help="documents that pairs are drawn from; unjudged candidates count as non-relevant",
     )
     training.add_argument(
-        "--pairs-per-query", type=int, default=50, help="pairs drawn from a query in an epoch, at most"
+        "--pairs-per-query", type=int, help="pairs, or documents, drawn from a query in an epoch, at most (50)"
     )
 
 
@@ -120,6 +136,10 @@ def _model_values(options) -> dict:
         from rerank_plugin.features.lexical import LEX3
 
         values["lexical_features"] = list(LEX3)
+    elif names == ["all"]:
+        from rerank_plugin.features.lexical import PAPER_NAMES
+
+        values["lexical_features"] = list(PAPER_NAMES)
     elif names == ["none"]:
         values["lexical_features"] = []
     return values
@@ -127,64 +147,171 @@ def _model_values(options) -> dict:
 
 def train(options) -> None:
     """Read everything, train, and put the best checkpoint in place."""
-    import numpy as np
-    import torch
-
-    from rerank_plugin.checkpoints import build_config, model_classes
-    from rerank_plugin.corpora import queries_and_judgments
-    from rerank_plugin.rerankers import RerankerOptions
-    from rerank_plugin.rerankers.neural import NeuralReranker
-    from rerank_plugin.retrieval.index_folder import Index
-    from rerank_plugin.text import embeddings
-    from rerank_plugin.training.pairs import make_pools
-    from rerank_plugin.training.trainer import Trainer, TrainingConfig
-    from rerank_plugin.training.validation import Validation
-
     if options.output.exists() and not options.overwrite:
         raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
-    model_class, config_class = model_classes(options.model)
-    config = build_config(config_class, _model_values(options), "command line")
-    training = TrainingConfig(**{name: getattr(options, name) for name in TRAINING_OPTIONS})
-    index = Index(options.index)
-    vectors = embeddings.load(options.words)
-    train_queries, train_judgments = queries_and_judgments(options.train)
-    held_out, held_out_judgments = queries_and_judgments(options.validation)
-    shared = {query.id for query in train_queries} & {query.id for query in held_out}
-    if shared:
-        raise InputError(f"{len(shared)} queries are in both --train and --validation, e.g. '{min(shared)}'")
+    values = _model_values(options)
+    if options.select_lexical_features is None:
+        _finish(options, Training(options, values).run(options.output), options.output)
+    else:
+        select_features(options, values)
 
-    torch.manual_seed(options.seed)
-    model = model_class(config, torch.from_numpy(vectors.matrix))
-    try:
-        reranker = NeuralReranker(model, vectors.vocabulary, index.forward, RerankerOptions(options.device))
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    candidates = CandidateFinder(options, index)
-    log.info("candidates for %d training and %d validation queries", len(train_queries), len(held_out))
-    pools = make_pools(
-        train_queries,
-        train_judgments,
-        candidates(train_queries, options.train_run),
-        reranker.builder,
-        options.training_documents,
-    )
-    if pools and config.lexical_features:
-        features = np.concatenate([pool.features for pool in pools])
-        model.set_feature_statistics(torch.from_numpy(features.mean(axis=0)), torch.from_numpy(features.std(axis=0)))
-    validation = Validation(
-        held_out, held_out_judgments, candidates(held_out, options.validation_run), reranker, options.measures
-    )
-    folder = options.output.with_name(options.output.name + ".training")
-    data = _data_description(options, index, vectors)
-    save = _saver(options, model, vectors, training, data, folder)
-    trainer = Trainer(
-        model, reranker.builder, pools, training, validation, save, folder, options.device, json.loads(json.dumps(data))
-    )
-    if options.resume and trainer.resume():
-        log.info("going on after epoch %d", len(trainer.history))
-    log.info("training on %d queries", len(pools))
-    trainer.train()
-    _finish(options, folder, trainer)
+
+def select_features(options, values: dict) -> None:
+    """Train a model for every feature that is tried; the last chosen one's becomes the checkpoint."""
+    import shutil
+    from dataclasses import asdict
+
+    from rerank_plugin.features.lexical import PAPER_NAMES
+    from rerank_plugin.training.selection import as_markdown, select
+
+    names = values.pop("lexical_features", None) or list(PAPER_NAMES)
+    training = Training(options, {**values, "lexical_features": names})
+    folder = options.output.with_name(options.output.name + ".selection")
+    if folder.exists() and not options.resume:
+        raise InputError(f"{folder} holds a selection that was interrupted: go on with --resume, or delete it")
+
+    def measure(features: tuple[str, ...]) -> float:
+        place = folder / "+".join(features)
+        trainer = training.run(place, features)
+        if len(features) == options.select_lexical_features:
+            _finish(options, trainer, place)
+        else:
+            _remove(place)
+        return trainer.best
+
+    settings = {"data": training.data, "training": asdict(training.config), "model": values}
+    path = select(names, options.select_lexical_features, measure, folder, settings)
+    chosen = (*path[-1].kept, path[-1].chosen)
+    table = as_markdown(path, options.measures[0])
+    (folder / "+".join(chosen) / "selection.md").write_text(table, encoding="utf-8")
+    _put_in_place(folder / "+".join(chosen), options.output)
+    shutil.rmtree(folder)
+    print(table + f"\n{options.output}: {' '.join(chosen)}")
+
+
+class Training:
+    """What trainings of one model on one collection share: candidates, pools and validation.
+
+    Attributes:
+        config: the :class:`TrainingConfig`. data: what it is trained on, as JSON values.
+    """
+
+    def __init__(self, options, values: dict):
+        from rerank_plugin.checkpoints import build_config, model_classes
+        from rerank_plugin.corpora import queries_and_judgments
+        from rerank_plugin.retrieval.index_folder import Index
+        from rerank_plugin.text import embeddings
+        from rerank_plugin.training.pairs import make_pools
+
+        self.options, self.values = options, values
+        self.model_class, self.config_class = model_classes(options.model)
+        self.model_config = build_config(self.config_class, values, "command line")
+        self.config = training_config(options)
+        self.index = Index(options.index)
+        self.vectors = embeddings.load(options.words)
+        train_queries, train_judgments = queries_and_judgments(options.train)
+        self.held_out, self.held_out_judgments = queries_and_judgments(options.validation)
+        shared = {query.id for query in train_queries} & {query.id for query in self.held_out}
+        if shared:
+            raise InputError(f"{len(shared)} queries are in both --train and --validation, e.g. '{min(shared)}'")
+        _, reranker = self.fresh_model(self.model_config)
+        candidates = CandidateFinder(options, self.index)
+        log.info("candidates for %d training and %d validation queries", len(train_queries), len(self.held_out))
+        self.pools = make_pools(
+            train_queries,
+            train_judgments,
+            candidates(train_queries, options.train_run),
+            reranker.builder,
+            options.training_documents,
+        )
+        self.held_out_candidates = candidates(self.held_out, options.validation_run)
+        self.data = _data_description(options, self.index, self.vectors)
+
+    def fresh_model(self, config):
+        """A model with weights by the seed, or those it starts from, and the reranker that validates it."""
+        import torch
+
+        from rerank_plugin.rerankers import RerankerOptions
+        from rerank_plugin.rerankers.neural import NeuralReranker
+
+        torch.manual_seed(self.options.seed)
+        model = self.model_class(config, torch.from_numpy(self.vectors.matrix))
+        if self.options.start_from:
+            start_from(model, self.options.start_from, self.vectors)
+        try:
+            options = RerankerOptions(self.options.device)
+            return model, NeuralReranker(model, self.vectors.vocabulary, self.index.forward, options)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
+    def run(self, output: Path, features: tuple[str, ...] | None = None):
+        """Train beside ``output``, with some of the lexical features or all; gives the trainer when it is done."""
+        import numpy as np
+        import torch
+
+        from rerank_plugin.checkpoints import build_config
+        from rerank_plugin.training.trainer import Trainer
+        from rerank_plugin.training.validation import Validation
+
+        config, pools = self.model_config, self.pools
+        if features is not None:
+            columns = [config.lexical_features.index(name) for name in features]
+            config = build_config(self.config_class, {**self.values, "lexical_features": features}, "command line")
+            pools = [pool._replace(features=np.ascontiguousarray(pool.features[:, columns])) for pool in pools]
+        model, reranker = self.fresh_model(config)
+        if pools and config.lexical_features:
+            values = np.concatenate([pool.features for pool in pools]).astype(np.float64)
+            model.set_feature_statistics(torch.from_numpy(values.mean(axis=0)), torch.from_numpy(values.std(axis=0)))
+        options = self.options
+        validation = Validation(
+            self.held_out, self.held_out_judgments, self.held_out_candidates, reranker, options.measures
+        )
+        folder = output.with_name(output.name + ".training")
+        save = _saver(options, model, self.vectors, self.config, self.data, folder)
+        data = json.loads(json.dumps(self.data))
+        trainer = Trainer(model, reranker.builder, pools, self.config, validation, save, folder, options.device, data)
+        if options.resume and trainer.resume():
+            log.info("going on after epoch %d", len(trainer.history))
+        log.info("training on %d queries", len(pools))
+        trainer.train()
+        return trainer
+
+
+def training_config(options):
+    """How to train: what the command line says, then the model's paper, then Delta's."""
+    from rerank_plugin.training.recipes import RECIPES
+    from rerank_plugin.training.trainer import TrainingConfig
+
+    given = {name: getattr(options, name) for name in TRAINING_OPTIONS if getattr(options, name) is not None}
+    recipe = RECIPES.get(options.model, {})
+    if given.get("loss", recipe.get("loss")) != recipe.get("loss"):  # its weights belong to another loss
+        recipe = {name: value for name, value in recipe.items() if name != "weights"}
+    if given.get("loss") == "bce":
+        recipe = {"weights": "none", **recipe}
+    return TrainingConfig(**{**recipe, **given})
+
+
+def start_from(model, folder: Path, vectors) -> None:
+    """Give a model the weights of a checkpoint.
+
+    Raises:
+        InputError: it is of another model, other hyper-parameters, or other word vectors.
+    """
+    import numpy as np
+
+    from rerank_plugin.checkpoints import check_weights, load_checkpoint, read_config
+    from rerank_plugin.text import embeddings
+
+    if read_config(folder)["model"] != model.name:
+        raise InputError(f"{folder} holds the model '{read_config(folder)['model']}', not '{model.name}'")
+    before, _ = load_checkpoint(folder)
+    if before.config.lexical_features != model.config.lexical_features:
+        raise InputError(f"{folder} has other lexical features: {' '.join(before.config.lexical_features) or 'none'}")
+    found = embeddings.load(folder)
+    if found.vocabulary.words != vectors.vocabulary.words or not np.array_equal(found.matrix, vectors.matrix):
+        raise InputError(f"{folder} was trained on other word vectors than --words: give it as --words, too")
+    check_weights(before.state_dict(), model.state_dict(), str(folder))
+    model.load_state_dict(before.state_dict())
 
 
 class CandidateFinder:
@@ -230,6 +357,7 @@ def _data_description(options, index, vectors) -> dict:
         "first_stage": None if all(runs.values()) else asdict(commandline.first_stage_config(options)),
         "depth": options.depth,
         "documents": options.training_documents,
+        **({"start_from": str(options.start_from)} if options.start_from else {}),
     }
 
 
@@ -250,23 +378,37 @@ def _saver(options, model, vectors, training, data: dict, folder: Path):
     return save
 
 
-def _finish(options, folder: Path, trainer) -> None:
+def _finish(options, trainer, output: Path) -> None:
     """Put the best checkpoint, its log and its picture in place, and remove the training state."""
     import shutil
 
     from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE
 
+    folder = trainer.folder
     best = max(trainer.history, key=lambda entry: entry["deciding"])
     if not (folder / "best").exists():
         raise InputError(f"no epoch gave a finite {options.measures[0]}: nothing to keep; see {folder / LOG_FILE}")
     for name in (LOG_FILE, PLOT_FILE):
         shutil.copyfile(folder / name, folder / "best" / name)
-    if options.output.exists():
-        shutil.rmtree(options.output)
-    (folder / "best").rename(options.output)
-    shutil.rmtree(folder)
+    _put_in_place(folder / "best", output)
+    _remove(output)
     shown = ", ".join(f"{name} {best[name]:.4f}" for name in options.measures)
-    print(f"{options.output}: best epoch {best['epoch']} of {len(trainer.history)}, validation {shown}")
+    print(f"{output}: best epoch {best['epoch']} of {len(trainer.history)}, validation {shown}")
+
+
+def _put_in_place(made: Path, output: Path) -> None:
+    import shutil
+
+    if output.exists():
+        shutil.rmtree(output)
+    made.rename(output)
+
+
+def _remove(output: Path) -> None:
+    """Remove the training state beside a checkpoint."""
+    import shutil
+
+    shutil.rmtree(output.with_name(output.name + ".training"), ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Documents as JSON lines: one object a line, as BEIR, Pyserini and many exports of PubMed have them.
 
 The id is under ``_id``, ``id``, ``docid``, ``doc_id`` or ``pmid`` (a string or a whole number), the title under
-``title``, the abstract under ``text``, ``abstract``, ``contents`` or ``body``: the first that is not empty. A list of
-strings (SciFact's sentences) is joined by spaces.
+``title`` or ``question``, the abstract under ``text``, ``abstract``, ``contents``, ``body``, ``paragraphs`` or
+``answer``: the first that is not empty. A list of strings (SciFact's sentences) is joined by spaces.
 
 This is the hot path of indexing: beyond `json.loads` a line costs a few look-ups.
 """
@@ -18,7 +18,8 @@ from rerank_plugin.corpora.records import Document
 from rerank_plugin.corpora.text_files import DAMAGED, byte_lines
 
 ID_KEYS = ("_id", "id", "docid", "doc_id", "pmid")
-TEXT_KEYS = ("text", "abstract", "contents", "body")
+TITLE_KEYS = ("title", "question")
+TEXT_KEYS = ("text", "abstract", "contents", "body", "paragraphs", "answer")
 
 
 def documents(paths: Iterable[Path], problems: Problems, ids_required: bool = True) -> Iterator[Document]:
@@ -29,7 +30,7 @@ def documents(paths: Iterable[Path], problems: Problems, ids_required: bool = Tr
             for number, line in enumerate(byte_lines(path), 1):
                 try:
                     record = parse(line)
-                    title, abstract = record.get("title"), first(record, TEXT_KEYS)
+                    title, abstract = first(record, TITLE_KEYS), first(record, TEXT_KEYS)
                     if type(title) is not str:
                         title = _text(title)
                     if type(abstract) is not str:

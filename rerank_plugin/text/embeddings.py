@@ -20,15 +20,21 @@ from rerank_plugin.text.vocabulary import Vocabulary
 log = logging.getLogger(__name__)
 
 UNKNOWN_RANGE = 0.25  # UNK ~ U[-0.25, 0.25] ([D18] 3.1)
+INT8 = 127  # the largest 8-bit number
 SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
 VOCABULARY_FILE, VECTORS_FILE, SETTINGS_FILE = "vocab.txt", "embeddings.safetensors", "words.json"
 
 
 class WordVectors(NamedTuple):
-    """A vocabulary and its vectors, float32 [V, D]; row 0 is UNK."""
+    """A vocabulary and its vectors, float32 [V, D]; row 0 is UNK.
+
+    Vectors that are kept as 8-bit numbers have a scale each, float32 [V], and ``matrix`` is what they stand for: such a
+    number times the scale.
+    """
 
     vocabulary: Vocabulary
     matrix: np.ndarray
+    scales: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,20 @@ def import_word2vec(path: Path, binary: bool, seed: int) -> WordVectors:
     return _with_unknown(list(rows), matrix, seed)
 
 
+def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
+    """Vectors that take a quarter of the space: 8-bit numbers, scaled by the largest of each vector.
+
+    Args:
+        words: how many of the first (in trained vectors the most frequent) words to keep, UNK not counted.
+    """
+    kept = len(vectors.vocabulary) if words is None else min(words + 1, len(vectors.vocabulary))
+    matrix = vectors.matrix[:kept]
+    largest = np.abs(matrix).max(axis=1)  # [V]
+    scales = np.where(largest > 0, largest / INT8, 1).astype(np.float32)  # [V]
+    numbers = np.rint(matrix / scales[:, None]).astype(np.int8)  # [V, D]
+    return WordVectors(Vocabulary(vectors.vocabulary.words[1:kept]), numbers * scales[:, None], scales)
+
+
 def save(vectors: WordVectors, folder: Path, settings: dict) -> None:
     """Write a folder of word vectors (vocab.txt, embeddings.safetensors, words.json), atomically."""
     with replacing_folder(folder) as writing:
@@ -138,7 +158,11 @@ def write(vectors: WordVectors, folder: Path, settings: dict) -> None:
     from safetensors.numpy import save_file
 
     vectors.vocabulary.save(folder / VOCABULARY_FILE)
-    save_file({"embeddings": np.ascontiguousarray(vectors.matrix, np.float32)}, folder / VECTORS_FILE)
+    tensors = {"embeddings": np.ascontiguousarray(vectors.matrix, np.float32)}
+    if vectors.scales is not None:
+        numbers = np.rint(vectors.matrix / vectors.scales[:, None]).astype(np.int8)
+        tensors = {"embeddings": numbers, "scales": vectors.scales}
+    save_file(tensors, folder / VECTORS_FILE)
     described = {"tokenizer": SETTINGS, "words": len(vectors.vocabulary), "dimension": vectors.matrix.shape[1]}
     (folder / SETTINGS_FILE).write_text(json.dumps({**described, **settings}, indent=1), encoding="utf-8")
 
@@ -168,9 +192,16 @@ def load(folder: Path) -> WordVectors:
             f"{folder}: {VOCABULARY_FILE} has {len(vocabulary)} words but {VECTORS_FILE} {len(matrix)} vectors; "
             "they do not belong together"
         )
+    matrix, scales = matrix.astype(np.float32, copy=False), tensors.get("scales")
+    if scales is not None:
+        if scales.shape != (len(matrix),) or scales.dtype != np.float32:
+            raise InputError(
+                f"{path}: 'scales' is {scales.dtype} {list(scales.shape)}, expected float32 [{len(matrix)}]"
+            )
+        matrix = matrix * scales[:, None]
     if not np.isfinite(matrix).all():
         raise InputError(f"{path} holds values that are not finite numbers")
-    return WordVectors(vocabulary, matrix.astype(np.float32, copy=False))
+    return WordVectors(vocabulary, matrix, scales)
 
 
 def _check_tokenizer(folder: Path) -> None:

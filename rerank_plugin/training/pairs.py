@@ -119,3 +119,24 @@ def draw_pairs(pools: Sequence[Pool], pairs_per_query: int, generator: np.random
     drawn = Pairs(*(np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in (numbers, better, worse)))
     order = generator.permutation(len(drawn.pool))
     return Pairs(*(part[order] for part in drawn))
+
+
+def draw_documents(
+    pools: Sequence[Pool], at_most: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Single documents for one epoch of a classifier, in random order ([D17] 3.1).
+
+    For each query half of ``at_most`` relevant documents are drawn, and as many others.
+
+    Returns:
+        numbers of the pools and places in them, int64 [n] each.
+    """
+    numbers, places = [], []
+    for number, pool in enumerate(pools):
+        relevant, others = np.flatnonzero(pool.relevance > 0), np.flatnonzero(pool.relevance <= 0)
+        count = min(len(relevant), len(others), max(at_most // 2, 1))
+        for kind in (relevant, others):
+            places.append(generator.choice(kind, count, replace=False))
+            numbers.append(np.full(count, number))
+    order = generator.permutation(sum(map(len, places)))
+    return tuple((np.concatenate(parts) if parts else np.zeros(0, np.int64))[order] for parts in (numbers, places))

@@ -1,8 +1,8 @@
-"""The trainer of pairwise models: epochs of drawn pairs, validation, early stopping, and a state to resume from.
+"""The trainer: epochs of drawn examples, validation, early stopping, and a state to resume from.
 
 After every epoch the whole state (weights, optimizer, history) is written beside the checkpoint, and every epoch draws
-its pairs and its dropout from (seed, epoch) alone; so a training that was killed and resumed gives the same weights as
-one that was not.
+its examples and its dropout from (seed, epoch) alone; so a training that was killed and resumed gives the same weights
+as one that was not.
 """
 
 from __future__ import annotations
@@ -23,10 +23,17 @@ from torch import nn
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import InputBuilder, Inputs
 from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.training.losses import pairwise_hinge, relevance_weights
-from rerank_plugin.training.pairs import Pairs, Pool, draw_pairs
+from rerank_plugin.training.objectives import Examples, objective
+from rerank_plugin.training.pairs import Pool
 
 log = logging.getLogger(__name__)
+
+# Name to class and learning rate where none is given: word-for-word torch's defaults, but for Adagrad's.
+OPTIMIZERS = {
+    "adagrad": (torch.optim.Adagrad, 0.01),
+    "adadelta": (torch.optim.Adadelta, 1.0),
+    "adam": (torch.optim.Adam, 0.001),
+}
 
 STATE_FILE, TENSORS_FILE, LOG_FILE, PLOT_FILE = "state.json", "state.safetensors", "log.jsonl", "log.png"
 
@@ -37,19 +44,30 @@ class TrainingConfig:
 
     Attributes:
         patience: epochs without a better validation measure after which training stops.
+        learning_rate: by default the optimizer's own.
         l2_convolution, l2_feed_forward: L2 costs of the weights of the two stages.
+        pairs_per_query: examples drawn from a query in an epoch, at most: pairs, or documents for a classifier.
+        loss, weights: see :mod:`rerank_plugin.training.objectives`.
     """
 
     epochs: int = 30
     patience: int = 5
     batch_size: int = 256
-    learning_rate: float = 0.01
+    learning_rate: float | None = None
     l2_convolution: float = 1e-4
     l2_feed_forward: float = 1e-4
     pairs_per_query: int = 50
     seed: int = 42
+    loss: str = "hinge"
+    weights: str = "sqrt"
+    optimizer: str = "adagrad"
 
     def __post_init__(self) -> None:
+        objective(self.loss, self.weights)
+        if self.optimizer not in OPTIMIZERS:
+            raise InputError(f"unknown optimizer '{self.optimizer}'; known: {', '.join(OPTIMIZERS)}")
+        if self.learning_rate is None:
+            object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer][1])
         if min(self.epochs, self.patience, self.batch_size, self.pairs_per_query) < 1:
             raise InputError("epochs, patience, batch size and pairs per query must be at least 1")
         # written so that NaN is refused, too
@@ -89,7 +107,8 @@ class Trainer:
             )
         self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
         self.validate, self.save, self.folder, self.device = validate, save, folder, device
-        self.optimizer = torch.optim.Adagrad(self._parameter_groups(), lr=config.learning_rate)
+        self.objective = objective(config.loss, config.weights)
+        self.optimizer = OPTIMIZERS[config.optimizer][0](self._parameter_groups(), lr=config.learning_rate)
         self.data = data or {}
         self.history: list[dict] = []
 
@@ -147,28 +166,29 @@ class Trainer:
             )  # fmt: skip
 
     def _epoch(self, epoch: int) -> float:
-        """One pass over freshly drawn pairs; returns the mean loss."""
+        """One pass over freshly drawn examples; returns the mean loss."""
         torch.manual_seed(self.config.seed * 100_003 + epoch)
-        pairs = draw_pairs(self.pools, self.config.pairs_per_query, np.random.default_rng([self.config.seed, epoch]))
+        generator = np.random.default_rng([self.config.seed, epoch])
+        drawn = self.objective.draw(self.pools, self.config.pairs_per_query, generator)
         self.model.train()
         total, size = 0.0, self.config.batch_size
-        for start in range(0, len(pairs.pool), size):
-            batch = Pairs(*(part[start : start + size] for part in pairs))
-            inputs, weights = self._inputs(batch)
-            scores = self.model(inputs)  # [2B]
-            loss = pairwise_hinge(scores[: len(batch.pool)], scores[len(batch.pool) :], weights)
+        for start in range(0, len(drawn.pool), size):
+            batch = Examples(drawn.pool[start : start + size], drawn.places[:, start : start + size])
+            inputs, relevance = self._inputs(batch)
+            scores = self.model(inputs).view(relevance.shape)  # [k, n]
+            loss = self.objective.loss(scores, relevance)
             if not torch.isfinite(loss):
                 raise InputError(f"the loss is {loss.item()} in epoch {epoch}: lower --learning-rate")
             self.optimizer.zero_grad()
             loss.backward()
             self.optimizer.step()
             total += loss.item() * len(batch.pool)
-        return total / max(len(pairs.pool), 1)
+        return total / max(len(drawn.pool), 1)
 
-    def _inputs(self, batch: Pairs) -> tuple[Inputs, torch.Tensor]:
-        """Inputs of the better documents, then of the worse ones (B becomes 2B), and the pairs' weights [B]."""
-        pools = [self.pools[number] for number in np.concatenate([batch.pool, batch.pool]).tolist()]
-        places = np.concatenate([batch.better, batch.worse]).tolist()
+    def _inputs(self, batch: Examples) -> tuple[Inputs, torch.Tensor]:
+        """Inputs of the first documents of all examples, then of the second ones, and their relevance [k, n]."""
+        pools = [self.pools[number] for number in np.tile(batch.pool, len(batch.places)).tolist()]
+        places = batch.places.ravel().tolist()
         rows = np.array([pool.rows[place] for pool, place in zip(pools, places)])
         relevance = np.array([pool.relevance[place] for pool, place in zip(pools, places)], np.float32)
         documents = self.builder.documents(Candidates(self.builder.index, rows, np.zeros(len(rows), np.float32)))
@@ -183,8 +203,7 @@ class Trainer:
             torch.from_numpy(np.stack([one.terms for one in words])),
             torch.from_numpy(np.stack([one.idf for one in words])),
         )
-        better, worse = torch.from_numpy(relevance).split(len(batch.pool))
-        return inputs.to(self.device), relevance_weights(better, worse).to(self.device)
+        return inputs.to(self.device), torch.from_numpy(relevance.reshape(batch.places.shape)).to(self.device)
 
     def settings(self) -> dict:
         """What must be equal for a training to be resumed. More epochs or patience are allowed."""
@@ -256,10 +275,17 @@ class Trainer:
         weights = {name[len("model.") :]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
         check_weights(weights, self.model.state_dict(), str(self.folder))
         optimizer = self.optimizer.state_dict()
-        for number, state in optimizer["state"].items():
-            for name in state:
-                state[name] = tensors[f"optimizer.{number}.{name}"]
-        return weights, optimizer
+        states: dict[int, dict] = {}
+        for name, tensor in tensors.items():
+            if name.startswith("optimizer."):
+                _, number, part = name.split(".")
+                states.setdefault(int(number), {})[part] = tensor
+        parts = {part for state in states.values() for part in state}
+        # Some optimizers make their state at the first step, so what it should hold is known from the others only.
+        for number in {*states, *optimizer["state"]}:
+            for part in parts:
+                states[number][part]
+        return weights, {**optimizer, "state": states}
 
 
 def _finite_or_none(entry: dict) -> dict:

@@ -16,7 +16,7 @@ def write(path, *records):
 
 
 @pytest.mark.parametrize("id_key", ["_id", "id", "docid", "doc_id", "pmid"])
-@pytest.mark.parametrize("text_key", ["text", "abstract", "contents", "body"])
+@pytest.mark.parametrize("text_key", ["text", "abstract", "contents", "body", "paragraphs", "answer"])
 def test_every_id_and_text_key(tmp_path, id_key, text_key):
     spec = write(tmp_path / "a.jsonl", {id_key: "d1", "title": "T", text_key: "words"})
     assert list(documents(spec)) == [Document("d1", "T", "words")]

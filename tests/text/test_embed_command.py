@@ -11,6 +11,7 @@ import pytest
 from gensim.models import KeyedVectors
 
 import rerank_plugin
+from rerank_plugin.errors import InputError
 from rerank_plugin.text.embeddings import load
 
 TEXTS = ["Aspirin lowers the risk of stroke. It is cheap.", "The risk of bleeding rises on aspirin, 5% a year."] * 6
@@ -99,3 +100,22 @@ def test_vectors_are_imported(folder):
 def test_bad_usage_and_bad_input_are_one_line_and_status_2(folder, arguments, said):
     assert said in refused(embed(folder, *arguments))
     assert not (folder / "x").exists()
+
+
+def test_compact_vectors_from_the_command(tmp_path, capsys):
+    from rerank_plugin import embed as command
+    from rerank_plugin.text.embeddings import WordVectors, compact, save
+    from rerank_plugin.text.vocabulary import Vocabulary
+
+    matrix = np.random.default_rng(2).normal(size=(4, 16)).astype(np.float32)
+    vectors = WordVectors(Vocabulary(["a", "b", "c"]), matrix)
+    save(vectors, tmp_path / "words", {"corpora": ["x"]})
+    command.main(
+        ["compact", "--words", str(tmp_path / "words"), "--most-frequent", "2", "--output", str(tmp_path / "s")]
+    )
+    assert "3 words" in capsys.readouterr().out
+    assert load(tmp_path / "s").matrix.tobytes() == compact(vectors, 2).matrix.tobytes()
+    described = json.loads((tmp_path / "s" / "words.json").read_text())
+    assert (described["words"], described["corpora"], described["precision"]) == (3, ["x"], "int8")
+    with pytest.raises(InputError, match="s exists already"):
+        command.main(["compact", "--words", str(tmp_path / "words"), "--output", str(tmp_path / "s")])

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from rerank_plugin.errors import InputError
 from rerank_plugin.text import embeddings
-from rerank_plugin.text.embeddings import Word2VecConfig, WordVectors, import_word2vec, load, save, train
+from rerank_plugin.text.embeddings import Word2VecConfig, WordVectors, compact, import_word2vec, load, save, train
 from rerank_plugin.text.tokenizer import SETTINGS
 from rerank_plugin.text.vocabulary import UNKNOWN, Vocabulary
 
@@ -225,3 +225,34 @@ def test_what_does_not_fit_together_is_refused(saved, damage, said):
 def test_the_matrix_is_stored_as_float32(saved):
     vectors, folder = saved
     assert load_file(folder / "embeddings.safetensors")["embeddings"].dtype == np.float32
+
+
+def test_compact_vectors_keep_their_values(tmp_path):
+    """8 bits: within half a step of the vector's largest number; once compact, nothing changes any more."""
+    random = np.random.default_rng(4)
+    matrix = np.vstack([random.normal(size=(5, 8)), np.zeros((1, 8)), np.full((1, 8), 3e-30)]).astype(np.float32)
+    small = compact(WordVectors(Vocabulary(list("abcdef")), matrix))
+    steps = np.abs(matrix).max(axis=1, keepdims=True) / 127
+    assert (np.abs(small.matrix - matrix) <= steps * 0.5001).all()
+    save(small, tmp_path / "small", {})
+    loaded = load(tmp_path / "small")
+    assert loaded.matrix.tobytes() == small.matrix.tobytes() and loaded.vocabulary.words == small.vocabulary.words
+    save(loaded, tmp_path / "again", {})
+    files = [(tmp_path / name / "embeddings.safetensors").read_bytes() for name in ("small", "again")]
+    assert files[0] == files[1]
+
+
+def test_compact_keeps_the_first_words():
+    vectors = WordVectors(Vocabulary(list("abc")), np.arange(8, dtype=np.float32).reshape(4, 2))
+    assert compact(vectors, 2).vocabulary.words == ["<unk>", "a", "b"]
+    assert compact(vectors, 2).matrix.shape == (3, 2) and compact(vectors, 9).matrix.shape == (4, 2)
+
+
+def test_scales_must_fit(tmp_path):
+    small = compact(WordVectors(Vocabulary(["a"]), np.ones((2, 3), np.float32)))
+    save(small, tmp_path, {})
+    save_file(
+        {"embeddings": np.ones((2, 3), np.int8), "scales": np.ones(3, np.float32)}, tmp_path / "embeddings.safetensors"
+    )
+    with pytest.raises(InputError, match=r"scales.*\[3\]"):
+        load(tmp_path)

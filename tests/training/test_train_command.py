@@ -167,3 +167,122 @@ def test_wrong_options(inputs, tmp_path, options, said):
     with pytest.raises(InputError, match=said):
         run(inputs, tmp_path / "made", *options)
     assert not any(tmp_path.iterdir())
+
+
+def test_selecting_features(inputs, tmp_path, capsys):
+    """Every feature is trained with alone, then the others beside the best; the last model is the checkpoint."""
+    names = ["overlap_text", "bm25_title", "jaccard_abstract"]
+    select = ["--select-lexical-features", "2", "--lexical-features", *names, "--epochs", "1", "--pairs-per-query", "4"]
+    run(inputs, tmp_path / "made", *select)
+    chosen = read_config(tmp_path / "made")["config"]["lexical_features"]
+    assert len(set(chosen)) == 2 and set(chosen) < set(names)
+    said = capsys.readouterr().out
+    assert f"{tmp_path / 'made'}: {' '.join(chosen)}" in said
+    assert (tmp_path / "made" / "selection.md").read_text() in said
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+    run(inputs, tmp_path / "direct", "--lexical-features", *chosen, "--epochs", "1", "--pairs-per-query", "4")
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("made", "direct")]
+    assert files[0] == files[1]
+
+
+def test_an_interrupted_selection_is_gone_on_with(inputs, tmp_path, monkeypatch):
+    from rerank_plugin.training.validation import Validation
+
+    select = ["--select-lexical-features", "1", "--lexical-features", "overlap_text", "bm25_title", "--epochs", "1"]
+    run(inputs, tmp_path / "whole", *select)
+    calls, validate = [], Validation.__call__
+
+    def killed(self):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return validate(self)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Validation, "__call__", killed)
+        run(inputs, tmp_path / "parts", *select)
+    with pytest.raises(InputError, match="--resume"):
+        run(inputs, tmp_path / "parts", *select)
+    run(inputs, tmp_path / "parts", *select, "--resume")
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
+    assert files[0] == files[1]
+
+
+def test_fine_tuning_starts_from_the_weights_of_a_checkpoint(inputs, tmp_path):
+    run(inputs, tmp_path / "first", "--epochs", "1", "--lexical-features", "lex3")
+    still = ["--learning-rate", "1e-30", "--l2-convolution", "0", "--l2-feed-forward", "0", "--epochs", "1"]
+    run(inputs, tmp_path / "second", "--start-from", str(tmp_path / "first"), "--lexical-features", "lex3", *still)
+    first, second = (load_checkpoint(tmp_path / name)[0].state_dict() for name in ("first", "second"))
+    assert all((first[name] == second[name]).all() for name in first)
+    assert read_config(tmp_path / "second")["training"]["start_from"] == str(tmp_path / "first")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--lexical-features", "bm25_title"], "other lexical features"),
+        (["--set", "hidden=[4]"], "does not fit"),
+        (["--model", "knrm"], "holds the model 'delta'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_checkpoint_to_start_from_must_fit(inputs, tmp_path, options, said):
+    run(inputs, tmp_path / "first", "--epochs", "1")
+    if options[0] == "--model":  # knrm has no filters
+        options = [*options, "--start-from", str(tmp_path / "first"), "--output", str(tmp_path / "made")]
+        folder, _ = inputs
+        both = [f"{folder / one}.tsv,{folder / one}.qrels" for one in ("train", "dev")]
+        runs = [str(folder / f"{one}.run") for one in ("train", "dev")]
+        with pytest.raises(InputError, match=said):
+            train.main(
+                ["--index", str(folder / "index"), "--words", str(folder / "words"), "--train", both[0],
+                 "--validation", both[1], "--train-run", runs[0], "--validation-run", runs[1], *options]
+            )  # fmt: skip
+        return
+    with pytest.raises(InputError, match=said):
+        run(inputs, tmp_path / "made", "--start-from", str(tmp_path / "first"), *options)
+
+
+def test_word_vectors_of_the_start_must_be_the_same(inputs, tmp_path):
+    run(inputs, tmp_path / "first", "--epochs", "1")
+    words = learnable.vectors()
+    words.matrix[1] += 1
+    embeddings.save(words, tmp_path / "words", {})
+    with pytest.raises(InputError, match="other word vectors"):
+        run(inputs, tmp_path / "made", "--start-from", str(tmp_path / "first"), "--words", str(tmp_path / "words"))
+
+
+def test_a_model_is_trained_as_its_paper_says(inputs, tmp_path):
+    from rerank_plugin.train import arguments, training_config
+
+    def settings(*options):
+        always = ["--index", "i", "--train", "t", "--validation", "v", "--words", "w", "--output", "o"]
+        config = training_config(arguments().parse_args([*always, *options]))
+        return config.loss, config.weights, config.optimizer, config.learning_rate
+
+    assert settings() == ("hinge", "sqrt", "adagrad", 0.01)
+    assert settings("--model", "sevmos") == ("bce", "sqrt", "adadelta", 1.0)
+    assert settings("--model", "sevmos", "--loss", "hinge", "--weights", "none") == ("hinge", "none", "adadelta", 1.0)
+    assert settings("--loss", "bce", "--optimizer", "adam") == ("bce", "none", "adam", 0.001)
+
+
+@pytest.mark.parametrize("optimizer", ["adadelta", "adam"])
+def test_a_classifier_resumes_to_the_same_weights(inputs, tmp_path, optimizer, monkeypatch):
+    from rerank_plugin.training.validation import Validation
+
+    how = ["--loss", "bce", "--weights", "log", "--optimizer", optimizer]
+    run(inputs, tmp_path / "whole", *how)
+    calls, validate = [], Validation.__call__
+
+    def killed(self):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return validate(self)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Validation, "__call__", killed)
+        run(inputs, tmp_path / "parts", *how)
+    run(inputs, tmp_path / "parts", *how, "--resume")
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
+    assert files[0] == files[1]

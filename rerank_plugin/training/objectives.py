@@ -1,0 +1,104 @@
+"""What a model is trained to: which documents an epoch draws, and the loss of their scores.
+
+Letters in shapes: n examples, k documents of an example (2 for a pair, 1 for a single document).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.training.losses import (
+    binary_cross_entropy,
+    log_weights,
+    pairwise_hinge,
+    relevance_weights,
+    root_weights,
+)
+from rerank_plugin.training.pairs import Pool, draw_documents, draw_pairs
+
+
+class Examples(NamedTuple):
+    """What is drawn for an epoch, in random order.
+
+    Attributes:
+        pool: number of the query's pool, int64 [n].
+        places: of the documents in it, int64 [k, n]; of a pair the better one comes first.
+    """
+
+    pool: np.ndarray
+    places: np.ndarray
+
+
+class Objective(Protocol):
+    """One way of training."""
+
+    def draw(self, pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
+        """Examples for an epoch, at most ``at_most`` a query."""
+        ...
+
+    def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
+        """The mean loss of a batch: float [k, n] each to a scalar."""
+        ...
+
+
+class PairwiseHinge:
+    """Maximum margin over pairs ([D18] 3.4), each weighted by its relevance or all alike ([D18] 4.2.1)."""
+
+    def __init__(self, weights: str = "sqrt"):
+        _check("hinge", weights, ("sqrt", "none"))
+        self.weighted = weights == "sqrt"
+
+    def draw(self, pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
+        drawn = draw_pairs(pools, at_most, generator)
+        return Examples(drawn.pool, np.stack([drawn.better, drawn.worse]))
+
+    def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
+        (better, worse), (more, less) = scores, relevance
+        weights = relevance_weights(more, less) if self.weighted else torch.ones_like(more)
+        return pairwise_hinge(better, worse, weights)
+
+
+class Classification:
+    """Binary cross-entropy over single documents, as many relevant as others of each query ([D17] 3.1 and 4.6).
+
+    Weights are ``log``, max(1, log(1 + r)) of [D17] 4.6, ``sqrt``, max(1, sqrt(r)) for [D18] 4.3.3's square root, or
+    ``none``. A document that is not relevant weighs 1.
+    """
+
+    WEIGHTS = {"log": log_weights, "sqrt": root_weights, "none": None}
+
+    def __init__(self, weights: str = "none"):
+        _check("bce", weights, tuple(self.WEIGHTS))
+        self.weigh = self.WEIGHTS[weights]
+
+    def draw(self, pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
+        pool, places = draw_documents(pools, at_most, generator)
+        return Examples(pool, places[None])
+
+    def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
+        weights = torch.ones_like(scores) if self.weigh is None else self.weigh(relevance)
+        return binary_cross_entropy(scores, relevance > 0, weights)
+
+
+OBJECTIVES = {"hinge": PairwiseHinge, "bce": Classification}
+
+
+def objective(loss: str, weights: str) -> Objective:
+    """The objective of a loss's name and its weights.
+
+    Raises:
+        InputError: there is no such loss, or it has no such weights.
+    """
+    if loss not in OBJECTIVES:
+        raise InputError(f"unknown loss '{loss}'; known: {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[loss](weights)
+
+
+def _check(loss: str, weights: str, known: tuple[str, ...]) -> None:
+    if weights not in known:
+        raise InputError(f"the loss '{loss}' has no weights '{weights}'; known: {', '.join(known)}")

@@ -1,0 +1,97 @@
+"""Greedy forward selection of lexical features by a validation measure ([D18] 5.1)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Callable, NamedTuple, Sequence
+
+from rerank_plugin.runs import replacing
+from rerank_plugin.errors import InputError
+
+log = logging.getLogger(__name__)
+
+SELECTION_FILE = "selection.json"
+
+
+class Step(NamedTuple):
+    """One step of the selection.
+
+    Attributes:
+        kept: the features before it.
+        tried: the measure reached with each further feature.
+        chosen: the one that reached most; of equals the first.
+    """
+
+    kept: tuple[str, ...]
+    tried: dict[str, float]
+    chosen: str
+
+
+def select(
+    names: Sequence[str], count: int, measure: Callable[[tuple[str, ...]], float], folder: Path, settings: dict
+) -> list[Step]:
+    """Add ``count`` features one by one, each time the one with which ``measure`` is highest.
+
+    What was measured is written to ``selection.json`` in ``folder`` at once, so a selection that was interrupted goes
+    on where it stopped.
+
+    Args:
+        measure: trains with the given features and returns the best validation measure.
+        settings: JSON values that a selection must share with the one it continues.
+
+    Raises:
+        InputError: more features are asked for than there are, or the folder holds another selection.
+    """
+    if not 1 <= count <= len(names):
+        raise InputError(f"cannot select {count} of {len(names)} lexical features")
+    settings = json.loads(json.dumps({**settings, "names": list(names)}))
+    measured = _read(folder / SELECTION_FILE, settings)
+    path: list[Step] = []
+    kept: tuple[str, ...] = ()
+    while len(kept) < count:
+        tried = {}
+        for name in names:
+            if name in kept:
+                continue
+            features = (*kept, name)
+            key = " ".join(features)
+            if key not in measured:
+                measured[key] = measure(features)
+                _write(folder / SELECTION_FILE, settings, measured)
+            tried[name] = measured[key]
+            log.info("%s: %.4f", " + ".join(features), measured[key])
+        chosen = max(tried, key=tried.get)
+        path.append(Step(kept, tried, chosen))
+        kept = (*kept, chosen)
+    return path
+
+
+def _read(path: Path, settings: dict) -> dict[str, float]:
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        before, measured = found["settings"], found["measured"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"cannot go on from {path}: {error!r}; delete it to start over") from None
+    if before != settings:
+        raise InputError(f"{path} is of a selection with other settings; delete its folder to start over")
+    return measured
+
+
+def _write(path: Path, settings: dict, measured: dict[str, float]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(json.dumps({"settings": settings, "measured": measured}, indent=1).encode())
+
+
+def as_markdown(path: Sequence[Step], measure: str) -> str:
+    """The path as a table: a row a feature, a column a step, the chosen one in bold."""
+    header = ["feature", *(f"step {number}" for number in range(1, len(path) + 1))]
+    rows = [header, ["---"] + ["---:"] * len(path)]
+    for name in path[0].tried:
+        cells = [f"{step.tried[name]:.4f}" if name in step.tried else "" for step in path]
+        rows.append([name, *(f"**{cell}**" if step.chosen == name else cell for cell, step in zip(cells, path))])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows) + f"\nValidation {measure}.\n"
