@@ -21,7 +21,7 @@ HEAVY = {
     "lxml",
     "safetensors",
 }
-COMMANDS = ("index", "search", "train", "evaluate", "embed", "bench")
+COMMANDS = ("index", "search", "train", "evaluate", "embed", "bench", "weak", "clicks", "experiment")
 
 
 def imported(code):

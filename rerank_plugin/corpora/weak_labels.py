@@ -1,0 +1,97 @@
+"""Judgments that a corpus makes by itself: a title is a query, its own abstract the relevant document.
+
+[D17] 7 names training on data made from the corpus as future work. The documents lose their titles, or each would be
+found by its own words; what is left to learn is which abstract a title belongs to, against the abstracts that a first
+stage finds for it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterable, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.corpora.records import Document
+from rerank_plugin.errors import InputError
+from rerank_plugin.text.tokenizer import tokenize
+
+
+@dataclass(frozen=True)
+class WeakLabelsConfig:
+    """What becomes a query and what a document.
+
+    Attributes:
+        queries: how many titles become queries, drawn at random; of them ``held_out`` are for validation.
+        title_words: the fewest distinct words of a title, and the most.
+        abstract_words: the fewest words of an abstract.
+    """
+
+    queries: int = 5000
+    held_out: int = 500
+    title_words: tuple[int, int] = (3, 30)
+    abstract_words: int = 30
+
+    def __post_init__(self) -> None:
+        if not 0 < self.held_out < self.queries:
+            raise InputError(f"of {self.queries} queries {self.held_out} are held out: expected more than 0, and fewer")
+
+
+class Counts(NamedTuple):
+    """How many documents were written, and how many queries for training and validation."""
+
+    documents: int
+    training: int
+    validation: int
+
+
+def write(documents: Iterable[Document], folder: Path, config: WeakLabelsConfig, seed: int) -> Counts:
+    """Write a BEIR folder with the splits ``train`` and ``dev``, atomically.
+
+    Of documents with the same title or the same abstract the first is taken. The drawn queries depend on the documents'
+    order and the seed alone. Documents get ids of their own.
+
+    Raises:
+        InputError: fewer documents can be used than there are to be queries.
+    """
+    with replacing_folder(folder) as writing:
+        titles = _write_corpus(documents, writing / "corpus.jsonl.gz", config)
+        if len(titles) < config.queries:
+            raise InputError(
+                f"only {len(titles)} documents have a title of {config.title_words[0]} to {config.title_words[1]} words "
+                f"and an abstract of {config.abstract_words} words or more: lower --queries"
+            )
+        drawn = np.random.default_rng(seed).choice(len(titles), config.queries, replace=False).tolist()
+        with open(writing / "queries.jsonl", "w", encoding="utf-8") as file:
+            for number in drawn:
+                file.write(json.dumps({"_id": f"t{number}", "text": titles[number]}, ensure_ascii=False) + "\n")
+        (writing / "qrels").mkdir()
+        for split, numbers in (("dev", drawn[: config.held_out]), ("train", drawn[config.held_out :])):
+            lines = "".join(f"t{number}\td{number}\t1\n" for number in numbers)
+            (writing / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}", encoding="utf-8")
+    return Counts(len(titles), config.queries - config.held_out, config.held_out)
+
+
+def _write_corpus(documents: Iterable[Document], path: Path, config: WeakLabelsConfig) -> list[str]:
+    """Write the abstracts that can be used, d0 and so on; returns their titles."""
+    fewest, most = config.title_words
+    titles: list[str] = []
+    seen: set[int] = set()
+    with gzip.open(path, "wt", encoding="utf-8", compresslevel=3) as file:
+        for document in documents:
+            if not fewest <= len(set(tokenize(document.title))) <= most:
+                continue
+            if len(tokenize(document.abstract)) < config.abstract_words:
+                continue
+            texts = {hash(("title", document.title.lower())), hash(("abstract", document.abstract.lower()))}
+            if texts & seen:
+                continue
+            seen |= texts
+            record = {"_id": f"d{len(titles)}", "title": "", "text": document.abstract}
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            titles.append(document.title)
+    return titles

@@ -1,0 +1,269 @@
+"""The experiments of [D18] on a judged collection: its rows, and the steps that make a run of each.
+
+Rows are re-ranked in two settings: the first stage's candidates ([D18] 5.3), and the judged documents alone
+([D18] 5.1), where there are judgments of documents that are not relevant, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+from rerank_plugin.experiments.steps import Runner, Step
+from rerank_plugin.features.lexical import FIRST_STAGE, LEX3
+
+CANDIDATES, JUDGED = "candidates", "judged"  # the two settings, and the folders of their runs
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the experiments are run on, and how large they are.
+
+    The hyper-parameters are those that did best on NFCorpus's dev split.
+
+    Attributes:
+        corpus: documents. words: folder of word vectors.
+        train, validation, test: queries and judgments.
+        judged: judgments of the test queries with documents that are not relevant; None leaves that setting out.
+        weak: corpora that weak labels are made of; none leaves pre-training out.
+        filters: of the sweep ([D18] figure 3).
+        at_once: steps that run at the same time.
+    """
+
+    work: Path
+    corpus: str
+    train: str
+    validation: str
+    test: str
+    words: str
+    judged: str | None = None
+    weak: tuple[str, ...] = ()
+    depth: int = 500
+    filters: tuple[int, ...] = (8, 16, 32, 64, 128, 256)
+    epochs: int = 12
+    pairs: int = 30
+    sweep_pairs: int = 10
+    selected: int = 3
+    selection_epochs: int = 3
+    selection_pairs: int = 8
+    weak_queries: int = 5000
+    seed: int = 42
+    at_once: int = 2
+
+
+class Row(NamedTuple):
+    """A row of a table.
+
+    Attributes:
+        name: of its run and checkpoint. title: in the tables.
+        reranker: a known name, or None for a checkpoint of that name, or "" for the candidates' own order.
+        train: options of the training, where there is one.
+    """
+
+    name: str
+    title: str
+    reranker: str | None = None
+    train: tuple[str, ...] = ()
+
+
+DELTA = (
+    "--model delta --query-words 16 --dropout 0.5 --learning-rate 0.003 --l2-convolution 1e-3 --l2-feed-forward 1e-3"
+).split()
+# One document is an example here, and two were there: the classifiers see as many documents of a query.
+SEVMOS = "--model sevmos --query-words 16 --dropout 0.5 --set classifier_dropout=0.5".split()
+CLASSIFIER = "--model delta-classifier --query-words 16 --dropout 0.5 --set classifier_dropout=0.5".split()
+
+
+def untrained(settings: Settings) -> list[Row]:
+    return [
+        Row("order", "Original order", ""),
+        Row("docid", "rev DocID", "docid"),
+        Row("bm25-title", "BM25-Title", "bm25-title"),
+        Row("bm25-abstract", "BM25-Abstract", "bm25-abstract"),
+        Row("bm25-text", "BM25-Text", "bm25-text"),
+        Row("qld-title", "UQLM-Title", "qld-title"),
+        Row("wmd-title", "WMD-Title", f"wmd-title:{settings.words}"),
+        Row("wmd-title-nostop", "WMD-Title, no stop-words", f"wmd-title-nostop:{settings.words}"),
+    ]
+
+
+def trained(settings: Settings) -> list[Row]:
+    """Rows with a training of their own, without the sweep, the selection and the pre-trained ones."""
+    pairs = ["--pairs-per-query", str(settings.pairs), "--epochs", str(settings.epochs), "--patience", "3"]
+    short = ["--pairs-per-query", str(settings.pairs), "--epochs", str(min(settings.epochs, 10)), "--patience", "2"]
+    lex3 = ["--lexical-features", *LEX3]
+    return [
+        Row("drmm", "DRMM", train=("--model", "drmm", *pairs)),
+        Row("sevmos-c1", "SevMos-C1", train=(*SEVMOS, *short)),
+        Row("sevmos-c3", "SevMos-C3", train=(*SEVMOS, "convolutions=3", *short)),
+        Row("delta-classifier", "Delta classifier [D17]", train=(*CLASSIFIER, *short)),
+        Row("delta-classifier-w", "Delta classifier, weighted", train=(*CLASSIFIER, *short, "--weights", "log")),
+        Row("delta32", "Delta-32", train=(*DELTA, *pairs)),
+        Row("delta32-lex3", "Delta-32-Lex3", train=(*DELTA, *lex3, *pairs)),
+        Row(
+            "delta32-no-differences",
+            "Delta-32, no difference vectors",
+            train=(*DELTA, *pairs, "--set", "differences=false"),
+        ),
+        Row(
+            "delta32-no-features",
+            "Delta-32, no Delta features",
+            train=(*DELTA, *pairs, "--set", "delta_features=false"),
+        ),
+        Row(
+            "delta32-lex3-first",
+            "Delta-32-Lex3 + first-stage score",
+            train=(*DELTA, "--lexical-features", *LEX3, FIRST_STAGE, *pairs),
+        ),
+    ]
+
+
+def sweep(settings: Settings) -> list[Row]:
+    """Delta by its number of filters ([D18] figure 3), on fewer pairs."""
+    pairs = ["--pairs-per-query", str(settings.sweep_pairs), "--epochs", str(settings.epochs), "--patience", "3"]
+    return [
+        Row(f"sweep-{count}", f"Delta-{count}", train=(*DELTA, "--filters", str(count), *pairs))
+        for count in settings.filters
+    ]
+
+
+class Plan:
+    """The steps of the experiments, in stages: what stands in one stage needs nothing of the same stage."""
+
+    def __init__(self, settings: Settings):
+        self.settings, self.work = settings, Path(settings.work)
+        self.index = self.work / "index"
+        self.checkpoints = self.work / "checkpoints"
+
+    def rows(self) -> list[Row]:
+        """All rows of the tables, in the order of their steps."""
+        settings = self.settings
+        rows = [
+            *untrained(settings),
+            *trained(settings),
+            Row("delta32-selected", f"Delta-32-Lex{settings.selected}, our own"),
+        ]
+        if settings.weak:
+            rows.append(Row("delta32-lex3-weak", "Delta-32-Lex3, weak labels only"))
+            rows.append(Row("delta32-lex3-tuned", "Delta-32-Lex3, weak labels, then tuned"))
+        return rows + sweep(settings)
+
+    def run(self, runner: Runner) -> None:
+        for stage in self.stages():
+            runner.run(stage, self.settings.at_once)
+
+    def stages(self) -> Iterator[list[Step]]:
+        """The stages one by one: what the selection chose is read when it has run."""
+        settings = self.settings
+        command = ["index", "--corpus", settings.corpus, "--index", self.index, "--overwrite"]
+        yield [self._step("index", command, self.index)]
+        yield [self._candidates(split) for split in ("train", "validation", "test")]
+        trainings = [self._training(row) for row in [*trained(settings), *sweep(settings)]]
+        yield [self._selection(), *sorted(trainings, key=_longest_first)]
+        yield [self._with_selected()]
+        if settings.weak:
+            yield from self._weak()
+        yield [step for row in self.rows() for step in self._searches(row)]
+
+    def runs(self, setting: str) -> Path:
+        return self.work / "runs" / setting
+
+    def _step(self, name: str, command: list, output: Path) -> Step:
+        return Step(name, tuple(map(str, [*command, "--seed", self.settings.seed])), output)
+
+    def _candidates(self, split: str) -> Step:
+        queries, output = getattr(self.settings, split), self.work / "runs" / f"{split}.run"
+        command = ["search", "--index", self.index, "--queries", queries, "--depth", self.settings.depth]
+        return self._step(f"candidates-{split}", [*command, "--output", output], output)
+
+    def _training(self, row: Row) -> Step:
+        return self._step(f"train-{row.name}", self._train(row.name, *row.train), self.checkpoints / row.name)
+
+    def _train(self, name: str, *options) -> list:
+        settings = self.settings
+        runs = self.work / "runs"
+        return [
+            "train", "--index", self.index, "--words", settings.words, "--train", settings.train,
+            "--validation", settings.validation, "--train-run", runs / "train.run",
+            "--validation-run", runs / "validation.run", "--depth", settings.depth, *options,
+            "--output", self.checkpoints / name, "--overwrite", "--resume",
+        ]  # fmt: skip
+
+    def _selection(self) -> Step:
+        """Greedy, with trainings that are shorter than those of the tables."""
+        settings = self.settings
+        options = [
+            "--pairs-per-query",
+            settings.selection_pairs,
+            "--epochs",
+            settings.selection_epochs,
+            "--patience",
+            3,
+        ]
+        command = self._train("selection", *DELTA, *options, "--select-lexical-features", settings.selected)
+        return self._step("train-selection", command, self.checkpoints / "selection")
+
+    def _with_selected(self) -> Step:
+        """The chosen features, trained as long as the others; their names are known once the selection has run."""
+        settings, name = self.settings, "delta32-selected"
+        pairs = ["--pairs-per-query", settings.pairs, "--epochs", settings.epochs, "--patience", 3]
+        command = self._train(name, *DELTA, "--lexical-features", *self.selected_features(), *pairs)
+        return self._step(f"train-{name}", command, self.checkpoints / name)
+
+    def selected_features(self) -> list[str]:
+        from rerank_plugin.checkpoints import read_config
+
+        return read_config(self.checkpoints / "selection")["config"]["lexical_features"]
+
+    def _weak(self) -> list[list[Step]]:
+        """Weak labels, an index of them, candidates, the training on them, and the fine-tuning."""
+        settings, folder, index = self.settings, self.work / "weak", self.work / "weak-index"
+        corpora = [part for corpus in settings.weak for part in ("--corpus", corpus)]
+        held_out = max(settings.weak_queries // 10, 1)
+        sizes = ["--queries", settings.weak_queries, "--held-out", held_out]
+        labels = self._step("weak-labels", ["weak", *corpora, *sizes, "--output", folder, "--overwrite"], folder)
+        indexing = self._step("weak-index", ["index", "--corpus", folder, "--index", index, "--overwrite"], index)
+        name = "delta32-lex3-weak"
+        pairs = ["--pairs-per-query", settings.sweep_pairs, "--epochs", settings.epochs, "--patience", 2]
+        lex3 = ["--lexical-features", *LEX3]
+        training = [
+            "train", "--index", index, "--words", settings.words, "--train", f"{folder}:train",
+            "--validation", f"{folder}:dev", "--depth", 100, *DELTA, *lex3, *pairs,
+            "--output", self.checkpoints / name, "--overwrite", "--resume",
+        ]  # fmt: skip
+        tuned = "delta32-lex3-tuned"
+        pairs = ["--pairs-per-query", settings.pairs, "--epochs", settings.epochs, "--patience", 3]
+        start = ["--start-from", self.checkpoints / name]
+        return [
+            [labels],
+            [indexing],
+            [self._step(f"train-{name}", training, self.checkpoints / name)],
+            [self._step(f"train-{tuned}", self._train(tuned, *DELTA, *lex3, *pairs, *start), self.checkpoints / tuned)],
+        ]
+
+    def _searches(self, row: Row) -> list[Step]:
+        """A run of the row in each setting."""
+        settings = self.settings
+        reranker = row.reranker if row.reranker is not None else self.checkpoints / row.name
+        queries = ["search", "--index", self.index, "--queries", settings.test]
+        steps = []
+        if row.reranker != "":
+            output = self.runs(CANDIDATES) / f"{row.name}.run"
+            candidates = ["--run", self.work / "runs" / "test.run", "--depth", settings.depth, "--tag", row.name]
+            command = [*queries, *candidates, "--reranker", reranker, "--output", output]
+            steps.append(self._step(f"candidates-{row.name}", command, output))
+        if settings.judged and row.reranker != "":
+            output = self.runs(JUDGED) / f"{row.name}.run"
+            judged = ["--first-stage", f"judged:{settings.judged}", "--tag", row.name]
+            command = [*queries, *judged, "--reranker", reranker, "--output", output]
+            steps.append(self._step(f"judged-{row.name}", command, output))
+        return steps
+
+
+def _longest_first(step: Step) -> int:
+    """So that no long training is left for the end: those with many filters take longest."""
+    words = " ".join(step.command)
+    if "--filters" in words:
+        return -int(step.command[step.command.index("--filters") + 1])
+    return -200 if "sevmos" in words or "classifier" in words else -32

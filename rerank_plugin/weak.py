@@ -1,0 +1,54 @@
+"""``python -m rerank_plugin.weak``: queries and judgments for pre-training, made from a corpus itself."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+from rerank_plugin import commandline
+
+DESCRIPTION = """\
+Make a BEIR folder for pre-training from titles and abstracts: each drawn title is a query, its own abstract the
+relevant document. Index the folder, train on FOLDER:train with validation on FOLDER:dev, and fine-tune on real
+judgments with train --start-from. The documents have no titles: each would be found by its own words."""
+EXAMPLE = """\
+example:
+  python -m rerank_plugin.weak --corpus sample --queries 200 --held-out 50 --output runs/sample-weak
+  python -m rerank_plugin.index --corpus runs/sample-weak --index indexes/sample-weak
+  python -m rerank_plugin.train --index indexes/sample-weak --words embeddings/sample \\
+      --train runs/sample-weak:train --validation runs/sample-weak:dev --output checkpoints/sample-weak"""
+
+
+def arguments():
+    parser = commandline.parser("weak", DESCRIPTION, EXAMPLE)
+    parser.add_argument("--corpus", action="append", required=True, help="a corpus; may be given several times")
+    parser.add_argument("--queries", type=int, default=5000, help="titles that become queries")
+    parser.add_argument("--held-out", type=int, default=500, help="of them, for validation")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write")
+    parser.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    options = arguments().parse_args(argv)
+    commandline.set_up_logging(options.verbose)
+    from rerank_plugin.corpora import documents
+    from rerank_plugin.corpora.weak_labels import WeakLabelsConfig, write
+    from rerank_plugin.errors import InputError
+
+    if options.output.exists() and not options.overwrite:
+        raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
+    config = WeakLabelsConfig(options.queries, options.held_out)
+    streams = (
+        commandline.progress(documents(corpus, ids_required=False), f"reading {corpus}", "documents")
+        for corpus in options.corpus
+    )
+    made = write(chain.from_iterable(streams), options.output, config, options.seed)
+    print(
+        f"{options.output}: {made.documents:,} documents, {made.training:,} queries for training and "
+        f"{made.validation:,} for validation"
+    )
+
+
+if __name__ == "__main__":
+    commandline.run(main)
