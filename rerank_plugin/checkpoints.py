@@ -23,6 +23,7 @@ CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 MODELS = {
     "conv-knrm": "rerank_plugin.rerankers.conv_knrm:ConvKnrm:ConvKnrmConfig",
     "delta": "rerank_plugin.rerankers.delta:Delta:DeltaConfig",
+    "delta-classifier": "rerank_plugin.rerankers.delta_classifier:DeltaClassifier:DeltaClassifierConfig",
     "drmm": "rerank_plugin.rerankers.drmm:Drmm:DrmmConfig",
     "duet": "rerank_plugin.rerankers.duet:Duet:DuetConfig",
     "knrm": "rerank_plugin.rerankers.knrm:Knrm:KnrmConfig",

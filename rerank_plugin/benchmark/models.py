@@ -32,6 +32,7 @@ SMALLEST_SCALE = 1e-3  # differences are relative to the largest score, or to th
 # Known names and what differs from the defaults of their configurations; the others take them as they are.
 RANDOM_WEIGHTS: dict[str, dict] = {
     "delta": {"lexical_features": LEX3},  # Delta-32-Lex3
+    "delta-classifier": {},
     "pacrr": {},  # PACRR-firstk
     "knrm": {},
     "conv-knrm": {},
@@ -42,7 +43,8 @@ RANDOM_WEIGHTS: dict[str, dict] = {
     "ktrel": {},  # KTRel-W
     "wmd-title": {},
 }
-WORD_VECTORS_ONLY = ("wmd-title",)
+WORD_VECTORS_ONLY = ("wmd-title", "wmd-title-nostop", "wmd-title-top20")
+NOTHING_TO_LOAD = ("bm25-abstract", "bm25-text", "bm25-title", "docid", "qld-title")  # and one path
 
 
 class Subject(NamedTuple):
@@ -67,6 +69,7 @@ def check_spec(spec: str) -> None:
         raise InputError(f"{spec}: there is no checkpoint folder {rest}")
     if (
         spec in RANDOM_WEIGHTS
+        or spec in NOTHING_TO_LOAD
         or (spec and Path(spec).is_dir())
         or (rest and (name in rerankers.known_names() or "." in name))
     ):
@@ -134,7 +137,8 @@ def random_vectors(index: ForwardIndex, seed: int) -> WordVectors:
 
 def _takes_options(spec: str) -> bool:
     """Whether it can have two paths: a ``package.module:Class`` is called with the index alone."""
-    return spec.partition(":")[0] in rerankers.known_names() or Path(spec).is_dir()
+    name = spec.partition(":")[0]
+    return (name in rerankers.known_names() and name not in NOTHING_TO_LOAD) or Path(spec).is_dir()
 
 
 def _label(spec: str) -> str:

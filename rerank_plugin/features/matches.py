@@ -25,6 +25,11 @@ class Matches:
     Every sum over query words is a compiled loop in the words' order: numpy's order would depend on how many candidates
     there are, and so would the last digit of a score.
 
+    Args:
+        query: tokenized as the documents were.
+        candidates: of one query.
+        titles_only: read no abstract, a fifth of the time: only measures of the title hold then.
+
     Attributes:
         ids: term ids of the distinct query words, int64 [m]; -1 for a word that no document holds.
         repeats: how often the query says each, float64 [m].
@@ -33,7 +38,7 @@ class Matches:
         bigrams_found: distinct query bigrams in title, abstract and text, int32 [C, 3].
     """
 
-    def __init__(self, query: QueryTerms, candidates: Candidates):
+    def __init__(self, query: QueryTerms, candidates: Candidates, titles_only: bool = False):
         self.candidates, self.index = candidates, candidates.index
         # Words that no document holds differ by their spelling, all others by their id.
         ids, repeats = dict(zip(query.terms, query.ids.tolist())), Counter(query.terms)
@@ -46,8 +51,9 @@ class Matches:
         self.weight = sum(self.weights.tolist())
         self.counts = np.zeros((len(candidates), 2, len(self.ids)), np.int32)
         self.bigrams_found = np.zeros((len(candidates), 3), np.int32)
+        lengths = candidates.title_lengths if titles_only else candidates.lengths
         kernels.match_words(
-            kernels.plain(self.index.tokens), candidates.starts, candidates.lengths, candidates.title_lengths,
+            kernels.plain(self.index.tokens), candidates.starts, lengths, candidates.title_lengths,
             kernels.word_table(self.ids), self.bigrams, self.counts, self.bigrams_found,
         )  # fmt: skip
         self._common_of_fields: dict[str, tuple[np.ndarray, np.ndarray]] = {}

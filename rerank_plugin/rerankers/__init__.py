@@ -2,7 +2,7 @@
 
 A reranker is named on the command line as
 
-* ``name`` or ``name:CHECKPOINT`` for a known name,
+* ``name`` or ``name:CHECKPOINT`` for a known name; ``delta`` alone is the model that comes with the package,
 * a checkpoint folder alone (its ``config.json`` names the model; a folder that is called like a known name is
   written ``./name``), or
 * ``package.module:Class`` from elsewhere: a class that is called with the forward index and has ``score``.
@@ -28,21 +28,29 @@ if TYPE_CHECKING:
     from rerank_plugin.retrieval.forward import ForwardIndex
 
 PRECISIONS = ("float32", "bfloat16", "float16")
+BUNDLED = Path(__file__).parents[1] / "models"
 ENTRY_POINTS = "rerank_plugin.rerankers"
 
 # Name to 'module:factory'. A factory takes (index, checkpoint, options) and returns a Reranker.
 BUILT_IN = {
+    "bm25-abstract": "rerank_plugin.rerankers.lexical:bm25_abstract",
+    "bm25-text": "rerank_plugin.rerankers.lexical:bm25_text",
+    "bm25-title": "rerank_plugin.rerankers.lexical:bm25_title",
     "conv-knrm": "rerank_plugin.rerankers.neural:from_checkpoint",
     "delta": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "delta-classifier": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "docid": "rerank_plugin.rerankers.lexical:document_id",
     "drmm": "rerank_plugin.rerankers.neural:from_checkpoint",
     "duet": "rerank_plugin.rerankers.neural:from_checkpoint",
     "knrm": "rerank_plugin.rerankers.neural:from_checkpoint",
     "ktrel": "rerank_plugin.rerankers.neural:from_checkpoint",
     "matchpyramid": "rerank_plugin.rerankers.neural:from_checkpoint",
     "pacrr": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "qld-title": "rerank_plugin.rerankers.lexical:query_likelihood_title",
     "sevmos": "rerank_plugin.rerankers.neural:from_checkpoint",
     "wmd-title": "rerank_plugin.rerankers.wmd:from_word_vectors",
     "wmd-title-nostop": "rerank_plugin.rerankers.wmd:without_stop_words",
+    "wmd-title-top20": "rerank_plugin.rerankers.wmd:first_twenty",
 }
 
 
@@ -116,7 +124,7 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
         InputError: no such name, or its checkpoint cannot be used with this index.
     """
     name, _, rest = spec.partition(":")
-    checkpoint = Path(rest) if rest else None
+    checkpoint = Path(rest) if rest else bundled(name)
     if (factory := _factory(name)) is not None:
         if checkpoint is not None and BUILT_IN.get(name, "").endswith(":from_checkpoint"):
             _check_model(name, checkpoint)
@@ -128,6 +136,12 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     raise InputError(
         f"unknown reranker '{spec}'; known: {', '.join(known_names())}, a checkpoint folder, or package.module:Class"
     )
+
+
+def bundled(name: str) -> Path | None:
+    """The checkpoint of a model that comes with the package, or None."""
+    folder = BUNDLED / name
+    return folder if name in BUILT_IN and folder.is_dir() else None
 
 
 def _check_model(name: str, checkpoint: Path) -> None:

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 FUSED = {
     "conv-knrm": "rerank_plugin.rerankers.conv_knrm_fused:FusedConvKnrm",
     "delta": "rerank_plugin.rerankers.delta_fused:FusedDelta",
+    "delta-classifier": "rerank_plugin.rerankers.delta_classifier_fused:FusedDeltaClassifier",
     "drmm": "rerank_plugin.rerankers.drmm_fused:FusedDrmm",
     "duet": "rerank_plugin.rerankers.duet_fused:FusedDuet",
     "knrm": "rerank_plugin.rerankers.knrm_fused:FusedKnrm",

@@ -21,7 +21,8 @@ from numba import njit
 
 from rerank_plugin.features.kernels import REASSOCIATE, distinct_words, plain
 from rerank_plugin.features.prefetch import AHEAD, prefetch_row
-from rerank_plugin.parallel import Workspace, split
+from rerank_plugin.parallel import Workspace, crew, split
+from rerank_plugin.rerankers.wmd import least_distances
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex
 
@@ -44,11 +45,14 @@ class FusedDistances:
         self.index, self.word_ids, self.vectors, self.threads = index, word_ids, np.ascontiguousarray(vectors), threads
         self.workspace = Workspace()
 
-    def distances(self, query_ids: np.ndarray, query_counts: np.ndarray, candidates: Candidates) -> np.ndarray:
+    def distances(
+        self, query_ids: np.ndarray, query_counts: np.ndarray, candidates: Candidates, exact_top: int | None = None
+    ) -> np.ndarray:
         """Word Mover's Distances, float64 [C]; infinite for a title without known words.
 
         Args:
             query_ids: distinct vectors of the query, int64 [m]. query_counts: how often each occurs, int64 [m].
+            exact_top: from the rank after this one on they may be lower bounds; by default all are exact.
         """
         count, lengths = len(candidates), candidates.title_lengths.astype(np.int32)
         places = self.workspace.array("places", (count, int(lengths.max(initial=0))), np.int32)
@@ -57,17 +61,29 @@ class FusedDistances:
         number = distinct_words(plain(self.index.tokens), candidates.starts, lengths, marks, places, terms)
         ids, query_vectors = self.word_ids[terms[:number]], self.vectors[query_ids]  # [U], [m, D]
         table = self.workspace.array("costs", (number, len(query_ids)), np.float64)
-        found = np.empty(count)
+        lower = np.empty(count)
 
         def words(start: int, stop: int) -> None:
             _word_distances(self.vectors, ids, query_vectors, table, start, stop)
 
-        def titles(start: int, stop: int) -> None:
-            _title_distances(places, lengths, ids, table, query_counts, found, start, stop)
+        def bounds(start: int, stop: int) -> None:
+            _title_bounds(places, lengths, ids, table, query_counts, lower, start, stop)
 
-        split(words, number, self.threads, smallest=256)
-        split(titles, count, self.threads)
-        return found
+        def exact(titles: np.ndarray, smallest: int = 8) -> np.ndarray:
+            solved = np.empty(len(titles))
+
+            def solve_part(start: int, stop: int) -> None:
+                _title_distances(titles, places, lengths, ids, table, query_counts, solved, start, stop)
+
+            split(solve_part, len(titles), self.threads, smallest)
+            return solved
+
+        with crew(self.threads):
+            split(words, number, self.threads, smallest=256)
+            if exact_top is None:
+                return exact(np.arange(count), smallest=64)
+            split(bounds, count, self.threads)
+            return least_distances(lower, exact, exact_top)
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
@@ -88,18 +104,49 @@ def _word_distances(vectors, ids, query_vectors, table, start, stop):
 
 
 @njit(nogil=True, cache=True)
-def _title_distances(places, lengths, ids, table, query_counts, found, start, stop):
-    """Distances of the query and titles start..stop, into ``found``, float64 [C].
+def _title_bounds(places, lengths, ids, table, query_counts, found, start, stop):
+    """Lower bounds of the distances of the query and titles start..stop, into ``found``, float64 [C].
+
+    Args: those of ``_title_distances``.
+    """
+    nearest = np.empty(len(query_counts))
+    for title in range(start, stop):
+        nearest[:] = np.inf
+        leaving, title_words = 0.0, 0
+        for position in range(lengths[title]):
+            word = places[title, position]
+            if ids[word] == 0:
+                continue
+            title_words += 1
+            least = np.inf
+            for place in range(len(query_counts)):
+                cost = table[word, place]
+                least = min(least, cost)
+                nearest[place] = min(nearest[place], cost)
+            leaving += least
+        if title_words == 0:
+            found[title] = np.inf
+            continue
+        arriving = 0.0
+        for place in range(len(query_counts)):
+            arriving += query_counts[place] * nearest[place]
+        found[title] = max(leaving / title_words, arriving / query_counts.sum())
+
+
+@njit(nogil=True, cache=True)
+def _title_distances(titles, places, lengths, ids, table, query_counts, found, start, stop):
+    """Distances of the query and titles start..stop of ``titles``, into ``found``, float64 [n].
 
     Args:
+        titles: places of candidates, int64 [n].
         places: distinct word at each position, int32 [C, N]. lengths: int32 [C]. ids: int32 [U].
         table: distances of words, float64 [U, m]. query_counts: int64 [m].
     """
     problem = new_problem(places.shape[1], len(query_counts))
     words = np.empty(places.shape[1], np.int64)
     query_words = query_counts.sum()
-    for title in range(start, stop):
-        distinct, title_words = 0, 0
+    for number in range(start, stop):
+        title, distinct, title_words = titles[number], 0, 0
         for position in range(lengths[title]):
             word = places[title, position]
             if ids[word] == 0:
@@ -115,11 +162,11 @@ def _title_distances(places, lengths, ids, table, query_counts, found, start, st
                 distinct += 1
             problem.supplies[place] += query_words
         if title_words == 0:
-            found[title] = np.inf
+            found[number] = np.inf
             continue
         for place in range(len(query_counts)):
             problem.demands[place] = query_counts[place] * title_words
-        found[title] = solve(problem, distinct) / (title_words * query_words)
+        found[number] = solve(problem, distinct) / (title_words * query_words)
 
 
 class Problem(NamedTuple):

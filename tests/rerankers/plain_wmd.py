@@ -36,3 +36,14 @@ def distance(query, title, vectors, left_out=()):
     matrix = np.array([[costs[a, b] for b in units(title, count)] for a in units(query, count)])
     rows, columns = linear_sum_assignment(matrix)
     return float(matrix[rows, columns].sum()) / count
+
+
+def relaxed(query, title, vectors):
+    """A lower bound: the mean way from a word to the nearest of the other text, from the side where it is longer."""
+    query, title = ([word for word in text if word in vectors] for text in (query, title))
+    if not query or not title:
+        return math.inf
+    return max(
+        sum(min(euclidean(vectors[a], vectors[b]) for b in other) for a in one) / len(one)
+        for one, other in ((query, title), (title, query))
+    )

@@ -18,8 +18,8 @@ import rerank_plugin
 from rerank_plugin import checkpoints, rerankers
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
-from rerank_plugin.rerankers import RerankerOptions, wmd_fused
-from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, transport_cost
+from rerank_plugin.rerankers import RerankerOptions, wmd, wmd_fused
+from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, least_distances, relaxed_cost, transport_cost
 from rerank_plugin.retrieval.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.retrieval.string_table import hash_strings
 from rerank_plugin.text import embeddings
@@ -236,6 +236,146 @@ def test_one_word_is_the_mean_distance_to_the_title(many):
             assert score == pytest.approx(-expected, rel=1e-6)
 
 
+BOUNDS_BY_HAND = [  # query, title, relaxed distance: the greater of the mean ways from query to title and back
+    ("red", "meat", 5.0),
+    ("red", "meat cancer", 7.5),  # from red: 5
+    ("red meat", "red meat cancer", 5 / 3),  # cancer to meat, a third; exactly 2.5
+    ("red meat", "red red meat", 0.0),  # exactly 5/6
+    ("red red meat", "meat cancer", 10 / 3),  # from cancer: 5/2
+    ("meat", "red wine", 0.5 * 5 + 0.5 * math.sqrt(50)),
+    ("red", "tofu", math.inf),
+]
+
+
+@pytest.mark.parametrize("query, title, expected", BOUNDS_BY_HAND)
+def test_bounds_by_hand(tmp_path, query, title, expected):
+    known = dict(zip(LINE.vocabulary.words[1:], LINE.matrix[1:]))
+    assert plain_wmd.relaxed(query.split(), title.split(), known) == pytest.approx(expected)
+    index = index_of(tmp_path / "forward", [title])
+    for found in bounds(WordMoversDistance(index, LINE, FAST), query):
+        assert found == pytest.approx([expected])
+
+
+def bounds(reranker, text):
+    """Bounds of all titles, compiled and plain: nothing is solved."""
+    ids, counts = reranker.query_words(text)
+    found = []
+
+    def keep(lower, exact, count):
+        found.append(lower.copy())
+        return lower
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wmd_fused, "least_distances", keep)
+        patch.setattr(wmd, "least_distances", keep)
+        for path in (reranker.fused, reranker):
+            path.distances(ids, counts, small.candidates(reranker.index), 1)
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems())
+def test_the_relaxed_cost_is_a_lower_bound(problem):
+    costs, supplies, demands = problem
+    bound, exact = relaxed_cost(costs, supplies, demands), transport_cost(costs, supplies, demands)
+    assert 0 <= bound <= exact * (1 + 1e-9) + 1e-12
+    if min(costs.shape) == 1:
+        assert bound == pytest.approx(exact, rel=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(titles, min_size=1, max_size=80),
+    st.lists(st.sampled_from(WORDS[:-2]), min_size=1, max_size=6),
+    st.integers(0, 1000),
+    st.sampled_from([1, 2, 3, 10, 100]),
+    st.booleans(),
+)
+def test_the_first_k_are_those_of_the_full_computation(tmp_path_factory, documents, query, seed, k, flat):
+    """Flat: words lie in a grid, so that distances tie and the k-th best one is often that of many titles."""
+    index = index_of(tmp_path_factory.mktemp("top") / "forward", [" ".join(title) for title in documents])
+    known = [word for word in WORDS if word not in UNKNOWN]
+    vectors = small.word_vectors(known, dimension=2 if flat else 4, seed=seed)
+    if flat:
+        vectors = WordVectors(vectors.vocabulary, np.round(vectors.matrix))
+    candidates, text = small.candidates(index), " ".join(query)
+    full, top = (WordMoversDistance(index, vectors, FAST, exact_top=count) for count in (None, k))
+    expected, found = scores(full, text), scores(top, text)
+    best = candidates.order(expected)[:k]
+    np.testing.assert_array_equal(candidates.order(found)[:k], best)
+    np.testing.assert_array_equal(found[best], expected[best])
+    assert (found >= expected).all() and np.isfinite(found).all()
+    where = dict(zip(known, vectors.matrix[1:]))
+    for bound in bounds(full, text):
+        np.testing.assert_allclose(bound, [plain_wmd.relaxed(query, title, where) for title in documents], atol=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 20, 300, 1000])
+def test_the_first_k_of_many(many, k):
+    full, top = (WordMoversDistance(*many, FAST, exact_top=count) for count in (None, k))
+    candidates = small.candidates(full.index)
+    for text in (QUERY, "word3x", "word1x word2x word2x", "word8x word75x"):
+        expected, found = scores(full, text), scores(top, text)
+        best = candidates.order(expected)[:k]
+        np.testing.assert_array_equal(candidates.order(found)[:k], best)
+        np.testing.assert_array_equal(found[best], expected[best])
+    not_solved = (scores(top, QUERY) > scores(full, QUERY)).sum()
+    assert not_solved > 100 if k <= 20 else not_solved == 0
+
+
+def test_the_plain_path_keeps_the_first_k_too(many):
+    full, top = (WordMoversDistance(*many, PLAIN, exact_top=count) for count in (None, 5))
+    expected, found = (scores(one, QUERY, range(0, 300, 2)) for one in (full, top))
+    candidates = small.candidates(full.index, range(0, 300, 2))
+    best = candidates.order(expected)[:5]
+    np.testing.assert_array_equal(candidates.order(found)[:5], best)
+    np.testing.assert_array_equal(found[best], expected[best])
+    assert (found > expected).sum() > 50  # not solved
+
+
+def test_titles_are_solved_until_the_next_bound_is_worse():
+    """The third best of 1,000 is known after the first round: 3 titles and 32, as far as bounds go."""
+    exact = np.arange(1000) / 8.0
+    solved = []
+
+    def solve(places):
+        solved.extend(places.tolist())
+        return exact[places]
+
+    found = least_distances(exact * 0.5, solve, 3)
+    assert solved == [0, 1, 2, 3, 4]  # the bound of 4 is the distance of 2
+    np.testing.assert_array_equal(found[:5], exact[:5])
+    np.testing.assert_allclose(found[5:], exact[5:] * 0.5, rtol=1e-8)
+    solved.clear()
+    np.testing.assert_array_equal(least_distances(np.zeros(1000), solve, 3), exact)
+    assert sorted(solved) == list(range(1000))
+    assert least_distances(np.zeros(0), solve, 3).shape == (0,)
+
+
+def test_bounds_that_cannot_be_told_from_the_best_distance_are_solved():
+    """By a float32, in which the bound would tie; and by its rounding, where a bound is the distance itself."""
+    exact = np.array([1.0, 2.0])
+    found = least_distances(np.array([1.0, 1 + 3e-8]), lambda places: exact[places], 1)
+    np.testing.assert_array_equal(found, exact)
+    halfway = 1 + 2.0**-24  # the next float64 is another float32
+    exact = np.array([halfway, halfway])
+    found = least_distances(np.array([0.5, np.nextafter(halfway, 2)]), lambda places: exact[places], 1)
+    np.testing.assert_array_equal(found, exact)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_number_of_threads_does_not_matter_for_the_first_k(many, threads):
+    one, several = (WordMoversDistance(*many, RerankerOptions(threads=count), exact_top=9) for count in (1, threads))
+    np.testing.assert_array_equal(scores(one, QUERY), scores(several, QUERY))
+
+
+def test_first_k_options(many):
+    assert WordMoversDistance(*many, FAST, exact_top=7).name == "wmd-title-top7"
+    for count in (0, -1):
+        with pytest.raises(InputError, match=f"first {count} titles"):
+            WordMoversDistance(*many, FAST, exact_top=count)
+
+
 @both
 def test_the_distance_is_a_metric(tmp_path, many, options):
     generator = np.random.default_rng(3)
@@ -340,10 +480,12 @@ def test_loaded_by_name(index, vectors, folder, tmp_path):
         np.testing.assert_array_equal(scores(one, "heart attack of women"), expected)
     other = rerankers.load(f"wmd-title-nostop:{folder}", index)
     assert other.name == "wmd-title-nostop" and other.stop_words == STOP_WORDS
-    assert {"wmd-title", "wmd-title-nostop"} <= set(rerankers.known_names())
+    top = rerankers.load(f"wmd-title-top20:{folder}", index)
+    assert (top.name, top.exact_top, top.stop_words) == ("wmd-title-top20", 20, frozenset())
+    assert {"wmd-title", "wmd-title-nostop", "wmd-title-top20"} <= set(rerankers.known_names())
 
 
-@pytest.mark.parametrize("name", ["wmd-title", "wmd-title-nostop"])
+@pytest.mark.parametrize("name", ["wmd-title", "wmd-title-nostop", "wmd-title-top20"])
 def test_folders_that_hold_no_word_vectors(index, tmp_path, folder, name):
     for spec in (name, f"{name}:"):
         with pytest.raises(InputError, match="word vectors"):

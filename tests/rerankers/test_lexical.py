@@ -1,0 +1,237 @@
+"""The untrained baselines ([D18] 4.3.1): by hand, against plain twins, and found by name."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rerank_plugin
+from rerank_plugin import rerankers
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.features.lexical import lexical_features
+from rerank_plugin.rerankers.lexical import DIRICHLET_MU, DocumentId, FieldBM25, TitleLikelihood, title_frequency
+from rerank_plugin.retrieval.forward import FIELDS, ForwardIndex, ForwardIndexWriter
+from rerank_plugin.retrieval.string_table import hash_strings
+from tests.rerankers import small
+
+NAMES = ["bm25-title", "bm25-abstract", "bm25-text", "qld-title", "docid"]
+every_name = pytest.mark.parametrize("name", NAMES)
+
+# Eight words of titles; heart and risk twice, attack three times, red once.
+THREE = [("1", "heart attack risk", "red wine"), ("2", "attack attack", "heart"), ("3", "heart risk red", "")]
+
+
+def scores(reranker, index, text, rows=None):
+    found = reranker.score(Query("q", text), small.candidates(index, rows))
+    assert found.dtype == np.float32
+    return found
+
+
+@pytest.fixture
+def three(tmp_path):
+    return small.build_index(tmp_path / "three", THREE)
+
+
+def test_bm25_by_hand(three):
+    """'heart' is in two titles of three: ln(1 + 1.5 / 2.5) = ln 1.6; 'attack' too."""
+    norm = {length: 2 * (0.25 + 0.75 * length / (8 / 3)) for length in (2, 3)}  # k1 (1 - b + b length / mean)
+    weight = math.log(1.6)
+    expected = [2 * weight * 3 / (1 + norm[3]), weight * 2 * 3 / (2 + norm[2]), weight * 3 / (1 + norm[3])]
+    found = scores(rerankers.load("bm25-title", three), three, "Heart attack?")
+    assert found == pytest.approx(expected, rel=1e-6)
+    # One abstract of three has two words, one has one, and their mean is 1.
+    found = scores(rerankers.load("bm25-abstract", three), three, "wine")
+    assert found == pytest.approx([math.log(1 + 2.5 / 1.5) * 3 / (1 + 2 * (0.25 + 0.75 * 2)), 0, 0], rel=1e-6)
+    # 'heart' is in all three texts, of 5, 3 and 3 words.
+    found = scores(rerankers.load("bm25-text", three), three, "heart")
+    norms = [2 * (0.25 + 0.75 * length / (11 / 3)) for length in (5, 3, 3)]
+    assert found == pytest.approx([math.log(1 + 0.5 / 3.5) * 3 / (1 + norm) for norm in norms], rel=1e-6)
+
+
+def test_query_likelihood_by_hand(three):
+    """mu = 4: of the titles' 8 words a quarter is heart, three eighths attack: they add 1 and 1.5 to each title."""
+    found = scores(TitleLikelihood(three, mu=4), three, "heart attack attack")
+    expected = [
+        math.log((1 + 1) / 7) + 2 * math.log((1 + 1.5) / 7),
+        math.log((0 + 1) / 6) + 2 * math.log((2 + 1.5) / 6),
+        math.log((1 + 1) / 7) + 2 * math.log((0 + 1.5) / 7),
+    ]
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_words_that_no_title_holds_are_left_out(three):
+    """'wine' is in an abstract, 'zyzzyva' nowhere."""
+    reranker = TitleLikelihood(three)
+    expected = scores(reranker, three, "heart")
+    assert expected[0] == expected[2] != expected[1]
+    np.testing.assert_array_equal(scores(reranker, three, "heart wine zyzzyva"), expected)
+    for nothing in ("wine zyzzyva", "", "?"):
+        assert scores(reranker, three, nothing).tolist() == [0, 0, 0]
+
+
+def test_titles_that_hold_no_query_word_rank_by_their_lengths(index):
+    """The word is in one title; the others are shorter the likelier, and all below it."""
+    found = scores(TitleLikelihood(index), index, "migraine")
+    lengths = np.asarray(index.title_lengths)
+    best = int(found.argmax())
+    assert small.DOCUMENTS[best][1].startswith("Migraine") and np.isfinite(found).all()
+    others = np.delete(np.arange(len(index)), best)
+    one, other = np.meshgrid(others, others)
+    np.testing.assert_array_equal(found[one] > found[other], lengths[one] < lengths[other])
+
+
+def test_more_of_mu_forgets_the_title(three):
+    """Towards the collection's model for all titles, towards the title's own for none."""
+    much, little = (scores(TitleLikelihood(three, mu), three, "heart risk") for mu in (1e9, 1e-9))
+    assert much == pytest.approx([2 * math.log(1 / 4)] * 3, rel=1e-6)
+    assert little[0] == pytest.approx(2 * math.log(1 / 3), rel=1e-6) and little[1] < -40
+
+
+@pytest.mark.parametrize("mu", [0, -1, math.inf, math.nan])
+def test_mu_is_positive(three, mu):
+    with pytest.raises(InputError, match="positive"):
+        TitleLikelihood(three, mu)
+
+
+def test_title_frequency(three, index):
+    def of(one):
+        return dict(zip(one.terms.take(np.arange(one.vocabulary_size)), title_frequency(one).tolist()))
+
+    assert of(three) == {"heart": 2, "attack": 3, "risk": 2, "red": 1, "wine": 0}
+    assert of(index)["cancer"] == 4 and of(index)["quokka"] == 1 and of(index)["old"] == 0
+    for chunk in (1, 3, 10, 11):
+        np.testing.assert_array_equal(title_frequency(index, chunk), title_frequency(index))
+
+
+@pytest.mark.parametrize("rows", [range(10), [6, 0, 2, 9], [4]])
+def test_docid_ranks_by_decreasing_document_id(index, rows):
+    found = scores(rerankers.load("docid", index), index, "heart", rows)
+    assert found.tolist() == [0] * len(rows)
+    order = small.candidates(index, rows).order(found)
+    ids = [small.DOCUMENTS[rows[place]][0] for place in order]
+    assert ids == sorted(ids, key=str.encode, reverse=True)
+
+
+def test_what_matches_nothing_ranks_by_decreasing_document_id(index):
+    expected = small.candidates(index).order(scores(DocumentId(), index, "tablets"))
+    for name in NAMES:
+        found = scores(rerankers.load(name, index), index, "tablets unheard")
+        np.testing.assert_array_equal(small.candidates(index).order(found), expected)
+
+
+WORDS = "heart attack risk red wine".split()
+texts = st.lists(st.sampled_from(WORDS), max_size=7)
+
+
+def plain_bm25(query, documents, place):
+    mean = sum(map(len, documents)) / len(documents) or 1
+    total = 0.0
+    for word in query:
+        holding = sum(word in document for document in documents)
+        count = documents[place].count(word)
+        norm = 2.0 * (1 - 0.75 + 0.75 * len(documents[place]) / mean)
+        total += math.log(1 + (len(documents) - holding + 0.5) / (holding + 0.5)) * count * 3.0 / (count + norm)
+    return total
+
+
+def plain_likelihood(query, documents, place, mu):
+    frequency = Counter(word for document in documents for word in document)
+    total = 0.0
+    for word in query:
+        if frequency[word]:
+            share = frequency[word] / sum(frequency.values())
+            total += math.log(documents[place].count(word) + mu * share) - math.log(len(documents[place]) + mu)
+    return total
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(texts, texts), min_size=1, max_size=6),
+    st.lists(st.sampled_from(WORDS + ["unheard"]), max_size=6),
+    st.sampled_from([0.5, 13.0, DIRICHLET_MU]),
+)
+def test_the_plain_twins_agree(tmp_path_factory, documents, query, mu):
+    rows = [(str(row), " ".join(title), " ".join(abstract)) for row, (title, abstract) in enumerate(documents)]
+    index = small.build_index(tmp_path_factory.mktemp("lexical") / "forward", rows)
+    fields = {
+        "title": [title for title, _ in documents],
+        "abstract": [abstract for _, abstract in documents],
+        "text": [title + abstract for title, abstract in documents],
+    }
+    places = range(len(documents))
+    for field in FIELDS:
+        expected = [plain_bm25(query, fields[field], place) for place in places]
+        found = scores(FieldBM25(index, field), index, " ".join(query))
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    expected = [plain_likelihood(query, fields["title"], place, mu) for place in places]
+    found = scores(TitleLikelihood(index, mu), index, " ".join(query))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_bm25_is_the_lexical_feature(index, field):
+    text = "risk of heart attack and of cancer in women"
+    expected = lexical_features([f"bm25_{field}"], index.query(text), small.candidates(index))[:, 0]
+    found = scores(rerankers.load(f"bm25-{field}", index), index, text)
+    np.testing.assert_array_equal(found, expected)
+    assert len(set(found.tolist())) > 3
+
+
+@every_name
+def test_a_document_has_the_same_score_in_any_company(index, name):
+    reranker, text = rerankers.load(name, index), "heart cancer risk of the women aspirin"
+    together = scores(reranker, index, text)
+    assert [scores(reranker, index, text, [row])[0] for row in range(len(index))] == together.tolist()
+    order = np.random.default_rng(1).permutation(len(index))
+    np.testing.assert_array_equal(scores(reranker, index, text, order), together[order])
+    assert scores(reranker, index, text, []).shape == (0,)
+
+
+@every_name
+def test_no_documents_and_no_words(tmp_path, name):
+    writer = ForwardIndexWriter(tmp_path / "none")
+    writer.extend([], [], [], hash_strings([]))
+    writer.close_streams()
+    writer.finish(np.arange(0))
+    none = ForwardIndex(tmp_path / "none", {field: 0.0 for field in FIELDS})
+    assert scores(rerankers.load(name, none), none, "heart").shape == (0,)
+    empty = small.build_index(tmp_path / "empty", [("1", "", ""), ("2", "", "")])
+    assert scores(rerankers.load(name, empty), empty, "heart").tolist() == [0, 0]
+
+
+@every_name
+def test_loaded_by_name(index, name):
+    assert rerankers.load(name, index).name == name and name in rerankers.known_names()
+    assert rerankers.load(f"{name}:", index).name == name
+    with pytest.raises(InputError, match=f"^{name} has nothing to load: write '{name}', not '{name}:some/folder'$"):
+        rerankers.load(f"{name}:some/folder", index)
+
+
+def test_neither_java_nor_torch_is_needed(index):
+    script = """
+import json, sys
+from pathlib import Path
+from rerank_plugin import rerankers
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.forward import ForwardIndex
+index = ForwardIndex(Path(sys.argv[1]), json.loads(sys.argv[2]))
+for name in sys.argv[3:]:
+    print(len(rerankers.load(name, index).score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1]))))
+print(sorted({"torch", "pyserini", "jnius", "gensim"} & set(sys.modules)))
+"""
+    arguments = [index.folder, json.dumps(index.mean_lengths), *NAMES]
+    environment = {**os.environ, "PYTHONPATH": str(Path(rerank_plugin.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "3\n" * 5 + "[]\n", done.stderr
