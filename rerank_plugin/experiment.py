@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 
 from rerank_plugin import commandline
@@ -37,15 +39,21 @@ def arguments():
     delta.add_argument("--output", type=Path, required=True, help="Markdown page to write; figures go beside it")
     delta.add_argument("--notes", type=Path, help="Markdown to put on the page, below its head")
     delta.add_argument("--at-once", type=int, default=2, help="steps that run at the same time")
+    delta.add_argument("--only", nargs="+", default=[], metavar="ROW", help="run only these rows")
     size = delta.add_argument_group("size of the experiment")
     size.add_argument("--depth", type=int, default=500, help="candidates a query")
+    size.add_argument(
+        "--quick-depth", type=int, default=100, help="candidates in the validation of classifiers and figure 3's models"
+    )
     size.add_argument("--epochs", type=int, default=12, help="epochs of a training, at most")
     size.add_argument("--pairs", type=int, default=30, help="pairs a query in an epoch, at most")
     size.add_argument("--filters", type=int, nargs="+", default=[8, 16, 32, 64, 128, 256], help="of figure 3")
-    size.add_argument("--sweep-pairs", type=int, default=10, help="pairs a query for figure 3 and for pre-training")
+    size.add_argument("--classifier-epochs", type=int, default=5, help="epochs of a classifier's training, at most")
+    size.add_argument("--classifier-documents", type=int, default=12, help="documents a query in such an epoch")
+    size.add_argument("--sweep-pairs", type=int, default=5, help="pairs a query for figure 3 and for pre-training")
     size.add_argument("--selected", type=int, default=3, help="lexical features to select")
     size.add_argument("--selection-epochs", type=int, default=3, help="epochs of a training in the selection")
-    size.add_argument("--selection-pairs", type=int, default=8, help="pairs a query of a training in the selection")
+    size.add_argument("--selection-pairs", type=int, default=5, help="pairs a query of a training in the selection")
     size.add_argument("--weak-queries", type=int, default=5000, help="weakly labelled queries")
     return parser
 
@@ -54,28 +62,28 @@ def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
-    numbers = ("at_once", "depth", "epochs", "pairs", "sweep_pairs", "selected", "selection_epochs", "selection_pairs")
-    for name in numbers:
-        if getattr(options, name) < 1:
+    for name, value in vars(options).items():
+        if type(value) is int and value < 1 and name != "seed":
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
     if options.weak_queries < 2 or min(options.filters) < 1:
         parser.error("--weak-queries must be at least 2, and --filters at least 1")
-    delta(options)
+    if options.notes and not options.notes.is_file():
+        parser.error(f"--notes {options.notes}: no such file")
+    delta(options, sys.argv[1:] if argv is None else argv)
 
 
-def delta(options) -> None:
+def delta(options, argv: list[str]) -> None:
     from dataclasses import fields
 
     from rerank_plugin.experiments.delta import Plan, Settings
+    from rerank_plugin.experiments.delta_page import write_page
     from rerank_plugin.experiments.steps import Runner
 
     values = {field.name: getattr(options, field.name) for field in fields(Settings)}
     settings = Settings(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
     plan, runner = Plan(settings), Runner(settings.work)
     plan.run(runner)
-    from rerank_plugin.experiments.delta_page import write_page
-
-    write_page(plan, runner, options.output, options.notes)
+    write_page(plan, runner, options.output, options.notes, f"python -m rerank_plugin.experiment {shlex.join(argv)}")
     print(f"{options.output}: {len(plan.rows())} rows")
 
 

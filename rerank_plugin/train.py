@@ -47,6 +47,9 @@ def arguments():
     parser.add_argument("--validation-run", type=Path, help="TREC run with the validation queries' candidates")
     parser.add_argument("--depth", type=int, default=500, help="candidates a query, in training and validation")
     parser.add_argument(
+        "--validation-depth", type=int, help="candidates of a validation query, where --depth would take too long"
+    )
+    parser.add_argument(
         "--measures", nargs="+", default=["nDCG@20", "AP"], help="validation measures; the first decides"
     )
     parser.add_argument("--device", default="cpu", help="torch device")
@@ -109,8 +112,8 @@ def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
-    if options.depth < 1 or options.threads < 1:
-        parser.error("--depth and --threads must be at least 1")
+    if min(options.depth, options.threads, options.validation_depth or 1) < 1:
+        parser.error("--depth, --validation-depth and --threads must be at least 1")
     train(options)
 
 
@@ -224,7 +227,8 @@ class Training:
             reranker.builder,
             options.training_documents,
         )
-        self.held_out_candidates = candidates(self.held_out, options.validation_run)
+        depth = options.validation_depth or options.depth
+        self.held_out_candidates = candidates(self.held_out, options.validation_run, depth)
         self.data = _data_description(options, self.index, self.vectors)
 
     def fresh_model(self, config):
@@ -320,20 +324,21 @@ class CandidateFinder:
     def __init__(self, options, index):
         self.options, self.index, self.first_stage = options, index, None
 
-    def __call__(self, queries, run_path: Path | None) -> dict:
+    def __call__(self, queries, run_path: Path | None, depth: int | None = None) -> dict:
         from concurrent.futures import ThreadPoolExecutor
 
         from rerank_plugin.retrieval import pipeline
 
         options = self.options
+        depth = depth or options.depth
         if run_path:
             from rerank_plugin.runs import read_run
 
-            source = pipeline.from_run(read_run(run_path), self.index.forward, options.depth, str(run_path))
+            source = pipeline.from_run(read_run(run_path), self.index.forward, depth, str(run_path))
         else:
             if self.first_stage is None:
                 self.first_stage = self.index.first_stage(commandline.first_stage_config(options))
-            source = pipeline.from_first_stage(self.first_stage, options.depth)
+            source = pipeline.from_first_stage(self.first_stage, depth)
         with ThreadPoolExecutor(options.threads) as executor:
             found = executor.map(source, queries)
             return {query.id: one for query, one in zip(queries, commandline.progress(found, "candidates", "queries"))}
@@ -358,6 +363,7 @@ def _data_description(options, index, vectors) -> dict:
         "depth": options.depth,
         "documents": options.training_documents,
         **({"start_from": str(options.start_from)} if options.start_from else {}),
+        **({"validation_depth": options.validation_depth} if options.validation_depth else {}),
     }
 
 

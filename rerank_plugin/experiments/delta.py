@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
+from rerank_plugin.errors import InputError
 from rerank_plugin.experiments.steps import Runner, Step
 from rerank_plugin.features.lexical import FIRST_STAGE, LEX3
 
+ORDER, SELECTED, WEAK, TUNED = "order", "delta32-selected", "delta32-lex3-weak", "delta32-lex3-tuned"
 CANDIDATES, JUDGED = "candidates", "judged"  # the two settings, and the folders of their runs
 
 
@@ -27,7 +29,11 @@ class Settings:
         train, validation, test: queries and judgments.
         judged: judgments of the test queries with documents that are not relevant; None leaves that setting out.
         weak: corpora that weak labels are made of; none leaves pre-training out.
+        quick_depth: of validation while models of many filters are trained.
+        only: names of the rows to run; none for all of them.
         filters: of the sweep ([D18] figure 3).
+        pairs, sweep_pairs, selection_pairs: of a query in an epoch; the sweep's hold for pre-training, too.
+        classifier_documents: of a query in an epoch, for models that are trained as classifiers.
         at_once: steps that run at the same time.
     """
 
@@ -39,14 +45,18 @@ class Settings:
     words: str
     judged: str | None = None
     weak: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
     depth: int = 500
+    quick_depth: int = 100
     filters: tuple[int, ...] = (8, 16, 32, 64, 128, 256)
     epochs: int = 12
     pairs: int = 30
-    sweep_pairs: int = 10
+    classifier_epochs: int = 5
+    classifier_documents: int = 12
+    sweep_pairs: int = 5
     selected: int = 3
     selection_epochs: int = 3
-    selection_pairs: int = 8
+    selection_pairs: int = 5
     weak_queries: int = 5000
     seed: int = 42
     at_once: int = 2
@@ -70,14 +80,13 @@ class Row(NamedTuple):
 DELTA = (
     "--model delta --query-words 16 --dropout 0.5 --learning-rate 0.003 --l2-convolution 1e-3 --l2-feed-forward 1e-3"
 ).split()
-# One document is an example here, and two were there: the classifiers see as many documents of a query.
 SEVMOS = "--model sevmos --query-words 16 --dropout 0.5 --set classifier_dropout=0.5".split()
 CLASSIFIER = "--model delta-classifier --query-words 16 --dropout 0.5 --set classifier_dropout=0.5".split()
 
 
 def untrained(settings: Settings) -> list[Row]:
     return [
-        Row("order", "Original order", ""),
+        Row(ORDER, "Original order", ""),
         Row("docid", "rev DocID", "docid"),
         Row("bm25-title", "BM25-Title", "bm25-title"),
         Row("bm25-abstract", "BM25-Abstract", "bm25-abstract"),
@@ -91,7 +100,8 @@ def untrained(settings: Settings) -> list[Row]:
 def trained(settings: Settings) -> list[Row]:
     """Rows with a training of their own, without the sweep, the selection and the pre-trained ones."""
     pairs = ["--pairs-per-query", str(settings.pairs), "--epochs", str(settings.epochs), "--patience", "3"]
-    short = ["--pairs-per-query", str(settings.pairs), "--epochs", str(min(settings.epochs, 10)), "--patience", "2"]
+    short = ["--pairs-per-query", str(settings.classifier_documents), "--epochs", str(settings.classifier_epochs)]
+    short += ["--patience", "2", "--validation-depth", str(settings.quick_depth)]
     lex3 = ["--lexical-features", *LEX3]
     return [
         Row("drmm", "DRMM", train=("--model", "drmm", *pairs)),
@@ -121,7 +131,8 @@ def trained(settings: Settings) -> list[Row]:
 
 def sweep(settings: Settings) -> list[Row]:
     """Delta by its number of filters ([D18] figure 3), on fewer pairs."""
-    pairs = ["--pairs-per-query", str(settings.sweep_pairs), "--epochs", str(settings.epochs), "--patience", "3"]
+    pairs = ["--pairs-per-query", str(settings.sweep_pairs), "--epochs", str(settings.epochs), "--patience", "2"]
+    pairs += ["--validation-depth", str(settings.quick_depth)]
     return [
         Row(f"sweep-{count}", f"Delta-{count}", train=(*DELTA, "--filters", str(count), *pairs))
         for count in settings.filters
@@ -136,18 +147,25 @@ class Plan:
         self.index = self.work / "index"
         self.checkpoints = self.work / "checkpoints"
 
-    def rows(self) -> list[Row]:
-        """All rows of the tables, in the order of their steps."""
+    def all_rows(self) -> list[Row]:
         settings = self.settings
-        rows = [
-            *untrained(settings),
-            *trained(settings),
-            Row("delta32-selected", f"Delta-32-Lex{settings.selected}, our own"),
-        ]
+        rows = [*untrained(settings), *trained(settings)]
+        rows.append(Row(SELECTED, f"Delta-32-Lex{settings.selected}, our own"))
         if settings.weak:
-            rows.append(Row("delta32-lex3-weak", "Delta-32-Lex3, weak labels only"))
-            rows.append(Row("delta32-lex3-tuned", "Delta-32-Lex3, weak labels, then tuned"))
+            rows.append(Row(WEAK, "Delta-32-Lex3, weak labels only"))
+            rows.append(Row(TUNED, "Delta-32-Lex3, weak labels, then tuned"))
         return rows + sweep(settings)
+
+    def rows(self) -> list[Row]:
+        """The rows of the tables, in their order.
+
+        Raises:
+            InputError: a row is asked for that does not exist.
+        """
+        rows, only = self.all_rows(), self.settings.only
+        if unknown := set(only) - {row.name for row in rows}:
+            raise InputError(f"unknown rows {', '.join(sorted(unknown))}; known: {', '.join(row.name for row in rows)}")
+        return [row for row in rows if not only or row.name in only or row.name == ORDER]
 
     def run(self, runner: Runner) -> None:
         for stage in self.stages():
@@ -159,10 +177,12 @@ class Plan:
         command = ["index", "--corpus", settings.corpus, "--index", self.index, "--overwrite"]
         yield [self._step("index", command, self.index)]
         yield [self._candidates(split) for split in ("train", "validation", "test")]
-        trainings = [self._training(row) for row in [*trained(settings), *sweep(settings)]]
-        yield [self._selection(), *sorted(trainings, key=_longest_first)]
-        yield [self._with_selected()]
-        if settings.weak:
+        trainings = sorted([self._training(row) for row in self.rows() if row.train], key=_longest_first)
+        names = {row.name for row in self.rows()}
+        yield [self._selection(), *trainings] if SELECTED in names else trainings
+        if SELECTED in names:
+            yield [self._with_selected()]
+        if names & {WEAK, TUNED}:
             yield from self._weak()
         yield [step for row in self.rows() for step in self._searches(row)]
 
@@ -206,7 +226,7 @@ class Plan:
 
     def _with_selected(self) -> Step:
         """The chosen features, trained as long as the others; their names are known once the selection has run."""
-        settings, name = self.settings, "delta32-selected"
+        settings, name = self.settings, SELECTED
         pairs = ["--pairs-per-query", settings.pairs, "--epochs", settings.epochs, "--patience", 3]
         command = self._train(name, *DELTA, "--lexical-features", *self.selected_features(), *pairs)
         return self._step(f"train-{name}", command, self.checkpoints / name)
@@ -224,7 +244,7 @@ class Plan:
         sizes = ["--queries", settings.weak_queries, "--held-out", held_out]
         labels = self._step("weak-labels", ["weak", *corpora, *sizes, "--output", folder, "--overwrite"], folder)
         indexing = self._step("weak-index", ["index", "--corpus", folder, "--index", index, "--overwrite"], index)
-        name = "delta32-lex3-weak"
+        name = WEAK
         pairs = ["--pairs-per-query", settings.sweep_pairs, "--epochs", settings.epochs, "--patience", 2]
         lex3 = ["--lexical-features", *LEX3]
         training = [
@@ -232,7 +252,7 @@ class Plan:
             "--validation", f"{folder}:dev", "--depth", 100, *DELTA, *lex3, *pairs,
             "--output", self.checkpoints / name, "--overwrite", "--resume",
         ]  # fmt: skip
-        tuned = "delta32-lex3-tuned"
+        tuned = TUNED
         pairs = ["--pairs-per-query", settings.pairs, "--epochs", settings.epochs, "--patience", 3]
         start = ["--start-from", self.checkpoints / name]
         return [

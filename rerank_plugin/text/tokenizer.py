@@ -186,6 +186,11 @@ def tokenize(text: str) -> list[str]:
 _SENTENCE_END = re.compile(r"(?<=[^\s.][\w)\]%'\"”][.!?])\s+(?=[A-Z0-9(\[\"“])")
 
 
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text, as they are written."""
+    return [sentence for sentence in _SENTENCE_END.split(text.strip()) if sentence]
+
+
 def sentences(text: str) -> list[list[str]]:
     """Tokens of each sentence of a text: what word2vec is trained on ([D18] 4.1)."""
-    return [tokens for tokens in map(tokenize, _SENTENCE_END.split(text)) if tokens]
+    return [tokens for tokens in map(tokenize, split_sentences(text)) if tokens]

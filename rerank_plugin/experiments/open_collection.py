@@ -1,0 +1,177 @@
+"""``python -m rerank_plugin.experiments.open_collection``: the judged collection that the bundled model is trained on.
+
+It is made of three sources whose licences let a model be passed on, and nothing else:
+
+* MedQuAD (CC BY 4.0; Ben Abacha and Demner-Fushman, BMC Bioinformatics 2019): questions with answers about a disease,
+  of which synonyms are known. A document is an answer under its question. A query names a disease, half of the time by
+  a synonym, and half of the time with one of the kinds of question asked about it ("treatment"). Answers about the
+  disease have grade 1, and 2 where they are of the kind that was asked for.
+* PubMedQA (MIT; Jin et al., EMNLP 2019): the question is the query, its abstract has grade 2.
+* Randomised trials from PubMed Central (CC BY and CC0): the title is the query, the article's beginning has grade 2.
+
+The last two have no title of their own, or it would be the query; their first sentence stands for it.
+
+A tenth of the diseases, of the questions and of the articles is for validation. Diseases that share a name or a synonym
+are one, so none is in both.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from rerank_plugin import commandline
+from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.corpora.jsonl import parse
+from rerank_plugin.corpora.text_files import byte_lines
+from rerank_plugin.errors import InputError
+from rerank_plugin.text.tokenizer import split_sentences
+
+HELD_OUT = 0.1  # of the queries of each source
+ARTICLE_WORDS = 250  # of an article's beginning: about an abstract
+
+
+class Judged(NamedTuple):
+    """A query with its relevant documents by id, in one split."""
+
+    split: str
+    id: str
+    text: str
+    grades: dict[str, int]
+
+
+class Collection:
+    """Documents and judged queries as they are read.
+
+    Attributes:
+        documents: (id, title, text).
+    """
+
+    def __init__(self, seed: int):
+        self.random = np.random.default_rng(seed)
+        self.documents: list[tuple[str, str, str]] = []
+        self.judged: list[Judged] = []
+
+    def _split(self) -> str:
+        return "dev" if self.random.random() < HELD_OUT else "train"
+
+    def add_medquad(self, path: Path) -> None:
+        """Answers under their questions, and a query for every disease that has two answers or more."""
+        records = [record for record in _records(path) if record.get("answer")]
+        diseases = _diseases(records)
+        for number, record in enumerate(records):
+            self.documents.append((f"medquad-{number}", str(record["question"]), str(record["answer"])))
+        for disease, numbers in sorted(diseases.items()):
+            split = self._split()
+            if len(numbers) < 2:
+                continue
+            focus = str(records[numbers[0]]["focus"])
+            synonyms = sorted({name for number in numbers for name in records[number].get("synonyms") or ()} - {focus})
+            name, kind = focus, None
+            if synonyms and self.random.random() < 0.5:
+                name = synonyms[self.random.integers(len(synonyms))]
+            if self.random.random() < 0.5:
+                kind = records[numbers[self.random.integers(len(numbers))]]["type"]
+            grades = {f"medquad-{n}": 2 if kind in (None, records[n]["type"]) else 1 for n in numbers}
+            self.judged.append(Judged(split, f"disease-{disease}", f"{name} {kind}" if kind else name, grades))
+
+    def add_known_items(self, source: str, pairs: Iterator[tuple[str, str]]) -> None:
+        """Texts that are found by one query each: (query, text)."""
+        for number, (query, text) in enumerate(pairs):
+            title, *rest = split_sentences(text) or [""]
+            if not rest:
+                continue
+            self.documents.append((f"{source}-{number}", title, " ".join(rest)))
+            self.judged.append(Judged(self._split(), f"{source}-{number}", query, {f"{source}-{number}": 2}))
+
+    def write(self, folder: Path) -> None:
+        """A BEIR folder with the splits train and dev, atomically."""
+        with replacing_folder(folder) as writing:
+            with gzip.open(writing / "corpus.jsonl.gz", "wt", encoding="utf-8") as file:
+                for id, title, text in self.documents:
+                    file.write(json.dumps({"_id": id, "title": title, "text": text}, ensure_ascii=False) + "\n")
+            with open(writing / "queries.jsonl", "w", encoding="utf-8") as file:
+                for query in self.judged:
+                    file.write(json.dumps({"_id": query.id, "text": query.text}, ensure_ascii=False) + "\n")
+            (writing / "qrels").mkdir()
+            for split in ("train", "dev"):
+                lines = [
+                    f"{query.id}\t{document}\t{grade}\n"
+                    for query in self.judged
+                    if query.split == split
+                    for document, grade in query.grades.items()
+                ]
+                text = "query-id\tcorpus-id\tscore\n" + "".join(lines)
+                (writing / "qrels" / f"{split}.tsv").write_text(text, encoding="utf-8")
+
+
+def _diseases(records: list[dict]) -> dict[int, list[int]]:
+    """Numbers of the records of each disease; records with a common name or synonym are of one."""
+    names: dict[str, int] = {}
+    pairs = [
+        (number, names.setdefault(str(name).lower().strip(), len(names)))
+        for number, record in enumerate(records)
+        for name in (record["focus"], *(record.get("synonyms") or ()))
+    ]
+    rows, columns = np.array(pairs).T
+    size = len(records) + len(names)
+    graph = coo_array((np.ones(len(rows)), (rows, columns + len(records))), shape=(size, size))
+    labels = connected_components(graph, directed=False)[1][: len(records)]
+    found = defaultdict(list)
+    for number, label in enumerate(labels.tolist()):
+        found[label].append(number)
+    return found
+
+
+def _records(path: Path) -> Iterator[dict]:
+    for number, line in enumerate(byte_lines(path), 1):
+        try:
+            yield parse(line)
+        except ValueError as error:
+            raise InputError(f"{path}:{number}: {error}") from None
+
+
+def pubmedqa(folder: Path) -> Iterator[tuple[str, str]]:
+    """Questions and abstracts of the training split: the test split stays unseen."""
+    from rerank_plugin.corpora import documents, queries_and_judgments
+
+    texts = {document.id: document.abstract for document in documents(str(folder))}
+    queries, judged = queries_and_judgments(f"{folder}:train")
+    for query in queries:
+        yield query.text, texts[next(iter(judged[query.id]))]
+
+
+def articles(path: Path) -> Iterator[tuple[str, str]]:
+    """Titles and beginnings of articles under CC BY or CC0."""
+    for record in _records(path):
+        if str(record.get("license", "")).upper() not in ("CC BY", "CC0"):
+            continue
+        words = " ".join(record["paragraphs"]).split()[:ARTICLE_WORDS]
+        yield str(record["title"]), " ".join(words)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = commandline.parser("experiments.open_collection", __doc__.split("\n\n", 1)[1])
+    parser.add_argument("--medquad", type=Path, required=True, help="question-answer pairs, JSONL")
+    parser.add_argument("--pubmedqa", type=Path, required=True, help="BEIR folder with a train split")
+    parser.add_argument("--articles", type=Path, required=True, help="articles with paragraphs and licence, JSONL")
+    parser.add_argument("--output", type=Path, required=True, help="BEIR folder to write")
+    options = parser.parse_args(argv)
+    commandline.set_up_logging(options.verbose)
+    collection = Collection(options.seed)
+    collection.add_medquad(options.medquad)
+    collection.add_known_items("pubmedqa", pubmedqa(options.pubmedqa))
+    collection.add_known_items("article", articles(options.articles))
+    collection.write(options.output)
+    print(f"{options.output}: {len(collection.documents):,} documents, {len(collection.judged):,} queries")
+
+
+if __name__ == "__main__":
+    commandline.run(main)
