@@ -14,6 +14,7 @@ from rerank_plugin.errors import InputError
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+JUDGED = "judged:"  # a first stage that is no search: the judged documents of a query
 PROGRESS_SECONDS = 10.0  # between two plain progress lines where stderr is no terminal
 
 
@@ -21,7 +22,7 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
     """Keeps line breaks, and shows the defaults that say something."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        return action.help if action.default in (None, False) else super()._get_help_string(action)
+        return action.help if action.default in (None, False, []) else super()._get_help_string(action)
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,9 +48,11 @@ def add_common_options(to: argparse.ArgumentParser) -> None:
     common.add_argument("--verbose", action="store_true", help="log details to stderr")
 
 
-def add_first_stage_options(to: argparse.ArgumentParser) -> None:
+def add_first_stage_options(to: argparse.ArgumentParser, judged: bool = False) -> None:
+    """Options of the first stage; ``judged`` says that the command takes :data:`JUDGED`, too."""
     first = to.add_argument_group("first stage")
-    first.add_argument("--first-stage", default="bm25", help="bm25, qld or bm25+rm3")
+    more = f"; {JUDGED}J, the judged documents of each query, all of them, with score 0" if judged else ""
+    first.add_argument("--first-stage", default="bm25", help=f"bm25, qld or bm25+rm3{more}")
     first.add_argument("--field", default="contents", help="contents (title + abstract), title or abstract")
     first.add_argument("--k1", type=float, default=0.9, help="BM25's k1")
     first.add_argument("--b", type=float, default=0.4, help="BM25's b")
@@ -61,6 +64,11 @@ def add_first_stage_options(to: argparse.ArgumentParser) -> None:
 
 def first_stage_config(options: argparse.Namespace):
     """The :class:`~rerank_plugin.retrieval.lucene.FirstStageConfig` of a command's options."""
+    if options.first_stage.startswith(JUDGED):
+        raise InputError(
+            f"--first-stage {options.first_stage}: only search takes judged documents as candidates; write its run "
+            "(search --first-stage judged:J --output RUN) and name that where this command takes a run"
+        )
     from rerank_plugin.retrieval.lucene import FirstStageConfig
 
     return FirstStageConfig(

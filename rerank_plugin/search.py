@@ -15,7 +15,9 @@ EXAMPLES = """examples:
   python -m rerank_plugin.search --index indexes/sample --queries sample:test --output runs/bm25.run
   python -m rerank_plugin.search --index indexes/sample --query "aspirin" --reranker delta:checkpoints/d
   python -m rerank_plugin.search --index indexes/sample --queries sample:test --run runs/bm25.run \\
-      --reranker checkpoints/d --output runs/delta.run"""
+      --reranker checkpoints/d --output runs/delta.run
+  python -m rerank_plugin.search --index indexes/sample --queries sample:test --first-stage judged:sample:test \\
+      --reranker checkpoints/d --output runs/judged.run"""
 
 
 def arguments():
@@ -35,8 +37,11 @@ def arguments():
     what.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
     parser.add_argument("--output", type=Path, help="TREC run file to write")
     parser.add_argument("--run", type=Path, help="re-rank this TREC run instead of searching")
+    parser.add_argument(
+        "--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)"
+    )
     parser.add_argument("--reranker", help="NAME, NAME:CHECKPOINT, a checkpoint folder, or package.module:Class")
-    parser.add_argument("--depth", type=int, default=500, help="candidates a query")
+    parser.add_argument("--depth", type=int, default=500, help="candidates a query; judged: ones are not cut")
     parser.add_argument("--show", type=int, default=10, help="documents to print for --query")
     parser.add_argument("--tag", help="run tag (default: the reranker's or first stage's name)")
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted run of the same settings")
@@ -55,7 +60,7 @@ def arguments():
     parser.add_argument(
         "--plain", action="store_true", help="score with the plain model instead of the fast path, to compare them"
     )
-    commandline.add_first_stage_options(parser)
+    commandline.add_first_stage_options(parser, judged=True)
     return parser
 
 
@@ -76,8 +81,16 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--queries needs --output")
     if options.query is not None and (options.run or options.output):
         parser.error("--query prints a list: it takes neither --run nor --output")
-    if options.run and not options.reranker:
-        parser.error("--run needs --reranker")
+    if options.run and not (options.reranker or options.judged_only):
+        parser.error("--run needs --reranker or --judged-only")
+    if options.query is not None and (_is_judged(options) or options.judged_only):
+        parser.error("--query has no judgments: give --queries, whose ids are the judged ones")
+    if options.run and _is_judged(options):
+        parser.error(
+            f"--run is a first stage, too: give --judged-only J instead of --first-stage {commandline.JUDGED}J"
+        )
+    if options.first_stage == commandline.JUDGED:
+        parser.error(f"--first-stage {commandline.JUDGED} needs judgments: {commandline.JUDGED}data/nfcorpus:test")
     for name in ("depth", "show", "batch_size", "threads", "queries_at_once"):
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
@@ -102,9 +115,28 @@ def _open_reranker(options, index):
     return rerankers.load(options.reranker, index.forward, how)
 
 
+def _is_judged(options) -> bool:
+    return options.first_stage.startswith(commandline.JUDGED)
+
+
 def _candidate_source(options, index):
+    source = _all_candidates(options, index)
+    if not options.judged_only:
+        return source
+    from rerank_plugin.corpora import judgments
+    from rerank_plugin.retrieval.pipeline import judged_only
+
+    return judged_only(source, judgments(options.judged_only), index.forward, options.judged_only)
+
+
+def _all_candidates(options, index):
     from rerank_plugin.retrieval import pipeline
 
+    if _is_judged(options):
+        from rerank_plugin.corpora import judgments
+
+        spec = options.first_stage.removeprefix(commandline.JUDGED)
+        return pipeline.from_judgments(judgments(spec), index.forward, spec)
     if options.run:
         from rerank_plugin.runs import read_run
 
@@ -123,7 +155,7 @@ def search_batch(options) -> None:
     queries = read_queries(options.queries)
     reranker = _open_reranker(options, index)
     source = _candidate_source(options, index)
-    tag = options.tag or (reranker.name if reranker else options.first_stage)
+    tag = options.tag or (reranker.name if reranker else _candidate_name(options))
     with RunWriter(options.output, tag, _settings(options), options.resume) as writer:
         open_queries = [query for query in queries if query.id not in writer.finished]
         if len(open_queries) < len(queries):
@@ -143,17 +175,26 @@ def search_batch(options) -> None:
     print(f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)")
 
 
+def _candidate_name(options) -> str:
+    if options.run:
+        return "judged-only"
+    return "judged" if _is_judged(options) else options.first_stage
+
+
 def _settings(options) -> dict:
     """What a resumed run must have in common with its first part."""
     settings = {
         "index": str(options.index),
         "queries": options.queries,
         "run": str(options.run) if options.run else None,
+        "judged_only": options.judged_only,
         "reranker": options.reranker,
         "depth": options.depth,
         "seed": options.seed,
         "tag": options.tag,
     }
+    if _is_judged(options):
+        return settings | {"name": options.first_stage}
     return settings if options.run else settings | asdict(commandline.first_stage_config(options))
 
 

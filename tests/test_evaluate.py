@@ -108,7 +108,7 @@ def test_default_measures_formats_and_output(folder, capsys):
 
 
 def test_the_formats_offered_are_those_there_are():
-    assert FORMATS == tuple(report.FORMATS)
+    assert FORMATS == (*report.FORMATS, "paper")
 
 
 def test_the_same_measure_twice_is_shown_once(folder, capsys):
@@ -139,3 +139,97 @@ def test_help_needs_nothing_heavy():
     done = python("-c", code)
     assert done.returncode == 0, done.stderr
     assert "--baseline" in done.stdout
+
+
+def test_the_table_of_the_paper(folder, capsys):
+    main(
+        ["--qrels", "qrels", "good.run", "bad.run", "--measures", "MAP", "--format", "paper"]
+        + ["--against", "./bad.run=good.run"]
+    )
+    lines = capsys.readouterr().out.splitlines()
+    # Differences of bad from good: -.75, -.5, -1; t = -.75 / (.25 / sqrt 3) = -5.2, p .035
+    assert lines[2:4] == ["| good.run <sup>1</sup> | **1.000** |", "| bad.run | 0.250 <sup>=1</sup> |"]
+    assert "p < 0.01 without correction" in lines[-1]
+    main(
+        ["--qrels", "qrels", "good.run", "bad.run", "--measures", "MAP", "--format", "paper", "--alpha", "0.05"]
+        + ["--against", "bad.run=good.run", "--against", "good.run=bad.run"]
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("| good.run <sup>1</sup> | **1.000** <sup>+2</sup> |")
+    assert lines[3] == "| bad.run <sup>2</sup> | 0.250 <sup>-1</sup> |"
+
+
+@pytest.mark.parametrize(
+    "against, message",
+    [
+        ("bad.run", "--against bad.run: expected a run, =, and its baselines"),
+        ("bad.run=", "expected a run, =, and its baselines"),
+        ("bad.run=good.run,", "expected a run, =, and its baselines"),
+        ("bad.run=other.run", "other.run is to be compared, but it is not among the runs: good.run, bad.run"),
+    ],
+)
+def test_bad_comparisons(folder, against, message):
+    from rerank_plugin.errors import InputError
+
+    with pytest.raises(InputError, match=message):
+        main(["--qrels", "qrels", "good.run", "bad.run", "--format", "paper", "--against", against])
+
+
+def test_a_subset_from_a_file(folder, capsys):
+    (folder / "ids").write_text("q3\nq1\n")
+    main(["--qrels", "qrels", "bad.run", "--measures", "AP", "--subset", "ids", "--format", "json"])
+    said = capsys.readouterr()
+    result = json.loads(said.out)
+    assert result["queries"] == 2 and result["runs"] == {"bad.run": {"AP": 0.125}}
+    assert result["reported"] == {"bad.run": {"missing": ["q3"], "unjudged": ["q9"]}}  # q2 is neither
+    assert said.err.splitlines()[0] == "subset ids: 2 of 3 judged queries"
+
+
+def test_subsets_of_new_words(folder, capsys):
+    (folder / "test.tsv").write_text("q1\theart attack\nq2\trenal failure\nq3\theart failure\n")
+    (folder / "train.tsv").write_text("t\theart\n")
+    (folder / "dev.tsv").write_text("t\tattack\n")
+    seen = ["--queries", "test.tsv", "--seen-queries", "train.tsv", "--seen-queries", "dev.tsv"]
+    for subset, queries in (("one-new-word", ["q2", "q3"]), ("all-new-words", ["q2"])):
+        main(["--qrels", "qrels", "good.run", "--subset", subset, *seen, "--format", "csv", "--per-query"])
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split(",")[1] for line in lines[2:]] == queries
+
+
+def test_the_subset_of_hard_queries_and_the_sizes_of_all(tmp_path, index_folder, capsys):
+    """Judgments and candidates over the documents of conftest: "cancer" stands in the titles of 20, 300 and MED-2."""
+    (tmp_path / "q.tsv").write_text("q1\tcancer\nq2\ttwins\n")
+    (tmp_path / "qrels").write_text("q1 0 20 1\nq2 0 x.1 1\n")
+    (tmp_path / "a.run").write_text("q1 Q0 300 1 3 t\nq1 Q0 20 2 2 t\nq1 Q0 MED-2 3 1 t\nq2 Q0 x.2 1 1 t\n")
+    asked = ["--qrels", f"{tmp_path}/qrels", "--queries", f"{tmp_path}/q.tsv", "--index", str(index_folder)]
+    candidates = ["--subset-run", f"{tmp_path}/a.run"]
+    main([*asked, *candidates, f"{tmp_path}/a.run", "--subset", "neg2+", "--measures", "AP", "--format", "csv"])
+    assert capsys.readouterr().out.splitlines()[1:] == [f"{tmp_path}/a.run,all,0.5"]
+    main([*asked, *candidates, "--describe-subsets"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "|  | Full test data | Neg20+ |" and lines[2:4] == [
+        "| Number of queries | 2 | 0 |",
+        "| Number of samples | 4 | 0 |",
+    ]
+    assert lines[-1] == "| -ives with all query terms in title | 100.0% | - |"
+
+
+@pytest.mark.parametrize(
+    "arguments, culprit",
+    [
+        ([], "RUN"),
+        (["good.run", "--against", "a=b"], "--against needs --format paper"),
+        (["good.run", "--format", "paper", "--baseline", "bad.run"], "--format paper takes neither --baseline"),
+        (["good.run", "--format", "paper", "--per-query"], "--per-query"),
+        (["good.run", "--describe-subsets"], "takes neither runs nor --subset"),
+        (["--describe-subsets"], "--describe-subsets needs the texts of the queries: --queries"),
+        (["--describe-subsets", "--queries", "q"], "--describe-subsets needs the titles of the documents: --index"),
+        (["good.run", "--subset", "neg20+", "--queries", "q"], "--subset neg20+ needs the titles"),
+        (["good.run", "--subset", "one-new-word"], "--subset one-new-word needs the texts"),
+        (["good.run", "--subset", "all-new-words", "--queries", "q"], "needs the training and validation queries"),
+    ],
+)
+def test_options_that_need_or_exclude_one_another(folder, arguments, culprit, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--qrels", "qrels", *arguments])
+    assert caught.value.code == 2 and culprit in capsys.readouterr().err

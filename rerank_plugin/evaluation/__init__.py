@@ -6,6 +6,8 @@
 * `significance`: the paired t-test with Bonferroni correction
 * `evaluation`: several runs together
 * `report`: table, Markdown, CSV, JSON
+* `marks`: the table of [D18] with its significance marks
+* `subsets`: parts of the judged queries
 """
 
 from __future__ import annotations

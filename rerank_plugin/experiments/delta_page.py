@@ -16,6 +16,7 @@ from rerank_plugin.experiments.steps import Runner
 from rerank_plugin.retrieval.index_folder import Index
 from rerank_plugin.runs import RankedList, read_run, replacing
 
+HARD = (20, 10, 5, 2)  # non-relevant documents with all query words in their titles; the paper's is the first
 MEASURES = ("NDCG.20", "MAP", "Prec.5")
 
 # Row to the rows it is compared with, as in [D18], and with the candidates' own order, which a re-ranker must beat.
@@ -91,7 +92,9 @@ class Results:
         self.queries, found = queries_and_judgments(plan.settings.test)
         self.judgments = {CANDIDATES: found}
         if plan.settings.judged:
-            self.judgments[JUDGED] = judgments(plan.settings.judged)
+            ids = {query.id for query in self.queries}
+            every = judgments(plan.settings.judged)
+            self.judgments[JUDGED] = {query: judged for query, judged in every.items() if query in ids}
         self.settings = tuple(self.judgments)
         self.runs = {setting: self._read(setting) for setting in self.settings}
         self.subsets = {setting: self._subsets(setting) for setting in self.settings}
@@ -109,12 +112,19 @@ class Results:
         """Query ids by the subset's name in the paper; all judged queries first."""
         judged = subsets.judged_queries(self.queries, self.judgments[setting])
         seen = self.seen_words()
+        of_queries = self.samples(setting, judged)
+        at_least = self.at_least(of_queries)
         return {
             "all queries": [query.id for query in judged],
-            "Neg20+": subsets.hard_queries(self.samples(setting, judged)),
+            f"Neg{at_least}+": subsets.hard_queries(of_queries, at_least),
             "OneNewWord": subsets.one_new_word(judged, seen),
             "AllNewWords": subsets.all_new_words(judged, seen),
         }
+
+    @staticmethod
+    def at_least(of_queries: dict) -> int:
+        """The 20 of Neg20+, or less where there is no such query."""
+        return next((count for count in HARD if subsets.hard_queries(of_queries, count)), HARD[0])
 
     def seen_words(self) -> set[str]:
         settings = self.plan.settings
@@ -143,12 +153,14 @@ class Results:
 def _tables(results: Results, setting: str) -> list[str]:
     """Tables 1 to 5 in one setting."""
     parts = [f"## {SETTINGS_TITLES[setting]}", "### Table 1: the test data and its subsets"]
+    judged = subsets.judged_queries(results.queries, results.judgments[setting])
     described = subsets.describe(
         results.queries,
         results.judgments[setting],
         results.index,
         results.seen_words(),
         results.runs[setting].get(ORDER),
+        results.at_least(results.samples(setting, judged)),
     )
     parts.append(subsets.markdown(described))
     for number, subset in enumerate(results.subsets[setting], 2):

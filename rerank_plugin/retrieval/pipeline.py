@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Query
+from rerank_plugin.corpora.records import Judgments, Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.rerankers import Reranker, score_many
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex
+
+log = logging.getLogger(__name__)
 
 CandidateSource = Callable[[Query], Candidates]
 
@@ -97,9 +100,7 @@ def rank_all(
     def rank_oldest() -> Iterator[Ranking]:
         batch = [ahead.popleft() for _ in range(min(together, len(ahead)))]
         try:
-            yield from rank_together(
-                [query for query, _ in batch], [future.result() for _, future in batch], reranker
-            )
+            yield from rank_together([query for query, _ in batch], [future.result() for _, future in batch], reranker)
         except InputError:  # one at a time up to the fault, so that what comes before it is not lost
             for query, future in batch:
                 yield rank(query, future.result(), reranker)
@@ -142,5 +143,70 @@ def from_run(run: Mapping, index: ForwardIndex, depth: int, path: str) -> Candid
                 f"'{doc_ids[int(unknown[0])]}': the run was made from another collection"
             )
         return Candidates(index, rows, scores)
+
+    return candidates
+
+
+def judged_rows(judgments: Judgments, index: ForwardIndex, name: str) -> dict[str, np.ndarray]:
+    """The judged documents of each query as rows, by decreasing document id, int64 [n]; those that the index lacks are
+    left out, and counted in one warning.
+
+    Args:
+        name: of the judgments, for messages.
+
+    Raises:
+        InputError: the index has none of the documents.
+    """
+    doc_ids = sorted({document for judged in judgments.values() for document in judged}, reverse=True)
+    of_ids = index.rows(doc_ids)
+    missing = np.flatnonzero(of_ids < 0)
+    if len(missing) == len(doc_ids):
+        first = f", first '{doc_ids[0]}'" if doc_ids else ""
+        raise InputError(
+            f"{name}: none of its {len(doc_ids)} judged documents is in the index{first}: the judgments belong to "
+            "another collection"
+        )
+    if len(missing):
+        log.warning(
+            "%s: %d of %d judged documents are not in the index and are left out, as %s",
+            name, len(missing), len(doc_ids), doc_ids[int(missing[0])],
+        )  # fmt: skip
+    place = dict(zip(doc_ids, range(len(doc_ids))))
+    result = {}
+    for query, judged in judgments.items():
+        rows = of_ids[np.sort(np.fromiter(map(place.__getitem__, judged), np.int64, len(judged)))]
+        result[query] = rows[rows >= 0]
+    return result
+
+
+def from_judgments(judgments: Judgments, index: ForwardIndex, name: str) -> CandidateSource:
+    """Candidates by judgments, whatever the grade: how [D18] 5.1 ranks. No depth cuts them.
+
+    All have score 0, so that without a reranker they stand in the order of an uninformed ranker, by decreasing document
+    id ([D18] 5.1). A query without judgments has no candidates. Arguments and errors are those of `judged_rows`.
+    """
+    rows_of = judged_rows(judgments, index, name)
+    nothing = np.zeros(0, np.int64)
+
+    def candidates(query: Query) -> Candidates:
+        rows = rows_of.get(query.id, nothing)
+        return Candidates(index, rows, np.zeros(len(rows), np.float32))
+
+    return candidates
+
+
+def judged_only(source: CandidateSource, judgments: Judgments, index: ForwardIndex, name: str) -> CandidateSource:
+    """Those candidates of ``source`` that are judged, with their scores and in their order.
+
+    A depth of ``source`` cuts before: unjudged documents take places in it. Arguments and errors are those of
+    `judged_rows`.
+    """
+    rows_of = judged_rows(judgments, index, name)
+    nothing = np.zeros(0, np.int64)
+
+    def candidates(query: Query) -> Candidates:
+        found = source(query)
+        kept = np.isin(found.rows, rows_of.get(query.id, nothing))
+        return Candidates(index, found.rows[kept], found.first_stage_scores[kept])
 
     return candidates

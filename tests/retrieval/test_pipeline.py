@@ -1,12 +1,14 @@
 """The way of a query: candidates from a first stage or a run, a reranker's scores, the final order."""
 
+import logging
+
 import numpy as np
 import pytest
 
 from rerank_plugin.corpora import Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.retrieval.lucene import FirstStageConfig
-from rerank_plugin.retrieval.pipeline import from_first_stage, from_run, rank, rank_all
+from rerank_plugin.retrieval.pipeline import from_first_stage, from_judgments, from_run, judged_only, rank, rank_all
 
 TEXTS = ["stroke cancer aspirin", "malaria", "the of", "cancer", "aspirin", "twins", "", "statins", "renal failure"]
 QUERIES = [Query(str(number), text) for number, text in enumerate(TEXTS * 3)]
@@ -150,3 +152,40 @@ def test_what_comes_before_a_fault_is_not_lost(source):
         for ranking in rank_all(QUERIES, source, Together(faulty="3"), together=8):
             ranked.append(ranking.query.id)
     assert ranked == ["0", "1", "2"]
+
+
+JUDGMENTS = {"q1": {"10": 0, "b": 2, "é": -1, "B": 0.5, "aa": 1, "nobody": 1}, "q2": {"1": 1, "noone": 0, "nobody": 0}}
+
+
+def test_candidates_by_judgments_stand_by_decreasing_id(index, caplog):
+    with caplog.at_level(logging.WARNING):
+        source = from_judgments(JUDGMENTS, index.forward, "some.qrels")
+    assert caplog.messages == ["some.qrels: 2 of 8 judged documents are not in the index and are left out, as noone"]
+    found = source(Query("q1", "anything"))
+    assert found.ids == ["é", "b", "aa", "B", "10"]
+    assert found.first_stage_scores.tolist() == [0.0] * 5 and found.first_stage_scores.dtype == np.float32
+    assert rank(Query("q1", "x"), found, None).doc_ids == found.ids
+    assert source(Query("q2", "x")).ids == ["1"]
+    assert len(source(Query("q3", "not judged"))) == 0
+
+
+def test_no_depth_cuts_judged_candidates(index, documents):
+    everything = {"q": {document.id: 0 for document in documents}}
+    found = from_judgments(everything, index.forward, "all")(Query("q", "x"))
+    assert found.ids == sorted((document.id for document in documents), key=str.encode, reverse=True)
+
+
+@pytest.mark.parametrize("judgments", [{"q": {"nobody": 1, "noone": 1}}, {}])
+def test_judgments_of_another_collection_are_refused(index, judgments):
+    with pytest.raises(InputError, match="some.qrels: none of its . judged documents is in the index"):
+        from_judgments(judgments, index.forward, "some.qrels")
+
+
+def test_judged_candidates_keep_their_scores_and_order(index):
+    judgments = {"q1": {"100": 0, "MED-1": 1, "aa": 1}, "q2": {"1": 1}}
+    source = judged_only(from_run(RUN, index.forward, 3, "some.run"), judgments, index.forward, "some.qrels")
+    found = source(Query("q1", "x"))
+    assert found.ids == ["MED-1", "100"] and found.first_stage_scores.tolist() == [4.0, 2.0]
+    assert len(source(Query("q3", "not in the run"))) == 0
+    deeper = judged_only(from_run(RUN, index.forward, 2, "some.run"), judgments, index.forward, "some.qrels")
+    assert deeper(Query("q1", "x")).ids == ["MED-1"]  # the depth cuts first

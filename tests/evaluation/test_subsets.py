@@ -1,0 +1,200 @@
+"""Subsets of queries, against counts made by hand and a plain twin with Python's sets."""
+
+import logging
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank_plugin.corpora import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation import subsets
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.runs import RankedList
+from rerank_plugin.text.tokenizer import tokenize
+
+# The titles are those of conftest.DOCUMENTS.
+QUERIES = [
+    Query("q1", "cancer"),
+    Query("q2", "Stroke, stroke"),
+    Query("q3", "heart failure women"),
+    Query("q4", "..."),
+    Query("q5", "unjudged"),
+]
+JUDGMENTS = {
+    # cancer in the title: 20, 300, MED-2, MED-20, not MED-200
+    "q1": {"20": 2, "300": 0, "MED-2": 0, "MED-20": -1, "MED-200": 1},
+    # stroke in the title: B, b; in a's abstract only
+    "q2": {"a": 0.5, "B": 0, "b": 0},
+    # women only in 77's abstract
+    "q3": {"77": 1, "777": 0},
+    "q4": {"1": 1, "2": 0},
+    "q0": {"1": 1},
+}
+
+
+def ranked(*ids):
+    return RankedList(list(ids), np.arange(len(ids), 0, -1, dtype=np.float32))
+
+
+def every(index, rows):
+    return Candidates(index.forward, np.array(rows, np.int64), np.zeros(len(rows), np.float32))
+
+
+@given(
+    words=st.lists(st.sampled_from("aspirin the cancer heart failure d b12 twins β-catenin covid-19 of xyz".split()))
+)
+def test_titles_with_all_words_as_python_s_sets_say(index, documents, words):
+    rows = index.forward.rows([document.id for document in documents])
+    expected = [bool(words) and set(tokenize(" ".join(words))) <= set(tokenize(one.title)) for one in documents]
+    found = subsets.all_words_in_title(" ".join(words), every(index, rows))
+    assert found.dtype == bool and found.tolist() == expected
+
+
+def test_samples_of_judged_documents(index):
+    of_queries = subsets.samples(QUERIES[:3], JUDGMENTS, index.forward)
+    assert list(of_queries) == ["q1", "q2", "q3"]
+    assert of_queries["q1"].relevant.tolist() == [True, False, False, False, True]
+    assert of_queries["q1"].in_title.tolist() == [True, True, True, True, False]
+    assert of_queries["q2"].relevant.tolist() == [True, False, False]  # grades may be fractions
+    assert of_queries["q2"].in_title.tolist() == [False, True, True]
+    assert not of_queries["q3"].in_title.any()
+
+
+def test_samples_of_a_run_count_unjudged_documents_as_not_relevant(index):
+    run = {"q1": ranked("MED-200", "300", "1", "20"), "q9": ranked("1")}
+    of_queries = subsets.samples(QUERIES[:2], JUDGMENTS, index.forward, run)
+    assert of_queries["q1"].relevant.tolist() == [True, False, False, True]
+    assert of_queries["q1"].in_title.tolist() == [False, True, False, True]
+    assert of_queries["q2"].relevant.tolist() == []  # not in the run
+
+
+def test_documents_that_are_not_in_the_index_are_left_out_and_counted(index, caplog):
+    judgments = {"q1": {"20": 1, "nobody": 0, "noone": 0}}
+    with caplog.at_level(logging.WARNING):
+        of_queries = subsets.samples(QUERIES[:1], judgments, index.forward)
+    assert of_queries["q1"].relevant.tolist() == [True]
+    assert caplog.messages == ["2 of 3 documents are not in the index and are left out, as nobody"]
+    with pytest.raises(InputError, match="none of the 1 judged documents of 1 queries is in the index"):
+        subsets.samples(QUERIES[:1], {"q1": {"nobody": 1}}, index.forward)
+
+
+@pytest.mark.parametrize("at_least, expected", [(1, ["q1", "q2"]), (2, ["q1", "q2"]), (3, ["q1"]), (4, []), (20, [])])
+def test_hard_queries(index, at_least, expected):
+    of_queries = subsets.samples(QUERIES[:4], JUDGMENTS, index.forward)
+    assert subsets.hard_queries(of_queries, at_least) == expected
+
+
+def test_hard_queries_need_documents_that_are_not_relevant(index):
+    of_queries = subsets.samples(QUERIES[:1], {"q1": {"20": 1, "300": 2}}, index.forward)
+    with pytest.raises(InputError, match=r"neg20\+ needs documents that are not relevant.*--subset-run"):
+        subsets.hard_queries(of_queries)
+
+
+@pytest.mark.parametrize(
+    "name, count", [("neg20+", 20), ("neg5+", 5), ("neg0+", None), ("neg+", None), ("neg20", None), ("xneg20+", None)]
+)
+def test_names_of_hard_subsets(name, count):
+    assert subsets.hard_count(name) == count
+
+
+def test_new_words():
+    seen = subsets.words_of([Query("t", "Heart attack in 1999"), Query("v", "of women")])
+    asked = [
+        Query("old", "women heart, HEART"),
+        Query("year", "1987 attack"),  # all years of a century are one word
+        Query("one", "heart failure"),
+        Query("all", "renal failure"),
+        Query("none", "!!!"),
+    ]
+    assert subsets.one_new_word(asked, seen) == ["one", "all"]
+    assert subsets.all_new_words(asked, seen) == ["all"]
+    assert subsets.all_new_words(asked, set()) == ["old", "year", "one", "all"]
+
+
+@given(texts=st.lists(st.text("abc ", max_size=6), max_size=6), seen=st.sets(st.text("abc", min_size=1, max_size=2)))
+def test_queries_of_new_words_only_have_a_new_word(texts, seen):
+    asked = [Query(str(number), text) for number, text in enumerate(texts)]
+    one, every = subsets.one_new_word(asked, seen), subsets.all_new_words(asked, seen)
+    assert set(every) <= set(one)
+    assert one == [query.id for query in asked if set(tokenize(query.text)) - seen]
+    assert every == [query.id for query in asked if tokenize(query.text) and not set(tokenize(query.text)) & seen]
+
+
+def test_judged_queries_with_a_text(caplog):
+    with caplog.at_level(logging.WARNING):
+        kept = subsets.judged_queries(QUERIES, JUDGMENTS | {"q6": {}})
+    assert [query.id for query in kept] == ["q1", "q2", "q3", "q4"]
+    assert caplog.messages == ["1 judged queries have no text and are in no subset, as q0"]
+    with pytest.raises(InputError, match="none of the queries is judged"):
+        subsets.judged_queries(QUERIES, {"77": {"1": 1}})
+
+
+def test_ids_of_a_file(tmp_path):
+    path = tmp_path / "ids"
+    path.write_text("q1\n\n  q3 \nq9\n")
+    assert subsets.read_ids(path) == ["q1", "q3", "q9"]
+    path.write_text("q1\nq2 q3\n")
+    with pytest.raises(InputError, match="ids:2: expected one query id, found 'q2 q3'"):
+        subsets.read_ids(path)
+    path.write_text("\n")
+    with pytest.raises(InputError, match="holds no query id"):
+        subsets.read_ids(path)
+    with pytest.raises(InputError, match=r"neg20: is neither a subset \(neg20\+, one-new-word, all-new-words\) nor"):
+        subsets.read_ids("neg20")
+
+
+def test_judgments_and_runs_of_a_subset(caplog):
+    with caplog.at_level(logging.WARNING):
+        kept = subsets.restricted(JUDGMENTS, ["q3", "q1", "q9"], "ids")
+    assert list(kept) == ["q1", "q3"] and kept["q3"] is JUDGMENTS["q3"]
+    assert caplog.messages == ["subset ids: 1 of its queries are not judged, as q9"]
+    run = {query: ranked("1") for query in ("q1", "q2", "q9")}
+    assert list(subsets.without_others(run, JUDGMENTS, kept)) == ["q1", "q9"]
+    with pytest.raises(InputError, match="the subset neg20. is empty: it has none of the 5 judged queries"):
+        subsets.restricted(JUDGMENTS, [], "neg20+")
+
+
+def test_the_table_of_the_paper(index):
+    """q1, q2, q3, q4: samples 5, 3, 2, 2, relevant 2, 1, 1, 1; q1 has one relevant document without its word in the
+    title and three others with it, q2 one and two; q3 has one of each without, q4 no words."""
+    found = subsets.describe(QUERIES, JUDGMENTS, index.forward, {"stroke", "heart"}, at_least=2)
+    assert found == [
+        ("Full test data", 4, 5, 4, 7, 5),
+        ("Neg2+", 2, 3, 2, 5, 5),
+        ("OneNewWord", 2, 3, 2, 4, 3),  # q1 and q3
+        ("AllNewWords", 1, 2, 1, 3, 3),  # q1
+    ]
+    assert subsets.markdown(found) == (
+        "|  | Full test data | Neg2+ | OneNewWord | AllNewWords |\n"
+        "| --- | ---: | ---: | ---: | ---: |\n"
+        "| Number of queries | 4 | 2 | 2 | 1 |\n"
+        "| Number of samples | 12 | 8 | 7 | 5 |\n"
+        "| Proportion of samples +ive | 41.7% | 37.5% | 42.9% | 40.0% |\n"
+        "| Proportion of samples -ive | 58.3% | 62.5% | 57.1% | 60.0% |\n"
+        "| +ives without all query terms in title | 80.0% | 66.7% | 66.7% | 50.0% |\n"
+        "| -ives with all query terms in title | 71.4% | 100.0% | 75.0% | 100.0% |\n"
+    )
+
+
+def test_the_table_without_what_its_subsets_need(index):
+    relevant_only = {"q1": {"20": 1, "MED-200": 2}}
+    found = subsets.describe(QUERIES, relevant_only, index.forward)
+    assert found == [("Full test data", 1, 2, 1, 0, 0)]
+    assert subsets.markdown(found).endswith("| -ives with all query terms in title | - |\n")
+
+
+@pytest.mark.real_data
+def test_new_words_of_nfcorpus(real_data):
+    from rerank_plugin.corpora import queries
+
+    seen = subsets.words_of(queries(f"{real_data}/nfcorpus:train")) | subsets.words_of(
+        queries(f"{real_data}/nfcorpus:dev")
+    )
+    asked = queries(f"{real_data}/nfcorpus:test")
+    assert (len(asked), len(subsets.one_new_word(asked, seen)), len(subsets.all_new_words(asked, seen))) == (
+        323,
+        163,
+        68,
+    )
