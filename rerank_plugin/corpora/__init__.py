@@ -9,6 +9,8 @@ judgments, and `sources.resolve` is the one place that decides what a spec means
 * `jsonl`: documents as JSON lines
 * `query_files`, `trec_topics`: queries as TSV, JSON lines or TREC topics
 * `qrels`: judgments in the format of trec_eval or of BEIR
+* `click_logs` and the other `click_` modules: judgments made of click logs, by ``python -m rerank_plugin.clicks``
+* `weak_labels`: judgments made of a corpus, by ``python -m rerank_plugin.weak``
 
 Nothing but this file and small modules is imported until a reader is needed.
 """

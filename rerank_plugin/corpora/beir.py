@@ -4,7 +4,8 @@
     queries.jsonl[.gz]       {"_id", "text"}
     qrels/SPLIT.tsv[.gz]     query-id <TAB> corpus-id <TAB> score, with that header
 
-The documents are read by `jsonl`. A split is any name under qrels, such as ``test`` or ``train.graded``.
+The documents are read by `jsonl`, the scores (whole numbers or not) by `qrels`. A split is any name under qrels, such
+as ``test`` or ``train.graded``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Judgment files: ``query iteration document grade`` of trec_eval, or ``query-id corpus-id score`` of BEIR.
 
 Columns are separated by white space in both (ids hold none); the number of columns tells which of the two it is.
-Grades are whole numbers; negative ones occur in TREC and are kept.
+Negative grades occur in TREC and are kept. A whole grade is an int, however it is written; others, such as the
+relevance levels of click logs, are floats.
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from rerank_plugin.corpora.records import Judgments
@@ -38,8 +40,15 @@ def judgments(path: Path) -> Judgments:
     return result
 
 
-def _grade(text: str, path: Path, number: int) -> int:
+def _grade(text: str, path: Path, number: int) -> float:
     try:
         return int(text)
     except ValueError:
-        raise InputError(f"{path}:{number}: the grade {text!r} is no whole number") from None
+        pass
+    try:
+        grade = float(text)
+    except ValueError:
+        raise InputError(f"{path}:{number}: the grade {text!r} is no number") from None
+    if not math.isfinite(grade):
+        raise InputError(f"{path}:{number}: the grade {text!r} is not finite")
+    return int(grade) if grade.is_integer() else grade

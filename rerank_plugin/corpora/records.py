@@ -18,5 +18,6 @@ class Query(NamedTuple):
     text: str
 
 
-# Judgments are {query id: {document id: relevance}}: the shape that pytrec_eval and ir_measures take.
-Judgments = dict[str, dict[str, int]]
+# Judgments are {query id: {document id: relevance}}: the shape that pytrec_eval and ir_measures take. A whole grade is
+# an int; others, as the relevance levels of click logs are, a float.
+Judgments = dict[str, dict[str, float]]

@@ -1,11 +1,12 @@
-"""The graded measures that ir-measures leaves to a script: exponential NDCG and ERR.
+"""The graded measures that ir-measures leaves to a script, exponential NDCG and ERR; and linear nDCG for any grades.
 
 The script (gdeval.pl) takes only numeric query ids and grades up to 4; with others it fails or silently gives another
-mean. Both measures are written here from their definitions, for any ids and grades.
+mean. Both measures are written here from their definitions, for any ids and grades. Linear nDCG (gain rel) is the one
+of trec_eval, which takes whole grades only.
 
-Gains are 2^rel - 1. The relevance levels of the click logs ([D18] 4.1) reach 100 and more, where 2^rel outgrows exact
-numbers and then floats. Both measures are ratios, so gains are divided by 2^highest beforehand, which is exact in
-floating point and cannot overflow.
+Gains of the other two are 2^rel - 1. The relevance levels of the click logs ([D18] 4.1) reach 100 and more, where 2^rel
+outgrows exact numbers and then floats. Both measures are ratios, so gains are divided by 2^highest beforehand, which is
+exact in floating point and cannot overflow.
 """
 
 from __future__ import annotations
@@ -38,8 +39,20 @@ def ndcg(ranked: Sequence[float], judged: Iterable[float], cutoff: int | None = 
     return _dcg(ranked[:cutoff], ideal[0]) / _dcg(ideal, ideal[0])
 
 
+def linear_ndcg(ranked: Sequence[float], judged: Iterable[float], cutoff: int | None = None) -> float:
+    """`ndcg` with the grade itself as gain, grades below 0 counting as 0 (Järvelin and Kekäläinen, TOIS 2002)."""
+    ideal = sorted(judged, reverse=True)[:cutoff]
+    if not ideal or ideal[0] <= 0:
+        return 0.0
+    found, best = (np.maximum(np.array(grades, np.float64), 0.0) for grades in (ranked[:cutoff], ideal))
+    return _discounted(found) / _discounted(best)
+
+
 def _dcg(grades: Sequence[float], highest: float) -> float:
-    gains = scaled_gains(grades, highest)  # [n]
+    return _discounted(scaled_gains(grades, highest))
+
+
+def _discounted(gains: np.ndarray) -> float:
     return float((gains / np.log2(np.arange(2, len(gains) + 2))).sum())
 
 

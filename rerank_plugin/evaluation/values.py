@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Mapping, Sequence
 
 import numpy as np
@@ -12,6 +13,9 @@ from rerank_plugin.evaluation import graded
 from rerank_plugin.evaluation.measures import HIGHEST_GRADE, is_ours, parse, provider
 from rerank_plugin.runs import RankedList, sort_order
 
+# Besides those with a parameter rel, they do not ask how relevant a document is.
+UNGRADED = ("Judged", "NumQ", "NumRet")
+
 Values = dict[str, np.ndarray]  # by measure name: float64 [Q], in the order of Evaluator.queries
 
 
@@ -21,6 +25,9 @@ class Evaluator:
     Every query with a judgment counts. One that a run does not have scores 0, or what the measure gives when nothing
     is found; queries without judgments are left out. Ties are resolved here, once ([D18] 4.4), and all providers get
     the same ranks as scores, because they resolve ties differently.
+
+    Grades may be any numbers. Where some are no whole ones, or beyond what trec_eval takes, linear nDCG is computed
+    here and measures that only ask whether a document is relevant get judgments that say just that (see `_decided`).
 
     Args:
         names: measures, as `measures.parse` takes them; values come back under these names.
@@ -33,12 +40,14 @@ class Evaluator:
         self.queries = list(self.judgments)
         self.measures = {name: parse(name) for name in names}
         self.highest = max(max(judged.values()) for judged in self.judgments.values())
+        self._unusual = _unusual_grade(self.judgments)
         # One evaluator a measure: in a shared one, the gains of a measure can end up in another, and two that print the
         # same (NumRet, NumRet(rel=1)) in one value.
-        theirs = {name: measure for name, measure in self.measures.items() if not is_ours(measure)}
-        if theirs:
-            self._check_grades()
-        self._evaluators = {name: provider().evaluator([one], self.judgments) for name, one in theirs.items()}
+        theirs = {name: measure for name, measure in self.measures.items() if not self._is_graded_here(measure)}
+        self._evaluators = {
+            name: provider().evaluator([measure], self._readable_judgments(name, measure))
+            for name, measure in theirs.items()
+        }
 
     def values(self, run: Mapping[str, RankedList]) -> Values:
         """The value of each measure for each judged query."""
@@ -70,16 +79,53 @@ class Evaluator:
         cutoff = measure.params.get("cutoff")
         if measure.NAME == "ERR":
             return graded.err(grades, self.highest, cutoff)
-        return graded.ndcg(grades, self.judgments[query].values(), cutoff)
+        ndcg = graded.ndcg if is_ours(measure) else graded.linear_ndcg
+        return ndcg(grades, self.judgments[query].values(), cutoff)
 
-    def _check_grades(self) -> None:
-        for query, judged in self.judgments.items():
-            for document, grade in judged.items():
-                if not isinstance(grade, (int, np.integer)) or grade > HIGHEST_GRADE:
-                    raise InputError(
-                        f"query {query}, document {document}: the grade {grade} must be a whole number up to "
-                        f"{HIGHEST_GRADE:,}; only NDCG.k and ERR@k take others"
-                    )
+    def _is_graded_here(self, measure) -> bool:
+        return is_ours(measure) or bool(self._unusual and _is_linear_ndcg(measure))
+
+    def _readable_judgments(self, name: str, measure) -> Judgments:
+        """Judgments that a provider can read: as they are, if it can, else those of `_decided`."""
+        if not self._unusual:
+            return self.judgments
+        level = _lowest_relevant(measure)
+        if level is None:
+            raise InputError(
+                f"{self._unusual}, which {name} cannot take: it must be a whole number up to {HIGHEST_GRADE:,}, or "
+                "measure nDCG@k, NDCG.k, ERR@k, AP, P@k and other measures of relevant or not"
+            )
+        return {query: _decided(judged, level) for query, judged in self.judgments.items()}
+
+
+def _is_linear_ndcg(measure) -> bool:
+    return measure.NAME == "nDCG" and measure["dcg"] == "log2" and not measure.params.keys() - {"dcg", "cutoff"}
+
+
+def _lowest_relevant(measure) -> int | None:
+    """The lowest whole grade that a measure counts as relevant; None if it asks for more than relevant or not."""
+    level = measure["rel"] if "rel" in measure.SUPPORTED_PARAMS else None
+    if isinstance(level, int):
+        return level
+    return 1 if measure.NAME in UNGRADED else None
+
+
+def _unusual_grade(judgments: Judgments) -> str:
+    """The first grade that is no whole number or beyond what trec_eval takes, in words; "" if there is none."""
+    for query, judged in judgments.items():
+        for document, grade in judged.items():
+            if not isinstance(grade, (int, np.integer)) or grade > HIGHEST_GRADE:
+                return f"query {query}, document {document}: the grade is {grade}"
+    return ""
+
+
+def _decided(judged: Mapping[str, float], level: int) -> dict[str, int]:
+    """Grades replaced by ``level`` where a document is relevant, else 0, or -1 where it was below 0.
+
+    Relevant is a grade of at least ``level``; at level 1, which says no more than "relevant", any above 0.
+    """
+    lowest = math.ulp(0.0) if level == 1 else level
+    return {document: level if grade >= lowest else -1 if grade < 0 else 0 for document, grade in judged.items()}
 
 
 def _ranked(query: str, ranking: RankedList) -> list[str]:

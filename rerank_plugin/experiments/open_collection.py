@@ -8,8 +8,11 @@ It is made of three sources whose licences let a model be passed on, and nothing
   disease have grade 1, and 2 where they are of the kind that was asked for.
 * PubMedQA (MIT; Jin et al., EMNLP 2019): the question is the query, its abstract has grade 2.
 * Randomised trials from PubMed Central (CC BY and CC0): the title is the query, the article's beginning has grade 2.
+* Titles and abstracts of the sources with a CC0 or CC BY licence in ``abstracts``: the title is the query, as before.
 
-The last two have no title of their own, or it would be the query; their first sentence stands for it.
+Half of the last three's queries are cut to a span of two to five words, since people type few. Their documents have no
+title of their own, or it would be the query; their first sentence stands for it. Of all documents half lose the title,
+so that a model does not take its absence for a bad sign.
 
 A tenth of the diseases, of the questions and of the articles is for validation. Diseases that share a name or a synonym
 are one, so none is in both.
@@ -32,9 +35,12 @@ from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.corpora.jsonl import parse
 from rerank_plugin.corpora.text_files import byte_lines
 from rerank_plugin.errors import InputError
+from rerank_plugin.rerankers.wmd import STOP_WORDS
 from rerank_plugin.text.tokenizer import split_sentences
 
 HELD_OUT = 0.1  # of the queries of each source
+UNTITLED, SHORTENED = 0.5, 0.5  # of the documents, and of the queries that are titles or questions
+SHORT_WORDS = (2, 5)
 ARTICLE_WORDS = 250  # of an article's beginning: about an abstract
 
 
@@ -67,7 +73,7 @@ class Collection:
         records = [record for record in _records(path) if record.get("answer")]
         diseases = _diseases(records)
         for number, record in enumerate(records):
-            self.documents.append((f"medquad-{number}", str(record["question"]), str(record["answer"])))
+            self._add_document(f"medquad-{number}", str(record["question"]), str(record["answer"]))
         for disease, numbers in sorted(diseases.items()):
             split = self._split()
             if len(numbers) < 2:
@@ -88,8 +94,29 @@ class Collection:
             title, *rest = split_sentences(text) or [""]
             if not rest:
                 continue
-            self.documents.append((f"{source}-{number}", title, " ".join(rest)))
-            self.judged.append(Judged(self._split(), f"{source}-{number}", query, {f"{source}-{number}": 2}))
+            id = f"{source}-{number}"
+            if not self._add_document(id, title, " ".join(rest)):
+                self.documents[-1] = (id, "", text)
+            self.judged.append(Judged(self._split(), id, self._shortened(query), {id: 2}))
+
+    def _add_document(self, id: str, title: str, text: str) -> bool:
+        """Add a document with its title or, half of the time, without; says which."""
+        titled = self.random.random() >= UNTITLED
+        self.documents.append((id, title if titled else "", text))
+        return titled
+
+    def _shortened(self, query: str) -> str:
+        """A span of the query's words, half of the time; it neither starts nor ends with a stop-word."""
+        words = query.rstrip("?. ").split()
+        if self.random.random() >= SHORTENED:
+            return query
+        spans = [
+            words[start:end]
+            for start in range(len(words))
+            for end in range(start + SHORT_WORDS[0], min(start + SHORT_WORDS[1], len(words)) + 1)
+            if not {words[start].lower(), words[end - 1].lower()} & STOP_WORDS
+        ]
+        return " ".join(spans[self.random.integers(len(spans))]) if spans else query
 
     def write(self, folder: Path) -> None:
         """A BEIR folder with the splits train and dev, atomically."""
@@ -157,11 +184,22 @@ def articles(path: Path) -> Iterator[tuple[str, str]]:
         yield str(record["title"]), " ".join(words)
 
 
+def abstracts(paths: list[Path]) -> Iterator[tuple[str, str]]:
+    """Titles and abstracts."""
+    from rerank_plugin.corpora import documents
+
+    for path in paths:
+        for document in documents(str(path), ids_required=False):
+            if document.title and document.abstract:
+                yield document.title, document.abstract
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = commandline.parser("experiments.open_collection", __doc__.split("\n\n", 1)[1])
     parser.add_argument("--medquad", type=Path, required=True, help="question-answer pairs, JSONL")
     parser.add_argument("--pubmedqa", type=Path, required=True, help="BEIR folder with a train split")
     parser.add_argument("--articles", type=Path, required=True, help="articles with paragraphs and licence, JSONL")
+    parser.add_argument("--abstracts", type=Path, nargs="+", required=True, help="titles and abstracts, JSONL files")
     parser.add_argument("--output", type=Path, required=True, help="BEIR folder to write")
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
@@ -169,6 +207,7 @@ def main(argv: list[str] | None = None) -> None:
     collection.add_medquad(options.medquad)
     collection.add_known_items("pubmedqa", pubmedqa(options.pubmedqa))
     collection.add_known_items("article", articles(options.articles))
+    collection.add_known_items("abstract", abstracts(options.abstracts))
     collection.write(options.output)
     print(f"{options.output}: {len(collection.documents):,} documents, {len(collection.judged):,} queries")
 

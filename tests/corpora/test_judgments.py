@@ -26,6 +26,12 @@ def test_beir_qrels(tmp_path, header):
     assert judgments(file(tmp_path, "test.tsv", f"{header}q1\td1\t1\nq1\td2\t2\n")) == {"q1": {"d1": 1, "d2": 2}}
 
 
+def test_grades_that_are_no_whole_numbers(tmp_path):
+    found = judgments(file(tmp_path, "a.tsv", "q1\td1\t1.25\nq1\td2\t0\nq1\td3\t2.0\nq1\td4\t1e2\nq1\td5\t-0.5\n"))
+    assert found == {"q1": {"d1": 1.25, "d2": 0, "d3": 2, "d4": 100, "d5": -0.5}}
+    assert [type(grade) for grade in found["q1"].values()] == [float, int, int, int, float]
+
+
 def test_a_repeated_pair_must_agree(tmp_path):
     assert judgments(file(tmp_path, "a.txt", "1 0 d 1\n1 0 d 1\n")) == {"1": {"d": 1}}
     with pytest.raises(InputError, match=r"b\.txt:3: query 1, document d was judged 1 before and 2 here"):
@@ -35,8 +41,10 @@ def test_a_repeated_pair_must_agree(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("1 0 d 1\n1 0 e 0.5\n", r"q\.txt:2: the grade '0\.5' is no whole number"),
-        ("1 0 d 1\n1 0 e high\n", r"q\.txt:2: the grade 'high'"),
+        ("1 0 d 1\n1 0 e high\n", r"q\.txt:2: the grade 'high' is no number"),
+        ("1 0 d 1\n1 0 e nan\n", r"q\.txt:2: the grade 'nan' is not finite"),
+        ("1 0 d 0.5\n1 0 e -inf\n", r"q\.txt:2: the grade '-inf' is not finite"),
+        ("1 0 d 0.5\n1 0 d 0.25\n", r"q\.txt:2: query 1, document d was judged 0\.5 before and 0\.25 here"),
         ("1 0 d 1\n1 d 1\n", r"q\.txt:2: expected 4 columns, found 3"),
         ("1 d\n", r"q\.txt:1: expected 4 .* or 3 .* columns, found 2"),
         ("1 0 d 1 tag 0.3\n", r"q\.txt:1: expected 4 .* columns, found 6"),

@@ -5,7 +5,7 @@ import math
 import ir_measures
 import pytest
 
-from rerank_plugin.evaluation.graded import err, ndcg
+from rerank_plugin.evaluation.graded import err, linear_ndcg, ndcg
 from tests.evaluation.runs import by_chance, ranked
 
 # Grades of the ranking 1 0 2 3; judged are 3 2 1 0.
@@ -86,3 +86,21 @@ def test_the_scale_of_err_ends_at_the_highest_judged_grade():
     assert mean_measures({"q1": ranked("a")}, {"q1": {"a": 1}}, ["ERR@5"]) == {"ERR@5": 0.5}
     both = mean_measures({"q1": ranked("a")}, {"q1": {"a": 1}, "q2": {"b": 3}}, ["ERR@5"])
     assert both == {"ERR@5": 0.0625}
+
+
+def test_linear_ndcg_equals_trec_eval_on_whole_grades():
+    judgments, run = by_chance(["q"], seed=4)
+    order = sorted(run["q"].doc_ids)
+    ranked = {"q": {document: float(-place) for place, document in enumerate(order)}}
+    grades = [judgments["q"].get(document, 0) for document in order]
+    for cutoff in (1, 3, 10, None):
+        measure = ir_measures.nDCG @ cutoff if cutoff else ir_measures.nDCG
+        assert min(judgments["q"].values()) < 0
+        assert linear_ndcg(grades, judgments["q"].values(), cutoff) == pytest.approx(
+            measure.calc_aggregate(judgments, ranked), abs=1e-12
+        )
+
+
+def test_linear_ndcg_without_relevant_documents():
+    assert linear_ndcg([0, 0.0], [0, -0.5]) == linear_ndcg([], []) == 0
+    assert linear_ndcg([], [0.5]) == 0

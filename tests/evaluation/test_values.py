@@ -139,11 +139,57 @@ def test_large_grades():
     # 2^9000 is nothing beside 2^20000
     found = mean_measures(run, judgments, ["NDCG.5", "ERR@5"])
     assert found == pytest.approx({"NDCG.5": 0.63093, "ERR@5": 0.5}, abs=1e-5)
-    with pytest.raises(InputError, match="query q, document b: the grade 20000 must be a whole number up to 10,000"):
-        mean_measures(run, judgments, ["AP"])
-    with pytest.raises(InputError, match="document b: the grade 0.5"):
-        mean_measures(run, {"q": {"b": 0.5}}, ["AP"])
-    assert mean_measures(run, {"q": {"b": 0.5}}, ["NDCG.5"])["NDCG.5"] == pytest.approx(0.63093, abs=1e-5)
+    # linear: (9000 + 20000/log2(3)) / (20000 + 9000/log2(3))
+    assert mean_measures(run, judgments, ["nDCG@5"])["nDCG@5"] == pytest.approx(21618.595 / 25678.368, abs=1e-7)
+
+
+FRACTIONS = {"q": {"a": 0.25, "b": 0, "c": 33.5, "d": 1.0, "e": -0.5}}
+
+
+@pytest.mark.parametrize(
+    "measure, value",
+    [
+        # ranked e, a, x, c, b: gains 0, 0.25, 0, 33.5, 0; ideal 33.5, 1, 0.25
+        ("nDCG@5", (0.25 / 1.5849625 + 33.5 / 2.3219281) / (33.5 + 1 / 1.5849625 + 0.25 / 2)),
+        ("nDCG@2", (0.25 / 1.5849625) / (33.5 + 1 / 1.5849625)),
+        ("nDCG(dcg='log2')@2", (0.25 / 1.5849625) / (33.5 + 1 / 1.5849625)),
+        # every grade above 0 is relevant: a at rank 2 and c at rank 4, of three
+        ("AP", (1 / 2 + 2 / 4) / 3),
+        ("P@4", 2 / 4),
+        ("R@3", 1 / 3),
+        ("RR", 1 / 2),
+        ("Success@1", 0),
+        ("Rprec", 1 / 3),
+        ("NumRel", 3),
+        ("NumRet", 5),
+        ("NumRet(rel=1)", 2),
+        ("Judged@4", 3 / 4),
+        # at least 2: only c
+        ("AP(rel=2)", 1 / 4),
+        ("RR(rel=2)@10", 1 / 4),
+        ("AP(rel=34)", 0),
+    ],
+)
+def test_fractional_grades(measure, value):
+    assert mean_measures({"q": ranked(*"eaxcb")}, FRACTIONS, [measure])[measure] == pytest.approx(value, abs=1e-7)
+
+
+@pytest.mark.parametrize("measure", ["nDCG(gains={1:1,2:3})@10", "nDCG(judged_only=True)@10", "Compat"])
+def test_measures_that_need_whole_grades(measure):
+    with pytest.raises(InputError, match=r"query q, document a: the grade is 0\.25, which .* cannot take"):
+        mean_measures({"q": ranked("a")}, FRACTIONS, [measure])
+    with pytest.raises(InputError, match=r"document b: the grade is 20000, which .* up to 10,000"):
+        mean_measures({"q": ranked("a")}, {"q": {"b": 20000}}, [measure])
+
+
+def test_one_fractional_grade_changes_only_its_own_query(chance):
+    """With it every query goes the other way; the queries whose grades are whole must not notice."""
+    judgments, run = chance
+    names = [name for name in EVERY_MEASURE if not name.startswith(("nDCG(gains", "Compat", "ERR"))]
+    whole = Evaluator(judgments, names).values(run)
+    fractional = Evaluator({**judgments, "one more": {"d0": 0.5}}, names).values(run)
+    for name in names:
+        assert fractional[name][:-1].tolist() == pytest.approx(whole[name].tolist(), abs=1e-12), name
 
 
 @pytest.mark.parametrize(

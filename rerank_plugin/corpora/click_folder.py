@@ -1,0 +1,188 @@
+"""From a click log to a folder of queries and judgments, in three splits.
+
+    queries.jsonl       {"_id", "text"}, sorted by id
+    qrels/train.tsv     query-id <TAB> corpus-id <TAB> score, with that header; dev.tsv and test.tsv likewise
+    runs/train.run      the same documents as a TREC run, by decreasing id; dev.run and test.run likewise
+    clicks.json         how it was made: formula, filters and what they left out, splits, seed
+
+It is a BEIR folder without a corpus (see `beir`). The runs are for re-ranking just what was logged, as the papers do;
+their order is the papers' uninformed baseline ([D17] 6.1).
+
+Everything random depends on the seed and on query ids, never on the order of the log's lines. A split is drawn by query
+([D18] 4.1: 60% training, 20% each for validation and testing); what is drawn within a query depends on that query only.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Iterable, Mapping, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.corpora.click_filters import Filter
+from rerank_plugin.corpora.click_logs import ClickLog, LoggedQuery, merged
+from rerank_plugin.corpora.click_relevance import Formula, grades
+from rerank_plugin.corpora.records import Judgments
+from rerank_plugin.errors import InputError
+from rerank_plugin.runs import RankedList, write_run
+
+SHARES = {"train": 0.6, "dev": 0.2, "test": 0.2}
+BALANCED = ("train", "dev")  # [D17] 3.1; the test split is never touched
+DESCRIPTION = "clicks.json"
+
+
+class Kept(NamedTuple):
+    """The queries that passed, by id, and how many each filter left out, by its reason, in the order of filters."""
+
+    queries: dict[str, LoggedQuery]
+    left_out: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a folder was made of.
+
+    Attributes:
+        read, merged: queries in the log, and how many of them were others in another letter case.
+        left_out: queries by the reason of the first filter that took them.
+        splits: by name, queries, documents (pairs with a query) and those of them that are relevant.
+    """
+
+    read: int
+    merged: int
+    left_out: dict[str, int]
+    splits: dict[str, dict[str, int]]
+
+
+def filtered(log: ClickLog, texts: Iterable[Filter], counts: Iterable[Filter]) -> tuple[Kept, int]:
+    """The log's queries after the filters of texts, merging (unless the log has ids) and the filters of counts.
+
+    Returns:
+        what is kept, and how many queries merging took away.
+    """
+    left_out: dict[str, int] = {}
+    queries = _remaining(log.queries, texts, left_out)
+    distinct = queries if log.ids_given else merged(queries)
+    return Kept(_remaining(distinct, counts, left_out), left_out), len(queries) - len(distinct)
+
+
+def _remaining(
+    queries: Mapping[str, LoggedQuery], filters: Iterable[Filter], left_out: dict[str, int]
+) -> dict[str, LoggedQuery]:
+    for one in filters:
+        rest = {id: query for id, query in queries.items() if not one.removes(query)}
+        left_out[one.reason] = len(queries) - len(rest)
+        queries = rest
+    return dict(queries)
+
+
+def split(ids: Iterable[str], seed: int) -> dict[str, list[str]]:
+    """Query ids of train, dev and test, each sorted, drawn by chance.
+
+    Raises:
+        InputError: so few ids that a split would be empty.
+    """
+    shuffled = sorted(ids)
+    Random(seed).shuffle(shuffled)
+    first, second = (round(len(shuffled) * share) for share in (SHARES["train"], SHARES["train"] + SHARES["dev"]))
+    parts = dict(zip(SHARES, map(sorted, (shuffled[:first], shuffled[first:second], shuffled[second:]))))
+    empty = [name for name, part in parts.items() if not part]
+    if empty:
+        raise InputError(
+            f"{len(shuffled)} queries are left, too few for the splits {', '.join(SHARES)}: "
+            "give a longer log or loosen the filters"
+        )
+    return parts
+
+
+def balanced(judged: Mapping[str, float], at_most: int, seed: int, query_id: str) -> dict[str, float]:
+    """A query's most relevant documents, ``at_most`` of them, and as many non-relevant ones ([D17] 3.1).
+
+    Of documents of equal relevance, and of the non-relevant ones, chance decides which are taken. Where there are fewer
+    non-relevant than relevant documents all of them are, and no relevant one is left out for that.
+    """
+    ids = sorted(judged)
+    Random(f"{seed} {query_id}").shuffle(ids)
+    relevant = sorted((id for id in ids if judged[id] > 0), key=lambda id: -judged[id])[:at_most]
+    others = [id for id in ids if judged[id] <= 0][: len(relevant)]
+    return {id: judged[id] for id in sorted(relevant + others)}
+
+
+def write(
+    folder: Path,
+    log: ClickLog,
+    formula: Formula,
+    texts: Iterable[Filter],
+    counts: Iterable[Filter],
+    seed: int,
+    balance: int | None = None,
+    source: str = "",
+    overwrite: bool = False,
+) -> Summary:
+    """Write the folder whole, or not at all.
+
+    Args:
+        balance: at most so many relevant documents a query of train and dev, see `balanced`; None for all.
+        source: what clicks.json says the log was.
+        overwrite: replace a folder of this kind that is there already; any other is an InputError.
+    """
+    _check_free(folder, overwrite)
+    kept, merges = filtered(log, texts, counts)
+    parts = {}
+    for name, ids in split(kept.queries, seed).items():
+        judged = {id: grades(kept.queries[id], log.full_text, formula) for id in ids}
+        if balance is not None and name in BALANCED:
+            judged = {id: balanced(of_query, balance, seed, id) for id, of_query in judged.items()}
+        parts[name] = judged
+    sizes = {name: _sizes(judged) for name, judged in parts.items()}
+    summary = Summary(len(log.queries), merges, kept.left_out, sizes)
+    how = {
+        "log": source, "formula": formula.name, "mu": formula.mu, "lambda": formula.lambda_, "balance": balance,
+        "seed": seed, **asdict(summary),
+    }  # fmt: skip
+    with replacing_folder(folder) as writing:
+        _write_queries(writing / "queries.jsonl", kept.queries)
+        (writing / "qrels").mkdir()
+        for name, judged in parts.items():
+            _write_judgments(writing / "qrels" / f"{name}.tsv", judged)
+            write_run(
+                writing / "runs" / f"{name}.run", {id: _by_id(of_query) for id, of_query in judged.items()}, "docid"
+            )
+        (writing / DESCRIPTION).write_text(json.dumps(how, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return summary
+
+
+def _check_free(folder: Path, overwrite: bool) -> None:
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not (folder / DESCRIPTION).is_file():
+        raise InputError(f"{folder}: is there already, and was not written from a click log: name another folder")
+    if not overwrite:
+        raise InputError(f"{folder}: is there already: name another folder, or replace it with --overwrite")
+
+
+def _sizes(judged: Judgments) -> dict[str, int]:
+    levels = [level for of_query in judged.values() for level in of_query.values()]
+    return {"queries": len(judged), "documents": len(levels), "relevant": sum(level > 0 for level in levels)}
+
+
+def _by_id(judged: Mapping[str, float]) -> RankedList:
+    return RankedList(sorted(judged, reverse=True), np.arange(len(judged), 0, -1, dtype=np.float32))
+
+
+def _write_queries(path: Path, queries: Mapping[str, LoggedQuery]) -> None:
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        for id in sorted(queries):
+            file.write(json.dumps({"_id": id, "text": queries[id].text}, ensure_ascii=False) + "\n")
+
+
+def _write_judgments(path: Path, judged: Judgments) -> None:
+    """Levels with as many digits as it takes to read the same float again."""
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.write("query-id\tcorpus-id\tscore\n")
+        for query, of_query in judged.items():
+            file.writelines(f"{query}\t{document}\t{level!r}\n" for document, level in of_query.items())

@@ -1,0 +1,184 @@
+"""Click logs, and the relevance of documents that they tell ([D18] 4.1, [D17] 3.1 and appendix A).
+
+A log is a tab-separated file, also .gz, with a header that names its columns, in any order:
+
+    query             the text as it was searched for
+    document          the document's id
+    impressions       how often the document was shown for the query
+    summary_clicks    clicks on it that led to its summary page (title and abstract)
+    full_text_clicks  clicks from there to its full text
+    full_text         1 if its full text is available, else 0
+    query_id          optional: an id of the query
+
+A line holds the counts of some time, a day for example; lines of the same query and document are added up. Other
+columns are ignored. What the papers leave open is decided here:
+
+* Full text is a matter of the document: it counts as available if any line of the document says so.
+* Without query ids, queries are the same when their texts differ only in white space and, once the filters have read
+  the capitals, in letter case (`merged`). Their ids are derived from the text, so a query has the same id in any log.
+* A document is clicked if there was a click of either kind. Impressions are read and added up, but no formula uses
+  them: a document is one of a query's documents because a line says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from pathlib import Path
+from typing import Callable, Iterable, Mapping, NamedTuple
+
+from rerank_plugin.corpora.problems import white_space
+from rerank_plugin.corpora.text_files import lines
+from rerank_plugin.errors import InputError
+
+COUNTS = ("impressions", "summary_clicks", "full_text_clicks")
+COLUMNS = ("query", "document", *COUNTS, "full_text")
+OPTIONAL = "query_id"
+
+
+class Counts(NamedTuple):
+    """What happened to one document of one query."""
+
+    impressions: int
+    summary_clicks: int
+    full_text_clicks: int
+
+    @property
+    def clicked(self) -> bool:
+        return self.summary_clicks + self.full_text_clicks > 0
+
+
+class LoggedQuery(NamedTuple):
+    """A query's text, white space made single, and its documents."""
+
+    text: str
+    documents: dict[str, Counts]
+
+
+class ClickLog(NamedTuple):
+    """A log, added up.
+
+    Attributes:
+        queries: by id.
+        full_text: ids of the documents whose full text is available.
+        ids_given: whether the log has ids of its own; otherwise they are `derived_id` of the text.
+    """
+
+    queries: dict[str, LoggedQuery]
+    full_text: set[str]
+    ids_given: bool
+
+
+def derived_id(text: str) -> str:
+    """A query's id made from its text alone; 64 bits, so that no two of a billion queries are likely to share one."""
+    return "q" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read(path: Path, progress: Callable[[Iterable], Iterable] = iter) -> ClickLog:
+    """The log of a file. Anything that does not fit is an InputError with its line.
+
+    Args:
+        progress: passes the numbered lines through, to show how far it is.
+    """
+    numbered = lines(path)
+    number, header = next(numbered, (1, ""))
+    pick, ids_given = _columns(header, f"{path}:{number}")
+    result = ClickLog({}, set(), ids_given)
+    documents: dict[str, str] = {}  # one string for an id, however many queries have it
+    by_name: dict[str, tuple[str, LoggedQuery]] = {}  # by id or text as written, so that each text is read once
+    for number, line in progress(numbered):
+        where = f"{path}:{number}"
+        text, document, impressions, summary, full_text_clicks, full_text, *id = pick(line, where)
+        name = id[0] if ids_given else text
+        written, query = by_name.get(name) or by_name.setdefault(name, (text, _query(result, text, name, where)))
+        if written != text and query.text != _single_spaced(text):
+            raise InputError(
+                f"{where}: the query id {name} is that of {query.text!r} and here of {text!r}: give each its own"
+            )
+        known = documents.get(document) or documents.setdefault(document, _id("document", document, where))
+        counts = _counts((impressions, summary, full_text_clicks), full_text, where)
+        query.documents[known] = _sum(query.documents.get(known), counts)
+        if full_text == "1":
+            result.full_text.add(known)
+    if not result.queries:
+        raise InputError(f"{path}: holds no clicks: expected lines below the header")
+    return result
+
+
+def _query(log: ClickLog, text: str, name: str, where: str) -> LoggedQuery:
+    """The log's query of this name, new if need be."""
+    single = _single_spaced(text)
+    if not single:
+        raise InputError(f"{where}: the query is empty: remove the line")
+    id = _id(OPTIONAL, name, where) if log.ids_given else derived_id(single)
+    return log.queries.setdefault(id, LoggedQuery(single, {}))
+
+
+def _single_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def merged(queries: Mapping[str, LoggedQuery]) -> dict[str, LoggedQuery]:
+    """The queries with those put together whose texts differ in letter case only, under ids derived from lower case.
+
+    The text is the spelling with the most clicks, of several the first by alphabet, whatever order they came in.
+    """
+    spellings: dict[str, list[LoggedQuery]] = defaultdict(list)
+    for query in queries.values():
+        spellings[query.text.casefold()].append(query)
+    result = {}
+    for text, same in spellings.items():
+        documents: dict[str, Counts] = {}
+        for query in same:
+            for document, counts in query.documents.items():
+                documents[document] = _sum(documents.get(document), counts)
+        result[derived_id(text)] = LoggedQuery(min(same, key=_by_clicks_then_text).text, documents)
+    return result
+
+
+def _by_clicks_then_text(query: LoggedQuery) -> tuple[int, str]:
+    return -sum(counts.summary_clicks + counts.full_text_clicks for counts in query.documents.values()), query.text
+
+
+def _sum(first: Counts | None, second: Counts) -> Counts:
+    return second if first is None else Counts(*map(sum, zip(first, second)))
+
+
+def _columns(header: str, where: str) -> tuple[Callable[[str, str], list[str]], bool]:
+    """A function that gives a line's values in the order of COLUMNS, then the query id's; and whether there is one."""
+    names = [name.strip() for name in header.split("\t")]
+    missing = [name for name in COLUMNS if name not in names]
+    if missing:
+        raise InputError(
+            f"{where}: the header lacks {', '.join(missing)}: expected the tab-separated columns "
+            f"{', '.join(COLUMNS)} and, if there is one, {OPTIONAL}"
+        )
+    if len(set(names)) < len(names):
+        raise InputError(f"{where}: the header names a column twice")
+    places = [names.index(name) for name in (*COLUMNS, OPTIONAL) if name in names]
+
+    def pick(line: str, where: str) -> list[str]:
+        values = line.split("\t")
+        if len(values) != len(names):
+            raise InputError(f"{where}: expected {len(names)} columns, as in the header, found {len(values)}")
+        return [values[place].strip() for place in places]
+
+    return pick, OPTIONAL in names
+
+
+def _counts(texts: tuple[str, str, str], full_text: str, where: str) -> Counts:
+    for name, text in zip(COUNTS, texts):
+        if not (text.isascii() and text.isdigit()):
+            raise InputError(f"{where}: {name} is {text!r}: expected a whole number from 0 on")
+    counts = Counts(*map(int, texts))
+    if full_text not in ("0", "1"):
+        raise InputError(f"{where}: full_text is {full_text!r}: expected 0 or 1")
+    if counts.full_text_clicks and full_text == "0":
+        raise InputError(f"{where}: full_text_clicks is {counts.full_text_clicks} where full_text is 0: correct one")
+    return counts
+
+
+def _id(name: str, text: str, where: str) -> str:
+    if not text or white_space(text):
+        raise InputError(f"{where}: {name} is {text!r}: expected an id without white space")
+    return text

@@ -1,0 +1,411 @@
+"""Click logs: reading, the papers' formulas, which queries are kept, and the folder that is written."""
+
+import gzip
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank_plugin.corpora import beir, judgments, queries, queries_and_judgments
+from rerank_plugin.corpora.click_filters import filters, has_field, is_author_search, is_boolean
+from rerank_plugin.corpora.click_folder import balanced, filtered, split, write
+from rerank_plugin.corpora.click_logs import ClickLog, Counts, LoggedQuery, derived_id, merged, read
+from rerank_plugin.corpora.click_relevance import formula, grades
+from rerank_plugin.errors import InputError
+from rerank_plugin.runs import read_run
+
+HEADER = "query\tdocument\timpressions\tsummary_clicks\tfull_text_clicks\tfull_text\n"
+LOG = HEADER + (
+    "heart  attack\td1\t5\t2\t1\t1\n"
+    "heart attack\td2\t5\t1\t0\t0\n"
+    "asthma\td1\t2\t0\t0\t0\n"
+    " heart attack \td1\t7\t1\t1\t1\n"
+    "\n"
+    "heart attack\td3\t3\t0\t0\t0\r\n"
+)
+
+
+def file(tmp_path, text, name="log.tsv"):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["log.tsv", "log.tsv.gz"])
+def test_lines_of_the_same_pair_are_added_up(tmp_path, name):
+    log = read(file(tmp_path, LOG, name))
+    assert log == ClickLog(
+        {
+            derived_id("heart attack"): LoggedQuery(
+                "heart attack", {"d1": Counts(12, 3, 2), "d2": Counts(5, 1, 0), "d3": Counts(3, 0, 0)}
+            ),
+            derived_id("asthma"): LoggedQuery("asthma", {"d1": Counts(2, 0, 0)}),
+        },
+        {"d1"},
+        False,
+    )
+
+
+def test_columns_in_another_order_with_ids_and_others(tmp_path):
+    text = (
+        "day\tfull_text\tquery_id\tdocument\tquery\tfull_text_clicks\tsummary_clicks\timpressions\n"
+        "mon\t1\tQ7\td1\tgout\t1\t2\t3\n"
+        "tue\t0\tQ7\td1\tgout\t0\t1\t1\n"
+        "tue\t0\tQ8\td1\tgout\t0\t0\t1\n"
+    )
+    log = read(file(tmp_path, text))
+    assert log.ids_given and log.full_text == {"d1"}
+    assert log.queries == {
+        "Q7": LoggedQuery("gout", {"d1": Counts(4, 3, 1)}),
+        "Q8": LoggedQuery("gout", {"d1": Counts(1, 0, 0)}),
+    }
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", r"log\.tsv:1: the header lacks query, document, impressions"),
+        (HEADER.replace("full_text\n", "ft\n") + "a\tb\t1\t1\t0\t1\n", r"log\.tsv:1: the header lacks full_text: exp"),
+        (HEADER.strip() + "\tquery\n", r"log\.tsv:1: the header names a column twice"),
+        (HEADER, r"log\.tsv: holds no clicks"),
+        (HEADER + "a\tb\t1\t1\t0\n", r"log\.tsv:2: expected 6 columns, as in the header, found 5"),
+        (HEADER + "a\tb\t1\t1\t0\t1\n\na\tb\t1\t-1\t0\t1\n", r"log\.tsv:4: summary_clicks is '-1': expected a whole"),
+        (HEADER + "a\tb\tx\t1\t0\t1\n", r"log\.tsv:2: impressions is 'x'"),
+        (HEADER + "a\tb\t1\t1\t1.5\t1\n", r"log\.tsv:2: full_text_clicks is '1\.5'"),
+        (HEADER + "a\tb\t1\t1\t0\tyes\n", r"log\.tsv:2: full_text is 'yes': expected 0 or 1"),
+        (HEADER + "a\tb\t1\t1\t2\t0\n", r"log\.tsv:2: full_text_clicks is 2 where full_text is 0"),
+        (HEADER + " \tb\t1\t1\t0\t1\n", r"log\.tsv:2: the query is empty"),
+        (HEADER + "a\tb c\t1\t1\t0\t1\n", r"log\.tsv:2: document is 'b c': expected an id without white space"),
+        (HEADER + "a\t\t1\t1\t0\t1\n", r"log\.tsv:2: document is ''"),
+        ("query_id\t" + HEADER + "\ta\tb\t1\t1\t0\t1\n", r"log\.tsv:2: query_id is ''"),
+        (
+            "query_id\t" + HEADER + "7\ta\tb\t1\t1\t0\t1\n7\t a \tb\t1\t1\t0\t1\n7\tc\tb\t1\t1\t0\t1\n",
+            r"log\.tsv:4: the query id 7 is that of 'a' and here of 'c'",
+        ),
+    ],
+)
+def test_bad_logs_are_named(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        read(file(tmp_path, text))
+
+
+def test_a_damaged_gzip_file_is_named(tmp_path):
+    path = file(tmp_path, LOG, "log.tsv.gz")
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(InputError, match=r"log\.tsv\.gz:.*damaged gzip file"):
+        read(path)
+
+
+def test_queries_that_differ_in_letter_case_are_merged():
+    spelled = {
+        "1": LoggedQuery("Gout Diet", {"a": Counts(1, 1, 0), "b": Counts(2, 0, 0)}),
+        "2": LoggedQuery("gout diet", {"a": Counts(3, 1, 1)}),
+        "3": LoggedQuery("gout", {"a": Counts(1, 0, 0)}),
+        "4": LoggedQuery("GOUT", {"a": Counts(1, 0, 0)}),
+    }
+    expected = {
+        derived_id("gout diet"): LoggedQuery("gout diet", {"a": Counts(4, 2, 1), "b": Counts(2, 0, 0)}),
+        derived_id("gout"): LoggedQuery("GOUT", {"a": Counts(2, 0, 0)}),
+    }
+    assert merged(spelled) == merged(dict(reversed(spelled.items()))) == expected
+
+
+# ---- formulas ----
+
+QUERY = LoggedQuery(
+    "q",
+    {
+        "full": Counts(9, 3, 2),  # full text is there, and was asked for
+        "missing": Counts(9, 1, 0),
+        "ignored": Counts(9, 1, 0),  # full text is there, and was not asked for
+        "shown": Counts(9, 0, 0),
+    },
+)
+AVAILABLE = {"full", "ignored", "elsewhere"}
+
+
+def test_the_formula_of_the_2018_paper_by_hand():
+    # c_w: 0.333*3 + 0.667*2 = 2.333; 0.333 + 0.067 = 0.4; 0.333; 0. Their sum is 3.066.
+    levels = grades(QUERY, AVAILABLE, formula("d18"))
+    assert levels == pytest.approx(
+        {"full": 1 + 99 * 0.7609263, "ignored": 1 + 99 * 0.1086106, "missing": 1 + 99 * 0.1304631, "shown": 0}, abs=1e-5
+    )
+    assert list(levels) == sorted(levels) and type(levels["shown"]) is int
+
+
+def test_the_formula_of_the_2017_paper_by_hand():
+    # 0.33*3 + 0.67*2; 0.33 + 1/15; 0.33; 0
+    levels = grades(QUERY, AVAILABLE, formula("d17"))
+    assert levels == pytest.approx({"full": 2.33, "missing": 0.3966667, "ignored": 0.33, "shown": 0}, abs=1e-7)
+
+
+def test_other_parameters():
+    # d18: c_w 0.5*3 + 0.5*2 = 2.5, 0.5 + 1 = 1.5, 0.5; sum 4.5
+    levels = grades(QUERY, AVAILABLE, formula("d18", 0.5, 1.0))
+    assert levels == pytest.approx({"full": 56, "missing": 34, "ignored": 12, "shown": 0})
+    assert grades(QUERY, AVAILABLE, formula("d17", 0.5, 2.0))["missing"] == 1.0
+
+
+@pytest.mark.parametrize("name, scale", [("d17", 7), ("d18", 1)])
+def test_many_times_the_clicks(name, scale):
+    """D17's levels count clicks, D18's share them out."""
+    more = LoggedQuery("q", {id: Counts(*(7 * count for count in counts)) for id, counts in QUERY.documents.items()})
+    once, often = (grades(query, AVAILABLE, formula(name)) for query in (QUERY, more))
+    assert often == pytest.approx({id: scale * level for id, level in once.items()})
+
+
+counts = st.builds(Counts, *[st.integers(0, 1000)] * 3)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), counts, min_size=1), st.sets(st.text("abc", min_size=1)))
+def test_levels_of_any_query(documents, available):
+    """Against the formulas written out plainly; the shares of D18 add up; 0 is for documents without a click only."""
+    query = LoggedQuery("q", documents)
+    d17, d18 = (grades(query, available, formula(name)) for name in ("d17", "d18"))
+    plain17, weighted = {}, {}
+    for id, (_, c, f) in documents.items():
+        missing = 0 if id in available else 1
+        plain17[id] = 0.33 * c + (1 - 0.33) * f + 1 / 15 * missing * c
+        weighted[id] = (0.333 + missing * 0.067) * c + (1 - 0.333) * f
+    total = sum(weighted.values())
+    assert d17 == pytest.approx(plain17)
+    assert d18 == pytest.approx({id: 1 + 99 * w / total if w else 0 for id, w in weighted.items()})
+    assert {id for id, level in d18.items() if level} == {id for id, one in documents.items() if one.clicked}
+    assert all(level == 0 or 1 < level <= 100 for level in d18.values())
+    if total:
+        assert sum(level - 1 for level in d18.values() if level) == pytest.approx(99)
+
+
+@pytest.mark.parametrize("arguments", [("d19",), ("d18", 0), ("d17", 1), ("d18", math.nan), ("d18", 0.3, 0)])
+def test_impossible_formulas(arguments):
+    with pytest.raises(InputError, match="d19|mu is|lambda is"):
+        formula(*arguments)
+
+
+# ---- filters ----
+
+
+@pytest.mark.parametrize(
+    "text, boolean",
+    [
+        ("asthma AND children", True), ("asthma OR wheeze", True), ("asthma NOT adult", True),
+        ("ASTHMA AND COPD", True),
+        ("(asthma)AND(copd)", True), ('"asthma"OR"copd"', True), ("cats and dogs", False), ("ORAL care", False),
+        ("HAND foot mouth", False), ("AND-gate", False), ("bone (vertebral)", False), ("", False),
+    ],
+)  # fmt: skip
+def test_boolean_expressions(text, boolean):
+    assert is_boolean(text) == boolean
+
+
+@pytest.mark.parametrize(
+    "text, field",
+    [
+        ("asthma[ti]", True), ("smith j[au]", True), ("smith j [Author]", True), ("Humans[MeSH Terms:noexp]", True),
+        ("2010:2015[dp]", True), ("asthma [Title/Abstract]", True), ("heart attack[tiab:~2]", True),
+        ("free full text[sb]", True), ("[18F]FDG PET", False), ("benzo[a]pyrene", False), ("asthma [review", False),
+        ("asthma []", False), ("title of abstract", False),
+    ],
+)  # fmt: skip
+def test_field_tags(text, field):
+    assert has_field(text) == field
+
+
+@pytest.mark.parametrize(
+    "text, author",
+    [
+        ("Smith JA", True), ("Smith J", True), ("Smith J.A.", True), ("O'Brien K", True), ("McDonald RH", True),
+        ("van der Berg P, Smith JA", True), ("Smith JA; Jones B", True), ("García-Márquez G", True),
+        ("Ångström A", True),
+        ("Smith JA asthma", True), ("asthma Smith JA", True), ("Li X", True),
+        ("Smith J asthma", False), ("Vitamin D", False), ("Hepatitis B vaccine", False), ("Brain CT", False),
+        ("Influenza A", False), ("Diabetes mellitus", False), ("smith ja", False), ("Smith", False), ("COPD UK", False),
+        ("Jane Smith", False), ("van der", False), ("IL 6", False), ("A B", False), ("", False), ("?!", False),
+    ],
+)  # fmt: skip
+def test_author_searches(text, author):
+    assert is_author_search(text) == author
+
+
+def _query(text, documents=21, clicked=3):
+    return LoggedQuery(text, {f"d{n}": Counts(1, int(n < clicked), 0) for n in range(documents)})
+
+
+WANTED = {"fine": _query("one two three four five six seven")}
+UNWANTED = {
+    "boolean": _query("a OR b"),
+    "field": _query("a[ti]"),
+    "author": _query("Smith JA"),
+    "words": _query("one two three four five six seven 8"),
+    "no words": _query("?"),
+    "documents": _query("few", 20),
+    "clicked": _query("rarely", 30, 2),
+}
+
+
+def test_each_filter_takes_its_own_and_counts_it():
+    log = ClickLog({**UNWANTED, **WANTED}, set(), True)
+    kept, merges = filtered(log, *filters())
+    assert kept.queries == WANTED and merges == 0
+    assert kept.left_out == {
+        "boolean expressions (AND, OR, NOT)": 1, "queries with field tags": 1, "author searches": 1,
+        "not 1 to 7 words": 2, "fewer than 21 documents": 1, "fewer than 3 clicked documents": 1,
+    }  # fmt: skip
+    loose = filters(8, 20, 2, ("boolean", "field", "author"))
+    assert filtered(log, *loose)[0].queries.keys() == {*WANTED, *UNWANTED} - {"no words"}
+
+
+def test_a_full_text_click_is_a_click():
+    query = LoggedQuery("a", {f"d{n}": Counts(0, 0, 1) for n in range(3)})
+    assert filtered(ClickLog({"a": query}, set(), True), *filters(min_documents=3))[0].queries == {"a": query}
+
+
+def test_letter_case_counts_for_filters_and_then_no_more():
+    """Two spellings have enough documents together only; the one in capitals that is boolean is not among them."""
+    texts = ("Gout and diet", "gout and diet", "GOUT AND DIET")
+    log = ClickLog(
+        {
+            derived_id(text): LoggedQuery(text, {f"{text[:1]}{text[1]}{n}": Counts(1, 1, 0) for n in range(11)})
+            for text in texts
+        },
+        set(),
+        False,
+    )
+    kept, merges = filtered(log, *filters())
+    assert [(query.text, len(query.documents)) for query in kept.queries.values()] == [("Gout and diet", 22)]
+    assert list(kept.queries) == [derived_id("gout and diet")] and merges == 1
+
+
+# ---- splits, balance, the folder ----
+
+
+def test_a_split_is_drawn_by_chance_and_not_by_order():
+    ids = [f"q{n}" for n in range(1000)]
+    parts = split(ids, 42)
+    assert {name: len(part) for name, part in parts.items()} == {"train": 600, "dev": 200, "test": 200}
+    assert sorted(id for part in parts.values() for id in part) == sorted(ids)
+    shuffled = random.Random(0).sample(ids, len(ids))
+    assert split(shuffled, 42) == parts != split(ids, 43)
+    # of the 600 lowest ids, about 60% are in train: 360, with a standard deviation of 7.6
+    assert 320 < len(set(sorted(ids)[:600]) & set(parts["train"])) < 400
+
+
+def test_too_few_queries_for_three_splits():
+    assert all(split("abcd", 0).values())
+    with pytest.raises(InputError, match="3 queries are left, too few .* loosen the filters"):
+        split("abc", 0)
+
+
+def test_balancing_by_hand():
+    judged = {f"r{n:02}": float(n) for n in range(1, 31)} | {f"n{n:02}": 0 for n in range(50)}
+    found = balanced(judged, 20, 1, "q")
+    assert {id for id in found if id[0] == "r"} == {f"r{n}" for n in range(11, 31)}
+    assert sum(id[0] == "n" for id in found) == 20 and list(found) == sorted(found)
+    assert all(judged[id] == level for id, level in found.items())
+    backwards = dict(reversed(judged.items()))
+    assert balanced(backwards, 20, 1, "q") == found
+    assert found != balanced(judged, 20, 2, "q") and found != balanced(judged, 20, 1, "other")
+    few = {"a": 1.5, "b": 2.5, "c": 0.5, "n": 0}
+    assert balanced(few, 20, 1, "q") == few
+    assert balanced({**few, "m": 0}, 1, 1, "q").keys() in ({"b", "n"}, {"b", "m"})
+
+
+def test_chance_decides_between_equally_relevant_documents():
+    judged = {"low": 1.0, **{f"d{n}": 2.0 for n in range(10)}}
+    taken = [frozenset(balanced(judged, 5, seed, "q")) for seed in range(20)]
+    assert len(set(taken)) > 10 and all(len(one) == 5 and "low" not in one for one in taken)
+
+
+def _log(number=20):
+    """Queries with 30 documents, the first of them clicked."""
+    lines = [f"query about x{q}\td{d}\t5\t{max(3 + q - d, 0)}\t0\t{d % 2}\n" for q in range(number) for d in range(30)]
+    return lines
+
+
+def test_a_folder_is_read_like_any_other(tmp_path):
+    log = read(file(tmp_path, HEADER + "".join(_log())))
+    folder = tmp_path / "made" / "clicks"
+    summary = write(folder, log, formula("d18"), *filters(), seed=7, source="log.tsv")
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["clicks"]
+    assert list(beir.splits(folder)) == ["dev", "test", "train"]
+    sizes = {name: part["queries"] for name, part in summary.splits.items()}
+    assert sizes == {"train": 12, "dev": 4, "test": 4} and summary.read == 20
+    together = {}
+    for name in sizes:
+        found, judged = queries_and_judgments(f"{folder}:{name}")
+        assert [query.id for query in found] == sorted(judged) and len(judged) == sizes[name]
+        assert queries(f"{folder}:{name}") == found
+        together |= judged
+    expected = {id: grades(query, log.full_text, formula("d18")) for id, query in merged(log.queries).items()}
+    assert together == expected  # to the last digit
+    assert {query.id: query.text for query in queries(str(folder))} == {
+        derived_id(query.text): query.text for query in log.queries.values()
+    }
+    for name in sizes:
+        judged, run = judgments(f"{folder}:{name}"), read_run(folder / "runs" / f"{name}.run")
+        assert {id: list(ranking.doc_ids) for id, ranking in run.items()} == {
+            id: sorted(of_query, reverse=True) for id, of_query in judged.items()
+        }
+    described = json.loads((folder / "clicks.json").read_text())
+    assert (described["formula"], described["mu"], described["lambda"], described["seed"]) == ("d18", 0.333, 0.067, 7)
+    assert described["splits"]["test"]["documents"] == 120 and described["log"] == "log.tsv"
+
+
+def test_the_order_of_lines_does_not_count_and_the_seed_does(tmp_path):
+    lines, found = _log(), []
+    for order, seed in ((lines, 1), (random.Random(3).sample(lines, len(lines)), 1), (lines, 2)):
+        folder = tmp_path / str(len(found))
+        log = read(file(tmp_path, HEADER + "".join(order)))
+        write(folder, log, formula("d17"), *filters(), seed=seed, balance=5)
+        found.append(
+            {path.name: path.read_bytes() for path in sorted(folder.rglob("*.*sv")) + [folder / "queries.jsonl"]}
+        )
+    assert found[0] == found[1] and found[0]["train.tsv"] != found[2]["train.tsv"]
+    assert found[0]["queries.jsonl"] == found[2]["queries.jsonl"]
+
+
+def test_the_test_split_is_not_balanced(tmp_path):
+    log = read(file(tmp_path, HEADER + "".join(_log())))
+    for name, balance in (("all", None), ("balanced", 2)):
+        write(tmp_path / name, log, formula("d18"), *filters(), seed=1, balance=balance)
+    every, some = (
+        {split: judgments(f"{tmp_path / name}:{split}") for split in ("train", "dev", "test")}
+        for name in ("all", "balanced")
+    )
+    assert some["test"] == every["test"]
+    for split_name in ("train", "dev"):
+        assert some[split_name].keys() == every[split_name].keys()
+        for id, judged in some[split_name].items():
+            levels = np.array(list(judged.values()))
+            assert len(levels) == 4 and sorted(levels)[:2] == [0, 0]
+            assert sorted(levels)[2:] == sorted(every[split_name][id].values())[-2:]
+
+
+def test_a_folder_that_is_there(tmp_path):
+    log = read(file(tmp_path, HEADER + "".join(_log())))
+
+    def make(folder, overwrite=False):
+        write(folder, log, formula("d18"), *filters(), seed=1, overwrite=overwrite)
+
+    (tmp_path / "empty").mkdir()
+    make(tmp_path / "empty")
+    with pytest.raises(InputError, match="is there already: .*--overwrite"):
+        make(tmp_path / "empty")
+    make(tmp_path / "empty", overwrite=True)
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "corpus.jsonl").write_text("{}")
+    for folder in ("corpus", "log.tsv"):
+        with pytest.raises(InputError, match="was not written from a click log"):
+            make(tmp_path / folder, overwrite=True)
+    assert (tmp_path / "corpus" / "corpus.jsonl").read_text() == "{}"
+
+
+def test_nothing_is_written_when_too_little_is_left(tmp_path):
+    log = read(file(tmp_path, LOG))
+    with pytest.raises(InputError, match="0 queries are left"):
+        write(tmp_path / "made", log, formula("d18"), *filters(), seed=1)
+    assert not (tmp_path / "made").exists()
