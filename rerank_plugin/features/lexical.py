@@ -18,9 +18,10 @@ leaves open: IDF is ``ln(1 + (R - df + 0.5) / (df + 0.5))``; as a weight it is t
 the field itself; a query word that no document holds has df 0 and counts in every denominator; BM25 counts a word as
 often as the query repeats it; a feature whose denominator is zero is 0.
 
-One more name is not the paper's: ``first_stage``, the score that brought the candidate here. It lets a model build on
-what the first stage knows and the features above do not, such as stems; a model trained with it expects the first stage
-it was trained with.
+Two more names are not the paper's. ``first_stage`` is the score that brought the candidate here. It lets a model build
+on what the first stage knows and the features above do not, such as stems; a model trained with it expects the first
+stage it was trained with. ``first_stage_share`` is that score divided by the highest among the query's candidates (0
+where that is not above 0), which means the same in every collection and for queries of any length.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from rerank_plugin.retrieval.forward import FIELDS, QueryTerms
 
 MEASURES = ("overlap", "bigram_overlap", "jaccard", "idf_overlap", "idf_jaccard", "bm25")
 PAPER_NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FIELDS)
-FIRST_STAGE = "first_stage"
-NAMES = (*PAPER_NAMES, FIRST_STAGE)
+FIRST_STAGE, FIRST_STAGE_SHARE = "first_stage", "first_stage_share"
+NAMES = (*PAPER_NAMES, FIRST_STAGE, FIRST_STAGE_SHARE)
 LEX3 = ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")  # [D18] 5.1
 BM25_K1, BM25_B = 2.0, 0.75
 
@@ -67,6 +68,9 @@ def lexical_features(names: Sequence[str], query: QueryTerms, candidates: Candid
     for column, name in enumerate(names):
         if name == FIRST_STAGE:
             columns[:, column] = candidates.first_stage_scores
+        elif name == FIRST_STAGE_SHARE:
+            highest = candidates.first_stage_scores.max(initial=0)
+            columns[:, column] = candidates.first_stage_scores / highest if highest > 0 else 0
         else:
             measure, field = name.rsplit("_", 1)
             columns[:, column] = getattr(matches, measure)(field)

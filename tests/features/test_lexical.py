@@ -121,6 +121,17 @@ def test_first_stage_is_the_score_that_came_with_the_candidate(two_documents):
     assert lexical_features(["first_stage"], two_documents.query("heart"), candidates).tolist() == [[7.5], [2.5]]
 
 
+@pytest.mark.parametrize(
+    ("scores", "shares"), [([8, 2], [1, 0.25]), ([2, -4], [1, -2]), ([-1, -3], [0, 0]), ([0, 0], [0, 0]), ([], [])]
+)
+def test_first_stage_share_is_of_the_highest_score(two_documents, scores, shares):
+    rows = np.arange(len(scores))
+    candidates = Candidates(two_documents, rows, np.array(scores, np.float32))
+    features = lexical_features(["first_stage_share"], two_documents.query("heart"), candidates)
+    assert features.tolist() == [[share] for share in shares]
+
+
+
 def test_more_query_words_than_a_byte_counts(tmp_path):
     words = [f"w{number}" for number in range(400)]
     index = build(tmp_path / "forward", [(" ".join(words[:300]), " ".join(words[300:350])), ("w0", "")])
