@@ -12,7 +12,7 @@ from typing import Iterator, NamedTuple
 
 from rerank_plugin.errors import InputError
 from rerank_plugin.experiments.steps import Runner, Step
-from rerank_plugin.features.lexical import FIRST_STAGE, LEX3
+from rerank_plugin.features.lexical import FIRST_STAGE, FIRST_STAGE_SHARE, LEX3
 
 ORDER, SELECTED, WEAK, TUNED = "order", "delta32-selected", "delta32-lex3-weak", "delta32-lex3-tuned"
 CANDIDATES, JUDGED = "candidates", "judged"  # the two settings, and the folders of their runs
@@ -125,6 +125,11 @@ def trained(settings: Settings) -> list[Row]:
             "delta32-lex3-first",
             "Delta-32-Lex3 + first-stage score",
             train=(*DELTA, "--lexical-features", *LEX3, FIRST_STAGE, *pairs),
+        ),
+        Row(
+            "delta32-lex3-share",
+            "Delta-32-Lex3 + share of the best first-stage score",
+            train=(*DELTA, "--lexical-features", *LEX3, FIRST_STAGE_SHARE, *pairs),
         ),
     ]
 

@@ -38,6 +38,7 @@ AGAINST = {
     WEAK: (ORDER, "delta32-lex3"),
     TUNED: (ORDER, "delta32-lex3"),
     "delta32-lex3-first": (ORDER, "delta32-lex3"),
+    "delta32-lex3-share": (ORDER, "delta32-lex3"),
 }
 MAIN = (ORDER, "docid", *AGAINST)  # the rows of tables 2 to 5, in their order
 ABLATION = ("delta32-no-differences", "delta32-no-features", "delta32", "delta32-lex3")

@@ -29,8 +29,8 @@ from torch.nn import functional
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import check_names
 from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.rerankers.standardized import StandardizedFeatures
 
-SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
 DELTA_FEATURES = 3  # cosine, distance, proximity
 TINY = torch.finfo(torch.float32).tiny  # only keeps zero vectors from dividing by zero
 
@@ -115,7 +115,7 @@ def closest_words(documents: Tensor, queries: Tensor, query_mask: Tensor) -> Ten
     return closest
 
 
-class Delta(nn.Module):
+class Delta(StandardizedFeatures):
     """Delta as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
 
     Args:
@@ -127,7 +127,7 @@ class Delta(nn.Module):
     any_width = True
 
     def __init__(self, config: DeltaConfig, vectors: Tensor):
-        super().__init__()
+        super().__init__(len(config.lexical_features))
         self.config = config
         self.register_buffer("vectors", vectors, persistent=False)
         features = len(config.lexical_features)
@@ -138,15 +138,8 @@ class Delta(nn.Module):
             for inward, outward in zip(widths, widths[1:])
         )
         self.dropout = nn.Dropout(config.dropout)
-        self.register_buffer("feature_mean", torch.zeros(features))
-        self.register_buffer("feature_scale", torch.ones(features))
         layers = [config.filters + features, *config.hidden, 1]
         self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(layers, layers[1:]))
-
-    def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
-        """Mean and standard deviation of the lexical features over the training data, float [F] each."""
-        self.feature_mean.copy_(mean)
-        self.feature_scale.copy_(torch.where(deviation > 0, 1 / deviation.clamp_min(SMALLEST_DEVIATION), 1.0))
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The weights with an L2 cost of their own each ([D18] 3.4)."""
@@ -179,7 +172,7 @@ class Delta(nn.Module):
 
     def combine(self, pooled: Tensor, features: Tensor) -> Tensor:
         """The feed-forward layers ([D18] 3.4): float [B, K] and lexical features [B, F] to scores [B]."""
-        features = (features - self.feature_mean) * self.feature_scale  # [B, F]
+        features = self.standardized(features)  # [B, F]
         hidden = torch.cat([pooled, features], dim=1)  # [B, K + F]
         for layer in self.layers:
             hidden = functional.leaky_relu(layer(hidden), self.config.slope)  # [B, width of the layer]

@@ -43,7 +43,8 @@ from torch.nn import functional
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.lexical import check_names
-from rerank_plugin.rerankers.delta import SMALLEST_DEVIATION, delta_stage
+from rerank_plugin.rerankers.delta import delta_stage
+from rerank_plugin.rerankers.standardized import StandardizedFeatures
 
 OVERLAPS = ("jaccard_text", "idf_jaccard_text", "overlap_text", "bigram_overlap_text")  # [D17] 4.2, (i) to (iv)
 PAIR_FEATURES = 2  # cosine and distance
@@ -106,7 +107,7 @@ def difference_rows(vectors: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
     return matrix[..., :-1], mask & query_known.any(dim=1, keepdim=True)  # proximity is the last column
 
 
-class DeltaClassifier(nn.Module):
+class DeltaClassifier(StandardizedFeatures):
     """The classifier as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs`, returns logits [B].
 
     Args:
@@ -118,7 +119,7 @@ class DeltaClassifier(nn.Module):
     any_width = True  # padding is inert
 
     def __init__(self, config: DeltaClassifierConfig, vectors: Tensor):
-        super().__init__()
+        super().__init__(len(config.lexical_features))
         self.config = config
         self.register_buffer("vectors", vectors, persistent=False)
         widths = [vectors.shape[1] + PAIR_FEATURES] + [config.filters] * config.convolutions
@@ -127,17 +128,9 @@ class DeltaClassifier(nn.Module):
             for inward, outward in zip(widths, widths[1:])
         )
         self.dropout = nn.Dropout(config.dropout)
-        features = len(config.lexical_features)
-        self.register_buffer("feature_mean", torch.zeros(features))
-        self.register_buffer("feature_scale", torch.ones(features))
         widths = [config.joined, *config.hidden, 1]
         self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(widths, widths[1:]))
         self.classifier_dropout = nn.Dropout(config.classifier_dropout)
-
-    def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
-        """Mean and standard deviation of the overlap features over the training data, float [F] each."""
-        self.feature_mean.copy_(mean)
-        self.feature_scale.copy_(torch.where(deviation > 0, 1 / deviation.clamp_min(SMALLEST_DEVIATION), 1.0))
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The weights with an L2 cost of their own each: the Delta Scanner's and the Relevance Classifier's."""
@@ -162,7 +155,7 @@ class DeltaClassifier(nn.Module):
 
     def classify(self, pooled: Tensor, features: Tensor) -> Tensor:
         """The Relevance Classifier ([D17] 4.5): float [B, K] and raw overlap features [B, F] to logits [B]."""
-        features = (features - self.feature_mean) * self.feature_scale  # [B, F]
+        features = self.standardized(features)  # [B, F]
         hidden = self.classifier_dropout(torch.cat([pooled, features], dim=1))  # [B, K + F]
         for layer in self.layers[:-1]:
             hidden = functional.relu(layer(hidden))  # [B, width of the layer]

@@ -36,8 +36,8 @@ from torch.nn import functional
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.lexical import PAPER_NAMES, check_names
+from rerank_plugin.rerankers.standardized import StandardizedFeatures
 
-SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
 SINGLE_WIDTH, STACK_WIDTH = 5, 3  # of C1's and of C3's convolutions
 
 
@@ -86,7 +86,7 @@ class SevMosConfig:
         return 2 * self.filters + 1 + len(self.lexical_features)
 
 
-class SevMos(nn.Module):
+class SevMos(StandardizedFeatures):
     """SevMos as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
 
     Args:
@@ -98,7 +98,7 @@ class SevMos(nn.Module):
     any_width = True  # padding is inert
 
     def __init__(self, config: SevMosConfig, vectors: Tensor):
-        super().__init__()
+        super().__init__(len(config.lexical_features))
         self.config = config
         self.register_buffer("vectors", vectors, persistent=False)
         self.query_convolutions = self._convolutions(vectors.shape[1])
@@ -106,9 +106,6 @@ class SevMos(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.similarity = nn.Parameter(torch.empty(config.filters, config.filters))
         nn.init.xavier_uniform_(self.similarity)
-        features = len(config.lexical_features)
-        self.register_buffer("feature_mean", torch.zeros(features))
-        self.register_buffer("feature_scale", torch.ones(features))
         widths = [config.joined, *config.hidden, 1]
         self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(widths, widths[1:]))
         self.classifier_dropout = nn.Dropout(config.classifier_dropout)
@@ -120,11 +117,6 @@ class SevMos(nn.Module):
             nn.Conv1d(inward, outward, config.width, padding=config.width - 1)
             for inward, outward in zip(widths, widths[1:])
         )
-
-    def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
-        """Mean and standard deviation of the lexical features over the training data, float [F] each."""
-        self.feature_mean.copy_(mean)
-        self.feature_scale.copy_(torch.where(deviation > 0, 1 / deviation.clamp_min(SMALLEST_DEVIATION), 1.0))
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The weights with an L2 cost of their own each; M belongs to the second stage."""
@@ -161,7 +153,7 @@ class SevMos(nn.Module):
     def score_encodings(self, queries: Tensor, documents: Tensor, features: Tensor) -> Tensor:
         """Scores [B] of encoded queries [B, K] and documents [B, K] with raw lexical features [B, F]."""
         similarity = ((queries @ self.similarity) * documents).sum(dim=1, keepdim=True)  # [B, 1]
-        features = (features - self.feature_mean) * self.feature_scale  # [B, F]
+        features = self.standardized(features)  # [B, F]
         joined = torch.cat([queries, similarity, documents, features], dim=1)  # [B, 2K + 1 + F]
         hidden = self.classifier_dropout(joined)
         for layer in self.layers[:-1]:

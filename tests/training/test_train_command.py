@@ -1,6 +1,7 @@
 """``python -m rerank_plugin.train`` as it is run, with candidates from runs, so without Java."""
 
 import json
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from rerank_plugin.features.lexical import LEX3
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import embeddings
 from rerank_plugin.text.tokenizer import SETTINGS
+from rerank_plugin.training.validation import Validation
 from tests.training import learnable
 
 
@@ -55,6 +57,22 @@ def run(inputs, output, *more, validation="dev", validation_run="dev.run"):
     )  # fmt: skip
 
 
+@contextmanager
+def second_validation_killed(monkeypatch):
+    """A training in here is interrupted after an epoch and a half."""
+    calls, validate = [], Validation.__call__
+
+    def killed(self):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return validate(self)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Validation, "__call__", killed)
+        yield
+
+
 def test_a_checkpoint_is_trained_and_described(inputs, tmp_path, capsys):
     """The measures in the checkpoint and on stdout are those that its scores give."""
     run(inputs, tmp_path / "made", "--lexical-features", "lex3", "--learning-rate", "0.1", "--seed", "7")
@@ -92,19 +110,8 @@ def test_the_seed_decides(inputs, tmp_path):
 
 def test_resuming_a_killed_training(inputs, tmp_path, monkeypatch):
     """Killed in the second validation; the resumed training gives the checkpoint of one that was never killed."""
-    from rerank_plugin.training.validation import Validation
-
     run(inputs, tmp_path / "whole")
-    calls, validate = [], Validation.__call__
-
-    def killed(self):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return validate(self)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Validation, "__call__", killed)
+    with second_validation_killed(monkeypatch):
         run(inputs, tmp_path / "parts")
     assert not (tmp_path / "parts").exists()
     run(inputs, tmp_path / "parts", "--resume")
@@ -186,20 +193,9 @@ def test_selecting_features(inputs, tmp_path, capsys):
 
 
 def test_an_interrupted_selection_is_gone_on_with(inputs, tmp_path, monkeypatch):
-    from rerank_plugin.training.validation import Validation
-
     select = ["--select-lexical-features", "1", "--lexical-features", "overlap_text", "bm25_title", "--epochs", "1"]
     run(inputs, tmp_path / "whole", *select)
-    calls, validate = [], Validation.__call__
-
-    def killed(self):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return validate(self)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Validation, "__call__", killed)
+    with second_validation_killed(monkeypatch):
         run(inputs, tmp_path / "parts", *select)
     with pytest.raises(InputError, match="--resume"):
         run(inputs, tmp_path / "parts", *select)
@@ -268,20 +264,9 @@ def test_a_model_is_trained_as_its_paper_says(inputs, tmp_path):
 
 @pytest.mark.parametrize("optimizer", ["adadelta", "adam"])
 def test_a_classifier_resumes_to_the_same_weights(inputs, tmp_path, optimizer, monkeypatch):
-    from rerank_plugin.training.validation import Validation
-
     how = ["--loss", "bce", "--weights", "log", "--optimizer", optimizer]
     run(inputs, tmp_path / "whole", *how)
-    calls, validate = [], Validation.__call__
-
-    def killed(self):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return validate(self)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Validation, "__call__", killed)
+    with second_validation_killed(monkeypatch):
         run(inputs, tmp_path / "parts", *how)
     run(inputs, tmp_path / "parts", *how, "--resume")
     files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]

@@ -1,0 +1,30 @@
+"""What models with lexical features share: the features at zero mean and unit variance."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
+
+
+class StandardizedFeatures(nn.Module):
+    """A model that knows mean and deviation of its lexical features over the training data, saved with its weights.
+
+    Args:
+        count: of features, F.
+    """
+
+    def __init__(self, count: int):
+        super().__init__()
+        self.register_buffer("feature_mean", torch.zeros(count))
+        self.register_buffer("feature_scale", torch.ones(count))
+
+    def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
+        """Mean and standard deviation of the lexical features over the training data, float [F] each."""
+        self.feature_mean.copy_(mean)
+        self.feature_scale.copy_(torch.where(deviation > 0, 1 / deviation.clamp_min(SMALLEST_DEVIATION), 1.0))
+
+    def standardized(self, features: Tensor) -> Tensor:
+        """Raw features, float [B, F], at zero mean and unit variance."""
+        return (features - self.feature_mean) * self.feature_scale
