@@ -199,7 +199,7 @@ def test_bad_input_gets_one_line(workspace):
     (workspace / "half").mkdir()
     assert "interrupted" in said(f"{search} --index half")
     assert "known: bm25-abstract, bm25-text, bm25-title, conv-knrm, delta" in said(f"{search} --index index --reranker nothing")
-    assert "needs a trained checkpoint" in said(f"{search} --index index --reranker delta")
+    assert "needs a trained checkpoint" in said(f"{search} --index index --reranker pacrr")
     assert "known: bm25, qld, bm25+rm3" in said(f"{search} --index index --first-stage splade")
     (workspace / "empty.tsv").write_text("")
     assert "empty.tsv" in said("search --index index --queries empty.tsv --output x.run")

@@ -90,10 +90,27 @@ def test_checkpoint_by_name_and_alone(index, vectors, checkpoint, monkeypatch):
     assert rerankers.load("checkpoint", index).name == "delta"
 
 
-def test_delta_needs_a_checkpoint(index):
-    for spec in ("delta", "delta:"):
+def test_models_that_do_not_come_along_need_a_checkpoint(index):
+    for spec in ("pacrr", "pacrr:"):
         with pytest.raises(InputError, match="checkpoint"):
             rerankers.load(spec, index)
+
+
+def test_the_model_that_comes_along(index):
+    """It is small enough to ship, says what it was trained on, and scores on both paths alike."""
+    folder = rerankers.bundled("delta")
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 20e6
+    config = checkpoints.read_config(folder)
+    assert config["training"]["train"] == "runs/open:train" and config["config"]["filters"] == 32
+    candidates = small.candidates(index)
+    scores = {
+        spec: rerankers.load(spec, index).score(QUERY, candidates) for spec in ("delta", "delta:", f"delta:{folder}")
+    }
+    plain = rerankers.load("delta", index, RerankerOptions(fast=False)).score(QUERY, candidates)
+    assert len(np.unique(plain)) > 1
+    for one in scores.values():
+        np.testing.assert_allclose(one, plain, rtol=0, atol=1e-5)
+    assert rerankers.bundled("pacrr") is None and rerankers.bundled("../models/delta") is None
 
 
 def test_missing_and_foreign_checkpoint_folders(index, tmp_path):
@@ -176,12 +193,15 @@ def opening(index):
 
 def test_entry_point_of_another_package(index, tmp_path):
     install(tmp_path, {"title-length": "title_length_plugin.rerankers:from_entry_point"})
-    script = OPEN + """
+    script = (
+        OPEN
+        + """
 one = rerankers.load("title-length:some/folder", index, rerankers.RerankerOptions("cpu", 17))
 scores = one.score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1])).tolist()
 print(json.dumps([rerankers.known_names(), str(one.checkpoint), one.options.batch_size, scores]))
 print(json.dumps([rerankers.load("title-length", index).checkpoint]))
 """
+    )
     first, second = python(script, *opening(index), path=[tmp_path]).splitlines()
     names, checkpoint, batch_size, scores = json.loads(first)
     assert "title-length" in names and "delta" in names
@@ -197,13 +217,16 @@ def test_entry_point_that_cannot_be_loaded_is_named(index, tmp_path):
         {"title-length": "title_length_plugin.rerankers:from_entry_point"},
         source="import no_such_library\n",
     )
-    script = OPEN + """
+    script = (
+        OPEN
+        + """
 print("title-length" in rerankers.known_names())
 try:
     rerankers.load("title-length", index)
 except InputError as error:
     print(error)
 """
+    )
     known, said = python(script, *opening(index), path=[tmp_path]).splitlines()
     assert known == "True" and "title-length" in said and "no_such_library" in said
 
@@ -214,10 +237,13 @@ def test_checkpoint_folder_of_another_packages_model(index, tmp_path):
     folder = tmp_path / "trained"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model": "title-length", "config": {}}))
-    script = OPEN + """
+    script = (
+        OPEN
+        + """
 one = rerankers.load(sys.argv[3], index)
 print(one.name, one.checkpoint)
 """
+    )
     assert python(script, *opening(index), folder, path=[tmp_path]) == f"title-length {folder}\n"
 
 
@@ -232,9 +258,12 @@ print(sorted({"torch", "pyserini", "jnius", "gensim", "matplotlib"} & set(sys.mo
 
 
 def test_neural_rerankers_need_no_java(index, checkpoint):
-    script = OPEN + """
+    script = (
+        OPEN
+        + """
 one = rerankers.load(sys.argv[3], index)
 print(len(one.score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1]))))
 print(sorted({"pyserini", "jnius"} & set(sys.modules)))
 """
+    )
     assert python(script, *opening(index), checkpoint) == "3\n[]\n"
