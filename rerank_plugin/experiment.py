@@ -83,7 +83,7 @@ def delta(options, argv: list[str]) -> None:
     settings = Settings(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
     plan, runner = Plan(settings), Runner(settings.work)
     plan.run(runner)
-    write_page(plan, runner, options.output, options.notes, f"python -m rerank_plugin.experiment {shlex.join(argv)}")
+    write_page(plan, options.output, options.notes, f"python -m rerank_plugin.experiment {shlex.join(argv)}")
     print(f"{options.output}: {len(plan.rows())} rows")
 
 

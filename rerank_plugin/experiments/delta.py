@@ -178,17 +178,19 @@ class Plan:
 
     def stages(self) -> Iterator[list[Step]]:
         """The stages one by one: what the selection chose is read when it has run."""
-        settings = self.settings
+        settings, names = self.settings, {row.name for row in self.rows()}
+        weak = bool(names & {WEAK, TUNED})
         command = ["index", "--corpus", settings.corpus, "--index", self.index, "--overwrite"]
-        yield [self._step("index", command, self.index)]
-        yield [self._candidates(split) for split in ("train", "validation", "test")]
+        yield [self._step("index", command, self.index), *([self._weak_labels()] if weak else [])]
+        candidates = [self._candidates(split) for split in ("train", "validation", "test")]
+        yield [*candidates, *([self._weak_index()] if weak else [])]
         trainings = sorted([self._training(row) for row in self.rows() if row.train], key=_longest_first)
-        names = {row.name for row in self.rows()}
-        yield [self._selection(), *trainings] if SELECTED in names else trainings
-        if SELECTED in names:
-            yield [self._with_selected()]
-        if names & {WEAK, TUNED}:
-            yield from self._weak()
+        first = [self._selection()] if SELECTED in names else []
+        yield [*first, *([self._weak_training()] if weak else []), *trainings]
+        yield [
+            *([self._with_selected()] if SELECTED in names else []),
+            *([self._tuning()] if TUNED in names else []),
+        ]
         yield [step for row in self.rows() for step in self._searches(row)]
 
     def runs(self, setting: str) -> Path:
@@ -241,31 +243,36 @@ class Plan:
 
         return read_config(self.checkpoints / "selection")["config"]["lexical_features"]
 
-    def _weak(self) -> list[list[Step]]:
-        """Weak labels, an index of them, candidates, the training on them, and the fine-tuning."""
-        settings, folder, index = self.settings, self.work / "weak", self.work / "weak-index"
+    def _weak_labels(self) -> Step:
+        settings, folder = self.settings, self.work / "weak"
         corpora = [part for corpus in settings.weak for part in ("--corpus", corpus)]
-        held_out = max(settings.weak_queries // 10, 1)
-        sizes = ["--queries", settings.weak_queries, "--held-out", held_out]
-        labels = self._step("weak-labels", ["weak", *corpora, *sizes, "--output", folder, "--overwrite"], folder)
-        indexing = self._step("weak-index", ["index", "--corpus", folder, "--index", index, "--overwrite"], index)
-        name = WEAK
+        sizes = ["--queries", settings.weak_queries, "--held-out", max(settings.weak_queries // 10, 1)]
+        return self._step("weak-labels", ["weak", *corpora, *sizes, "--output", folder, "--overwrite"], folder)
+
+    def _weak_index(self) -> Step:
+        index = self.work / "weak-index"
+        return self._step(
+            "weak-index", ["index", "--corpus", self.work / "weak", "--index", index, "--overwrite"], index
+        )
+
+    def _weak_training(self) -> Step:
+        """Delta-32-Lex3 on weak labels alone."""
+        settings, folder = self.settings, self.work / "weak"
         pairs = ["--pairs-per-query", settings.sweep_pairs, "--epochs", settings.epochs, "--patience", 2]
-        lex3 = ["--lexical-features", *LEX3]
         training = [
-            "train", "--index", index, "--words", settings.words, "--train", f"{folder}:train",
-            "--validation", f"{folder}:dev", "--depth", 100, *DELTA, *lex3, *pairs,
-            "--output", self.checkpoints / name, "--overwrite", "--resume",
+            "train", "--index", self.work / "weak-index", "--words", settings.words, "--train", f"{folder}:train",
+            "--validation", f"{folder}:dev", "--depth", settings.quick_depth, *DELTA, "--lexical-features", *LEX3,
+            *pairs, "--output", self.checkpoints / WEAK, "--overwrite", "--resume",
         ]  # fmt: skip
-        tuned = TUNED
+        return self._step(f"train-{WEAK}", training, self.checkpoints / WEAK)
+
+    def _tuning(self) -> Step:
+        """The same model, trained on from there as the others are."""
+        settings = self.settings
         pairs = ["--pairs-per-query", settings.pairs, "--epochs", settings.epochs, "--patience", 3]
-        start = ["--start-from", self.checkpoints / name]
-        return [
-            [labels],
-            [indexing],
-            [self._step(f"train-{name}", training, self.checkpoints / name)],
-            [self._step(f"train-{tuned}", self._train(tuned, *DELTA, *lex3, *pairs, *start), self.checkpoints / tuned)],
-        ]
+        start = ["--start-from", self.checkpoints / WEAK]
+        command = self._train(TUNED, *DELTA, "--lexical-features", *LEX3, *pairs, *start)
+        return self._step(f"train-{TUNED}", command, self.checkpoints / TUNED)
 
     def _searches(self, row: Row) -> list[Step]:
         """A run of the row in each setting."""
