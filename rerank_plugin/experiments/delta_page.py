@@ -253,6 +253,6 @@ def _trainings(plan: Plan) -> list[str]:
         "## The trainings",
         "The best epoch by nDCG@20 on the validation queries. Those of the classifiers and of figure 3 re-rank "
         f"{plan.settings.quick_depth} candidates, the weak labels' are held-out titles: neither compares to the rest. "
-        f"The minutes are of all epochs, with {plan.settings.at_once} steps at a time, and more where the machine was busy.",
+        f"The minutes are of all epochs, with {plan.settings.at_once} steps at a time; other work makes them more.",
         "".join(f"| {' | '.join(row)} |\n" for row in rows),
     ]
