@@ -459,7 +459,7 @@ def test_fused_scores_are_the_modules():
         exceptions.append(np.abs(found - expected).max() > 1e-5 * largest)
 
     check()
-    assert np.mean(np.array(spreads) > 0.01) > 0.5  # one document, or documents of no words, have no spread
+    assert np.mean(np.array(spreads) > 0.01) > 0.25  # one document, or documents of no words, have no spread
     assert np.mean(exceptions) < 0.05
 
 

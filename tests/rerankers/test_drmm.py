@@ -494,7 +494,7 @@ def test_fused_scores_are_the_modules():
 
     check()
     assert np.mean(np.array(rounding) > 1.001e-5) < 0.1
-    assert np.mean(np.array(spreads) > 0.01) > 0.5  # one document, or documents of no words, have no spread
+    assert np.mean(np.array(spreads) > 0.01) > 0.25  # one document, or documents of no words, have no spread
 
 
 @pytest.fixture(scope="module")
