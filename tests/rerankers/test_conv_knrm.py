@@ -455,11 +455,12 @@ def test_fused_scores_are_the_modules():
         largest, error = max(np.abs(expected).max(), 1e-3), np.abs(expected - exact).max()
         assert found.dtype == np.float32 and found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * largest + 4 * error)
-        spreads.append(np.ptp(expected) / largest)
+        if len(set(rows.tolist())) > 1:
+            spreads.append(np.ptp(expected) / largest)
         exceptions.append(np.abs(found - expected).max() > 1e-5 * largest)
 
     check()
-    assert np.mean(np.array(spreads) > 0.01) > 0.25  # one document, or documents of no words, have no spread
+    assert np.mean(np.array(spreads) > 0.01) > 0.5  # documents of no words have no spread
     assert np.mean(exceptions) < 0.05
 
 

@@ -400,7 +400,7 @@ def test_fused_scores_are_the_modules():
         spreads.append(np.ptp(expected) / scale)
 
     agree()
-    assert np.mean(np.array(spreads) > 0.01) > 0.2  # models that say the same of all documents would prove nothing
+    assert np.mean(np.array(spreads) > 0.01) > 0.4  # models that say the same of all documents would prove nothing
 
 
 @pytest.mark.parametrize("rows", range(1, 14))

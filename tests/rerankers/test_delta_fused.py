@@ -214,7 +214,7 @@ def test_fused_scores_are_the_modules_and_the_twins():
             twins += len(cheap)
 
     agree()
-    assert np.mean(np.array(spreads) > 0.01) > 0.25  # models that say the same of all documents would prove nothing
+    assert np.mean(np.array(spreads) > 0.01) > 0.5  # models that say the same of all documents would prove nothing
     assert twins > 50
 
 

@@ -542,7 +542,7 @@ def test_fused_scores_are_the_modules_and_the_twins():
             twins += 1
 
     agree()
-    assert np.mean(np.array(spreads) > 0.01) > 0.4  # models that say the same of all documents would prove nothing
+    assert np.mean(np.array(spreads) > 0.01) > 0.7  # models that say the same of all documents would prove nothing
     assert twins > 5
 
 

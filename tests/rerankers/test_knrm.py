@@ -355,10 +355,11 @@ def test_fused_scores_are_the_modules():
         largest = max(np.abs(expected).max(), 1e-3)
         assert found.dtype == np.float32 and found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * largest + 4 * np.abs(expected - exact).max())
-        spreads.append(np.ptp(expected) / largest)
+        if len(set(rows.tolist())) > 1:
+            spreads.append(np.ptp(expected) / largest)
 
     check()
-    assert np.mean(np.array(spreads) > 0.01) > 0.25  # one document, or documents of no words, have no spread
+    assert np.mean(np.array(spreads) > 0.01) > 0.5  # documents of no words have no spread
 
 
 @pytest.fixture(scope="module")

@@ -396,11 +396,12 @@ def test_fused_scores_are_the_modules():
         allowed = max(1e-5 * max(largest, 1e-3), 4 * np.abs(expected - exact).max())  # scores may cancel out to little
         np.testing.assert_allclose(found, expected, rtol=0, atol=allowed)
         rounding.append(allowed / max(largest, 1e-3))
-        spreads.append(np.ptp(expected) / max(largest, 1e-3))
+        if len(set(rows.tolist())) > 1:
+            spreads.append(np.ptp(expected) / max(largest, 1e-3))
 
     check()
     assert np.mean(np.array(rounding) > 1.001e-5) < 0.1
-    assert np.mean(np.array(spreads) > 0.01) > 0.25  # one document, or documents of no words, have no spread
+    assert np.mean(np.array(spreads) > 0.01) > 0.5  # documents of no words have no spread
 
 
 @pytest.fixture(scope="module")
