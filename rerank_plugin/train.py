@@ -16,7 +16,7 @@ MODEL_OPTIONS = (
 )  # fmt: skip
 TRAINING_OPTIONS = (
     "epochs", "patience", "batch_size", "learning_rate", "l2_convolution", "l2_feed_forward", "pairs_per_query", "seed",
-    "loss", "weights", "optimizer",
+    "loss", "weights", "sampling", "optimizer",
 )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def arguments():
         "--validation-depth", type=int, help="candidates of a validation query, where --depth would take too long"
     )
     parser.add_argument(
-        "--measures", nargs="+", default=["nDCG@20", "AP"], help="validation measures; the first decides"
+        "--measures", nargs="+", help="validation measures; the first decides (nDCG@20 AP; of PACRR's models ERR@20 nDCG@20)"
     )
     parser.add_argument("--device", default="cpu", help="torch device")
     parser.add_argument("--threads", type=int, default=2, help="first-stage searches at once")
@@ -93,8 +93,13 @@ def _add_training_options(parser) -> None:
     training.add_argument("--batch-size", type=int, help="examples a step (256)")
     training.add_argument("--loss", help="hinge (pairs; the default) or bce (documents, as a classifier)")
     training.add_argument("--weights", help="of examples: sqrt (the default) or none; for bce log, too")
-    training.add_argument("--optimizer", help="adagrad (the default), adadelta or adam")
-    training.add_argument("--learning-rate", type=float, help="adagrad 0.01, adadelta 1, adam 0.001")
+    training.add_argument(
+        "--sampling",
+        help="of pairs: balanced (the default; as many relevant as other documents of each query) or groups "
+        "(the PACRR paper's: highly relevant against relevant, relevant against others)",
+    )
+    training.add_argument("--optimizer", help="adagrad (the default), adadelta, adam or sgd")
+    training.add_argument("--learning-rate", type=float, help="adagrad 0.01, adadelta 1, adam 0.001, sgd 0.01")
     training.add_argument("--l2-convolution", type=float, help="L2 cost of the convolutions' weights (1e-4)")
     training.add_argument("--l2-feed-forward", type=float, help="L2 cost of the feed-forward weights (1e-4)")
     training.add_argument(
@@ -112,6 +117,10 @@ def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
+    if options.measures is None:
+        from rerank_plugin.training.recipes import measures
+
+        options.measures = list(measures(options.model))
     if min(options.depth, options.threads, options.validation_depth or 1) < 1:
         parser.error("--depth, --validation-depth and --threads must be at least 1")
     train(options)
@@ -288,8 +297,8 @@ def training_config(options):
 
     given = {name: getattr(options, name) for name in TRAINING_OPTIONS if getattr(options, name) is not None}
     recipe = RECIPES.get(options.model, {})
-    if given.get("loss", recipe.get("loss")) != recipe.get("loss"):  # its weights belong to another loss
-        recipe = {name: value for name, value in recipe.items() if name != "weights"}
+    if given.get("loss", "hinge") != recipe.get("loss", "hinge"):  # they belong to another loss
+        recipe = {name: value for name, value in recipe.items() if name not in ("weights", "sampling")}
     if given.get("loss") == "bce":
         recipe = {"weights": "none", **recipe}
     return TrainingConfig(**{**recipe, **given})

@@ -80,6 +80,9 @@ class Row(NamedTuple):
 DELTA = (
     "--model delta --query-words 16 --dropout 0.5 --learning-rate 0.003 --l2-convolution 1e-3 --l2-feed-forward 1e-3"
 ).split()
+DRMM = (  # [D18] 4.3.4: the same pairwise loss as Delta's
+    "--model drmm --sampling balanced --weights sqrt --batch-size 256 --optimizer adagrad --measures nDCG@20 AP"
+).split()
 SEVMOS = "--model sevmos --query-words 16 --dropout 0.5 --set classifier_dropout=0.5".split()
 CLASSIFIER = "--model delta-classifier --query-words 16 --dropout 0.5 --set classifier_dropout=0.5".split()
 
@@ -104,7 +107,7 @@ def trained(settings: Settings) -> list[Row]:
     short += ["--patience", "2", "--validation-depth", str(settings.quick_depth)]
     lex3 = ["--lexical-features", *LEX3]
     return [
-        Row("drmm", "DRMM", train=("--model", "drmm", *pairs)),
+        Row("drmm", "DRMM", train=(*DRMM, *pairs)),
         Row("sevmos-c1", "SevMos-C1", train=(*SEVMOS, *short)),
         Row("sevmos-c3", "SevMos-C3", train=(*SEVMOS, "convolutions=3", *short)),
         Row("delta-classifier", "Delta classifier [D17]", train=(*CLASSIFIER, *short)),

@@ -19,7 +19,7 @@ from rerank_plugin.training.losses import (
     relevance_weights,
     root_weights,
 )
-from rerank_plugin.training.pairs import Pool, draw_documents, draw_pairs
+from rerank_plugin.training.pairs import Pool, draw_documents, draw_pairs, draw_pairs_by_groups
 
 
 class Examples(NamedTuple):
@@ -47,14 +47,21 @@ class Objective(Protocol):
 
 
 class PairwiseHinge:
-    """Maximum margin over pairs ([D18] 3.4), each weighted by its relevance or all alike ([D18] 4.2.1)."""
+    """Maximum margin over pairs ([D18] 3.4, [P] equation 1), weighted by relevance or all alike ([D18] 4.2.1).
 
-    def __init__(self, weights: str = "sqrt"):
-        _check("hinge", weights, ("sqrt", "none"))
+    Pairs are drawn ``balanced`` as [D18] does, or by ``groups`` as [P]: see :mod:`rerank_plugin.training.pairs`.
+    """
+
+    SAMPLINGS = {"balanced": draw_pairs, "groups": draw_pairs_by_groups}
+
+    def __init__(self, weights: str = "sqrt", sampling: str = "balanced"):
+        _check("hinge", "weights", weights, ("sqrt", "none"))
+        _check("hinge", "sampling", sampling, tuple(self.SAMPLINGS))
         self.weighted = weights == "sqrt"
+        self.draw_pairs = self.SAMPLINGS[sampling]
 
     def draw(self, pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
-        drawn = draw_pairs(pools, at_most, generator)
+        drawn = self.draw_pairs(pools, at_most, generator)
         return Examples(drawn.pool, np.stack([drawn.better, drawn.worse]))
 
     def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
@@ -72,8 +79,9 @@ class Classification:
 
     WEIGHTS = {"log": log_weights, "sqrt": root_weights, "none": None}
 
-    def __init__(self, weights: str = "none"):
-        _check("bce", weights, tuple(self.WEIGHTS))
+    def __init__(self, weights: str = "none", sampling: str = "balanced"):
+        _check("bce", "weights", weights, tuple(self.WEIGHTS))
+        _check("bce", "sampling", sampling, ("balanced",))
         self.weigh = self.WEIGHTS[weights]
 
     def draw(self, pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
@@ -88,17 +96,17 @@ class Classification:
 OBJECTIVES = {"hinge": PairwiseHinge, "bce": Classification}
 
 
-def objective(loss: str, weights: str) -> Objective:
-    """The objective of a loss's name and its weights.
+def objective(loss: str, weights: str, sampling: str = "balanced") -> Objective:
+    """The objective of a loss's name, its weights and how its examples are drawn.
 
     Raises:
-        InputError: there is no such loss, or it has no such weights.
+        InputError: there is no such loss, or it has no such weights or sampling.
     """
     if loss not in OBJECTIVES:
         raise InputError(f"unknown loss '{loss}'; known: {', '.join(OBJECTIVES)}")
-    return OBJECTIVES[loss](weights)
+    return OBJECTIVES[loss](weights, sampling)
 
 
-def _check(loss: str, weights: str, known: tuple[str, ...]) -> None:
-    if weights not in known:
-        raise InputError(f"the loss '{loss}' has no weights '{weights}'; known: {', '.join(known)}")
+def _check(loss: str, what: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise InputError(f"the loss '{loss}' has no {what} '{given}'; known: {', '.join(known)}")

@@ -6,8 +6,9 @@ from deep in the results as its weakness in 5.3.1.) What is not retrieved is lef
 it, and where many relevant documents share no word with the query they would teach that matching words speak against a
 document.
 
-Every epoch draws afresh: as many non-relevant as relevant documents a query ([D18] 4.2), and of the pairs among them a
-number that is bounded, so that no query drowns the others.
+Every epoch draws afresh, in one of two ways. *balanced*: as many non-relevant as relevant documents a query ([D18] 4.2),
+and of the pairs among them a number that is bounded, so that no query drowns the others. *groups*: highly relevant
+against relevant documents, and relevant against non-relevant ones, as many of each as the collection has ([P] 2.2).
 """
 
 from __future__ import annotations
@@ -119,6 +120,37 @@ def draw_pairs(pools: Sequence[Pool], pairs_per_query: int, generator: np.random
     drawn = Pairs(*(np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in (numbers, better, worse)))
     order = generator.permutation(len(drawn.pool))
     return Pairs(*(part[order] for part in drawn))
+
+
+def draw_pairs_by_groups(pools: Sequence[Pool], pairs_per_query: int, generator: np.random.Generator) -> Pairs:
+    """Pairs for one epoch as [P] 2.2 draws its triples, in random order; ``pairs_per_query`` of a query on average.
+
+    Documents of a grade above 1 are highly relevant, those of a grade above 0 up to 1 relevant. The group of the better
+    document is drawn in proportion to the sizes of both groups in the whole training set, and then the document, each
+    as likely as any other of its group. The worse document is of the same query: a relevant one for a highly relevant
+    one, and a non-relevant one for a relevant one. Where a query has none, its documents are not in the group.
+    """
+    numbers, better, below, of_group = [], [], [], []
+    for number, pool in enumerate(pools):
+        grades = pool.relevance
+        high, relevant, others = grades > 1, (grades > 0) & (grades <= 1), grades <= 0
+        for upper, lower in ((high, relevant), (relevant, others)):
+            if upper.any() and lower.any():
+                places = np.flatnonzero(upper)
+                better.append(places)
+                numbers.append(np.full(len(places), number))
+                of_group.append(np.full(len(places), len(below)))
+                below.append(np.flatnonzero(lower))
+    if not below:
+        nothing = np.zeros(0, np.int64)
+        return Pairs(nothing, nothing, nothing)
+    sizes = np.array([len(places) for places in below])
+    starts, below = np.cumsum(sizes) - sizes, np.concatenate(below)
+    numbers, better, of_group = map(np.concatenate, (numbers, better, of_group))
+    # A group in proportion to its size, then a document of it: each document of both groups is as likely as any other.
+    drawn = generator.integers(len(better), size=pairs_per_query * len(pools))
+    worse = below[starts[of_group[drawn]] + generator.integers(sizes[of_group[drawn]])]
+    return Pairs(numbers[drawn], better[drawn], worse)
 
 
 def draw_documents(

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+# [P] 2.2 and 3.1: all models alike, by groups of documents, mini-batches of 32, a given number of epochs, of which the
+# one with the best ERR@20 is kept. 'Stochastic gradient descent' names no variant; the authors' program took Adam.
+PACRR = {"weights": "none", "sampling": "groups", "batch_size": 32, "optimizer": "adam", "patience": 30}
+
 # Model name to fields of TrainingConfig.
 RECIPES: dict[str, dict] = {
     # [D17] 4.6 and 4.7: a classifier without weights; the weighted variant is --weights log.
     "delta-classifier": {"loss": "bce", "weights": "none", "optimizer": "adadelta", "epochs": 10},
     # [D18] 4.3.3: classification and the square root of the relevance were best; the optimizer is [D17] 4.7's.
     "sevmos": {"loss": "bce", "weights": "sqrt", "optimizer": "adadelta"},
+    "pacrr": PACRR,
+    "drmm": PACRR,
+    "duet": PACRR,
+    "matchpyramid": PACRR,
+    # Not in [P]; their own papers take Adam and pairs, too.
+    "knrm": PACRR,
+    "conv-knrm": PACRR,
 }
+
+
+def measures(model: str) -> tuple[str, ...]:
+    """The validation measures of a model, of which the first decides."""
+    return ("ERR@20", "nDCG@20") if RECIPES.get(model) is PACRR else ("nDCG@20", "AP")

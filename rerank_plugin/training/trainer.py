@@ -28,11 +28,12 @@ from rerank_plugin.training.pairs import Pool
 
 log = logging.getLogger(__name__)
 
-# Name to class and learning rate where none is given: word-for-word torch's defaults, but for Adagrad's.
+# Name to class and learning rate where none is given: torch's defaults, but for Adagrad's and SGD's, which are ours.
 OPTIMIZERS = {
     "adagrad": (torch.optim.Adagrad, 0.01),
     "adadelta": (torch.optim.Adadelta, 1.0),
     "adam": (torch.optim.Adam, 0.001),
+    "sgd": (torch.optim.SGD, 0.01),
 }
 
 STATE_FILE, TENSORS_FILE, LOG_FILE, PLOT_FILE = "state.json", "state.safetensors", "log.jsonl", "log.png"
@@ -47,7 +48,7 @@ class TrainingConfig:
         learning_rate: by default the optimizer's own.
         l2_convolution, l2_feed_forward: L2 costs of the weights of the two stages.
         pairs_per_query: examples drawn from a query in an epoch, at most: pairs, or documents for a classifier.
-        loss, weights: see :mod:`rerank_plugin.training.objectives`.
+        loss, weights, sampling: see :mod:`rerank_plugin.training.objectives`.
     """
 
     epochs: int = 30
@@ -60,10 +61,11 @@ class TrainingConfig:
     seed: int = 42
     loss: str = "hinge"
     weights: str = "sqrt"
+    sampling: str = "balanced"
     optimizer: str = "adagrad"
 
     def __post_init__(self) -> None:
-        objective(self.loss, self.weights)
+        objective(self.loss, self.weights, self.sampling)
         if self.optimizer not in OPTIMIZERS:
             raise InputError(f"unknown optimizer '{self.optimizer}'; known: {', '.join(OPTIMIZERS)}")
         if self.learning_rate is None:
@@ -107,7 +109,7 @@ class Trainer:
             )
         self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
         self.validate, self.save, self.folder, self.device = validate, save, folder, device
-        self.objective = objective(config.loss, config.weights)
+        self.objective = objective(config.loss, config.weights, config.sampling)
         self.optimizer = OPTIMIZERS[config.optimizer][0](self._parameter_groups(), lr=config.learning_rate)
         self.data = data or {}
         self.history: list[dict] = []
