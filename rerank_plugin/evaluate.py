@@ -1,12 +1,13 @@
-"""``python -m rerank_plugin.evaluate``: measures runs, and compares them with a baseline."""
+"""``python -m rerank_plugin.evaluate``: measures runs, and compares them with one another."""
 
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 
 from rerank_plugin import commandline
+from rerank_plugin.evaluation import subset_options
+from rerank_plugin.evaluation.run_names import comparisons, letters_of, run_paths
 
 log = logging.getLogger(__name__)
 
@@ -15,11 +16,19 @@ Measure TREC run files against judgments. Every judged query counts: one that a 
 
 Measures are those of ir-measures (nDCG@10, AP, P@5, R@500, RR@10, AP(rel=2), ...) and the papers' names:
 NDCG.20 has gain 2^rel - 1 (nDCG@20 has gain rel), Prec.5 is P@5, MAP is AP. ERR@k takes the highest grade
-in the judgments as the top of the scale (with --subset, in those of the subset).
+in the judgments as the top of the scale (with --subset, in those of the subset), or --highest-grade.
 
 --subset measures a part of the judged queries only: those of the Delta paper (neg20+, one-new-word, all-new-words), or
-the ids in a file. --format paper is the paper's table: Markdown with baselines by number (--against), +, - or = where a
-value is significantly higher, lower or not different (two-tailed paired t-test, no correction), the best in bold."""
+the ids in a file.
+
+Tables of the papers (two-tailed paired t-tests, no correction):
+  --format paper    Delta: baselines by number (--against), +, - or = where a value is significantly higher, lower or
+                    not different, the best in bold
+  --format letters  PACRR, table 1: baselines by letter (--letters), upper case where a value differs from that of the
+                    baseline at 95%, lower case at 90%
+  --before FOLDER   PACRR, table 2 and figure 3: the runs in a folder before re-ranking, and by the same file names in
+                    the folders RUN ... after it, one for each method
+  --pairs           PACRR, table 3 and figure 4: how often runs rank the more relevant of two documents higher"""
 EXAMPLE = """\
 examples:
   python -m rerank_plugin.evaluate --qrels sample:test runs/bm25.run runs/delta.run --baseline runs/bm25.run
@@ -27,20 +36,57 @@ examples:
       --queries sample:test --seen-queries sample:train --seen-queries sample:dev
   python -m rerank_plugin.evaluate --qrels sample:test runs/bm25.run runs/delta.run --format paper \\
       --against runs/delta.run=runs/bm25.run
-The runs come before --measures, or after a -- of their own."""
-PAPER = "paper"  # of evaluation.marks
-FORMATS = ("table", "markdown", "csv", "json", PAPER)  # those of evaluation.report, too slow to import for --help
+  python -m rerank_plugin.evaluate --qrels sample:test runs/pacrr.run runs/drmm.run runs/qld.run --format letters \\
+      --letters D=runs/drmm.run Q=runs/qld.run
+  python -m rerank_plugin.evaluate --qrels sample:test --before runs/first runs/pacrr runs/drmm --letters D=runs/drmm \\
+      --scatter figure3.png
+  python -m rerank_plugin.evaluate --qrels sample:test runs/pacrr.run runs/drmm.run --pairs --label 2=HRel 1=Rel 0=NRel
+The runs come before --measures, --letters and --label, or after a -- of their own."""
+
+PAPER, LETTERS = "paper", "letters"  # of evaluation.marks and evaluation.letters
+FORMATS = ("table", "markdown", "csv", "json", PAPER, LETTERS)  # evaluation.report is too slow to import for --help
+FORMATS_OF_OTHERS = ("table", "markdown", "json")  # of --before and --pairs
+
+# What is asked for, in the words that ask for it, and which options each takes besides those that all take.
+PLAIN, OF_PAPER, OF_LETTERS = "", f"--format {PAPER}", f"--format {LETTERS}"
+BEFORE, PAIRS, SUBSETS = "--before", "--pairs", "--describe-subsets"
+TAKEN_BY = {
+    "measures": (PLAIN, OF_PAPER, OF_LETTERS, BEFORE),
+    "highest_grade": (PLAIN, OF_PAPER, OF_LETTERS, BEFORE),
+    "baseline": (PLAIN,),
+    "agreement": (PLAIN,),
+    "per_query": (PLAIN,),
+    "alpha": (PLAIN, OF_PAPER),
+    "against": (OF_PAPER,),
+    "letters": (OF_LETTERS, BEFORE, PAIRS),
+    "scatter": (BEFORE,),
+    "label": (PAIRS,),
+    "unjudged_as_nonrelevant": (PAIRS,),
+}
 
 
 def arguments():
     from rerank_plugin.evaluation.measures import DEFAULTS
 
     parser = commandline.parser("evaluate", DESCRIPTION, EXAMPLE)
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="TREC run file, also .gz")
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="TREC run file, also .gz; with --before a folder of them"
+    )
     parser.add_argument(
         "--qrels", required=True, metavar="J", help="TREC qrels, BEIR tsv or folder:split, ir-datasets id, sample:test"
     )
-    parser.add_argument("--measures", nargs="+", default=list(DEFAULTS), metavar="M", help="what to measure")
+    parser.add_argument(
+        "--measures",
+        nargs="+",
+        metavar="M",
+        help=f"what to measure (default: {' '.join(DEFAULTS)}; ERR@20 NDCG.20 for the tables of PACRR)",
+    )
+    parser.add_argument(
+        "--highest-grade",
+        type=float,
+        metavar="G",
+        help="top of the scale of ERR (default: the highest grade in the judgments; the script of TREC has 4)",
+    )
     parser.add_argument("--baseline", metavar="RUN", help="run to compare the others with, among them or another one")
     parser.add_argument("--alpha", type=float, help="level of significance (default: 0.05; 0.01 for --format paper)")
     parser.add_argument("--format", choices=FORMATS, default="table", help="what to print")
@@ -58,34 +104,34 @@ def arguments():
         help="add Kendall's tau and the share of the top 10 in common with --baseline",
     )
     parser.add_argument("--output", type=Path, help="file to write instead of printing")
-    add_subset_options(parser)
+    add_pacrr_options(parser)
+    subset_options.add_subset_options(parser)
     return parser
 
 
-def add_subset_options(parser) -> None:
-    group = parser.add_argument_group("subsets of the queries")
+def add_pacrr_options(parser) -> None:
+    group = parser.add_argument_group("tables of the PACRR paper")
     group.add_argument(
-        "--subset",
-        metavar="S",
-        help="neg20+ (or neg5+, ...), one-new-word, all-new-words, or a file with one query id a line",
-    )
-    group.add_argument(
-        "--describe-subsets", action="store_true", help="print the sizes of the subsets, and no measures"
-    )
-    group.add_argument("--queries", metavar="Q", help="the texts of the queries, in any form that search takes")
-    group.add_argument("--index", type=Path, help="index folder, for the titles that neg20+ asks for")
-    group.add_argument(
-        "--subset-run",
-        metavar="RUN",
-        help="for neg20+: the candidates of this run are the documents of a query, the unjudged ones as not relevant, "
-        "instead of the judged documents",
-    )
-    group.add_argument(
-        "--seen-queries",
-        action="append",
+        "--letters",
+        nargs="+",
         default=[],
-        metavar="Q",
-        help="training or validation queries, whose words are not new; may be repeated",
+        metavar="L=RUN",
+        help="baselines and their letters, for --format letters, --pairs and --before (there L=FOLDER)",
+    )
+    group.add_argument("--before", metavar="FOLDER", help="compare runs before and after re-ranking (see above)")
+    group.add_argument("--scatter", type=Path, metavar="FILE.png", help="for --before: draw every run before and after")
+    group.add_argument("--pairs", action="store_true", help="compare runs on pairs of documents (see above)")
+    group.add_argument(
+        "--label",
+        nargs="+",
+        default=[],
+        metavar="GRADE=NAME",
+        help="for --pairs: names of grades; neighbouring grades of one name count as one",
+    )
+    group.add_argument(
+        "--unjudged-as-nonrelevant",
+        action="store_true",
+        help="for --pairs: unjudged documents of the runs are not relevant, for judgments of relevant documents only",
     )
 
 
@@ -94,7 +140,7 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
     check(parser, options)
-    text = subset_description(options) if options.describe_subsets else measured(options)
+    text = result(options)
     if options.output is None:
         print(text, end="")
         return
@@ -104,143 +150,122 @@ def main(argv: list[str] | None = None) -> None:
         file.write(text.encode())
 
 
+def result(options) -> str:
+    asked = kinds(options)[0]
+    if asked == SUBSETS:
+        return subset_options.subset_description(options)
+    return {BEFORE: before_and_after, PAIRS: pairs_compared}.get(asked, measured)(options)
+
+
+def kinds(options) -> list[str]:
+    """What is asked for; more than one are a contradiction."""
+    asked = [
+        name
+        for name, is_asked in (
+            (SUBSETS, options.describe_subsets),
+            (BEFORE, options.before is not None),
+            (PAIRS, options.pairs),
+            (OF_PAPER, options.format == PAPER),
+            (OF_LETTERS, options.format == LETTERS),
+        )
+        if is_asked
+    ]
+    return asked or [PLAIN]
+
+
 def check(parser, options) -> None:
-    """Fail where options contradict or need one another; ``alpha`` gets its default."""
-    if options.alpha is None:
-        options.alpha = 0.01 if options.format == PAPER else 0.05
-    if not 0 < options.alpha < 1:
+    """Fail where options contradict or need one another."""
+    asked, *contradicting = kinds(options)
+    if contradicting:
+        parser.error(f"{asked} does not go with {contradicting[0]}")
+    for option, takers in TAKEN_BY.items():
+        if getattr(options, option) not in (None, False, []) and asked not in takers:
+            name = f"--{option.replace('_', '-')}"
+            parser.error(f"{asked} takes no {name}" if PLAIN in takers else f"{name} needs {' or '.join(takers)}")
+    if asked in (BEFORE, PAIRS) and options.format not in FORMATS_OF_OTHERS:
+        parser.error(f"{asked} takes no --format {options.format}, but {', '.join(FORMATS_OF_OTHERS)}")
+    if asked == OF_LETTERS and not options.letters:
+        parser.error(f"{OF_LETTERS} needs the letters of the baselines: --letters")
+    if options.alpha is not None and not 0 < options.alpha < 1:
         parser.error("--alpha must be between 0 and 1")
     if options.agreement and options.baseline is None:
         parser.error("--agreement needs --baseline")
-    if options.against and options.format != PAPER:
-        parser.error(f"--against needs --format {PAPER}")
-    if options.format == PAPER and (options.baseline is not None or options.per_query):
-        parser.error(f"--format {PAPER} takes neither --baseline (but --against) nor --per-query")
-    if options.describe_subsets and (options.runs or options.subset is not None):
-        parser.error("--describe-subsets measures nothing: it takes neither runs nor --subset")
-    if not options.describe_subsets and not options.runs:
+    if asked == SUBSETS and (options.runs or options.subset is not None):
+        parser.error(f"{SUBSETS} measures nothing: it takes neither runs nor --subset")
+    if asked != SUBSETS and not options.runs:
         parser.error("the following arguments are required: RUN")
-    check_subset(parser, options)
-
-
-def check_subset(parser, options) -> None:
-    """Fail where a subset lacks what it is found with."""
-    if options.subset is None and not options.describe_subsets:
-        return
-    from rerank_plugin.evaluation.subsets import ALL_NEW_WORDS, ONE_NEW_WORD, hard_count
-
-    name = "--describe-subsets" if options.describe_subsets else f"--subset {options.subset}"
-    of_words = options.subset in (ONE_NEW_WORD, ALL_NEW_WORDS)
-    of_titles = options.describe_subsets or hard_count(options.subset) is not None
-    if options.queries is None and (of_titles or of_words):
-        parser.error(f"{name} needs the texts of the queries: --queries")
-    if options.index is None and of_titles:
-        parser.error(f"{name} needs the titles of the documents: --index")
-    if not options.seen_queries and of_words:
-        parser.error(f"{name} needs the training and validation queries: --seen-queries, which may be repeated")
+    subset_options.check_subset(parser, options)
 
 
 def measured(options) -> str:
-    """The report on the runs."""
+    """The report on the runs, or a table of [D18] or [P]."""
     paths, baseline = run_paths(options.runs, options.baseline)
-    against = comparisons(options.against, paths)
+    against, lettered = comparisons(options.against, paths), letters_of(options.letters, paths)
 
-    from rerank_plugin.corpora import judgments
-    from rerank_plugin.evaluation import marks, report, subsets
+    from rerank_plugin.evaluation import letters, marks, report
     from rerank_plugin.evaluation.evaluation import evaluate
-    from rerank_plugin.evaluation.measures import parse
+    from rerank_plugin.evaluation.measures import DEFAULTS
     from rerank_plugin.runs import read_run
 
-    for name in options.measures:
-        parse(name)  # a mistyped name must not wait for millions of lines to be read
-    judged = judgments(options.qrels)
-    runs = {path: read_run(path) for path in paths}
-    if options.subset is not None:
-        kept = subsets.restricted(judged, subset_ids(options, judged), options.subset)
-        log.info("subset %s: %d of %d judged queries", options.subset, len(kept), sum(map(bool, judged.values())))
-        runs = {path: subsets.without_others(run, judged, kept) for path, run in runs.items()}
-        judged = kept
-    evaluation = evaluate(judged, runs, options.measures, baseline, options.agreement)
-    for line in report.warnings(evaluation):
-        log.warning("%s", line)
+    measures = parsed(options.measures or (letters.MEASURES if options.format == LETTERS else DEFAULTS))
+    judged, part = subset_options.chosen_judgments(options)
+    runs = {path: part(read_run(path)) for path in paths}
+    evaluation = evaluate(judged, runs, measures, baseline, options.agreement, options.highest_grade)
+    say(report.warnings(evaluation))
     if options.format == PAPER:
-        return marks.marked_table(evaluation, against, options.alpha)
-    return report.FORMATS[options.format](evaluation, options.alpha, options.per_query)
+        return marks.marked_table(evaluation, against, options.alpha or marks.ALPHA)
+    if options.format == LETTERS:
+        return letters.markdown(evaluation, lettered)
+    return report.FORMATS[options.format](evaluation, options.alpha or 0.05, options.per_query)
 
 
-def subset_ids(options, judged) -> list[str]:
-    """The query ids of ``--subset``."""
-    from rerank_plugin.corpora import queries
-    from rerank_plugin.evaluation import subsets
+def before_and_after(options) -> str:
+    """[P], table 2, and figure 3 into a file."""
+    folders, _ = run_paths(options.runs, None)
+    lettered = letters_of(options.letters, folders)
 
-    at_least = subsets.hard_count(options.subset)
-    of_words = {subsets.ONE_NEW_WORD: subsets.one_new_word, subsets.ALL_NEW_WORDS: subsets.all_new_words}
-    if at_least is None and options.subset not in of_words:
-        return subsets.read_ids(options.subset)
-    asked = subsets.judged_queries(queries(options.queries), judged)
-    if at_least is None:
-        return of_words[options.subset](asked, seen_words(options))
-    of_queries = subsets.samples(asked, judged, forward_index(options), subset_run(options))
-    return subsets.hard_queries(of_queries, at_least)
+    from rerank_plugin.evaluation import bulk, letters
 
+    measures = parsed(options.measures or letters.MEASURES)
+    judged, part = subset_options.chosen_judgments(options)
+    after = {folder: bulk.RunFolder(folder, part) for folder in folders}
+    found = bulk.evaluate_bulk(judged, bulk.RunFolder(options.before, part), after, measures, options.highest_grade)
+    say(bulk.warnings(found))
+    if options.scatter is not None:
+        from rerank_plugin.evaluation.scatter import plot_scatter
 
-def subset_description(options) -> str:
-    from rerank_plugin.corpora import judgments, queries
-    from rerank_plugin.evaluation import subsets
-
-    seen = seen_words(options) if options.seen_queries else None
-    asked, judged = queries(options.queries), judgments(options.qrels)
-    return subsets.markdown(subsets.describe(asked, judged, forward_index(options), seen, subset_run(options)))
+        plot_scatter(found, options.scatter)
+    return bulk.FORMATS[options.format](found, lettered)
 
 
-def forward_index(options):
-    from rerank_plugin.retrieval.index_folder import Index
+def pairs_compared(options) -> str:
+    """[P], table 3 and the numbers of figure 4."""
+    paths, _ = run_paths(options.runs, None)
+    lettered = letters_of(options.letters, paths)
 
-    return Index(options.index).forward
-
-
-def subset_run(options):
-    """The run of ``--subset-run``; None without one."""
+    from rerank_plugin.evaluation import document_pairs
     from rerank_plugin.runs import read_run
 
-    return read_run(options.subset_run) if options.subset_run is not None else None
+    labels = document_pairs.parse_labels(options.label)
+    judged, part = subset_options.chosen_judgments(options)
+    runs = {path: part(read_run(path)) for path in paths}
+    found = document_pairs.document_pairs(judged, runs, options.unjudged_as_nonrelevant, labels)
+    say(document_pairs.warnings(found))
+    return document_pairs.FORMATS[options.format](found, lettered)
 
 
-def seen_words(options) -> set[str]:
-    from rerank_plugin.corpora import queries
-    from rerank_plugin.evaluation.subsets import words_of
-
-    return {word for spec in options.seen_queries for word in words_of(queries(spec))}
+def say(lines) -> None:
+    for line in lines:
+        log.warning("%s", line)
 
 
-def comparisons(given: list[str], paths: list[str]) -> dict[str, list[str]]:
-    """``--against`` as {run: baselines}, under the names of ``paths``."""
-    from rerank_plugin.errors import InputError
+def parsed(measures) -> list[str]:
+    """The measures; a mistyped name must not wait for millions of lines to be read."""
+    from rerank_plugin.evaluation.measures import parse
 
-    by_file = {os.path.realpath(path): path for path in paths}
-    result: dict[str, list[str]] = {}
-    for one in given:
-        run, equals, baselines = one.partition("=")
-        names = [run, *baselines.split(",")]
-        if not equals or not all(names):
-            raise InputError(f"--against {one}: expected a run, =, and its baselines joined by commas")
-        run, *baselines = (by_file.get(os.path.realpath(name), name) for name in names)
-        result.setdefault(run, []).extend(baselines)
-    return result
-
-
-def run_paths(runs: list[str], baseline: str | None) -> tuple[list[str], str | None]:
-    """The runs to read, as the user wrote them, and the baseline's name among them; it goes first if it is another."""
-    from rerank_plugin.errors import InputError
-
-    by_file: dict[str, str] = {}
-    for path in runs:
-        if by_file.setdefault(os.path.realpath(path), path) != path or runs.count(path) > 1:
-            raise InputError(f"{path}: is given twice")
-    if baseline is None:
-        return runs, None
-    known = by_file.get(os.path.realpath(baseline))
-    return (runs, known) if known else ([baseline, *runs], baseline)
+    for name in measures:
+        parse(name)
+    return list(measures)
 
 
 if __name__ == "__main__":

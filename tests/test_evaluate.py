@@ -108,7 +108,18 @@ def test_default_measures_formats_and_output(folder, capsys):
 
 
 def test_the_formats_offered_are_those_there_are():
-    assert FORMATS == (*report.FORMATS, "paper")
+    assert FORMATS == (*report.FORMATS, "paper", "letters")
+
+
+def test_the_scale_of_err(folder, capsys):
+    asked = ["--qrels", "qrels", "good.run", "--measures", "ERR@1", "--format", "csv"]
+    for more, expected in (([], (3 + 1 + 1) / 4 / 3), (["--highest-grade", "4"], (3 + 1 + 1) / 16 / 3)):
+        main([*asked, *more])
+        assert float(capsys.readouterr().out.split(",")[-1]) == pytest.approx(expected)
+    (folder / "before").mkdir()
+    (folder / "before" / "a.run").write_text(GOOD)
+    main([*asked[:2], "before", "--before", "./before", *asked[3:5], "--format", "json", "--highest-grade", "4"])
+    assert json.loads(capsys.readouterr().out)["measures"]["ERR@1"]["before"]["a.run"] == pytest.approx(5 / 48)
 
 
 def test_the_same_measure_twice_is_shown_once(folder, capsys):
@@ -157,6 +168,100 @@ def test_the_table_of_the_paper(folder, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith("| good.run <sup>1</sup> | **1.000** <sup>+2</sup> |")
     assert lines[3] == "| bad.run <sup>2</sup> | 0.250 <sup>-1</sup> |"
+
+
+def test_table_1_of_the_pacrr_paper(folder, capsys):
+    (folder / "some.run").write_text(GOOD.replace("q3 Q0 c", "q3 Q0 x"))
+    runs = ["good.run", "bad.run", "some.run"]
+    main(
+        ["--qrels", "qrels", *runs, "--measures", "AP", "--format", "letters", "--letters", "b=./bad.run", "s=some.run"]
+    )
+    # good - bad .75 .5 1: t 5.2, p .035; good - some 0 0 1: t 1; some - bad .75 .5 0: t 1.89, p .2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "|  | AP |"
+    assert lines[2:5] == ["| good.run | **1.000** (B) |", "| bad.run | 0.250 |", "| some.run | 0.667 |"]
+    assert "from B bad.run, S some.run (two-tailed paired t-test over 3 queries" in lines[-1]
+    main(["--qrels", "qrels", *runs, "--format", "letters", "--letters", "B=bad.run"])
+    assert capsys.readouterr().out.startswith("|  | ERR@20 | NDCG.20 |\n")
+
+
+@pytest.fixture
+def folders(folder):
+    """Runs before, and after by one method: the good run becomes bad, and the bad one good."""
+    for name, text in (("a.run", GOOD), ("b.run", BAD)):
+        for kind, of_kind in (("before", text), ("after", GOOD if text == BAD else BAD)):
+            (folder / kind).mkdir(exist_ok=True)
+            (folder / kind / name).write_text(of_kind)
+    return folder
+
+
+def test_table_2_of_the_pacrr_paper(folders, capsys):
+    asked = ["--qrels", "qrels", "--before", "before", "after", "--measures", "AP"]
+    main([*asked, "--letters", "A=./after", "--scatter", "figures/3.png"])
+    # AP 1 and .25 (see above) become .25 and 1: -75% and +300%
+    out, err = capsys.readouterr()
+    assert out.splitlines()[:2] == ["       AP change  AP improved", "after    +112.5%       1 of 2"]
+    assert err.splitlines() == [
+        "before re-ranking: 1 of 2 runs lack judged queries, which count as 0, as b.run",
+        "after: 1 of 2 runs lack judged queries, which count as 0, as a.run",
+    ]
+    assert (folders / "figures" / "3.png").read_bytes().startswith(b"\x89PNG")
+    (folders / "ids").write_text("q2\n")  # AP 1 and .5, and the other way round
+    main([*asked, "--subset", "ids", "--format", "json"])
+    result = json.loads(capsys.readouterr().out)
+    assert result["queries"] == 1 and result["measures"]["AP"]["after"]["after"]["average_change"] == 25
+    main(["--qrels", "qrels", "--before", "before", "after", "--format", "markdown"])
+    assert capsys.readouterr().out.startswith("|  | ERR@20 change | NDCG.20 change | ERR@20 improved |")
+
+
+def test_folders_that_do_not_belong_together(folders):
+    from rerank_plugin.errors import InputError
+
+    asked = ["--qrels", "qrels", "--before", "before", "after"]
+    with pytest.raises(InputError, match="x has the letter X, but it is not among after"):
+        main([*asked, "--letters", "X=x"])
+    with pytest.raises(InputError, match="none: no such folder of runs"):
+        main([*asked[:3], "none", "after"])
+    (folders / "after" / "b.run").rename(folders / "after" / "c.run")
+    with pytest.raises(InputError, match="after: lacks the run b.run"):
+        main(asked)
+
+
+def test_table_3_of_the_pacrr_paper(folder, capsys):
+    (folder / "zero.run").write_text("q1 Q0 b 1 2 t\nq1 Q0 x 2 1 t\nq2 Q0 a 1 9 t\nq2 Q0 x 1 8 t\n")
+    main(["--qrels", "qrels", "good.run", "--pairs", "--label", "2=HRel", "1=Rel"])
+    assert capsys.readouterr().out.splitlines()[1].split() == ["HRel", "vs", "Rel", "100.0%", "1", "100.0%"]
+    asked = ["--qrels", "qrels", "bad.run", "zero.run", "--pairs", "--unjudged-as-nonrelevant", "--format", "json"]
+    main([*asked, "--letters", "B=bad.run"])
+    out, err = capsys.readouterr()
+    result = json.loads(out)
+    # both hold b and x of q1, and a and x of q2
+    assert result["documents"] == {"all": 6, "compared": 4, "lacking": {"bad.run": 2, "zero.run": 2}}
+    assert result["combinations"][0]["runs"]["bad.run"]["accuracy"] == 0
+    assert result["combinations"][0]["runs"]["zero.run"] == {"accuracy": 1, "pooled": 1, "letters": "(B)"}
+    assert err.splitlines()[0] == "4 of 6 documents are in all runs; the pairs are of these"
+    (folder / "ids").write_text("q2\n")
+    main([*asked, "--subset", "ids"])
+    assert json.loads(capsys.readouterr().out)["combinations"][0]["pairs"] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--letters", "bad.run"], "--letters bad.run: expected a letter, =, and a baseline; runs come before"),
+        (["--letters", "=bad.run"], "expected a letter, =, and a baseline"),
+        (["--letters", "B=bad.run", "C=./bad.run"], "--letters C=./bad.run: bad.run has the letter B already"),
+        (["--letters", "B=bad.run", "b=good.run"], "good.run and bad.run have the same letter, B"),
+        (["--letters", "B=other.run"], "other.run has the letter B, but it is not among good.run, bad.run"),
+        (["--label", "x=Rel"], "--label x=Rel: expected a grade"),
+        (["--label", "0=x", "good.run"], "--label good.run: expected a grade"),
+    ],
+)
+def test_bad_letters_and_labels(folder, arguments, message):
+    from rerank_plugin.errors import InputError
+
+    with pytest.raises(InputError, match=message):
+        main(["--qrels", "qrels", "good.run", "bad.run", "--pairs", *arguments])
 
 
 @pytest.mark.parametrize(
@@ -219,7 +324,7 @@ def test_the_subset_of_hard_queries_and_the_sizes_of_all(tmp_path, index_folder,
     [
         ([], "RUN"),
         (["good.run", "--against", "a=b"], "--against needs --format paper"),
-        (["good.run", "--format", "paper", "--baseline", "bad.run"], "--format paper takes neither --baseline"),
+        (["good.run", "--format", "paper", "--baseline", "bad.run"], "--format paper takes no --baseline"),
         (["good.run", "--format", "paper", "--per-query"], "--per-query"),
         (["good.run", "--describe-subsets"], "takes neither runs nor --subset"),
         (["--describe-subsets"], "--describe-subsets needs the texts of the queries: --queries"),
@@ -227,6 +332,26 @@ def test_the_subset_of_hard_queries_and_the_sizes_of_all(tmp_path, index_folder,
         (["good.run", "--subset", "neg20+", "--queries", "q"], "--subset neg20+ needs the titles"),
         (["good.run", "--subset", "one-new-word"], "--subset one-new-word needs the texts"),
         (["good.run", "--subset", "all-new-words", "--queries", "q"], "needs the training and validation queries"),
+        (["good.run", "--format", "letters"], "--format letters needs the letters of the baselines: --letters"),
+        (["good.run", "--letters", "G=good.run"], "--letters needs --format letters or --before or --pairs"),
+        (["good.run", "--format", "letters", "--letters", "G=good.run", "--alpha", "0.1"], "letters takes no --alpha"),
+        (
+            ["good.run", "--format", "letters", "--letters", "G=good.run", "--against", "a=b"],
+            "--against needs --format",
+        ),
+        (["good.run", "--scatter", "x.png"], "--scatter needs --before"),
+        (["good.run", "--label", "1=Rel"], "--label needs --pairs"),
+        (["good.run", "--unjudged-as-nonrelevant"], "--unjudged-as-nonrelevant needs --pairs"),
+        (["good.run", "--pairs", "--measures", "AP"], "--pairs takes no --measures"),
+        (["good.run", "--pairs", "--highest-grade", "4"], "--pairs takes no --highest-grade"),
+        (["good.run", "--pairs", "--baseline", "bad.run"], "--pairs takes no --baseline"),
+        (["good.run", "--pairs", "--format", "csv"], "--pairs takes no --format csv, but table, markdown, json"),
+        (["good.run", "--pairs", "--format", "letters"], "--pairs does not go with --format letters"),
+        (["good.run", "--pairs", "--before", "x"], "--before does not go with --pairs"),
+        (["x", "--before", "x", "--agreement"], "--before takes no --agreement"),
+        (["x", "--before", "x", "--per-query"], "--before takes no --per-query"),
+        (["--before", "x"], "RUN"),
+        (["--describe-subsets", "--pairs"], "--describe-subsets does not go with --pairs"),
     ],
 )
 def test_options_that_need_or_exclude_one_another(folder, arguments, culprit, capsys):

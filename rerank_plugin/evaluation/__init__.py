@@ -7,7 +7,12 @@
 * `evaluation`: several runs together
 * `report`: table, Markdown, CSV, JSON
 * `marks`: the table of [D18] with its significance marks
+* `letters`: the significance letters of [P], and its table 1
+* `bulk`, `scatter`: many runs before and after re-ranking, [P] table 2 and figure 3
+* `document_pairs`: pairs of documents with different labels, [P] table 3 and figure 4
 * `subsets`: parts of the judged queries
+* `tables`: rows of cells as text
+* `run_names`, `subset_options`: what the options of the command mean
 """
 
 from __future__ import annotations

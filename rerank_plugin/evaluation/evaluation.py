@@ -46,18 +46,20 @@ def evaluate(
     measures: Sequence[str],
     baseline: str | None = None,
     agreements: bool = False,
+    highest: float | None = None,
 ) -> Evaluation:
     """Measure runs, given by name, and compare them with the one named ``baseline``.
 
     Args:
         agreements: whether to compare their order with the baseline's, too.
+        highest: see `Evaluator`.
 
     Raises:
         InputError: an unknown measure, or a run that has queries, but none of the judged ones.
     """
     if baseline is not None and baseline not in runs:
         raise InputError(f"the baseline {baseline} is not among the runs: {', '.join(runs)}")
-    evaluator = Evaluator(judgments, measures)
+    evaluator = Evaluator(judgments, measures, highest)
     judged = set(evaluator.queries)
     values, missing, unjudged = {}, {}, {}
     for name, run in runs.items():

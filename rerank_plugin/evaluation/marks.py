@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Mapping, Sequence
 
 from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation import tables
 from rerank_plugin.evaluation.evaluation import Evaluation
 from rerank_plugin.evaluation.significance import paired_t_test
 
@@ -44,7 +45,7 @@ def marked_table(
     """
     numbers = baseline_numbers(evaluation, against)
     marks = significance_marks(evaluation, against, alpha, correction)
-    rows = [["", *evaluation.measures], ["---", *("---:" for _ in evaluation.measures)]]
+    rows = [["", *evaluation.measures]]
     for run, summary in evaluation.summaries.items():
         title = (titles or {}).get(run, run)
         number = [str(numbers[run])] if run in numbers else []
@@ -53,8 +54,7 @@ def marked_table(
             for name in evaluation.measures
         ]
         rows.append([_with_superscript(title, number), *values])
-    text = "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in rows)
-    return text + _meaning(evaluation, against, alpha, correction)
+    return tables.markdown(rows) + _meaning(evaluation, against, alpha, correction)
 
 
 def baseline_numbers(evaluation: Evaluation, against: Against) -> dict[str, int]:

@@ -8,24 +8,19 @@ import json
 import math
 from typing import Iterator
 
+from rerank_plugin.evaluation import tables
 from rerank_plugin.evaluation.agreement import TOP
 from rerank_plugin.evaluation.evaluation import Evaluation
-
-Rows = list[list[str]]  # the first one is the header
 
 
 def table(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:
     """Columns aligned for a terminal."""
-    blocks = [_aligned(rows) for rows in _blocks(evaluation, alpha, per_query)]
+    blocks = [tables.aligned(rows, _texts(rows)) for rows in _blocks(evaluation, alpha, per_query)]
     return "\n".join([*blocks, *_footnote(evaluation, alpha)])
 
 
 def markdown(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:
-    blocks = []
-    for header, *body in _blocks(evaluation, alpha, per_query):
-        left = sum(name in ("run", "query") for name in header[:2])
-        rule = ["---"] * left + ["---:"] * (len(header) - left)
-        blocks.append("".join(f"| {' | '.join(_escaped(row))} |\n" for row in [header, rule, *body]))
+    blocks = [tables.markdown(rows, _texts(rows)) for rows in _blocks(evaluation, alpha, per_query)]
     return "\n".join([*blocks, *_footnote(evaluation, alpha)])
 
 
@@ -100,7 +95,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def _blocks(evaluation: Evaluation, alpha: float, per_query: bool) -> list[Rows]:
+def _blocks(evaluation: Evaluation, alpha: float, per_query: bool) -> list[tables.Rows]:
     marked = " " if evaluation.comparisons else ""  # keeps the digits of marked and unmarked values under one another
     rows = [["run", *evaluation.measures]]
     for run, summary in evaluation.summaries.items():
@@ -137,17 +132,6 @@ def _footnote(evaluation: Evaluation, alpha: float) -> list[str]:
     ]
 
 
-def _aligned(rows: Rows) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    texts = sum(name in ("run", "query") for name in rows[0][:2])
-    return "".join(
-        "  ".join(
-            cell.ljust(width) if at < texts else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths))
-        ).rstrip()
-        + "\n"
-        for row in rows
-    )
-
-
-def _escaped(row: list[str]) -> list[str]:
-    return [cell.strip().replace("|", "\\|") for cell in row]
+def _texts(rows: tables.Rows) -> int:
+    """How many columns are no numbers."""
+    return sum(name in ("run", "query") for name in rows[0][:2])

@@ -33,12 +33,12 @@ class Comparison(NamedTuple):
 def paired_t_test(values: np.ndarray, baseline: np.ndarray) -> Comparison:
     """Two-tailed paired t-test of the values of the same queries, each [Q]; p is not corrected.
 
-    No difference at all, or a single query, gives t 0 and p 1, where the formula divides by zero.
+    No difference at all, or a single query or none, gives t 0 and p 1, where the formula divides by zero.
     """
     from scipy.stats import ttest_rel
 
     differences = np.asarray(values, np.float64) - np.asarray(baseline, np.float64)  # [Q]
-    difference = float(differences.mean())
+    difference = float(differences.mean()) if len(differences) else 0.0
     if len(differences) < 2 or not differences.any():
         return Comparison(difference, 0.0, 1.0)
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):

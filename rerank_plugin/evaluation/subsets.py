@@ -26,6 +26,7 @@ import numpy as np
 from rerank_plugin.corpora.records import Judgments, Query
 from rerank_plugin.corpora.text_files import lines
 from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation import tables
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex
 from rerank_plugin.runs import RankedList
@@ -258,8 +259,7 @@ def markdown(descriptions: Sequence[Description]) -> str:
         ),
         ("-ives with all query terms in title", [_share(one.negatives_with, one.negatives) for one in descriptions]),
     ]
-    lines = [["", *(one.title for one in descriptions)], ["---", *("---:" for _ in descriptions)]]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in [*lines, *([name, *cells] for name, cells in rows)])
+    return tables.markdown([["", *(one.title for one in descriptions)], *([name, *cells] for name, cells in rows)])
 
 
 def _share(part: int, whole: int) -> str:

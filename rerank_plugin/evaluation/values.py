@@ -31,15 +31,20 @@ class Evaluator:
 
     Args:
         names: measures, as `measures.parse` takes them; values come back under these names.
+        highest: the top of ERR's scale of grades, at least the highest grade in the judgments, which it is where none
+            is given. The script of TREC has 4.
     """
 
-    def __init__(self, judgments: Judgments, names: Sequence[str]):
+    def __init__(self, judgments: Judgments, names: Sequence[str], highest: float | None = None):
         self.judgments = {query: judged for query, judged in judgments.items() if judged}
         if not self.judgments:
             raise InputError("there are no judgments to measure against")
         self.queries = list(self.judgments)
         self.measures = {name: parse(name) for name in names}
-        self.highest = max(max(judged.values()) for judged in self.judgments.values())
+        of_judgments = max(max(judged.values()) for judged in self.judgments.values())
+        if highest is not None and not of_judgments <= highest < math.inf:
+            raise InputError(f"the highest grade cannot be {highest:g}: the judgments have {of_judgments:g}")
+        self.highest = of_judgments if highest is None else highest
         self._unusual = _unusual_grade(self.judgments)
         # One evaluator a measure: in a shared one, the gains of a measure can end up in another, and two that print the
         # same (NumRet, NumRet(rel=1)) in one value.

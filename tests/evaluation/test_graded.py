@@ -50,14 +50,15 @@ def test_large_and_real_levels():
     assert ndcg([4.4, 21.5], [21.5, 4.4]) == pytest.approx((20.112 + 2965819.8 / 1.5849625) / ideal)
 
 
+@pytest.mark.parametrize("highest", [4, 2])  # in the judgments; the script's scale always ends at 4
 @pytest.mark.parametrize("cutoff", [1, 5, 20])
-def test_equal_to_the_script_on_numeric_ids(cutoff):
+def test_equal_to_the_script_on_numeric_ids(cutoff, highest):
     if not ir_measures.gdeval.is_available():
         pytest.skip("needs perl")
-    judgments, run = by_chance([str(number) for number in range(1, 9)], highest=4)  # 4: the script's fixed top
+    judgments, run = by_chance([str(number) for number in range(1, 9)], highest=highest)
     from rerank_plugin.evaluation.values import Evaluator
 
-    ours = Evaluator(judgments, [f"ERR@{cutoff}", f"NDCG.{cutoff}"])
+    ours = Evaluator(judgments, [f"ERR@{cutoff}", f"NDCG.{cutoff}"], highest=4)
     values = ours.values(run)
     script = [ir_measures.ERR @ cutoff, ir_measures.nDCG(dcg="exp-log2") @ cutoff]
     plain = {query: dict(zip(ranking.doc_ids, map(float, ranking.scores))) for query, ranking in run.items()}
@@ -86,6 +87,18 @@ def test_the_scale_of_err_ends_at_the_highest_judged_grade():
     assert mean_measures({"q1": ranked("a")}, {"q1": {"a": 1}}, ["ERR@5"]) == {"ERR@5": 0.5}
     both = mean_measures({"q1": ranked("a")}, {"q1": {"a": 1}, "q2": {"b": 3}}, ["ERR@5"])
     assert both == {"ERR@5": 0.0625}
+
+
+def test_a_higher_scale_of_err():
+    from rerank_plugin.errors import InputError
+    from rerank_plugin.evaluation.values import Evaluator
+
+    judgments, run = {"q1": {"a": 1}, "q2": {"b": 2}}, {"q1": ranked("a"), "q2": ranked("b")}
+    found = Evaluator(judgments, ["ERR@5", "AP"], highest=4).values(run)  # R = (2^rel - 1) / 16
+    assert found["ERR@5"].tolist() == [1 / 16, 3 / 16] and found["AP"].tolist() == [1, 1]
+    for bad in (1.5, math.inf, math.nan):
+        with pytest.raises(InputError, match=f"the highest grade cannot be {bad}: the judgments have 2"):
+            Evaluator(judgments, ["ERR@5"], highest=bad)
 
 
 def test_linear_ndcg_equals_trec_eval_on_whole_grades():

@@ -40,6 +40,7 @@ def test_identical_runs():
 
 def test_one_query_shows_nothing():
     assert paired_t_test(np.array([0.9]), np.array([0.1])) == Comparison(pytest.approx(0.8), 0.0, 1.0)
+    assert paired_t_test(np.zeros(0), np.zeros(0)) == Comparison(0.0, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("sign", [1, -1])

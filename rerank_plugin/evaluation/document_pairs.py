@@ -1,0 +1,293 @@
+"""How often runs rank the more relevant of two documents higher: [P] 3.4 and 3.5, table 3 and figure 4.
+
+The pairs are those of two documents of one query that have different labels. Labels are the grades, those below 0 being
+0, or names that grades share. What the paper leaves open is decided here:
+
+* Table 3 ("over individual queries") is the mean, over the queries that have pairs of a combination of labels, of the
+  share of them that is ranked rightly; the letters are of paired t-tests over these queries. Its last row weighs
+  combinations by their pairs, as the numbers of the paper do.
+* Figure 4 ("the number of correctly predicted document pairs" by their total) is the same share of the pairs of all
+  queries together.
+* Binary judgments (3.5) are one combination more, relevant against not; 0, and what shares its label, is not relevant.
+* Runs are compared on the same pairs: those of documents that all runs hold. What a run lacks is counted.
+
+A run holds its documents in order, so no two of them tie.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Callable, Iterator, Mapping
+
+import numpy as np
+
+from rerank_plugin.corpora.records import Judgments
+from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation import letters, tables
+from rerank_plugin.runs import RankedList
+
+RELEVANT, NOT_RELEVANT = "relevant", "not relevant"
+MOST_LABELS = 20  # with as many there are 190 combinations
+
+
+@dataclass(frozen=True)
+class Combination:
+    """The pairs of documents with two labels.
+
+    Attributes:
+        higher, lower: the labels, the more relevant one first.
+        pairs: how many there are, int64 [Q], of each of the Q queries that have such pairs.
+        right: by run, how many of them it ranks rightly, int64 [Q].
+    """
+
+    higher: str
+    lower: str
+    pairs: np.ndarray
+    right: dict[str, np.ndarray]
+
+    @property
+    def name(self) -> str:
+        return f"{self.higher} vs {self.lower}"
+
+    def accuracies(self, run: str) -> np.ndarray:
+        """Of each query, float64 [Q]."""
+        return self.right[run] / self.pairs
+
+    def accuracy(self, run: str) -> float:
+        """Mean over the queries: table 3."""
+        return float(self.accuracies(run).mean())
+
+    def pooled(self, run: str) -> float:
+        """Over the pairs of all queries: figure 4."""
+        return float(self.right[run].sum() / self.pairs.sum())
+
+    def letters(self, against: letters.Against) -> dict[str, str]:
+        """By run."""
+        return letters.letters({run: self.accuracies(run) for run in self.right}, against)
+
+
+@dataclass(frozen=True)
+class DocumentPairs:
+    """What runs make of the pairs.
+
+    Attributes:
+        runs: their names.
+        combinations: those that occur, the best label first.
+        binary: relevant against not; None where there is no such pair.
+        queries: how many are judged.
+        documents: how many could be compared, of all queries; compared: how many were, being in all runs.
+        lacking: by run, how many it does not hold.
+    """
+
+    runs: list[str]
+    combinations: list[Combination]
+    binary: Combination | None
+    queries: int
+    documents: int
+    compared: int
+    lacking: dict[str, int]
+
+    def volume(self, combination: Combination) -> float:
+        """The share of a combination among all pairs."""
+        return float(combination.pairs.sum() / sum(one.pairs.sum() for one in self.combinations))
+
+    def weighted_accuracy(self, run: str) -> float:
+        """Mean of the combinations' accuracies, weighted by volume: the last row of table 3."""
+        return sum(self.volume(one) * one.accuracy(run) for one in self.combinations)
+
+    def pooled(self, run: str) -> float:
+        """The share of all pairs that a run ranks rightly."""
+        return sum(self.volume(one) * one.pooled(run) for one in self.combinations)
+
+
+def document_pairs(
+    judgments: Judgments,
+    runs: Mapping[str, Mapping[str, RankedList]],
+    unjudged_as_nonrelevant: bool = False,
+    labels: Mapping[float, str] | None = None,
+) -> DocumentPairs:
+    """Count the pairs of the judged queries, and those that each run ranks rightly.
+
+    Args:
+        unjudged_as_nonrelevant: take the documents of the runs that are not judged as grade 0, where judgments hold
+            relevant documents only; otherwise they are left out.
+        labels: names of grades; equal names, of neighbouring grades, make them one. Others are their own names.
+
+    Raises:
+        InputError: labels that cannot be, no judgments, a run none of whose queries is judged, or no pairs at all.
+    """
+    judgments = {query: judged for query, judged in judgments.items() if judged}
+    if not judgments:
+        raise InputError("there are no judgments to compare runs on")
+    for name, run in runs.items():
+        if run and run.keys().isdisjoint(judgments):
+            raise InputError(f"{name}: none of its {len(run)} queries is judged: do run and judgments belong together?")
+    grades = {max(grade, 0) for judged in judgments.values() for grade in judged.values()}
+    names, level_of = _levels(grades | {0} if unjudged_as_nonrelevant else grades, labels or {})
+    documents = compared = 0
+    lacking = dict.fromkeys(runs, 0)
+    counts, right = [], {name: [] for name in runs}
+    for query, judged in judgments.items():
+        held = {name: set(run[query].doc_ids) if query in run else set() for name, run in runs.items()}
+        asked = set(judged).union(*held.values()) if unjudged_as_nonrelevant else set(judged)
+        common = asked.intersection(*held.values())
+        documents += len(asked)
+        compared += len(common)
+        levels = {document: level_of[max(judged.get(document, 0), 0)] for document in common}
+        counts.append(np.bincount(list(levels.values()), minlength=len(names)))
+        for name, run in runs.items():
+            lacking[name] += len(asked - held[name])
+            order = [levels[document] for document in run[query].doc_ids if document in common] if common else []
+            right[name].append(_right(np.array(order, np.int64), len(names)))
+    combinations, binary = _combinations(
+        names, level_of, np.stack(counts), {n: np.stack(one) for n, one in right.items()}
+    )
+    if not combinations:
+        raise InputError(
+            f"no query has two documents with different labels ({', '.join(names)}) that all runs hold; where "
+            "judgments hold relevant documents only, take unjudged ones as not relevant (--unjudged-as-nonrelevant)"
+        )
+    return DocumentPairs(list(runs), combinations, binary, len(judgments), documents, compared, lacking)
+
+
+def parse_labels(given: list[str]) -> dict[float, str]:
+    """``GRADE=NAME ...`` as {grade: name}."""
+    result: dict[float, str] = {}
+    for one in given:
+        grade, _, name = one.partition("=")
+        try:
+            number = float(grade)
+        except ValueError:
+            number = -1.0
+        if not name or not number >= 0 or number in result:
+            raise InputError(
+                f"--label {one}: expected a grade of 0 (which those below count as) or more, =, and its name, once a "
+                "grade; runs come before --label"
+            )
+        result[number] = name
+    return result
+
+
+def _levels(grades: set[float], labels: Mapping[float, str]) -> tuple[list[str], dict[float, int]]:
+    """The L labels, the best first, and the place of each grade among them."""
+    ordered = sorted(grades, reverse=True)
+    grouped = [(name, list(of_name)) for name, of_name in groupby(ordered, lambda one: labels.get(one, str(one)))]
+    names = [name for name, _ in grouped]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"the label {name} is that of grades with another label between them")
+    if len(names) > MOST_LABELS:
+        raise InputError(f"pairs are counted by at most {MOST_LABELS} grades, and the judgments have {len(names)}")
+    return names, {grade: level for level, (_, of_name) in enumerate(grouped) for grade in of_name}
+
+
+def _right(levels: np.ndarray, count: int) -> np.ndarray:
+    """How many pairs of each two labels stand in this order, int64 [L, L].
+
+    Args:
+        levels: of the documents from rank 1 on, int64 [n].
+    """
+    is_level = (levels[:, None] == np.arange(count)).astype(np.int64)  # [n, L]
+    below = is_level.sum(axis=0) - is_level.cumsum(axis=0)  # [n, L], documents of each label further down
+    return is_level.T @ below
+
+
+def _combinations(
+    names: list[str], level_of: Mapping[float, int], counts: np.ndarray, right: Mapping[str, np.ndarray]
+) -> tuple[list[Combination], Combination | None]:
+    """Of labels, and of binary judgments, from documents by label [Q, L] and pairs in order [Q, L, L]."""
+    found = []
+    for a in range(len(names)):
+        for b in range(a + 1, len(names)):
+            in_order = {name: of_run[:, a, b] for name, of_run in right.items()}
+            found.append(_combination(names[a], names[b], counts[:, a] * counts[:, b], in_order))
+    binary = None
+    if 0 in level_of:  # the last label, then
+        in_order = {name: of_run[:, :-1, -1].sum(axis=1) for name, of_run in right.items()}
+        binary = _combination(RELEVANT, NOT_RELEVANT, counts[:, :-1].sum(axis=1) * counts[:, -1], in_order)
+    return [one for one in found if one], binary
+
+
+def _combination(higher: str, lower: str, pairs: np.ndarray, right: Mapping[str, np.ndarray]) -> Combination | None:
+    """Of the queries that have such pairs; None where there are none."""
+    has = pairs > 0
+    if not has.any():
+        return None
+    return Combination(higher, lower, pairs[has], {name: of_run[has] for name, of_run in right.items()})
+
+
+def markdown(pairs: DocumentPairs, against: letters.Against, titles: Mapping[str, str] | None = None) -> str:
+    """[P], table 3, in Markdown, with a row for binary judgments, and below it the numbers of figure 4.
+
+    Args:
+        against: letters by run.
+        titles: of runs; others stand with their names.
+    """
+    return _text(pairs, against, titles or {}, tables.markdown)
+
+
+def table(pairs: DocumentPairs, against: letters.Against) -> str:
+    """`markdown`'s tables, aligned for a terminal."""
+    return _text(pairs, against, {}, tables.aligned)
+
+
+def _text(
+    pairs: DocumentPairs, against: letters.Against, titles: Mapping[str, str], drawn: Callable[[tables.Rows], str]
+) -> str:
+    every = [*pairs.combinations, *([pairs.binary] if pairs.binary else [])]
+    runs = [titles.get(run, run) for run in pairs.runs]
+    by_query, pooled = [["labels", "volume", "queries", *runs]], [["labels", "pairs", *runs]]
+    for one in every:
+        found = one.letters(against)
+        volume = f"{pairs.volume(one):.1%}"
+        accuracies = [f"{one.accuracy(run):.1%} {found[run]}".strip() for run in pairs.runs]
+        by_query.append([one.name, volume, str(len(one.pairs)), *accuracies])
+        pooled.append([one.name, f"{one.pairs.sum():,}", *(f"{one.pooled(run):.1%}" for run in pairs.runs)])
+    at = 1 + len(pairs.combinations)  # the averages stand before the row of binary judgments
+    by_query.insert(at, ["weighted average", "", "", *(f"{pairs.weighted_accuracy(run):.1%}" for run in pairs.runs)])
+    total = sum(one.pairs.sum() for one in pairs.combinations)
+    pooled.insert(at, ["all", f"{total:,}", *(f"{pairs.pooled(run):.1%}" for run in pairs.runs)])
+    legend = letters.legend(against, "these queries", titles)
+    explained = f"Document pairs ranked rightly, mean over the queries that have such pairs. {legend}".rstrip()
+    return f"{drawn(by_query)}\n{explained}\n\n{drawn(pooled)}\nThe share of the pairs of all queries together.\n"
+
+
+def as_json(pairs: DocumentPairs, against: letters.Against) -> str:
+    """All numbers, as shares from 0 to 1."""
+    result = {
+        "queries": pairs.queries,
+        "documents": {"all": pairs.documents, "compared": pairs.compared, "lacking": pairs.lacking},
+        "combinations": [_as_object(pairs, one, against) for one in pairs.combinations],
+        "weighted_average": {run: pairs.weighted_accuracy(run) for run in pairs.runs},
+        "pooled": {run: pairs.pooled(run) for run in pairs.runs},
+        "binary": _as_object(pairs, pairs.binary, against) if pairs.binary else None,
+    }
+    return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _as_object(pairs: DocumentPairs, one: Combination, against: letters.Against) -> dict:
+    found = one.letters(against)
+    return {
+        "higher": one.higher,
+        "lower": one.lower,
+        "pairs": int(one.pairs.sum()),
+        "volume": pairs.volume(one),
+        "queries": len(one.pairs),
+        "runs": {
+            run: {"accuracy": one.accuracy(run), "pooled": one.pooled(run), "letters": found[run]} for run in pairs.runs
+        },
+    }
+
+
+FORMATS = {"table": table, "markdown": markdown, "json": as_json}
+
+
+def warnings(pairs: DocumentPairs) -> Iterator[str]:
+    """What a reader of the numbers must know, a line each."""
+    if pairs.compared < pairs.documents:
+        yield f"{pairs.compared:,} of {pairs.documents:,} documents are in all runs; the pairs are of these"
+    for run, lacking in pairs.lacking.items():
+        if lacking:
+            yield f"{run}: lacks {lacking:,} of {pairs.documents:,} documents"

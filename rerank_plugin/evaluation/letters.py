@@ -1,0 +1,100 @@
+"""Significance letters as in [P], tables 1 to 3, and its table 1.
+
+Each baseline has a letter. ``0.318 (mQ)`` differs significantly from the baselines of m and Q under a two-tailed paired
+Student's t-test: upper case at 95% confidence, lower case at 90%. Nothing is corrected for the number of tests. As in
+the paper a letter says that there is a difference, not which way: a run that is worse than a baseline gets its letter,
+too.
+"""
+
+from __future__ import annotations
+
+from string import ascii_letters
+from typing import Iterable, Mapping
+
+import numpy as np
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation import tables
+from rerank_plugin.evaluation.evaluation import Evaluation
+from rerank_plugin.evaluation.significance import paired_t_test
+
+UPPER_CASE, LOWER_CASE = 0.05, 0.1  # p is below these
+
+MEASURES = ("ERR@20", "NDCG.20")  # of [P] 3.1; its script's nDCG has gain 2^rel - 1
+
+Against = Mapping[str, str]  # baseline: its letter, of either case
+
+
+def letters(values: Mapping[str, np.ndarray], against: Against) -> dict[str, str]:
+    """The letters of each run in brackets, in the order of ``against``, as ``(DLmQ)``; "" where there are none.
+
+    No run is compared with itself.
+
+    Args:
+        values: by run, those of the same n units (queries, say) in the same order, float64 [n].
+
+    Raises:
+        InputError: see `check`.
+    """
+    check(against, values)
+    result = {}
+    for run, of_run in values.items():
+        tests = ((letter, paired_t_test(of_run, values[other]).p) for other, letter in against.items() if other != run)
+        found = "".join(letter.upper() if p < UPPER_CASE else letter.lower() for letter, p in tests if p < LOWER_CASE)
+        result[run] = found and f"({found})"
+    return result
+
+
+def check(against: Against, runs: Iterable[str]) -> None:
+    """Fail where a baseline is none of the runs, or a letter is no single one from A to Z, or is there twice.
+
+    Raises:
+        InputError: naming letter and baseline.
+    """
+    known, seen = list(runs), {}
+    for baseline, letter in against.items():
+        if baseline not in known:
+            raise InputError(f"{baseline} has the letter {letter}, but it is not among {', '.join(known)}")
+        if len(letter) != 1 or letter not in ascii_letters:
+            raise InputError(f"{baseline} has the letter {letter!r}; give it one from A to Z")
+        if letter.upper() in seen:
+            raise InputError(f"{baseline} and {seen[letter.upper()]} have the same letter, {letter.upper()}")
+        seen[letter.upper()] = baseline
+
+
+def markdown(evaluation: Evaluation, against: Against, titles: Mapping[str, str] | None = None) -> str:
+    """[P], table 1, in Markdown: a row a run, a column a measure, the highest values in bold.
+
+    Args:
+        titles: of runs, for the first column and the legend; others stand with their names.
+
+    Raises:
+        InputError: see `check`.
+    """
+    titles = titles or {}
+    rows = [["", *evaluation.measures], *([titles.get(run, run)] for run in evaluation.summaries)]
+    for measure in evaluation.measures:
+        found = letters({run: of_run[measure] for run, of_run in evaluation.values.items()}, against)
+        best = max(summary[measure] for summary in evaluation.summaries.values())
+        for row, (run, summary) in zip(rows[1:], evaluation.summaries.items()):
+            value = f"{summary[measure]:.3f}"
+            row.append(f"**{value}** {found[run]}" if summary[measure] == best else f"{value} {found[run]}")
+    explained = legend(against, f"{len(evaluation.queries)} queries", titles)
+    return f"{tables.markdown(rows)}\n{explained}The highest values are in bold.\n"
+
+
+def legend(against: Against, units: str, titles: Mapping[str, str] | None = None) -> str:
+    """What the letters mean, one sentence and a space; "" without baselines.
+
+    Args:
+        units: what the tests are over, as ``50 queries``.
+    """
+    if not against:
+        return ""
+    names = ", ".join(
+        f"{letter.upper()} {(titles or {}).get(baseline, baseline)}" for baseline, letter in against.items()
+    )
+    return (
+        f"Letters: a significant difference, whichever way, from {names} (two-tailed paired t-test over {units}, upper "
+        f"case p < {UPPER_CASE:g}, lower case p < {LOWER_CASE:g}, no correction). "
+    )

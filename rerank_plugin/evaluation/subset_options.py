@@ -1,0 +1,111 @@
+"""The options of ``evaluate`` that choose a subset of the queries: what they need, and the queries they mean."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Callable
+
+log = logging.getLogger(__name__)
+
+
+def add_subset_options(parser) -> None:
+    group = parser.add_argument_group("subsets of the queries")
+    group.add_argument(
+        "--subset",
+        metavar="S",
+        help="neg20+ (or neg5+, ...), one-new-word, all-new-words, or a file with one query id a line",
+    )
+    group.add_argument(
+        "--describe-subsets", action="store_true", help="print the sizes of the subsets, and no measures"
+    )
+    group.add_argument("--queries", metavar="Q", help="the texts of the queries, in any form that search takes")
+    group.add_argument("--index", type=Path, help="index folder, for the titles that neg20+ asks for")
+    group.add_argument(
+        "--subset-run",
+        metavar="RUN",
+        help="for neg20+: the candidates of this run are the documents of a query, the unjudged ones as not relevant, "
+        "instead of the judged documents",
+    )
+    group.add_argument(
+        "--seen-queries",
+        action="append",
+        default=[],
+        metavar="Q",
+        help="training or validation queries, whose words are not new; may be repeated",
+    )
+
+
+def check_subset(parser, options) -> None:
+    """Fail where a subset lacks what it is found with."""
+    if options.subset is None and not options.describe_subsets:
+        return
+    from rerank_plugin.evaluation.subsets import ALL_NEW_WORDS, ONE_NEW_WORD, hard_count
+
+    name = "--describe-subsets" if options.describe_subsets else f"--subset {options.subset}"
+    of_words = options.subset in (ONE_NEW_WORD, ALL_NEW_WORDS)
+    of_titles = options.describe_subsets or hard_count(options.subset) is not None
+    if options.queries is None and (of_titles or of_words):
+        parser.error(f"{name} needs the texts of the queries: --queries")
+    if options.index is None and of_titles:
+        parser.error(f"{name} needs the titles of the documents: --index")
+    if not options.seen_queries and of_words:
+        parser.error(f"{name} needs the training and validation queries: --seen-queries, which may be repeated")
+
+
+def chosen_judgments(options) -> tuple[dict, Callable]:
+    """The judgments to measure against, and a function that takes the part of a run they are of."""
+    from rerank_plugin.corpora import judgments
+    from rerank_plugin.evaluation import subsets
+
+    judged = judgments(options.qrels)
+    if options.subset is None:
+        return judged, lambda run: run
+    kept = subsets.restricted(judged, subset_ids(options, judged), options.subset)
+    log.info("subset %s: %d of %d judged queries", options.subset, len(kept), sum(map(bool, judged.values())))
+    return kept, lambda run: subsets.without_others(run, judged, kept)
+
+
+def subset_ids(options, judged) -> list[str]:
+    """The query ids of ``--subset``."""
+    from rerank_plugin.corpora import queries
+    from rerank_plugin.evaluation import subsets
+
+    at_least = subsets.hard_count(options.subset)
+    of_words = {subsets.ONE_NEW_WORD: subsets.one_new_word, subsets.ALL_NEW_WORDS: subsets.all_new_words}
+    if at_least is None and options.subset not in of_words:
+        return subsets.read_ids(options.subset)
+    asked = subsets.judged_queries(queries(options.queries), judged)
+    if at_least is None:
+        return of_words[options.subset](asked, seen_words(options))
+    of_queries = subsets.samples(asked, judged, forward_index(options), subset_run(options))
+    return subsets.hard_queries(of_queries, at_least)
+
+
+def subset_description(options) -> str:
+    from rerank_plugin.corpora import judgments, queries
+    from rerank_plugin.evaluation import subsets
+
+    seen = seen_words(options) if options.seen_queries else None
+    asked, judged = queries(options.queries), judgments(options.qrels)
+    return subsets.markdown(subsets.describe(asked, judged, forward_index(options), seen, subset_run(options)))
+
+
+def forward_index(options):
+    from rerank_plugin.retrieval.index_folder import Index
+
+    return Index(options.index).forward
+
+
+def subset_run(options):
+    """The run of ``--subset-run``; None without one."""
+    from rerank_plugin.runs import read_run
+
+    return read_run(options.subset_run) if options.subset_run is not None else None
+
+
+def seen_words(options) -> set[str]:
+    from rerank_plugin.corpora import queries
+    from rerank_plugin.evaluation.subsets import words_of
+
+    return {word for spec in options.seen_queries for word in words_of(queries(spec))}
