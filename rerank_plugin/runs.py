@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
 import shutil
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,9 +18,12 @@ from typing import Any, BinaryIO, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.text_files import lines
+from rerank_plugin.corpora.text_files import DAMAGED, byte_lines, lines
 from rerank_plugin.errors import InputError
 
+log = logging.getLogger(__name__)
+
+UNFINISHED = (".part", ".part.journal", ".tmp")  # what RunWriter and replacing leave when they are killed
 TOO_LARGE = 2.0**128 - 2.0**103  # from here on a number rounds to an infinite float32
 
 
@@ -135,6 +139,59 @@ def read_run(path: str | Path) -> dict[str, RankedList]:
     return run
 
 
+def run_files(folder: str | Path) -> list[Path]:
+    """The runs of a folder, by name; what is left out is named in one warning, with the reason.
+
+    Left out are folders, hidden files, what an interrupted search left, and files whose first line is none of a run:
+    runs have no suffix in common, so their content tells. Only the first line is looked at, so a run that is damaged
+    further down counts as one.
+
+    Raises:
+        InputError: the folder cannot be read or has no run, or two files would be the same run but for the ``.gz``.
+    """
+    folder = Path(folder)
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read ({error.strerror or error})") from error
+    reasons = {path: _no_run(path) for path in entries}
+    left_out = ", ".join(f"{path.name} ({reason})" for path, reason in reasons.items() if reason)
+    found = [path for path, reason in reasons.items() if not reason]
+    if not found:
+        raise InputError(f"{folder}: there is no run in this folder" + (f"; left out: {left_out}" if left_out else ""))
+    if left_out:
+        log.warning("%s: left out: %s", folder, left_out)
+    same: dict[str, Path] = {}
+    for path in found:
+        name = path.name[:-3] if _is_packed(path) else path.name
+        if (other := same.setdefault(name, path)) is not path:
+            raise InputError(
+                f"{folder}: {other.name} and {path.name} have the same name but for .gz: leave one of them"
+            )
+    return found
+
+
+def _no_run(path: Path) -> str | None:
+    """Why an entry of a folder is no run; None for a run."""
+    if path.name.startswith("."):
+        return "hidden"
+    if path.name.endswith(UNFINISHED):
+        return "unfinished"
+    if not path.is_file():
+        return "no file"
+    try:
+        first = next((line for line in byte_lines(path) if line.strip()), b"")
+    except DAMAGED:
+        return None  # whoever reads it says what is wrong
+    if not first:
+        return "empty"
+    with suppress(ValueError):
+        _, _, _, _, score, _ = first.decode(errors="replace").split()
+        float(score)
+        return None
+    return "its first line is not: query Q0 document rank score tag"
+
+
 def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str) -> None:
     """Write a whole run, gzipped where the name ends in .gz, under another name first: it is all or nothing."""
     with replacing(Path(path)) as file:
@@ -201,7 +258,7 @@ class RunWriter:
         try:
             os.fsync(self._file.fileno())
             self._close_files()
-            if self.path.suffix == ".gz":
+            if _is_packed(self.path):
                 self._pack()
             else:
                 os.replace(self.part, self.path)
@@ -276,13 +333,17 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as files:
             file = files.enter_context(open(temporary, "wb"))
-            yield files.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)) if path.suffix == ".gz" else file
+            yield files.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)) if _is_packed(path) else file
         os.replace(temporary, path)
     except OSError as error:
         raise _unwritable(path, error) from error
     finally:
         with suppress(OSError):  # it is in place, or was never made
             temporary.unlink()
+
+
+def _is_packed(path: Path) -> bool:
+    return path.name.lower().endswith(".gz")
 
 
 def _sibling(path: Path, suffix: str) -> Path:

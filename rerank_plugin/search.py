@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
 from rerank_plugin import commandline
+from rerank_plugin.errors import InputError
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +19,9 @@ EXAMPLES = """examples:
   python -m rerank_plugin.search --index indexes/sample --queries sample:test --run runs/bm25.run \\
       --reranker checkpoints/d --output runs/delta.run
   python -m rerank_plugin.search --index indexes/sample --queries sample:test --first-stage judged:sample:test \\
-      --reranker checkpoints/d --output runs/judged.run"""
+      --reranker checkpoints/d --output runs/judged.run
+  python -m rerank_plugin.search --index indexes/web --queries topics.txt --run submitted/ \\
+      --judged-only qrels.txt --reranker checkpoints/pacrr --output reranked/"""
 
 
 def arguments():
@@ -35,8 +39,10 @@ def arguments():
     )
     what.add_argument("--query", help="one free-text query; prints a readable list")
     what.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
-    parser.add_argument("--output", type=Path, help="TREC run file to write")
-    parser.add_argument("--run", type=Path, help="re-rank this TREC run instead of searching")
+    parser.add_argument("--output", type=Path, help="TREC run file to write; a folder where --run is one")
+    parser.add_argument(
+        "--run", type=Path, help="re-rank this TREC run, or all runs of this folder, instead of searching"
+    )
     parser.add_argument(
         "--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)"
     )
@@ -96,6 +102,8 @@ def main(argv: list[str] | None = None) -> None:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
     if options.query is not None:
         search_one(options)
+    elif options.run and options.run.is_dir():
+        search_folder(options)
     else:
         search_batch(options)
 
@@ -156,23 +164,95 @@ def search_batch(options) -> None:
     reranker = _open_reranker(options, index)
     source = _candidate_source(options, index)
     tag = options.tag or (reranker.name if reranker else _candidate_name(options))
-    with RunWriter(options.output, tag, _settings(options), options.resume) as writer:
+    with RunWriter(options.output, tag, _settings(options, options.run), options.resume) as writer:
         open_queries = [query for query in queries if query.id not in writer.finished]
-        if len(open_queries) < len(queries):
-            log.info("%d of %d queries were finished before", len(queries) - len(open_queries), len(queries))
+        _say_finished(queries, open_queries)
         started, empty = time.monotonic(), []
         rankings = rank_all(open_queries, source, reranker, options.threads, options.queries_at_once)
         for ranking in commandline.progress(rankings, "searching", "queries", total=len(open_queries)):
             writer.write(ranking.query.id, ranking.doc_ids, strictly_decreasing(ranking.ranked_scores))
             if not len(ranking.order):
                 empty.append(ranking.query.id)
-    if empty:
-        log.warning(
-            "%d queries found no document: %s", len(empty), ", ".join(empty[:10]) + (", ..." if empty[10:] else "")
-        )
+    _say_empty(empty)
     seconds = time.monotonic() - started
     rate = len(open_queries) / max(seconds, 1e-9)
     print(f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)")
+
+
+def _say_finished(queries: list, open_queries: list) -> None:
+    if len(open_queries) < len(queries):
+        log.info("%d of %d queries were finished before", len(queries) - len(open_queries), len(queries))
+
+
+def _say_empty(query_ids: list[str], where: str = "") -> None:
+    if query_ids:
+        some = ", ".join(query_ids[:10]) + (", ..." if query_ids[10:] else "")
+        log.warning("%s%d queries found no document: %s", where, len(query_ids), some)
+
+
+def search_folder(options) -> None:
+    """Re-rank all runs of a folder, each into a file of its name, and score what they share only once.
+
+    Every file is written, and gone on with under --resume, as by a search for that run alone: query by query in a part
+    of its own, with the same settings. All get their names when the last query is done.
+    """
+    from rerank_plugin.corpora import queries as read_queries
+    from rerank_plugin.retrieval.bulk import rank_lists
+    from rerank_plugin.retrieval.index_folder import Index
+    from rerank_plugin.runs import RunWriter, run_files, strictly_decreasing
+
+    started = time.monotonic()
+    _check_output_folder(options)
+    paths = run_files(options.run)
+    index = Index(options.index)
+    queries = read_queries(options.queries)
+    reranker = _open_reranker(options, index)
+    runs = _candidates_of_runs(options, paths, queries, index.forward)
+    tag = options.tag or (reranker.name if reranker else _candidate_name(options))
+    without: list[list[str]] = [[] for _ in paths]
+    with ExitStack() as files:
+        writers = [
+            files.enter_context(RunWriter(options.output / path.name, tag, _settings(options, path), options.resume))
+            for path in paths
+        ]
+        # Killed between two lines, the runs differ in what is finished: each query is ranked for those that lack it.
+        places = {query: [at for at, one in enumerate(writers) if query.id not in one.finished] for query in queries}
+        open_queries = [query for query in queries if places[query]]
+        _say_finished(queries, open_queries)
+        tasks = ((query, [runs[at](query) for at in places[query]]) for query in open_queries)
+        rankings = zip(open_queries, rank_lists(tasks, reranker, options.queries_at_once))
+        for query, of_runs in commandline.progress(rankings, "re-ranking", "queries", total=len(open_queries)):
+            for at, ranking in zip(places[query], of_runs):
+                writers[at].write(query.id, ranking.doc_ids, strictly_decreasing(ranking.ranked_scores))
+                if not len(ranking.order):
+                    without[at].append(query.id)
+    for path, missing in zip(paths, without):
+        _say_empty(missing, f"{path}: ")
+    seconds = time.monotonic() - started
+    print(f"{options.output}: {len(paths):,} runs of {len(queries):,} queries in {seconds:.1f} s")
+
+
+def _check_output_folder(options) -> None:
+    output = options.output
+    if output.exists() and not output.is_dir():
+        raise InputError(
+            f"--run {options.run} is a folder, but --output {output} is a file: name a folder for its runs"
+        )
+    if output.resolve() == options.run.resolve():
+        raise InputError(
+            f"--output {output} is the folder of --run: its runs would be overwritten: name another folder"
+        )
+
+
+def _candidates_of_runs(options, paths, queries, index) -> list:
+    """A source of candidates for each run; each gives those of a query once, and then forgets them."""
+    from rerank_plugin.corpora import judgments
+    from rerank_plugin.retrieval.bulk import read_runs
+    from rerank_plugin.retrieval.pipeline import judged_rows
+
+    judged = judged_rows(judgments(options.judged_only), index, options.judged_only) if options.judged_only else None
+    reading = read_runs(paths, queries, index, options.depth, judged)
+    return list(commandline.progress(reading, "reading", "runs", total=len(paths)))
 
 
 def _candidate_name(options) -> str:
@@ -181,12 +261,12 @@ def _candidate_name(options) -> str:
     return "judged" if _is_judged(options) else options.first_stage
 
 
-def _settings(options) -> dict:
+def _settings(options, run: Path | None) -> dict:
     """What a resumed run must have in common with its first part."""
     settings = {
         "index": str(options.index),
         "queries": options.queries,
-        "run": str(options.run) if options.run else None,
+        "run": str(run) if run else None,
         "judged_only": options.judged_only,
         "reranker": options.reranker,
         "depth": options.depth,

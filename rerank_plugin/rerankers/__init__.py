@@ -58,7 +58,8 @@ class Reranker(Protocol):
     """Scores the candidates of one query.
 
     A reranker may also have ``score_many(queries, candidates)``, which :func:`score_many` calls where several queries
-    are at hand.
+    are at hand. ``listwise``, where it is there and true, says that a document's score depends on the candidates it
+    stands among; first-stage scores count as such.
     """
 
     name: str

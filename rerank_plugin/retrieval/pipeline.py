@@ -57,13 +57,25 @@ def rank_together(
     queries: Sequence[Query], candidates: Sequence[Candidates], reranker: Reranker | None
 ) -> list[Ranking]:
     """:func:`rank` for several queries, which a reranker may score at once."""
-    scores = [found.first_stage_scores for found in candidates]
-    if reranker is not None:
-        filled = [place for place, found in enumerate(candidates) if len(found)]
-        given = score_many(reranker, [queries[place] for place in filled], [candidates[place] for place in filled])
-        for place, one in zip(filled, given, strict=True):
-            scores[place] = _checked(one, queries[place], candidates[place])
+    if reranker is None:
+        scores = [found.first_stage_scores for found in candidates]
+    else:
+        scores = checked_scores(queries, candidates, reranker)
     return [Ranking(*one, one[1].order(one[2])) for one in zip(queries, candidates, scores)]
+
+
+def checked_scores(queries: Sequence[Query], candidates: Sequence[Candidates], reranker: Reranker) -> list[np.ndarray]:
+    """A reranker's scores of several queries' candidates, float32 [C] each. It is not asked about nothing.
+
+    Raises:
+        InputError: another number of scores than there are candidates, or one that is NaN or infinite.
+    """
+    scores = [np.zeros(0, np.float32)] * len(candidates)
+    filled = [place for place, found in enumerate(candidates) if len(found)]
+    given = score_many(reranker, [queries[place] for place in filled], [candidates[place] for place in filled])
+    for place, one in zip(filled, given, strict=True):
+        scores[place] = _checked(one, queries[place], candidates[place])
+    return scores
 
 
 def _checked(scores: np.ndarray, query: Query, candidates: Candidates) -> np.ndarray:
@@ -123,8 +135,17 @@ def from_first_stage(first_stage, depth: int) -> CandidateSource:
     return lambda query: first_stage.search(query.text, depth)
 
 
-def from_run(run: Mapping, index: ForwardIndex, depth: int, path: str) -> CandidateSource:
+def from_run(
+    run: Mapping,
+    index: ForwardIndex,
+    depth: int,
+    path: str,
+    rows_of: Callable[[Sequence[str]], np.ndarray] | None = None,
+) -> CandidateSource:
     """Candidates by an existing run: {query id: (doc_ids, scores)} in rank order.
+
+    Args:
+        rows_of: looks document ids up as ``index.rows`` does, which it is by default.
 
     Raises (when a query is asked for):
         InputError: the run names documents that are not in the index.
@@ -134,8 +155,8 @@ def from_run(run: Mapping, index: ForwardIndex, depth: int, path: str) -> Candid
         if query.id not in run:
             return Candidates(index, np.zeros(0, np.int64), np.zeros(0, np.float32))
         doc_ids, scores = run[query.id]
-        doc_ids, scores = doc_ids[:depth], scores[:depth]
-        rows = index.rows(doc_ids)
+        doc_ids, scores = doc_ids[:depth], scores[:depth].copy()  # a view would keep all that is below the depth
+        rows = (rows_of or index.rows)(doc_ids)
         unknown = np.flatnonzero(rows < 0)
         if len(unknown):
             raise InputError(
@@ -201,12 +222,16 @@ def judged_only(source: CandidateSource, judgments: Judgments, index: ForwardInd
     A depth of ``source`` cuts before: unjudged documents take places in it. Arguments and errors are those of
     `judged_rows`.
     """
-    rows_of = judged_rows(judgments, index, name)
+    return within(source, judged_rows(judgments, index, name))
+
+
+def within(source: CandidateSource, rows_of: Mapping[str, np.ndarray]) -> CandidateSource:
+    """Those candidates of ``source`` that are among each query's rows, int64 [n] by query id."""
     nothing = np.zeros(0, np.int64)
 
     def candidates(query: Query) -> Candidates:
         found = source(query)
         kept = np.isin(found.rows, rows_of.get(query.id, nothing))
-        return Candidates(index, found.rows[kept], found.first_stage_scores[kept])
+        return Candidates(found.index, found.rows[kept], found.first_stage_scores[kept])
 
     return candidates
