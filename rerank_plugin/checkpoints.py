@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
+import shutil
 from dataclasses import asdict, fields
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +17,6 @@ from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.errors import InputError
 from rerank_plugin.text import embeddings
 from rerank_plugin.text.embeddings import WordVectors
-from rerank_plugin.text.tokenizer import SETTINGS
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
@@ -78,20 +79,21 @@ def _is_a(value, kind) -> bool:
     return isinstance(value, (int, float) if kind is float else kind)
 
 
-def save_checkpoint(folder: Path, model, vectors: WordVectors, description: dict) -> None:
+def save_checkpoint(folder: Path, model, vectors: WordVectors, description: dict, words: Path | None = None) -> None:
     """Write a checkpoint, atomically; one that is there already is replaced.
 
     Args:
         model: a module with ``name`` and ``config``; its parameters and persistent buffers are saved.
         vectors: the vocabulary and word vectors float32 [V, D].
         description: what else is worth knowing (training data, measures, seed), as JSON values.
+        words: a folder that holds the same word vectors; its files are linked instead of written once more.
     """
     from safetensors.torch import save_file
 
     config = {
         "model": model.name,
         "config": asdict(model.config),
-        "tokenizer": SETTINGS,
+        "tokenizer": vectors.vocabulary.tokenizer,
         "words": len(vectors.vocabulary),
         "dimension": int(vectors.matrix.shape[1]),
         "versions": _versions(),
@@ -99,9 +101,21 @@ def save_checkpoint(folder: Path, model, vectors: WordVectors, description: dict
     }
     weights = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}
     with replacing_folder(folder) as writing:
-        embeddings.write(vectors, writing, {})
+        if words is None:
+            embeddings.write(vectors, writing, {})
+        else:
+            for name in (embeddings.VOCABULARY_FILE, embeddings.VECTORS_FILE, embeddings.SETTINGS_FILE):
+                link_or_copy(words / name, writing / name)
         save_file(weights, writing / WEIGHTS_FILE)
         (writing / CONFIG_FILE).write_text(json.dumps(config, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """A second name for a file, which takes no space; a copy where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _versions() -> dict[str, str]:
@@ -150,10 +164,13 @@ def load_checkpoint(folder: Path):
 
     folder = Path(folder)
     config = read_config(folder)
-    if config.get("tokenizer") != SETTINGS:
-        raise InputError(f"{folder} was trained on texts tokenized with {config.get('tokenizer')}, not {SETTINGS}")
-    model_class, config_class = model_classes(config["model"])
     vectors = embeddings.load(folder)
+    if config.get("tokenizer") != vectors.vocabulary.tokenizer:
+        raise InputError(
+            f"{folder} was trained on texts tokenized with {config.get('tokenizer')}, its words are of texts tokenized "
+            f"with {vectors.vocabulary.tokenizer}: files of different checkpoints are mixed"
+        )
+    model_class, config_class = model_classes(config["model"])
     _check_vectors(folder, config, vectors)
     model = model_class(
         build_config(config_class, config["config"], str(folder / CONFIG_FILE)), torch.from_numpy(vectors.matrix)

@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.train``: trains a neural reranker and writes the best checkpoint."""
+"""``python -m rerank_plugin.train``: trains a neural reranker, or one for each fold, and writes the best checkpoint."""
 
 from __future__ import annotations
 
@@ -19,16 +19,29 @@ TRAINING_OPTIONS = (
     "loss", "weights", "sampling", "optimizer",
 )  # fmt: skip
 
+DESCRIPTION = """\
+Train a neural reranker on judged queries; after each epoch it re-ranks the candidates of the validation
+queries, and the epoch with the best measure becomes the checkpoint. Candidates come from the first stage,
+or from runs given with --train-run and --validation-run (then no Java is needed).
+
+Each model is trained as its paper says where nothing else is given: pacrr, drmm, duet and matchpyramid by the
+PACRR paper, and knrm and conv-knrm like them (hinge loss without weights, pairs by groups, batches of 32, Adam,
+30 epochs, of which the one with the best ERR@20 is kept); delta-classifier and sevmos as classifiers with
+Adadelta; all others as Delta (weighted hinge loss, balanced pairs, batches of 256, Adagrad, nDCG@20).
+
+With --folds there are no validation queries of their own: each fold of the training queries is ranked by a model
+that never saw it, trained on the other folds but for a sample that validates. OUTPUT is then a folder with
+fold-NAME (a checkpoint for each fold), cross-validated.run, cross-validation.md and folds.tsv."""
+EXAMPLES = """\
+examples:
+  python -m rerank_plugin.train --model delta --lexical-features lex3 --index indexes/sample \\
+      --words embeddings/sample --train sample:train --validation sample:dev --output checkpoints/delta32lex3
+  python -m rerank_plugin.train --model pacrr --index indexes/sample --words embeddings/sample \\
+      --train sample:train --folds 5 --output checkpoints/pacrr-folds"""
+
 
 def arguments():
-    parser = commandline.parser(
-        "train",
-        "Train a neural reranker on judged queries; after each epoch it re-ranks the candidates of the validation\n"
-        "queries, and the epoch with the best measure becomes the checkpoint. Candidates come from the first stage,\n"
-        "or from runs given with --train-run and --validation-run (then no Java is needed).",
-        "example:\n  python -m rerank_plugin.train --model delta --lexical-features lex3 --index indexes/sample \\\n"
-        "      --words embeddings/sample --train sample:train --validation sample:dev --output checkpoints/delta32lex3",
-    )
+    parser = commandline.parser("train", DESCRIPTION, EXAMPLES)
     parser.add_argument("--model", default="delta", help="model to train")
     parser.add_argument("--index", type=Path, required=True, help="index folder")
     parser.add_argument(
@@ -37,11 +50,29 @@ def arguments():
         metavar="QJ",
         help="queries and judgments: BEIR folder:split, ir-datasets id, sample:train, or QUERIES,QRELS",
     )
-    parser.add_argument("--validation", required=True, metavar="QJ", help="the same for validation")
+    validation = parser.add_mutually_exclusive_group(required=True)
+    validation.add_argument("--validation", metavar="QJ", help="the same for validation")
+    validation.add_argument(
+        "--folds",
+        metavar="K|FILE",
+        help="cross-validate: K parts of the training queries by chance, or those of FILE (query id<TAB>fold name)",
+    )
+    parser.add_argument(
+        "--fold-validation",
+        type=_count_or_share,
+        metavar="N",
+        help="queries held out for validation beside each fold: their number, or their share of those that are not in "
+        "the fold (0.2: the PACRR paper's 50 of 250)",
+    )
     parser.add_argument("--words", type=Path, required=True, help="word vectors, written by rerank_plugin.embed words")
     parser.add_argument("--start-from", type=Path, metavar="CKPT", help="fine-tune this checkpoint of the same model")
     parser.add_argument("--output", type=Path, required=True, help="checkpoint folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace a checkpoint that is there already")
+    parser.add_argument(
+        "--keep-epochs",
+        action="store_true",
+        help="keep every epoch's model, too, as the checkpoint OUTPUT/epochs/NN (their word vectors take space once)",
+    )
     parser.add_argument("--resume", action="store_true", help="go on with a training that was interrupted")
     parser.add_argument("--train-run", type=Path, help="TREC run with the training queries' candidates")
     parser.add_argument("--validation-run", type=Path, help="TREC run with the validation queries' candidates")
@@ -50,7 +81,9 @@ def arguments():
         "--validation-depth", type=int, help="candidates of a validation query, where --depth would take too long"
     )
     parser.add_argument(
-        "--measures", nargs="+", help="validation measures; the first decides (nDCG@20 AP; of PACRR's models ERR@20 nDCG@20)"
+        "--measures",
+        nargs="+",
+        help="validation measures; the first decides (nDCG@20 AP; of models by PACRR's recipe ERR@20 nDCG@20)",
     )
     parser.add_argument("--device", default="cpu", help="torch device")
     parser.add_argument("--threads", type=int, default=2, help="first-stage searches at once")
@@ -88,11 +121,15 @@ def _add_training_options(parser) -> None:
     training = parser.add_argument_group(
         "training (in brackets the defaults where the model's paper says nothing else)"
     )
-    training.add_argument("--epochs", type=int, help="epochs at most (30)")
-    training.add_argument("--patience", type=int, help="epochs without a better measure before stopping (5)")
-    training.add_argument("--batch-size", type=int, help="examples a step (256)")
+    training.add_argument("--epochs", type=int, help="epochs at most (30; delta-classifier 10)")
+    training.add_argument(
+        "--patience", type=int, help="epochs without a better measure before stopping (5; PACRR's recipe 30)"
+    )
+    training.add_argument("--batch-size", type=int, help="examples a step (256; PACRR's recipe 32)")
     training.add_argument("--loss", help="hinge (pairs; the default) or bce (documents, as a classifier)")
-    training.add_argument("--weights", help="of examples: sqrt (the default) or none; for bce log, too")
+    training.add_argument(
+        "--weights", help="of examples: sqrt (the default) or none; for bce none (the default), sqrt or log"
+    )
     training.add_argument(
         "--sampling",
         help="of pairs: balanced (the default; as many relevant as other documents of each query) or groups "
@@ -113,17 +150,102 @@ def _add_training_options(parser) -> None:
     )
 
 
+def _count_or_share(text: str) -> float:
+    """A whole number from 1 on, or a number between 0 and 1."""
+    number = float(text) if "." in text else int(text)
+    if not (0 < number < 1 if "." in text else number >= 1):
+        raise ValueError(text)
+    return number
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
-    if options.measures is None:
-        from rerank_plugin.training.recipes import measures
-
-        options.measures = list(measures(options.model))
     if min(options.depth, options.threads, options.validation_depth or 1) < 1:
         parser.error("--depth, --validation-depth and --threads must be at least 1")
+    if options.folds is not None and options.validation_run is not None:
+        parser.error("--folds validates on training queries, whose candidates --train-run gives: no --validation-run")
+    if options.folds is not None and options.select_lexical_features is not None:
+        parser.error("--select-lexical-features needs --validation: it does not go with --folds")
+    if options.folds is None and options.fold_validation is not None:
+        parser.error("--fold-validation is for --folds")
     train(options)
+
+
+def train(options) -> None:
+    """Read everything, train, put the result in place, and print what was reached."""
+    if options.output.exists() and not options.overwrite:
+        raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
+    from rerank_plugin.training.session import Session
+
+    task = _task(options)
+    if options.folds is not None:
+        print(_cross_validate(options, Session(task)) + f"\n{options.output}")
+    elif options.select_lexical_features is not None:
+        from rerank_plugin.training.selection import train_selected
+
+        chosen, table = train_selected(Session(task), options.select_lexical_features, options.output)
+        print(table + f"\n{options.output}: {' '.join(chosen)}")
+    else:
+        outcome = Session(task).train(options.output)
+        shown = ", ".join(f"{name} {outcome.measures[name]:.4f}" for name in task.measures)
+        print(f"{options.output}: best epoch {outcome.epoch} of {outcome.epochs}, validation {shown}")
+
+
+def _cross_validate(options, session) -> str:
+    from rerank_plugin.training.cross_validation import cross_validate
+    from rerank_plugin.training.folds import SHARE, make_folds, random_parts, read_parts, warn_of_repeated_texts
+
+    if options.folds.isdecimal():
+        parts = random_parts(session.queries, int(options.folds), options.seed)
+    else:
+        parts = read_parts(Path(options.folds), session.queries)
+    warn_of_repeated_texts(parts)
+    folds = make_folds(parts, options.fold_validation or SHARE, options.seed)
+    return cross_validate(session, folds, options.output)
+
+
+def _task(options):
+    """The :class:`~rerank_plugin.training.session.Task` of the command line."""
+    from rerank_plugin.training.recipes import measures
+    from rerank_plugin.training.session import Task
+
+    values = _model_values(options)
+    if options.select_lexical_features is not None and not values.get("lexical_features"):
+        from rerank_plugin.features.lexical import PAPER_NAMES
+
+        values["lexical_features"] = list(PAPER_NAMES)
+    only_runs = options.train_run and (options.validation_run or options.folds is not None)
+    return Task(
+        model=options.model,
+        index=options.index,
+        words=options.words,
+        train=options.train,
+        measures=options.measures or list(measures(options.model)),
+        training=training_config(options),
+        values=values,
+        validation=options.validation,
+        first_stage=None if only_runs else commandline.first_stage_config(options),
+        train_run=options.train_run,
+        validation_run=options.validation_run,
+        depth=options.depth,
+        validation_depth=options.validation_depth,
+        documents=options.training_documents,
+        start_from=options.start_from,
+        device=options.device,
+        threads=options.threads,
+        keep_epochs=options.keep_epochs,
+        resume=options.resume,
+    )
+
+
+def training_config(options):
+    """The :class:`~rerank_plugin.training.trainer.TrainingConfig` of the command line and the model's recipe."""
+    from rerank_plugin.training import recipes
+
+    given = {name: getattr(options, name) for name in TRAINING_OPTIONS if getattr(options, name) is not None}
+    return recipes.training_config(options.model, given)
 
 
 def _model_values(options) -> dict:
@@ -155,275 +277,6 @@ def _model_values(options) -> dict:
     elif names == ["none"]:
         values["lexical_features"] = []
     return values
-
-
-def train(options) -> None:
-    """Read everything, train, and put the best checkpoint in place."""
-    if options.output.exists() and not options.overwrite:
-        raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
-    values = _model_values(options)
-    if options.select_lexical_features is None:
-        _finish(options, Training(options, values).run(options.output), options.output)
-    else:
-        select_features(options, values)
-
-
-def select_features(options, values: dict) -> None:
-    """Train a model for every feature that is tried; the last chosen one's becomes the checkpoint."""
-    import shutil
-    from dataclasses import asdict
-
-    from rerank_plugin.features.lexical import PAPER_NAMES
-    from rerank_plugin.training.selection import as_markdown, select
-
-    names = values.pop("lexical_features", None) or list(PAPER_NAMES)
-    training = Training(options, {**values, "lexical_features": names})
-    folder = options.output.with_name(options.output.name + ".selection")
-    if folder.exists() and not options.resume:
-        raise InputError(f"{folder} holds a selection that was interrupted: go on with --resume, or delete it")
-
-    def measure(features: tuple[str, ...]) -> float:
-        place = folder / "+".join(features)
-        trainer = training.run(place, features)
-        if len(features) == options.select_lexical_features:
-            _finish(options, trainer, place)
-        else:
-            _remove(place)
-        return trainer.best
-
-    settings = {"data": training.data, "training": asdict(training.config), "model": values}
-    path = select(names, options.select_lexical_features, measure, folder, settings)
-    chosen = (*path[-1].kept, path[-1].chosen)
-    table = as_markdown(path, options.measures[0])
-    (folder / "+".join(chosen) / "selection.md").write_text(table, encoding="utf-8")
-    _put_in_place(folder / "+".join(chosen), options.output)
-    shutil.rmtree(folder)
-    print(table + f"\n{options.output}: {' '.join(chosen)}")
-
-
-class Training:
-    """What trainings of one model on one collection share: candidates, pools and validation.
-
-    Attributes:
-        config: the :class:`TrainingConfig`. data: what it is trained on, as JSON values.
-    """
-
-    def __init__(self, options, values: dict):
-        from rerank_plugin.checkpoints import build_config, model_classes
-        from rerank_plugin.corpora import queries_and_judgments
-        from rerank_plugin.retrieval.index_folder import Index
-        from rerank_plugin.text import embeddings
-        from rerank_plugin.training.pairs import make_pools
-
-        self.options, self.values = options, values
-        self.model_class, self.config_class = model_classes(options.model)
-        self.model_config = build_config(self.config_class, values, "command line")
-        self.config = training_config(options)
-        self.index = Index(options.index)
-        self.vectors = embeddings.load(options.words)
-        train_queries, train_judgments = queries_and_judgments(options.train)
-        self.held_out, self.held_out_judgments = queries_and_judgments(options.validation)
-        shared = {query.id for query in train_queries} & {query.id for query in self.held_out}
-        if shared:
-            raise InputError(f"{len(shared)} queries are in both --train and --validation, e.g. '{min(shared)}'")
-        _, reranker = self.fresh_model(self.model_config)
-        candidates = CandidateFinder(options, self.index)
-        log.info("candidates for %d training and %d validation queries", len(train_queries), len(self.held_out))
-        self.pools = make_pools(
-            train_queries,
-            train_judgments,
-            candidates(train_queries, options.train_run),
-            reranker.builder,
-            options.training_documents,
-        )
-        depth = options.validation_depth or options.depth
-        self.held_out_candidates = candidates(self.held_out, options.validation_run, depth)
-        self.data = _data_description(options, self.index, self.vectors)
-
-    def fresh_model(self, config):
-        """A model with weights by the seed, or those it starts from, and the reranker that validates it."""
-        import torch
-
-        from rerank_plugin.rerankers import RerankerOptions
-        from rerank_plugin.rerankers.neural import NeuralReranker
-
-        torch.manual_seed(self.options.seed)
-        model = self.model_class(config, torch.from_numpy(self.vectors.matrix))
-        if self.options.start_from:
-            start_from(model, self.options.start_from, self.vectors)
-        try:
-            options = RerankerOptions(self.options.device)
-            return model, NeuralReranker(model, self.vectors.vocabulary, self.index.forward, options)
-        except ValueError as error:
-            raise InputError(str(error)) from None
-
-    def run(self, output: Path, features: tuple[str, ...] | None = None):
-        """Train beside ``output``, with some of the lexical features or all; gives the trainer when it is done."""
-        import numpy as np
-        import torch
-
-        from rerank_plugin.checkpoints import build_config
-        from rerank_plugin.training.trainer import Trainer
-        from rerank_plugin.training.validation import Validation
-
-        config, pools = self.model_config, self.pools
-        if features is not None:
-            columns = [config.lexical_features.index(name) for name in features]
-            config = build_config(self.config_class, {**self.values, "lexical_features": features}, "command line")
-            pools = [pool._replace(features=np.ascontiguousarray(pool.features[:, columns])) for pool in pools]
-        model, reranker = self.fresh_model(config)
-        if pools and config.lexical_features:
-            values = np.concatenate([pool.features for pool in pools]).astype(np.float64)
-            model.set_feature_statistics(torch.from_numpy(values.mean(axis=0)), torch.from_numpy(values.std(axis=0)))
-        options = self.options
-        validation = Validation(
-            self.held_out, self.held_out_judgments, self.held_out_candidates, reranker, options.measures
-        )
-        folder = output.with_name(output.name + ".training")
-        save = _saver(options, model, self.vectors, self.config, self.data, folder)
-        data = json.loads(json.dumps(self.data))
-        trainer = Trainer(model, reranker.builder, pools, self.config, validation, save, folder, options.device, data)
-        if options.resume and trainer.resume():
-            log.info("going on after epoch %d", len(trainer.history))
-        log.info("training on %d queries", len(pools))
-        trainer.train()
-        return trainer
-
-
-def training_config(options):
-    """How to train: what the command line says, then the model's paper, then Delta's."""
-    from rerank_plugin.training.recipes import RECIPES
-    from rerank_plugin.training.trainer import TrainingConfig
-
-    given = {name: getattr(options, name) for name in TRAINING_OPTIONS if getattr(options, name) is not None}
-    recipe = RECIPES.get(options.model, {})
-    if given.get("loss", "hinge") != recipe.get("loss", "hinge"):  # they belong to another loss
-        recipe = {name: value for name, value in recipe.items() if name not in ("weights", "sampling")}
-    if given.get("loss") == "bce":
-        recipe = {"weights": "none", **recipe}
-    return TrainingConfig(**{**recipe, **given})
-
-
-def start_from(model, folder: Path, vectors) -> None:
-    """Give a model the weights of a checkpoint.
-
-    Raises:
-        InputError: it is of another model, other hyper-parameters, or other word vectors.
-    """
-    import numpy as np
-
-    from rerank_plugin.checkpoints import check_weights, load_checkpoint, read_config
-    from rerank_plugin.text import embeddings
-
-    if read_config(folder)["model"] != model.name:
-        raise InputError(f"{folder} holds the model '{read_config(folder)['model']}', not '{model.name}'")
-    before, _ = load_checkpoint(folder)
-    if before.config.lexical_features != model.config.lexical_features:
-        raise InputError(f"{folder} has other lexical features: {' '.join(before.config.lexical_features) or 'none'}")
-    found = embeddings.load(folder)
-    if found.vocabulary.words != vectors.vocabulary.words or not np.array_equal(found.matrix, vectors.matrix):
-        raise InputError(f"{folder} was trained on other word vectors than --words: give it as --words, too")
-    check_weights(before.state_dict(), model.state_dict(), str(folder))
-    model.load_state_dict(before.state_dict())
-
-
-class CandidateFinder:
-    """Candidates of queries by id: from a run where one is given, else from the first stage."""
-
-    def __init__(self, options, index):
-        self.options, self.index, self.first_stage = options, index, None
-
-    def __call__(self, queries, run_path: Path | None, depth: int | None = None) -> dict:
-        from concurrent.futures import ThreadPoolExecutor
-
-        from rerank_plugin.retrieval import pipeline
-
-        options = self.options
-        depth = depth or options.depth
-        if run_path:
-            from rerank_plugin.runs import read_run
-
-            source = pipeline.from_run(read_run(run_path), self.index.forward, depth, str(run_path))
-        else:
-            if self.first_stage is None:
-                self.first_stage = self.index.first_stage(commandline.first_stage_config(options))
-            source = pipeline.from_first_stage(self.first_stage, depth)
-        with ThreadPoolExecutor(options.threads) as executor:
-            found = executor.map(source, queries)
-            return {query.id: one for query, one in zip(queries, commandline.progress(found, "candidates", "queries"))}
-
-
-def _data_description(options, index, vectors) -> dict:
-    """What a training is made from: for the checkpoint, and so that only the same training is resumed."""
-    import zlib
-    from dataclasses import asdict
-
-    forward = {name: file for name, file in index.description["files"].items() if name.startswith("forward/")}
-    runs = {"train": options.train_run, "validation": options.validation_run}
-    return {
-        "train": options.train,
-        "validation": options.validation,
-        "index": str(options.index),
-        "index_checksum": zlib.crc32(json.dumps(forward, sort_keys=True).encode()),
-        "words": str(options.words),
-        "words_checksum": zlib.crc32(vectors.matrix.tobytes()),
-        "runs": {name: str(path) for name, path in runs.items() if path},
-        "first_stage": None if all(runs.values()) else asdict(commandline.first_stage_config(options)),
-        "depth": options.depth,
-        "documents": options.training_documents,
-        **({"start_from": str(options.start_from)} if options.start_from else {}),
-        **({"validation_depth": options.validation_depth} if options.validation_depth else {}),
-    }
-
-
-def _saver(options, model, vectors, training, data: dict, folder: Path):
-    """Writes the checkpoint of the best epoch so far into the training folder."""
-    from dataclasses import asdict
-
-    from rerank_plugin.checkpoints import save_checkpoint
-
-    def save(measures: dict) -> None:
-        description = {
-            "training": {**data, **asdict(training)},
-            "measures": measures,
-            "seed": options.seed,
-        }
-        save_checkpoint(folder / "best", model, vectors, description)
-
-    return save
-
-
-def _finish(options, trainer, output: Path) -> None:
-    """Put the best checkpoint, its log and its picture in place, and remove the training state."""
-    import shutil
-
-    from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE
-
-    folder = trainer.folder
-    best = max(trainer.history, key=lambda entry: entry["deciding"])
-    if not (folder / "best").exists():
-        raise InputError(f"no epoch gave a finite {options.measures[0]}: nothing to keep; see {folder / LOG_FILE}")
-    for name in (LOG_FILE, PLOT_FILE):
-        shutil.copyfile(folder / name, folder / "best" / name)
-    _put_in_place(folder / "best", output)
-    _remove(output)
-    shown = ", ".join(f"{name} {best[name]:.4f}" for name in options.measures)
-    print(f"{output}: best epoch {best['epoch']} of {len(trainer.history)}, validation {shown}")
-
-
-def _put_in_place(made: Path, output: Path) -> None:
-    import shutil
-
-    if output.exists():
-        shutil.rmtree(output)
-    made.rename(output)
-
-
-def _remove(output: Path) -> None:
-    """Remove the training state beside a checkpoint."""
-    import shutil
-
-    shutil.rmtree(output.with_name(output.name + ".training"), ignore_errors=True)
 
 
 if __name__ == "__main__":

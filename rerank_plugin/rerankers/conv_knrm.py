@@ -107,7 +107,7 @@ class ConvKnrm(nn.Module):
     """
 
     name = "conv-knrm"
-    any_width = True
+    any_width, by_length = True, True
     matches_unknown_words = True
 
     def __init__(self, config: ConvKnrmConfig, vectors: Tensor):

@@ -148,13 +148,15 @@ class LocalModel(nn.Module):
         super().__init__()
         # A convolution with filters as long as the document has one position: it is an affine map of the row.
         self.row = nn.Linear(config.document_words, config.filters)
+        self.query_words = config.query_words
         self.output = FullyConnected(config.query_words * config.filters, config)
 
     def forward(self, inputs: Inputs) -> Tensor:
         matches = same_words(inputs).to(self.row.weight.dtype)  # [B, M, N]
         weight = self.row.weight[:, : matches.shape[2]]  # [K, N], or fewer where no document has N words
         features = torch.tanh(functional.linear(matches, weight, self.row.bias))  # [B, M, K]
-        features = features * inputs.query_mask[:, :, None]  # [B, M, K]
+        features = features * inputs.query_mask[:, :, None]  # [B, M, K], or fewer words where no query has M
+        features = functional.pad(features, (0, 0, 0, self.query_words - features.shape[1]))  # [B, M, K]
         return self.output(features.flatten(1))  # [B]
 
 
@@ -210,7 +212,7 @@ class Duet(nn.Module):
     """
 
     name = "duet"
-    any_width = True
+    any_width, by_length = True, True
 
     def __init__(self, config: DuetConfig, vectors: Tensor):
         super().__init__()

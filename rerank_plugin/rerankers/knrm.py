@@ -101,7 +101,7 @@ class Knrm(nn.Module):
     """
 
     name = "knrm"
-    any_width = True
+    any_width, by_length = True, True
     matches_unknown_words = True
 
     def __init__(self, config: KnrmConfig, vectors: Tensor):

@@ -122,7 +122,7 @@ class MatchPyramid(nn.Module):
     """
 
     name = "matchpyramid"
-    any_width = True
+    any_width, by_length = True, True
     matches_unknown_words = True
 
     def __init__(self, config: MatchPyramidConfig, vectors: Tensor):

@@ -155,21 +155,6 @@ def idf_shares(idf: Tensor, query_mask: Tensor) -> Tensor:
     return idf.masked_fill(~query_mask, lowest).softmax(dim=1) * query_mask
 
 
-def without_common_padding(inputs: Inputs) -> Inputs:
-    """The batch cut to its longest texts: scores do not depend on padding, but time and memory do."""
-    n, m = (int(mask.any(dim=0).sum()) for mask in (inputs.document_mask, inputs.query_mask))
-    n, m = max(n, 1), max(m, 1)
-    return inputs._replace(
-        documents=inputs.documents[:, :n],
-        document_mask=inputs.document_mask[:, :n],
-        queries=inputs.queries[:, :m],
-        query_mask=inputs.query_mask[:, :m],
-        document_terms=inputs.document_terms[:, :n],
-        query_terms=inputs.query_terms[:, :m],
-        query_idf=inputs.query_idf[:, :m],
-    )
-
-
 class Pacrr(nn.Module):
     """PACRR as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
 
@@ -179,7 +164,7 @@ class Pacrr(nn.Module):
     """
 
     name = "pacrr"
-    any_width, matches_unknown_words = True, True
+    any_width, matches_unknown_words, by_length = True, True, True
 
     def __init__(self, config: PacrrConfig, vectors: Tensor):
         super().__init__()
@@ -212,28 +197,59 @@ class Pacrr(nn.Module):
             return firstk(similarities, inputs.document_mask, similarities.shape[2])  # N is cut at l_d
         return kwindow(similarities, inputs.document_mask, inputs.query_mask, words, self.config.distilled_words)
 
+    def bordered(self, words: int, matrix: Tensor) -> Tensor:
+        """The matrix with the zeros that filters see around it: [B, M, l_d] to [B, 1, M + n - 1, l_d (+ n - 1)]."""
+        before, behind = (words - 1) // 2, words // 2
+        columns = (before, behind) if self.config.distillation == "firstk" else (0, 0)
+        return functional.pad(matrix[:, None], (*columns, before, behind))
+
     def convolve(self, words: int, matrix: Tensor) -> Tensor:
         """Matches of n-grams of ``words`` words, the best of all filters: float [B, M, l_d] to float [B, M, W]."""
         if words == 1:
             return matrix
-        before, behind = (words - 1) // 2, words // 2
-        columns = (before, behind) if self.config.distillation == "firstk" else (0, 0)
-        bordered = functional.pad(matrix[:, None], (*columns, before, behind))  # [B, 1, M + n - 1, l_d (+ n - 1)]
-        cells = self.convolutions[words - 2](bordered)  # [B, filters, M, W]
+        cells = self.convolutions[words - 2](self.bordered(words, matrix))  # [B, filters, M, W]
         return functional.relu(cells.amax(dim=1))  # [B, M, W]; as the maximum of ReLUs
+
+    def matches(self, words: int, distilled: Distilled) -> Tensor:
+        """The strongest matches of n-grams of ``words`` words of each query term: float [B, M, n_s]."""
+        if self.training and words > 1:
+            return self.matches_to_train(words, distilled)
+        return strongest(self.convolve(words, distilled.matrix), distilled.windows, self.config.signals)
+
+    def matches_to_train(self, words: int, distilled: Distilled) -> Tensor:
+        """:meth:`matches`, with gradients computed where there are any, and nowhere else: several times as fast.
+
+        Only what is kept has a gradient, n_s cells of one filter each. So the strongest cells are found first, and
+        computed again by their filters alone.
+        """
+        layer, count = self.convolutions[words - 2], self.config.signals
+        bordered = self.bordered(words, distilled.matrix)  # [B, 1, M + n - 1, l_d (+ n - 1)]
+        with torch.no_grad():
+            cells, filters = layer(bordered).max(dim=1)  # [B, M, W] each
+            cells = cells.masked_fill(~distilled.windows[:, None, :], -torch.inf)
+            places = cells.topk(min(count, cells.shape[2]), dim=2).indices  # [B, M, n_s]
+            filters = filters.gather(2, places)  # [B, M, n_s]
+            batch, terms = (torch.arange(size, device=places.device) for size in places.shape[:2])
+            within = torch.arange(words, device=places.device)  # [n]
+            rows = terms[None, :, None, None, None] + within[:, None]  # [1, M, 1, n, 1]
+            columns = places[..., None, None] * layer.stride[1] + within  # [B, M, n_s, 1, n]
+            patches = bordered[batch[:, None, None, None, None], 0, rows, columns]  # [B, M, n_s, n, n]
+        found = (patches * layer.weight[filters, 0]).sum(dim=(3, 4)) + layer.bias[filters]  # [B, M, n_s]
+        found = functional.pad(functional.relu(found), (0, count - found.shape[2]))  # [B, M, n_s]
+        missing = torch.arange(count, device=places.device) >= distilled.windows.sum(dim=1, keepdim=True)  # [B, n_s]
+        return found.masked_fill(missing[:, None, :], 0.0)
 
     def query_signals(self, inputs: Inputs) -> Tensor:
         """What the LSTM reads: float [B, M, l_g * n_s + 1]."""
         similarities = cosine_matrix(self.vectors, inputs)  # [B, M, N]
         signals = []
         for words in range(1, self.config.longest_ngram + 1):
-            matrix, windows = self.distill(words, similarities, inputs)  # [B, M, l_d], [B, W]
-            signals.append(strongest(self.convolve(words, matrix), windows, self.config.signals))  # [B, M, n_s]
+            signals.append(self.matches(words, self.distill(words, similarities, inputs)))  # [B, M, n_s]
         shares = idf_shares(inputs.query_idf, inputs.query_mask)  # [B, M]
         return torch.cat([*signals, shares[:, :, None]], dim=2)
 
     def forward(self, inputs: Inputs) -> Tensor:
-        inputs = without_common_padding(inputs)
+        inputs = inputs.without_common_padding()  # scores do not depend on padding, but time and memory do
         outputs, _ = self.lstm(self.query_signals(inputs))  # [B, M, 1]
         last = (inputs.query_mask.sum(dim=1, keepdim=True) - 1).clamp_min(0)  # [B, 1]
         score = outputs[:, :, 0].gather(1, last)[:, 0]  # [B]

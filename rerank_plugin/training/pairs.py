@@ -6,9 +6,10 @@ from deep in the results as its weakness in 5.3.1.) What is not retrieved is lef
 it, and where many relevant documents share no word with the query they would teach that matching words speak against a
 document.
 
-Every epoch draws afresh, in one of two ways. *balanced*: as many non-relevant as relevant documents a query ([D18] 4.2),
-and of the pairs among them a number that is bounded, so that no query drowns the others. *groups*: highly relevant
-against relevant documents, and relevant against non-relevant ones, as many of each as the collection has ([P] 2.2).
+Every epoch draws afresh, in one of two ways. *balanced*: as many non-relevant as relevant documents a query ([D18]
+4.2), and of the pairs among them a number that is bounded, so that no query drowns the others. *groups*: highly
+relevant against relevant documents, and relevant against non-relevant ones, in proportion to how many documents of
+each the collection has ([P] 2.2).
 """
 
 from __future__ import annotations

@@ -14,7 +14,12 @@ def plot_history(history: list[dict], path: Path) -> None:
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     FigureCanvasAgg(figure)
-    losses = figure.add_subplot()
+    draw_history(figure.add_subplot(), history)
+    figure.savefig(path, format="png", dpi=120)
+
+
+def draw_history(losses, history: list[dict]) -> None:
+    """Draw the loss on the axes ``losses``, and the measures on a second scale."""
     epochs = [entry["epoch"] for entry in history]
     losses.plot(epochs, [entry["loss"] for entry in history], color="tab:gray", label="training loss")
     losses.set(xlabel="epoch", ylabel="loss")
@@ -26,4 +31,3 @@ def plot_history(history: list[dict], path: Path) -> None:
     measures.set_ylabel("validation measure")
     lines = [*losses.get_lines(), *measures.get_lines()]
     losses.legend(lines, [line.get_label() for line in lines], loc="center right")
-    figure.savefig(path, format="png", dpi=120)

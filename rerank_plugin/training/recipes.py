@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rerank_plugin.training.trainer import TrainingConfig
+
 # [P] 2.2 and 3.1: all models alike, by groups of documents, mini-batches of 32, a given number of epochs, of which the
 # one with the best ERR@20 is kept. 'Stochastic gradient descent' names no variant; the authors' program took Adam.
 PACRR = {"weights": "none", "sampling": "groups", "batch_size": 32, "optimizer": "adam", "patience": 30}
@@ -25,3 +27,13 @@ RECIPES: dict[str, dict] = {
 def measures(model: str) -> tuple[str, ...]:
     """The validation measures of a model, of which the first decides."""
     return ("ERR@20", "nDCG@20") if RECIPES.get(model) is PACRR else ("nDCG@20", "AP")
+
+
+def training_config(model: str, given: dict) -> TrainingConfig:
+    """How to train: the fields that are given, then what the model's paper says, then Delta's."""
+    recipe = RECIPES.get(model, {})
+    if given.get("loss", "hinge") != recipe.get("loss", "hinge"):  # they belong to another loss
+        recipe = {name: value for name, value in recipe.items() if name not in ("weights", "sampling")}
+    if given.get("loss") == "bce":
+        recipe = {"weights": "none", **recipe}
+    return TrainingConfig(**{**recipe, **given})

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
+from dataclasses import asdict
 from pathlib import Path
-from typing import Callable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Callable, NamedTuple, Sequence
 
-from rerank_plugin.runs import replacing
 from rerank_plugin.errors import InputError
+from rerank_plugin.runs import replacing
+from rerank_plugin.training.saving import put_in_place
+
+if TYPE_CHECKING:
+    from rerank_plugin.training.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +33,38 @@ class Step(NamedTuple):
     kept: tuple[str, ...]
     tried: dict[str, float]
     chosen: str
+
+
+def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[str, ...], str]:
+    """Choose so many of the lexical features of a session's model; the model with the chosen ones becomes the output.
+
+    Returns:
+        the chosen features, and the path to them as a table.
+
+    Raises:
+        InputError: there is an interrupted selection that is not to be resumed, or of other settings.
+    """
+    task, names = session.task, session.model_config.lexical_features
+    folder = output.with_name(output.name + ".selection")
+    if folder.exists() and not task.resume:
+        raise InputError(f"{folder} holds a selection that was interrupted: go on with --resume, or delete it")
+
+    def measure(features: tuple[str, ...]) -> float:
+        place = folder / "+".join(features)
+        config, pools = session.config_with(features)
+        outcome = session.train(place, pools, config=config)
+        if len(features) < count:
+            shutil.rmtree(place)
+        return outcome.measures[task.measures[0]]
+
+    model = {name: value for name, value in task.values.items() if name != "lexical_features"}
+    settings = {"data": session.data, "training": asdict(task.training), "model": model}
+    path = select(names, count, measure, folder, settings)
+    chosen, table = (*path[-1].kept, path[-1].chosen), as_markdown(path, task.measures[0])
+    (folder / "+".join(chosen) / "selection.md").write_text(table, encoding="utf-8")
+    put_in_place(folder / "+".join(chosen), output)
+    shutil.rmtree(folder)
+    return chosen, table
 
 
 def select(

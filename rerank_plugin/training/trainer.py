@@ -89,6 +89,7 @@ class Trainer:
         save: called with the measures whenever the deciding measure is the best so far.
         folder: where the state and the log are kept while training runs.
         data: what the pools and word vectors were made from, as JSON values: a resumed training must agree in it.
+        keep: called with the measures of every epoch, before ``save``.
     """
 
     def __init__(
@@ -102,13 +103,15 @@ class Trainer:
         folder: Path,
         device: str = "cpu",
         data: dict | None = None,
+        keep: Callable[[dict], None] = lambda measures: None,
     ):
         if not pools:
             raise InputError(
                 "no training query has two documents of different relevance in the index: nothing to learn"
             )
         self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
-        self.validate, self.save, self.folder, self.device = validate, save, folder, device
+        self.validate, self.save, self.keep = validate, save, keep
+        self.folder, self.device = folder, device
         self.objective = objective(config.loss, config.weights, config.sampling)
         self.optimizer = OPTIMIZERS[config.optimizer][0](self._parameter_groups(), lr=config.learning_rate)
         self.data = data or {}
@@ -158,8 +161,10 @@ class Trainer:
                 "validation_seconds": round(time.monotonic() - trained, 1),
             }
             self.history.append(entry)
+            reached = _finite_or_none({"epoch": epoch, "loss": loss, **measures})
+            self.keep(reached)
             if better:
-                self.save({"epoch": epoch, "loss": loss, **measures})
+                self.save(reached)
             self._write_state()
             shown = "  ".join(f"{name} {value:.4f}" for name, value in measures.items())
             log.info(
@@ -172,12 +177,17 @@ class Trainer:
         torch.manual_seed(self.config.seed * 100_003 + epoch)
         generator = np.random.default_rng([self.config.seed, epoch])
         drawn = self.objective.draw(self.pools, self.config.pairs_per_query, generator)
+        if not len(drawn.pool):
+            raise InputError(
+                f"the {len(self.pools)} training queries give no example for --loss {self.config.loss} --sampling "
+                f"{self.config.sampling}: none has documents of the grades that it tells apart"
+            )
         self.model.train()
         total, size = 0.0, self.config.batch_size
         for start in range(0, len(drawn.pool), size):
             batch = Examples(drawn.pool[start : start + size], drawn.places[:, start : start + size])
             inputs, relevance = self._inputs(batch)
-            scores = self.model(inputs).view(relevance.shape)  # [k, n]
+            scores = scored(self.model, inputs).view(relevance.shape)  # [k, n]
             loss = self.objective.loss(scores, relevance)
             if not torch.isfinite(loss):
                 raise InputError(f"the loss is {loss.item()} in epoch {epoch}: lower --learning-rate")
@@ -185,7 +195,7 @@ class Trainer:
             loss.backward()
             self.optimizer.step()
             total += loss.item() * len(batch.pool)
-        return total / max(len(drawn.pool), 1)
+        return total / len(drawn.pool)
 
     def _inputs(self, batch: Examples) -> tuple[Inputs, torch.Tensor]:
         """Inputs of the first documents of all examples, then of the second ones, and their relevance [k, n]."""
@@ -288,6 +298,22 @@ class Trainer:
             for part in parts:
                 states[number][part]
         return weights, {**optimizer, "state": states}
+
+
+def scored(model: nn.Module, inputs: Inputs) -> torch.Tensor:
+    """Scores of a batch, float [B].
+
+    A model that says ``by_length`` computes something for every pair of words, and a batch of random queries and
+    documents is padding for the most part. It gets the batch in pieces of about equal lengths, which changes nothing
+    else: scores do not depend on the batch, and gradients add up.
+    """
+    if not getattr(model, "by_length", False):
+        return model(inputs)
+    lengths = (inputs.query_mask.sum(dim=1), inputs.document_mask.sum(dim=1))
+    order = torch.argsort(lengths[0] * (lengths[1].max() + 1) + lengths[1], stable=True)  # [B]
+    pieces = order.split(max(len(order) // 8, 16))
+    scores = torch.cat([model(inputs.take(piece).without_common_padding()) for piece in pieces])
+    return scores[torch.argsort(order)]
 
 
 def _finite_or_none(entry: dict) -> dict:

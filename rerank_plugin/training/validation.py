@@ -16,6 +16,7 @@ class Validation:
     Args:
         candidates: by query id.
         measures: names that ``evaluate --measures`` takes; the first one decides.
+        highest: the top of ERR's scale of grades; by default the highest grade in the judgments.
     """
 
     def __init__(
@@ -25,12 +26,12 @@ class Validation:
         candidates: Mapping[str, Candidates],
         reranker: Reranker,
         measures: Sequence[str],
+        highest: float | None = None,
     ):
-        from rerank_plugin.evaluation.measures import parse
+        from rerank_plugin.evaluation.values import Evaluator
 
-        for measure in measures:
-            parse(measure)  # a mistyped name is said before an epoch is trained
-        self.queries, self.judgments, self.reranker, self.measures = queries, judgments, reranker, list(measures)
+        self.queries, self.reranker = queries, reranker
+        self.evaluator = Evaluator(judgments, measures, highest)  # says mistyped names before an epoch is trained
         # Rows and scores only: the words of candidates are gathered when they are scored, and not kept.
         self.candidates = {
             query.id: (candidates[query.id].index, candidates[query.id].rows, candidates[query.id].first_stage_scores)
@@ -39,7 +40,6 @@ class Validation:
 
     def __call__(self) -> dict[str, float]:
         """Means over all judged queries, by measure name."""
-        from rerank_plugin.evaluation import mean_measures
         from rerank_plugin.runs import RankedList
 
         if hasattr(self.reranker, "refresh"):
@@ -48,4 +48,4 @@ class Validation:
         for query in self.queries:
             ranking = rank(query, Candidates(*self.candidates[query.id]), self.reranker)
             run[query.id] = RankedList(ranking.doc_ids, ranking.ranked_scores)
-        return mean_measures(run, self.judgments, self.measures)
+        return self.evaluator.summary(self.evaluator.values(run))

@@ -17,7 +17,8 @@ def pool(name, relevance):
 
 
 def test_hinge_by_hand():
-    """Pairs (s+, s-, rel+, rel-): (2, 0.5, 4, 0) has margin -0.5 and costs nothing; (1, 1, 2, 1) costs 1, (0, 1, 4, 0) 2."""
+    """Pairs (s+, s-, rel+, rel-): (2, 0.5, 4, 0) has margin -0.5 and costs nothing; (1, 1, 2, 1) costs 1,
+    and (0, 1, 4, 0) 2."""
     scores = torch.tensor([[2.0, 1.0, 0.0], [0.5, 1.0, 1.0]])
     relevance = torch.tensor([[4.0, 2.0, 4.0], [0.0, 1.0, 0.0]])
     assert objective("hinge", "sqrt").loss(scores, relevance).item() == pytest.approx((0 + 1 + 2 * 2) / 3)
@@ -72,3 +73,20 @@ def test_no_pools():
 def test_unknown_names(loss, weights, said):
     with pytest.raises(InputError, match=said):
         objective(loss, weights)
+
+
+def test_sampling_by_groups():
+    """A highly relevant document is never drawn against one that is not relevant."""
+    one = pool("a", [2, 1, 0, 0, 0])
+    better, worse = objective("hinge", "none", "groups").draw([one], 50, np.random.default_rng(1)).places
+    assert {tuple(pair) for pair in one.relevance[np.stack([better, worse], 1)].tolist()} == {(2, 1), (1, 0)}
+    better, worse = objective("hinge", "none").draw([one], 50, np.random.default_rng(1)).places
+    assert (2, 0) in {tuple(pair) for pair in one.relevance[np.stack([better, worse], 1)].tolist()}
+
+
+@pytest.mark.parametrize(
+    ("loss", "sampling", "said"), [("hinge", "x", "balanced, groups"), ("bce", "groups", "balanced")]
+)
+def test_unknown_samplings(loss, sampling, said):
+    with pytest.raises(InputError, match=f"'{loss}' has no sampling '{sampling}'; known: {said}$"):
+        objective(loss, "none", sampling)

@@ -10,7 +10,7 @@ from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import NAMES
 from rerank_plugin.features.inputs import QueryWords
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.training.pairs import Pool, draw_pairs, make_pools
+from rerank_plugin.training.pairs import Pool, draw_pairs, draw_pairs_by_groups, make_pools
 from tests.rerankers import small
 
 IDS = [id for id, _, _ in small.DOCUMENTS]
@@ -172,3 +172,70 @@ def test_pairs_of_queries_are_mixed():
 def test_no_pools():
     drawn = draw_pairs([], 5, np.random.default_rng(0))
     assert [len(part) for part in drawn] == [0, 0, 0]
+
+
+def group_of(grade):
+    """[P] 2.2 and 3.1: above 1 is highly relevant, other relevant documents are relevant."""
+    return "high" if grade > 1 else "relevant" if grade > 0 else "other"
+
+
+def documents_with_partners(pools):
+    """Better documents that [P] 2.2 can draw, written out plainly, and worse ones of each: {(pool, place): places}."""
+    below = {"high": "relevant", "relevant": "other"}
+    found = {}
+    for number, relevance in enumerate(pools):
+        for place, grade in enumerate(relevance):
+            worse = [at for at, other in enumerate(relevance) if group_of(other) == below.get(group_of(grade))]
+            if worse:
+                found[number, place] = worse
+    return found
+
+
+grades = st.lists(st.lists(st.sampled_from([-1, 0, 0.5, 1, 1.5, 2, 4]), min_size=1, max_size=8), min_size=1, max_size=5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pools=grades, count=st.integers(1, 9), seed=st.integers(0, 5))
+def test_pairs_by_groups(pools, count, seed):
+    """Every pair is of one query and two neighbouring groups; there are as many as asked for, if there are any."""
+    possible = documents_with_partners(pools)
+    drawn = draw_pairs_by_groups([pool_of(one) for one in pools], count, np.random.default_rng(seed))
+    assert all(part.dtype == np.int64 for part in drawn)
+    assert len(drawn.pool) == len(drawn.better) == len(drawn.worse) == (count * len(pools) if possible else 0)
+    for number, better, worse in zip(*(part.tolist() for part in drawn)):
+        assert worse in possible[number, better]
+    again = draw_pairs_by_groups([pool_of(one) for one in pools], count, np.random.default_rng(seed))
+    assert all(np.array_equal(one, other) for one, other in zip(drawn, again))
+
+
+def test_pairs_by_groups_by_hand():
+    """Of the second query 3 is the only better document, of the third 1; the first, fourth and fifth have no pair."""
+    pools = [pool_of(one) for one in ([2, 2, 0], [0, 3, 1], [1, 0], [0, 0], [1, 1])]
+    drawn = draw_pairs_by_groups(pools[:1] + pools[3:], 5, np.random.default_rng(0))
+    assert [len(part) for part in drawn] == [0, 0, 0]
+    drawn = draw_pairs_by_groups(pools, 20, np.random.default_rng(0))
+    assert set(zip(*(part.tolist() for part in drawn))) == {(1, 1, 2), (1, 2, 0), (2, 0, 1)}
+    drawn = draw_pairs_by_groups([], 5, np.random.default_rng(0))
+    assert [len(part) for part in drawn] == [0, 0, 0]
+
+
+def test_groups_are_drawn_in_proportion_to_their_sizes():
+    """Over all queries 3 documents are highly relevant and 5 relevant; each is as likely as any other, and so is each
+    document that it is better than. (Of the last query, the highly relevant document has no partner.)"""
+    pools = [[2, 2, 1, 0, 0], [4, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0, 0], [3, 0]]
+    possible = documents_with_partners(pools)
+    assert len([at for at in possible if group_of(pools[at[0]][at[1]]) == "high"]) == 3 and len(possible) == 8
+    count = 16_000
+    drawn = draw_pairs_by_groups([pool_of(one) for one in pools], count // 5, np.random.default_rng(7))
+    share = {}
+    for pair in zip(*(part.tolist() for part in drawn)):
+        share[pair] = share.get(pair, 0) + 1 / count
+    expected = {(*at, worse): 1 / 8 / len(places) for at, places in possible.items() for worse in places}
+    assert share.keys() == expected.keys()
+    for pair, value in expected.items():
+        assert share[pair] == pytest.approx(value, abs=4 * (value / count) ** 0.5), pair  # four standard deviations
+
+
+def test_pairs_by_groups_of_queries_are_mixed():
+    drawn = draw_pairs_by_groups([pool_of([1, 0])] * 2, 25, np.random.default_rng(0))
+    assert len(drawn.pool) == 50 and 0 < drawn.pool[:25].sum() < 25

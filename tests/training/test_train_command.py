@@ -1,7 +1,6 @@
 """``python -m rerank_plugin.train`` as it is run, with candidates from runs, so without Java."""
 
 import json
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -12,65 +11,8 @@ from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import LEX3
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import embeddings
-from rerank_plugin.text.tokenizer import SETTINGS
-from rerank_plugin.training.validation import Validation
 from tests.training import learnable
-
-
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
-    """An index folder, word vectors, and queries, judgments and runs for training and validation."""
-    folder = tmp_path_factory.mktemp("command")
-    (folder / "index").mkdir()
-    index = learnable.build(folder / "index" / "forward")
-    description = {
-        "format_version": 1,
-        "tokenizer": SETTINGS,
-        "files": {},
-        "fields": {field: {"mean_length": mean} for field, mean in index.mean_lengths.items()},
-    }
-    (folder / "index" / "index.json").write_text(json.dumps(description))
-    embeddings.save(learnable.vectors(), folder / "words", {})
-    parts = {"train": learnable.TOPICS[: learnable.TRAINED], "dev": learnable.TOPICS[learnable.TRAINED :]}
-    for name, topics in parts.items():
-        queries = learnable.queries(topics)
-        (folder / f"{name}.tsv").write_text("".join(f"{query.id}\t{query.text}\n" for query in queries))
-        judged = [(q.id, id, level) for q in queries for id, level in learnable.judgments()[q.id].items()]
-        (folder / f"{name}.qrels").write_text("".join(f"{query} 0 {id} {level}\n" for query, id, level in judged))
-        ids = [index.ids[row] for row in range(len(index))]
-        (folder / f"{name}.run").write_text(
-            "".join(f"{q.id} Q0 {id} {rank} {1000 - rank} bm25\n" for q in queries for rank, id in enumerate(ids, 1))
-        )
-    return folder, index
-
-
-def run(inputs, output, *more, validation="dev", validation_run="dev.run"):
-    folder, _ = inputs
-    train.main(
-        [
-            "--index", str(folder / "index"), "--words", str(folder / "words"),
-            "--train", f"{folder / 'train.tsv'},{folder / 'train.qrels'}", "--train-run", str(folder / "train.run"),
-            "--validation", f"{folder / validation}.tsv,{folder / validation}.qrels",
-            "--validation-run", str(folder / validation_run), "--filters", "6", "--document-words", "12",
-            "--batch-size", "16", "--epochs", "3", "--measures", "AP", "P@3", "--output", str(output), *more,
-        ]
-    )  # fmt: skip
-
-
-@contextmanager
-def second_validation_killed(monkeypatch):
-    """A training in here is interrupted after an epoch and a half."""
-    calls, validate = [], Validation.__call__
-
-    def killed(self):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return validate(self)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Validation, "__call__", killed)
-        yield
+from tests.training.commanded import run, validation_killed
 
 
 def test_a_checkpoint_is_trained_and_described(inputs, tmp_path, capsys):
@@ -111,7 +53,7 @@ def test_the_seed_decides(inputs, tmp_path):
 def test_resuming_a_killed_training(inputs, tmp_path, monkeypatch):
     """Killed in the second validation; the resumed training gives the checkpoint of one that was never killed."""
     run(inputs, tmp_path / "whole")
-    with second_validation_killed(monkeypatch):
+    with validation_killed(monkeypatch):
         run(inputs, tmp_path / "parts")
     assert not (tmp_path / "parts").exists()
     run(inputs, tmp_path / "parts", "--resume")
@@ -195,7 +137,7 @@ def test_selecting_features(inputs, tmp_path, capsys):
 def test_an_interrupted_selection_is_gone_on_with(inputs, tmp_path, monkeypatch):
     select = ["--select-lexical-features", "1", "--lexical-features", "overlap_text", "bm25_title", "--epochs", "1"]
     run(inputs, tmp_path / "whole", *select)
-    with second_validation_killed(monkeypatch):
+    with validation_killed(monkeypatch):
         run(inputs, tmp_path / "parts", *select)
     with pytest.raises(InputError, match="--resume"):
         run(inputs, tmp_path / "parts", *select)
@@ -248,12 +190,14 @@ def test_word_vectors_of_the_start_must_be_the_same(inputs, tmp_path):
         run(inputs, tmp_path / "made", "--start-from", str(tmp_path / "first"), "--words", str(tmp_path / "words"))
 
 
-def test_a_model_is_trained_as_its_paper_says(inputs, tmp_path):
-    from rerank_plugin.train import arguments, training_config
+def options(*given):
+    always = ["--index", "i", "--train", "t", "--validation", "v", "--words", "w", "--output", "o"]
+    return train.arguments().parse_args([*always, *given])
 
-    def settings(*options):
-        always = ["--index", "i", "--train", "t", "--validation", "v", "--words", "w", "--output", "o"]
-        config = training_config(arguments().parse_args([*always, *options]))
+
+def test_a_model_is_trained_as_its_paper_says():
+    def settings(*given):
+        config = train.training_config(options(*given))
         return config.loss, config.weights, config.optimizer, config.learning_rate
 
     assert settings() == ("hinge", "sqrt", "adagrad", 0.01)
@@ -262,11 +206,77 @@ def test_a_model_is_trained_as_its_paper_says(inputs, tmp_path):
     assert settings("--loss", "bce", "--optimizer", "adam") == ("bce", "none", "adam", 0.001)
 
 
-@pytest.mark.parametrize("optimizer", ["adadelta", "adam"])
-def test_a_classifier_resumes_to_the_same_weights(inputs, tmp_path, optimizer, monkeypatch):
-    how = ["--loss", "bce", "--weights", "log", "--optimizer", optimizer]
+@pytest.mark.parametrize("model", ["pacrr", "drmm", "duet", "matchpyramid", "knrm", "conv-knrm"])
+def test_the_recipe_of_pacrr(model):
+    """[P] 2.2: mini-batches of 32 triples by groups, all alike; ERR@20 decides. What is given wins, field by field."""
+    config = train.training_config(options("--model", model))
+    assert (config.loss, config.weights, config.sampling, config.batch_size) == ("hinge", "none", "groups", 32)
+    assert (config.optimizer, config.learning_rate, config.patience) == ("adam", 0.001, 30)
+    config = train.training_config(options("--model", model, "--sampling", "balanced", "--optimizer", "sgd"))
+    assert (config.sampling, config.weights) == ("balanced", "none")
+    assert (config.optimizer, config.learning_rate) == ("sgd", 0.01)
+
+
+def test_a_recipe_does_not_leak_into_another_loss():
+    """A classifier knows no groups of pairs, and the weights of one loss say nothing of the other's."""
+    config = train.training_config(options("--model", "pacrr", "--loss", "bce"))
+    assert (config.loss, config.weights, config.sampling, config.batch_size) == ("bce", "none", "balanced", 32)
+    config = train.training_config(options("--model", "delta-classifier", "--loss", "hinge"))
+    assert (config.loss, config.weights, config.sampling) == ("hinge", "sqrt", "balanced")
+    with pytest.raises(InputError, match="the loss 'bce' has no sampling 'groups'; known: balanced"):
+        train.training_config(options("--model", "pacrr", "--loss", "bce", "--sampling", "groups"))
+    with pytest.raises(InputError, match="'hinge' has no sampling 'grouped'; known: balanced, groups"):
+        train.training_config(options("--sampling", "grouped"))
+
+
+def test_the_validation_measures_of_a_recipe():
+    from rerank_plugin.training.recipes import measures
+
+    assert measures("pacrr") == measures("conv-knrm") == ("ERR@20", "nDCG@20")
+    assert measures("delta") == measures("sevmos") == measures("ktrel") == ("nDCG@20", "AP")
+
+
+@pytest.mark.parametrize(("given", "expected"), [([], ["ERR@20", "nDCG@20"]), (["--measures", "RR"], ["RR"])])
+def test_measures_that_are_given_win(inputs, tmp_path, given, expected):
+    folder, _ = inputs
+    of = {name: f"{folder / name}.tsv,{folder / name}.qrels" for name in ("train", "dev")}
+    train.main(
+        [
+            "--model", "knrm", "--index", str(folder / "index"), "--words", str(folder / "words"),
+            "--train", of["train"], "--train-run", str(folder / "train.run"),
+            "--validation", of["dev"], "--validation-run", str(folder / "dev.run"),
+            "--epochs", "1", "--output", str(tmp_path / "made"), *given,
+        ]
+    )  # fmt: skip
+    assert list(read_config(tmp_path / "made")["measures"]) == ["epoch", "loss", *expected]
+
+
+def test_groups_without_pairs_are_said(inputs, tmp_path):
+    """All relevant documents are highly relevant: [P]'s groups have no pair, and no epoch may pretend to train."""
+    folder, _ = inputs
+    high = (folder / "train.qrels").read_text().replace(" 1\n", " 2\n")
+    (tmp_path / "high.qrels").write_text(high)
+    given = ["--train", f"{folder / 'train.tsv'},{tmp_path / 'high.qrels'}", "--sampling", "groups"]
+    with pytest.raises(InputError, match="8 training queries give no example for --loss hinge --sampling groups"):
+        run(inputs, tmp_path / "made", *given)
+    assert not (tmp_path / "made").exists()
+
+
+CLASSIFIER = ["--loss", "bce", "--weights", "log"]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        [*CLASSIFIER, "--optimizer", "adadelta"],
+        [*CLASSIFIER, "--optimizer", "adam"],
+        ["--sampling", "groups", "--optimizer", "sgd"],
+    ],
+    ids=" ".join,
+)
+def test_it_resumes_to_the_same_weights(inputs, tmp_path, how, monkeypatch):
     run(inputs, tmp_path / "whole", *how)
-    with second_validation_killed(monkeypatch):
+    with validation_killed(monkeypatch):
         run(inputs, tmp_path / "parts", *how)
     run(inputs, tmp_path / "parts", *how, "--resume")
     files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]

@@ -45,6 +45,15 @@ def test_a_judged_query_without_candidates_counts_as_zero(index):
     assert validation()["AP"] == pytest.approx(0.5)
 
 
+def test_the_scale_of_err(index):
+    """q2's document of grade 2 at rank 3: gain (2^2 - 1) / 2^2 by its own judgments, / 2^4 on a scale up to 4."""
+    ids = [id for id, _, _ in small.DOCUMENTS]
+    candidates = {"q2": small.candidates(index, [ids.index(id) for id in ("9", "a7", "MED-14")])}
+    for highest, gain in [(None, 3 / 4), (2, 3 / 4), (4, 3 / 16)]:
+        validation = Validation([WHOLE], {"q2": JUDGMENTS["q2"]}, candidates, Titles(), ["ERR@20"], highest)
+        assert validation()["ERR@20"] == pytest.approx(gain / 3)
+
+
 def test_of_a_model(tmp_path):
     """The same as a measure that is written out plainly, over all documents and the held-out topics."""
     corpus = learnable.build(tmp_path / "forward")

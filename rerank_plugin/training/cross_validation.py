@@ -1,0 +1,212 @@
+"""Cross-validation in round-robin order ([P] 3.1): a model for each fold, and a run in which each ranks its own fold.
+
+The output is a folder with a checkpoint for each fold, ``fold-NAME``; the folds, ``folds.tsv``; the run
+``cross-validated.run``, where every query is ranked by the model that never saw it; and the measures as a table,
+``cross-validation.md``. Until all folds are done, what is finished lies in ``OUTPUT.training``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import zlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Sequence
+
+import numpy as np
+
+from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.checkpoints import CONFIG_FILE, load_checkpoint, read_config
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation.significance import paired_t_test
+from rerank_plugin.evaluation.values import Evaluator, Values
+from rerank_plugin.rerankers import RerankerOptions
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.pipeline import rank_all
+from rerank_plugin.runs import RankedList, replacing, write_run
+from rerank_plugin.training.folds import Fold, as_text
+from rerank_plugin.training.saving import WORDS, Outcome, link_all, read_outcome, work_folder
+from rerank_plugin.training.session import CROSS_VALIDATION_FILE, HeldOut, Session
+
+log = logging.getLogger(__name__)
+
+FOLDS_FILE, RUN_FILE, TABLE_FILE = "folds.tsv", "cross-validated.run", "cross-validation.md"
+ALPHA = 0.05  # the stricter one of [P] table 1
+
+
+def cross_validate(session: Session, folds: Sequence[Fold], output: Path) -> str:
+    """Train a model for each fold, and measure how each ranks the queries of its fold.
+
+    Returns:
+        The table, in Markdown.
+
+    Raises:
+        InputError: there is an interrupted work that is not to be resumed, or of other settings.
+    """
+    folds_text = as_text({fold.name: fold.test for fold in folds})
+    work = work_folder(output)
+    settings = _settings(session, folds)
+    _check(work, settings, session.task.resume)
+    _warn_of_a_start_that_knows_the_folds(session)
+    session.pools  # what is wrong with the candidates is said before there is anything to resume
+    with replacing(work / CROSS_VALIDATION_FILE) as file:
+        file.write(json.dumps(settings).encode())
+    outcomes = []
+    for number, fold in enumerate(folds, 1):
+        place = _checkpoint(work, fold)
+        if (place / CONFIG_FILE).exists():
+            log.info("fold %s was finished before", fold.name)
+        else:
+            sizes = len(fold.train), len(fold.validation), len(fold.test)
+            log.info(
+                "fold %s, %d of %d: %d queries to train, %d to validate, %d to test",
+                fold.name,
+                number,
+                len(folds),
+                *sizes,
+            )
+            _train(session, fold, place, zlib.crc32(folds_text.encode()), work / WORDS)
+        outcomes.append(read_outcome(place))
+    before = _ranked(session, session.queries, None)
+    after = {}
+    for fold in folds:
+        after |= _ranked(session, fold.test, _checkpoint(work, fold))
+    after = {query.id: after[query.id] for query in session.queries}
+    table = as_markdown(session, folds, outcomes, before, after)
+    with replacing_folder(output) as writing:
+        for fold in folds:
+            link_all(_checkpoint(work, fold), _checkpoint(writing, fold))
+        (writing / FOLDS_FILE).write_text(folds_text, encoding="utf-8")
+        (writing / TABLE_FILE).write_text(table, encoding="utf-8")
+        write_run(writing / RUN_FILE, after, session.task.model)
+    shutil.rmtree(work)
+    return table
+
+
+def _checkpoint(folder: Path, fold: Fold) -> Path:
+    return folder / f"fold-{fold.name}"
+
+
+def _settings(session: Session, folds: Sequence[Fold]) -> dict:
+    """What a cross-validation must share with the one it continues, as JSON values."""
+    settings = {
+        "data": session.data,
+        "training": asdict(session.task.training),
+        "model": asdict(session.model_config),
+        "measures": list(session.task.measures),
+        "keep_epochs": session.task.keep_epochs,
+        "folds": {fold.name: [query.id for query in fold.test] for fold in folds},
+        "validation": {fold.name: [query.id for query in fold.validation] for fold in folds},
+    }
+    return json.loads(json.dumps(settings))
+
+
+def _check(work: Path, settings: dict, resume: bool) -> None:
+    """Whether there is nothing yet, or what is there can be gone on with."""
+    path = work / CROSS_VALIDATION_FILE
+    if not work.exists() or not any(work.iterdir()):
+        return
+    if not path.exists():
+        raise InputError(f"{work} holds another training: finish it, or delete it")
+    if not resume:
+        raise InputError(f"{work} holds a cross-validation that was interrupted: go on with --resume, or delete it")
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        differing = [name for name in settings if before.get(name) != settings[name]]
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"cannot go on from {path}: {error!r}; delete its folder to start over") from None
+    if differing:
+        raise InputError(
+            f"{path} is of a cross-validation with other settings ({', '.join(differing)}): repeat them to go on, or "
+            "delete its folder to start over"
+        )
+
+
+def _warn_of_a_start_that_knows_the_folds(session: Session) -> None:
+    task = session.task
+    if task.start_from and read_config(task.start_from).get("training", {}).get("train") == task.train:
+        log.warning("%s was trained on %s, too: no fold is new to its weights", task.start_from, task.train)
+
+
+def _train(session: Session, fold: Fold, place: Path, folds_checksum: int, words: Path) -> None:
+    task = session.task
+    train = {query.id for query in fold.train}
+    pools = [pool for pool in session.pools if pool.query_id in train]
+    depth = task.validation_depth or task.depth
+    judgments = {query.id: session.judgments[query.id] for query in fold.validation}
+    candidates = {query.id: _first(session.candidates[query.id], depth) for query in fold.validation}
+    data = {
+        **session.data,
+        "fold": fold.name,
+        "folds_checksum": folds_checksum,
+        "validation_queries": list(judgments),
+    }
+    held_out = HeldOut(fold.validation, judgments, candidates, _highest_grade(session))
+    session.train(place, pools, held_out, data=data, words=words)
+
+
+def _highest_grade(session: Session) -> float:
+    """Of all folds' judgments, so that ERR has the same scale in validation, on each fold and on all."""
+    return max(max(session.judgments[query.id].values()) for query in session.queries)
+
+
+def _first(candidates: Candidates, depth: int) -> Candidates:
+    return Candidates(candidates.index, candidates.rows[:depth], candidates.first_stage_scores[:depth])
+
+
+def _ranked(session: Session, queries: Sequence[Query], checkpoint: Path | None) -> dict[str, RankedList]:
+    """The candidates of queries by id, ranked by a checkpoint's model, or as they are."""
+    reranker = None
+    if checkpoint is not None:
+        model, vocabulary = load_checkpoint(checkpoint)
+        reranker = NeuralReranker(model, vocabulary, session.index.forward, RerankerOptions(session.task.device))
+    # Copies, because the words of candidates are kept with them once they were scored.
+    rankings = rank_all(queries, lambda query: _first(session.candidates[query.id], session.task.depth), reranker, 1, 8)
+    return {ranking.query.id: RankedList(ranking.doc_ids, ranking.ranked_scores) for ranking in rankings}
+
+
+def as_markdown(
+    session: Session,
+    folds: Sequence[Fold],
+    outcomes: Sequence[Outcome],
+    before: dict[str, RankedList],
+    after: dict[str, RankedList],
+) -> str:
+    """A row for each fold and one for all: measures in validation, of the candidates' own order, and re-ranked.
+
+    Measures of a fold are means over its queries.
+    """
+    measures = session.task.measures
+    evaluator = Evaluator({query.id: session.judgments[query.id] for query in session.queries}, measures)
+    place = {query: number for number, query in enumerate(evaluator.queries)}
+    values = [evaluator.values(run) for run in (before, after)]
+    kinds = ("validation", "candidates", "re-ranked")
+    header = ["fold", "queries", "best epoch", *(f"{kind} {name}" for name in measures for kind in kinds)]
+    rows = [header, ["---"] + ["---:"] * (len(header) - 1)]
+    for fold, outcome in zip(folds, outcomes):
+        of_fold = np.array([place[query.id] for query in fold.test])
+        cells = _cells(evaluator, [{name: one[name][of_fold] for name in measures} for one in values])
+        validation = [f"{outcome.measures[name]:.4f}" for name in measures]
+        best = f"{outcome.epoch} of {outcome.epochs}"
+        rows.append([fold.name, str(len(fold.test)), best, *_interleaved(validation, cells)])
+    rows.append(["all", str(len(place)), "", *_interleaved([""] * len(measures), _cells(evaluator, values))])
+    text = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return text + (
+        "\n+ higher, - lower, = no significant difference from the candidates' order: two-tailed paired t-test over "
+        f"the queries of the row, p < {ALPHA:g}, without correction.\n"
+    )
+
+
+def _cells(evaluator: Evaluator, values: Sequence[Values]) -> list[tuple[str, str]]:
+    """For each measure the value of the candidates and the marked value of the re-ranked ones."""
+    before, after = (evaluator.summary(one) for one in values)
+    marks = {name: paired_t_test(values[1][name], values[0][name]).mark(ALPHA) for name in before}
+    return [(f"{before[name]:.4f}", f"{after[name]:.4f}{marks[name]}") for name in before]
+
+
+def _interleaved(validation: Sequence[str], cells: Sequence[tuple[str, str]]) -> list[str]:
+    return [cell for first, rest in zip(validation, cells) for cell in (first, *rest)]

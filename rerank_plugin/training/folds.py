@@ -1,0 +1,139 @@
+"""Folds for cross-validation: judged queries in parts, each of which tests a model that saw none of it ([P] 3.1).
+
+[P]'s folds are the years of its tracks, 50 queries each: of the other years' 250 queries 50 random ones are held out
+for validation, and 200 train. A file of folds has a line for each query, ``query id<TAB>fold name``.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import zlib
+from pathlib import Path
+from typing import Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.corpora.text_files import lines
+from rerank_plugin.errors import InputError
+from rerank_plugin.text.tokenizer import tokenize
+
+log = logging.getLogger(__name__)
+
+SHARE = 0.2  # of the remaining queries for validation: 50 of 250 in [P] 3.1
+
+Parts = dict[str, list[Query]]  # queries by the name of their fold, in the order in which they were given
+
+
+class Fold(NamedTuple):
+    """What the model of one fold is trained, validated and tested on; no query is in two of them."""
+
+    name: str
+    train: list[Query]
+    validation: list[Query]
+    test: list[Query]
+
+
+def random_parts(queries: Sequence[Query], count: int, seed: int) -> Parts:
+    """Parts named 1, 2, ... (with leading zeros where there are ten or more), whose sizes differ by one at most.
+
+    Raises:
+        InputError: fewer than two parts, or fewer queries than parts.
+    """
+    if not 2 <= count <= len(queries):
+        raise InputError(f"--folds {count}: the {len(queries)} judged queries make 2 to {len(queries)} folds")
+    order = np.random.default_rng([seed, count]).permutation(len(queries))
+    width = len(str(count))
+    return {
+        f"{number:0{width}d}": [queries[place] for place in sorted(places.tolist())]
+        for number, places in enumerate(np.array_split(order, count), 1)
+    }
+
+
+def read_parts(path: Path, queries: Sequence[Query]) -> Parts:
+    """The parts of a file, in the order in which it first names them. Queries that are not there are left out.
+
+    Raises:
+        InputError: naming file and line, for a malformed line, a name that cannot be a file's, or a query in two folds;
+            or naming a query that is in no fold; or there is only one fold.
+    """
+    fold_of: dict[str, str] = {}
+    for number, line in lines(path):
+        columns = line.rstrip("\r\n").split("\t")
+        if columns == [""]:
+            continue
+        if len(columns) != 2 or not columns[0]:
+            raise InputError(f"{path}:{number}: expected a query id, a tab, and the name of its fold")
+        query, name = columns
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            raise InputError(
+                f"{path}:{number}: the fold {name!r} names a folder: letters, digits, '_', '.' and '-' only"
+            )
+        if query in fold_of:
+            raise InputError(f"{path}:{number}: query {query} is in a fold already, {fold_of[query]}")
+        fold_of[query] = name
+    missing = [query.id for query in queries if query.id not in fold_of]
+    if missing:
+        raise InputError(f"{path}: {len(missing)} judged queries are in no fold, e.g. '{missing[0]}'")
+    unknown = fold_of.keys() - {query.id for query in queries}
+    if unknown:
+        log.warning("%s: %d queries are not among those of --train, e.g. '%s'", path, len(unknown), min(unknown))
+    parts: Parts = {name: [] for name in fold_of.values()}
+    for query in queries:
+        parts[fold_of[query.id]].append(query)
+    parts = {name: part for name, part in parts.items() if part}
+    if len(parts) < 2:
+        raise InputError(f"{path}: all queries are in one fold, {next(iter(parts))}: nothing is left to train on")
+    return parts
+
+
+def as_text(parts: Mapping[str, Sequence[Query]]) -> str:
+    """The file of these parts, which `read_parts` reads as the same."""
+    return "".join(f"{query.id}\t{name}\n" for name, part in parts.items() for query in part)
+
+
+def make_folds(parts: Parts, held_out: float, seed: int) -> list[Fold]:
+    """Each part as the test set, and of the other parts' queries a random sample for validation.
+
+    Args:
+        held_out: queries for validation where it is a whole number from 1 on, else their share.
+
+    Raises:
+        InputError: it leaves no query for validation or training.
+    """
+    folds = []
+    for name, test in parts.items():
+        tested = {query.id for query in test}
+        others = sorted((query for part in parts.values() for query in part if query.id not in tested))
+        count = int(held_out) if held_out >= 1 else max(1, round(held_out * len(others)))
+        if not 0 < count < len(others):
+            raise InputError(
+                f"--fold-validation {held_out:g}: beside the fold {name} there are {len(others)} queries, which must "
+                "do for validation and training"
+            )
+        sample = np.random.default_rng([seed, zlib.crc32(name.encode())]).choice(len(others), count, replace=False)
+        validation = {others[place].id for place in sample.tolist()}
+        train = [query for query in others if query.id not in validation]
+        folds.append(Fold(name, train, [query for query in others if query.id in validation], test))
+    return folds
+
+
+def warn_of_repeated_texts(parts: Parts) -> list[list[str]]:
+    """Say which queries of different folds have the same words: a model is then tested on what it was trained on.
+
+    Returns:
+        The ids of each such group of queries.
+    """
+    folds_of: dict[tuple[str, ...], dict[str, str]] = {}
+    for name, part in parts.items():
+        for query in part:
+            folds_of.setdefault(tuple(tokenize(query.text)), {})[query.id] = name
+    groups = [by_id for by_id in folds_of.values() if len(set(by_id.values())) > 1]
+    if groups:
+        shown = "; ".join(" = ".join(f"{id} (fold {name})" for id, name in by_id.items()) for by_id in groups[:5])
+        log.warning(
+            "%d queries have the same words as one in another fold, so that models are tested on what they were "
+            "trained on: %s%s", sum(map(len, groups)), shown, "; ..." if groups[5:] else "",
+        )  # fmt: skip
+    return [list(by_id) for by_id in groups]

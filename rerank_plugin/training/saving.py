@@ -1,0 +1,137 @@
+"""What a training leaves behind: the best checkpoint, and each epoch's where that is asked for.
+
+While it runs, everything lies in a folder beside the output, ``OUTPUT.training``: the trainer's state, ``best``,
+``epochs/01``, ``epochs/02``, ..., and ``words``, the word vectors, to whose files all checkpoints link. The output
+appears whole when the training is done.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.checkpoints import CONFIG_FILE, link_or_copy, read_config, save_checkpoint
+from rerank_plugin.errors import InputError
+from rerank_plugin.text import embeddings
+from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE
+
+BEST, EPOCHS, WORDS = "best", "epochs", "words"
+
+
+def work_folder(output: Path) -> Path:
+    """Where what belongs to an output lies until it is finished."""
+    return output.with_name(output.name + ".training")
+
+
+class Saver:
+    """Writes the checkpoints of a training.
+
+    Args:
+        folder: the training's own; what an older training left there goes when the first epoch of a new one is kept.
+        training: what is trained and how, with its seed, for the description in each checkpoint.
+        every: whether to keep the checkpoint of every epoch.
+        words: folder of word vectors that several trainings share; by default the training has its own.
+    """
+
+    def __init__(
+        self, folder: Path, model, vectors: WordVectors, training: dict, every: bool, words: Path | None = None
+    ):
+        self.folder, self.model, self.vectors, self.training = folder, model, vectors, training
+        self.every, self.words = every, words or folder / WORDS
+        self.fresh = True
+
+    def go_on(self, epochs: int) -> None:
+        """Keep what is there: the training was resumed after so many epochs.
+
+        Raises:
+            InputError: they should all be kept, and were not.
+        """
+        self.fresh = False
+        if not self.every:
+            return
+        missing = [epoch for epoch in range(1, epochs + 1) if not (self._of(epoch) / CONFIG_FILE).exists()]
+        if missing:
+            raise InputError(
+                f"{self.folder} was begun without --keep-epochs: epoch {missing[0]} is not kept; resume without it, "
+                "or delete the folder to start over"
+            )
+
+    def keep(self, measures: dict) -> None:
+        """Called after every epoch, before it counts as done."""
+        if self.fresh:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.fresh = False
+        if not self.words.exists():
+            embeddings.save(self.vectors, self.words, {})
+        if self.every:
+            self._save(self._of(measures["epoch"]), measures)
+
+    def save(self, measures: dict) -> None:
+        """Called after that, when the epoch is the best so far."""
+        if self.every:
+            with replacing_folder(self.folder / BEST) as writing:
+                link_all(self._of(measures["epoch"]), writing)
+        else:
+            self._save(self.folder / BEST, measures)
+
+    def finish(self, epochs: int, deciding: str, output: Path) -> Outcome:
+        """Put the best checkpoint, its log and its picture in place, and remove what the training worked with.
+
+        Args:
+            epochs: that were trained. deciding: name of the measure that says which was best, for the message.
+
+        Raises:
+            InputError: no epoch gave a number.
+        """
+        if not (self.folder / BEST).exists():
+            raise InputError(f"no epoch gave a finite {deciding}: nothing to keep; see {self.folder / LOG_FILE}")
+        with replacing_folder(output) as writing:
+            link_all(self.folder / BEST, writing)
+            for name in (LOG_FILE, PLOT_FILE):
+                link_or_copy(self.folder / name, writing / name)
+            if self.every:
+                for epoch in range(1, epochs + 1):
+                    link_all(self._of(epoch), writing / EPOCHS / self._of(epoch).name)
+        shutil.rmtree(self.folder)
+        return read_outcome(output)
+
+    def _of(self, epoch: int) -> Path:
+        return self.folder / EPOCHS / f"{epoch:02d}"
+
+    def _save(self, folder: Path, measures: dict) -> None:
+        description = {"training": self.training, "measures": measures, "seed": self.training["seed"]}
+        save_checkpoint(folder, self.model, self.vectors, description, self.words)
+
+
+class Outcome(NamedTuple):
+    """What a finished training says of itself: its best epoch and that one's measures, and how many it trained."""
+
+    epoch: int
+    measures: dict[str, float]
+    epochs: int
+
+
+def read_outcome(checkpoint: Path) -> Outcome:
+    """The outcome of the training that made a checkpoint."""
+    reached = read_config(checkpoint)["measures"]
+    measures = {
+        name: math.nan if value is None else value for name, value in reached.items() if name not in ("epoch", "loss")
+    }
+    lines = (checkpoint / LOG_FILE).read_text(encoding="utf-8").splitlines()
+    return Outcome(reached["epoch"], measures, len(lines))
+
+
+def put_in_place(made: Path, output: Path) -> None:
+    """Give a finished folder its final name; one that is there already goes."""
+    if output.exists():
+        shutil.rmtree(output)
+    made.rename(output)
+
+
+def link_all(source: Path, target: Path) -> None:
+    """A second folder of the same files, which takes no space where the file system has hard links."""
+    shutil.copytree(source, target, copy_function=link_or_copy, dirs_exist_ok=True)

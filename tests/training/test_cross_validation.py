@@ -1,0 +1,295 @@
+"""``train --folds``: every query is ranked by a model that never saw it, and each is that of a training of its own."""
+
+import pytest
+
+from rerank_plugin import search, train
+from rerank_plugin.checkpoints import load_checkpoint, read_config
+from rerank_plugin.corpora import judgments
+from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation import mean_measures
+from rerank_plugin.evaluation.values import Evaluator
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.retrieval.pipeline import rank
+from rerank_plugin.runs import RankedList, read_run
+from rerank_plugin.training import session
+from rerank_plugin.training.cross_validation import FOLDS_FILE, RUN_FILE, TABLE_FILE
+from tests.rerankers import small
+from tests.training import learnable
+from tests.training.commanded import always, cross_validate, run, validation_killed
+
+IDS = [f"q-{topic}" for topic in learnable.TOPICS]
+
+
+def everything(folder):
+    """Contents by name: all but the logs, which tell how long it took."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("log.")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def lines_of(path, ids):
+    """The lines of some queries, without the tag."""
+    return [line.rsplit(" ", 1)[0] for line in path.read_text().splitlines() if line.split()[0] in ids]
+
+
+def folds_of(folder):
+    folds = {}
+    for line in (folder / FOLDS_FILE).read_text().splitlines():
+        query, name = line.split("\t")
+        folds.setdefault(name, []).append(query)
+    return folds
+
+
+@pytest.fixture(scope="module")
+def made(inputs, tmp_path_factory):
+    """The output of three folds of the 12 queries: 2 of the other 8 validate, 6 train."""
+    made = tmp_path_factory.mktemp("folds") / "made"
+    cross_validate(inputs, made, "--lexical-features", "lex3")
+    assert [path.name for path in made.parent.iterdir()] == ["made"]
+    return made
+
+
+def test_files(made):
+    assert {path.name for path in made.iterdir()} == {"fold-1", "fold-2", "fold-3", FOLDS_FILE, RUN_FILE, TABLE_FILE}
+    folds = folds_of(made)
+    assert [len(ids) for ids in folds.values()] == [4, 4, 4] and sorted(sum(folds.values(), [])) == sorted(IDS)
+    for name, ids in folds.items():
+        load_checkpoint(made / f"fold-{name}")
+        validated = read_config(made / f"fold-{name}")["training"]["validation_queries"]
+        assert len(validated) == 2 and not set(validated) & set(ids)
+    inodes = {(made / f"fold-{name}" / "embeddings.safetensors").stat().st_ino for name in folds}
+    assert len(inodes) == 1  # they take space once
+
+
+def test_a_fold_is_trained_on_nothing_else(inputs, made, tmp_path):
+    """Its model is that of a training whose files name the other folds' queries only, bit for bit."""
+    folder, _ = inputs
+    validated = read_config(made / "fold-2")["training"]["validation_queries"]
+    parts = {"dev": validated, "train": [id for id in IDS if id not in {*folds_of(made)["2"], *validated}]}
+    for name, ids in parts.items():
+        for kind in ("tsv", "qrels", "run"):
+            lines = (folder / f"all.{kind}").read_text().splitlines(keepends=True)
+            (tmp_path / f"{name}.{kind}").write_text("".join(line for line in lines if line.split()[0] in ids))
+    files = {name: f"{tmp_path / name}.tsv,{tmp_path / name}.qrels" for name in parts}
+    train.main(
+        always(inputs, tmp_path / "made", "all", "--lexical-features", "lex3", "--epochs", "2")
+        + ["--train", files["train"], "--train-run", str(tmp_path / "train.run")]
+        + ["--validation", files["dev"], "--validation-run", str(tmp_path / "dev.run")]
+    )
+    weights = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path / "made", made / "fold-2")]
+    assert weights[0] == weights[1]
+    assert read_config(tmp_path / "made")["measures"] == read_config(made / "fold-2")["measures"]
+
+
+def test_each_query_is_ranked_by_the_model_of_its_fold(inputs, made, tmp_path):
+    """The lines of the run are those that search writes with the fold's checkpoint."""
+    folder, _ = inputs
+    assert list(read_run(made / RUN_FILE)) == IDS
+    differing = 0
+    for name, ids in folds_of(made).items():
+        search.main(
+            [
+                "--index", str(folder / "index"), "--queries", str(folder / "all.tsv"),
+                "--run", str(folder / "all.run"), "--reranker", str(made / f"fold-{name}"),
+                "--output", str(tmp_path / f"{name}.run"),
+            ]
+        )  # fmt: skip
+        assert lines_of(tmp_path / f"{name}.run", ids) == lines_of(made / RUN_FILE, ids)
+        others = [id for id in IDS if id not in ids]
+        differing += lines_of(tmp_path / f"{name}.run", others) != lines_of(made / RUN_FILE, others)
+    assert differing == 3
+
+
+def test_the_table(inputs, made):
+    """Values by hand from the run, the candidates and the checkpoints."""
+    folder, _ = inputs
+    judged = judgments(str(folder / "all.qrels"))
+    runs = [read_run(folder / "all.run"), read_run(made / RUN_FILE)]
+    table = (made / TABLE_FILE).read_text()
+    header, _, *rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines()[:6]]
+    assert header == ["fold", "queries", "best epoch"] + [
+        f"{kind} {name}" for name in ("AP", "P@3") for kind in ("validation", "candidates", "re-ranked")
+    ]
+    for row, (name, ids) in zip(rows, [*folds_of(made).items(), ("all", IDS)], strict=True):
+        assert row[:2] == [name, str(len(ids))]
+        means = [mean_measures(run, {id: judged[id] for id in ids}, ["AP", "P@3"]) for run in runs]
+        for measure, (validation, before, after) in {"AP": row[3:6], "P@3": row[6:9]}.items():
+            assert before == f"{means[0][measure]:.4f}"
+            assert after[:-1] == f"{means[1][measure]:.4f}" and after[-1] in "+-="
+            if name != "all":
+                measures = read_config(made / f"fold-{name}")["measures"]
+                assert validation == f"{measures[measure]:.4f}" and row[2] == f"{measures['epoch']} of 2"
+    assert rows[-1][2:4] == ["", ""]
+
+
+def test_the_table_is_printed(inputs, tmp_path, capsys):
+    cross_validate(inputs, tmp_path / "made", "--epochs", "1", folds=2)
+    said = capsys.readouterr().out
+    assert (tmp_path / "made" / TABLE_FILE).read_text() in said and str(tmp_path / "made") in said
+
+
+def test_the_same_folds_again(inputs, made, tmp_path):
+    """By the file that was written, in another place: all is the same, byte by byte, but for the output's name."""
+    cross_validate(inputs, tmp_path / "again", "--lexical-features", "lex3", folds=made / FOLDS_FILE)
+    assert everything(tmp_path / "again") == everything(made)
+
+
+def test_resuming(inputs, made, tmp_path, monkeypatch):
+    """Killed in the second fold's second validation: the first fold is not trained again, and all ends the same."""
+    how = ["--lexical-features", "lex3"]
+    with validation_killed(monkeypatch, 4):
+        cross_validate(inputs, tmp_path / "made", *how)
+    assert [path.name for path in tmp_path.iterdir()] == ["made.training"]
+    work = tmp_path / "made.training"
+    first = (work / "fold-1" / "model.safetensors").stat()
+    assert (work / "fold-2.training" / "state.json").exists() and not (work / "fold-3").exists()
+    with pytest.raises(InputError, match="made.training holds a cross-validation.*--resume"):
+        cross_validate(inputs, tmp_path / "made", *how)
+    with pytest.raises(InputError, match="made.training holds a cross-validation"):
+        run(inputs, tmp_path / "made")
+    for other, named in [(["--seed", "1"], "training, folds"), (["--measures", "AP"], "measures")]:
+        with pytest.raises(InputError, match=rf"other settings \({named}"):
+            cross_validate(inputs, tmp_path / "made", *how, "--resume", *other)
+    cross_validate(inputs, tmp_path / "made", *how, "--resume")
+    assert everything(tmp_path / "made") == everything(made)
+    assert (tmp_path / "made" / "fold-1" / "model.safetensors").stat()[1:3] == first[1:3]  # the same file
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
+def test_keeping_epochs(inputs, made, tmp_path):
+    cross_validate(inputs, tmp_path / "made", "--lexical-features", "lex3", "--keep-epochs")
+    kept = everything(tmp_path / "made")
+    assert {name: text for name, text in kept.items() if "epochs" not in name} == everything(made)
+    for name in folds_of(made):
+        epoch = read_config(made / f"fold-{name}")["measures"]["epoch"]
+        assert kept[f"fold-{name}/epochs/0{epoch}/model.safetensors"] == kept[f"fold-{name}/model.safetensors"]
+        load_checkpoint(tmp_path / "made" / f"fold-{name}" / "epochs" / "02")
+
+
+def test_candidates_and_features_are_made_once(inputs, tmp_path, monkeypatch):
+    calls, make_pools, read = [], session.make_pools, session.embeddings.load
+    monkeypatch.setattr(session, "make_pools", lambda *given: calls.append("pools") or make_pools(*given))
+    monkeypatch.setattr(session.embeddings, "load", lambda path: calls.append("words") or read(path))
+    find = session.CandidateFinder.__call__
+    monkeypatch.setattr(session.CandidateFinder, "__call__", lambda *given: calls.append("candidates") or find(*given))
+    session.Session(_task(inputs)).pools
+    of_one = list(calls)
+    calls.clear()
+    cross_validate(inputs, tmp_path / "made", "--epochs", "1", "--document-words", "4")
+    assert calls.count("pools") == calls.count("candidates") == of_one.count("pools") == of_one.count("candidates") == 1
+    assert calls.count("words") == 1 + 3  # and once with each fold's checkpoint, when it ranks its fold
+
+
+def _task(inputs):
+    options = train.arguments().parse_args(always(inputs, "nowhere", "all", "--folds", "3"))
+    return train._task(options)
+
+
+def test_the_depths(inputs, tmp_path):
+    """Candidates are cut to the depth; validation, but nothing else, to its own."""
+    more = ["--epochs", "1", "--measures", "P@30"]
+    cross_validate(inputs, tmp_path / "deep", *more, "--depth", "40", folds=2)
+    cross_validate(inputs, tmp_path / "cut", *more, "--depth", "40", "--validation-depth", "2", folds=2)
+    ranked = read_run(tmp_path / "cut" / RUN_FILE)
+    assert {len(ranking.doc_ids) for ranking in ranked.values()} == {40}
+    assert read_config(tmp_path / "cut" / "fold-1")["measures"]["P@30"] <= 2 / 30
+    weights = [(tmp_path / name / "fold-1" / "model.safetensors").read_bytes() for name in ("deep", "cut")]
+    assert weights[0] == weights[1]
+
+
+def test_a_start_that_knows_the_folds_is_named(inputs, tmp_path, capsys):
+    run(inputs, tmp_path / "other", "--epochs", "1")
+    run(inputs, tmp_path / "same", "--epochs", "1", training="all", validation_run="dev.run", validation="new")
+    for name, said in [("other", False), ("same", True)]:
+        cross_validate(inputs, tmp_path / f"from-{name}", "--epochs", "1", "--start-from", str(tmp_path / name))
+        assert ("no fold is new to its weights" in capsys.readouterr().err) is said
+
+
+def test_err_has_one_scale(inputs, tmp_path):
+    """Of all queries only one has a document of grade 3: ERR counts to 3 for the others', too."""
+    folder, _ = inputs
+    lines = (folder / "all.qrels").read_text().splitlines(keepends=True)
+    low = "".join(line for line in lines if line.startswith("q-gout ") or not line.endswith(" 3\n"))
+    (tmp_path / "low.qrels").write_text(low)
+    judged = judgments(str(tmp_path / "low.qrels"))
+    given = ["--train", f"{folder / 'all.tsv'},{tmp_path / 'low.qrels'}", "--measures", "ERR@20", "--epochs", "1"]
+    cross_validate(inputs, tmp_path / "made", *given, folds=2)
+    made = read_run(tmp_path / "made" / RUN_FILE)
+    values = {}
+    for name, ids in [*folds_of(tmp_path / "made").items(), ("all", IDS)]:
+        evaluator = Evaluator({id: judged[id] for id in ids}, ["ERR@20"], highest=3)
+        values[name] = f"{evaluator.values(made)['ERR@20'].mean():.4f}"
+    rows = [line.split("|") for line in (tmp_path / "made" / TABLE_FILE).read_text().splitlines()[2:5]]
+    assert {row[1].strip(): row[-2].strip()[:-1] for row in rows} == values
+    name, ids = next((name, ids) for name, ids in folds_of(tmp_path / "made").items() if "q-gout" in ids)
+    folder = tmp_path / "made" / f"fold-{name}"  # none of its validation queries has a 3
+    validated = read_config(folder)["training"]["validation_queries"]
+    model, vocabulary = load_checkpoint(folder)
+    reranker = NeuralReranker(model, vocabulary, inputs[1])
+    run = {}
+    for query in learnable.queries(learnable.TOPICS):
+        if query.id in validated:
+            found = small.candidates(inputs[1], scores=[1000 - rank for rank in range(1, len(inputs[1]) + 1)])
+            ranking = rank(query, found, reranker)
+            run[query.id] = RankedList(ranking.doc_ids, ranking.ranked_scores)
+    evaluator = Evaluator({id: judged[id] for id in validated}, ["ERR@20"], highest=3)
+    reached = read_config(folder)["measures"]["ERR@20"]
+    assert reached == pytest.approx(evaluator.values(run)["ERR@20"].mean(), abs=1e-6)
+
+
+def test_queries_of_the_same_words_are_named(inputs, tmp_path, capsys):
+    folder, _ = inputs
+    queries = (folder / "all.tsv").read_text().replace("q-malaria\tmalaria", "q-malaria\tAsthma")
+    (tmp_path / "all.tsv").write_text(queries)
+    lines = [f"{id}\t{'ab'[number % 2]}\n" for number, id in enumerate(IDS)]  # asthma is the first, malaria the 12th
+    (tmp_path / "folds.tsv").write_text("".join(lines))
+    twice = ["--train", f"{tmp_path / 'all.tsv'},{folder / 'all.qrels'}", "--epochs", "1"]
+    cross_validate(inputs, tmp_path / "made", *twice, folds=tmp_path / "folds.tsv")
+    assert "q-asthma (fold a) = q-malaria (fold b)" in capsys.readouterr().err
+    assert {path.name for path in (tmp_path / "made").glob("fold-*")} == {"fold-a", "fold-b"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--folds", "3", "--validation", "x:dev"], "not allowed with argument"),
+        ([], "one of the arguments --validation --folds is required"),
+        (["--folds", "3", "--validation-run", "x.run"], "no --validation-run"),
+        (["--folds", "3", "--select-lexical-features", "2"], "does not go with --folds"),
+        (["--validation", "x:dev", "--fold-validation", "2"], "--fold-validation is for --folds"),
+        (["--folds", "3", "--fold-validation", "1.5"], "--fold-validation: invalid"),
+        (["--folds", "3", "--fold-validation", "0"], "--fold-validation: invalid"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage(inputs, tmp_path, options, said, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        train.main(always(inputs, tmp_path / "made", "all", *options))
+    assert stopped.value.code == 2 and said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--folds", "1"], "make 2 to 12 folds"),
+        (["--folds", "13"], "make 2 to 12 folds"),
+        (["--folds", "no-such-file.tsv"], "no-such-file.tsv"),
+        (["--fold-validation", "8"], "--fold-validation 8: beside the fold 1 there are 8 queries"),
+        (["--measures", "no-such-measure"], "no-such-measure"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_options(inputs, tmp_path, options, said):
+    with pytest.raises(InputError, match=said):
+        cross_validate(inputs, tmp_path / "made", *options)
+    assert not any(tmp_path.iterdir())
+
+
+def test_another_training_is_not_touched(inputs, tmp_path, monkeypatch):
+    with validation_killed(monkeypatch):
+        run(inputs, tmp_path / "made")
+    with pytest.raises(InputError, match="made.training holds another training"):
+        cross_validate(inputs, tmp_path / "made", "--resume")
+    assert (tmp_path / "made.training" / "state.json").exists()
+    (tmp_path / "made").mkdir()
+    with pytest.raises(InputError, match="made exists already"):
+        cross_validate(inputs, tmp_path / "made")

@@ -1,0 +1,116 @@
+"""Checkpoints of every epoch: whole, usable, of little space, and the same after an interruption."""
+
+import json
+import os
+
+import pytest
+
+from rerank_plugin import search
+from rerank_plugin.checkpoints import load_checkpoint, read_config
+from rerank_plugin.errors import InputError
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.runs import read_run
+from tests.training import learnable
+from tests.training.commanded import run, validation_killed
+
+CHECKPOINT = ("config.json", "model.safetensors", "vocab.txt", "embeddings.safetensors", "words.json")
+
+
+def contents(folder):
+    return {name: (folder / name).read_bytes() for name in CHECKPOINT}
+
+
+@pytest.fixture(scope="module")
+def made(inputs, tmp_path_factory):
+    """The output of a training of three epochs."""
+    made = tmp_path_factory.mktemp("kept") / "made"
+    run(inputs, made, "--keep-epochs")
+    assert [path.name for path in made.parent.iterdir()] == ["made"]
+    return made
+
+
+def test_every_epoch_is_a_checkpoint_of_its_own(inputs, made):
+    """Each reaches the measure that was logged for it, and the best one is the output."""
+    assert sorted(path.name for path in (made / "epochs").iterdir()) == ["01", "02", "03"]
+    log = [json.loads(line) for line in (made / "log.jsonl").read_text().splitlines()]
+    for entry in log:
+        folder = made / "epochs" / f"{entry['epoch']:02d}"
+        assert {path.name for path in folder.iterdir()} == set(CHECKPOINT)
+        measures = read_config(folder)["measures"]
+        assert measures == {name: entry[name] for name in ("epoch", "loss", "AP", "P@3")}
+        model, vocabulary = load_checkpoint(folder)
+        reranker = NeuralReranker(model, vocabulary, inputs[1])
+        reached = learnable.mean_average_precision(inputs[1], reranker, learnable.TOPICS[learnable.TRAINED :])
+        assert reached == pytest.approx(entry["AP"], abs=1e-6)
+    best = read_config(made)["measures"]["epoch"]
+    assert contents(made) == contents(made / "epochs" / f"{best:02d}")
+    assert len({(made / "epochs" / name / "model.safetensors").read_bytes() for name in ("01", "02", "03")}) == 3
+
+
+def test_it_changes_nothing_else(inputs, made, tmp_path):
+    run(inputs, tmp_path / "plain")
+    assert contents(made) == contents(tmp_path / "plain")
+    assert not (tmp_path / "plain" / "epochs").exists()
+
+
+def test_word_vectors_take_space_once(made):
+    folders = [made, *(made / "epochs").iterdir()]
+    for name in ("vocab.txt", "embeddings.safetensors"):
+        assert len({(folder / name).stat().st_ino for folder in folders}) == 1
+
+
+def test_without_hard_links_files_are_copied(inputs, made, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("this file system has no links")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", refuse)
+        run(inputs, tmp_path / "copied", "--keep-epochs")
+    for part in (".", "epochs/01", "epochs/02", "epochs/03"):
+        assert contents(made / part) == contents(tmp_path / "copied" / part)
+    assert (tmp_path / "copied" / "vocab.txt").stat().st_nlink == 1
+
+
+def test_an_epoch_re_ranks_like_any_checkpoint(inputs, made, tmp_path):
+    folder, _ = inputs
+    for name in ("epochs/01", "epochs/03"):
+        search.main(
+            [
+                "--index", str(folder / "index"), "--queries", str(folder / "dev.tsv"),
+                "--run", str(folder / "dev.run"), "--reranker", str(made / name),
+                "--output", str(tmp_path / f"{name[-2:]}.run"),
+            ]
+        )  # fmt: skip
+    first, third = read_run(tmp_path / "01.run"), read_run(tmp_path / "03.run")
+    assert first.keys() == third.keys() and any(first[q].doc_ids != third[q].doc_ids for q in first)
+
+
+@pytest.mark.parametrize("killed", [1, 3])
+def test_resuming(inputs, made, tmp_path, monkeypatch, killed):
+    with validation_killed(monkeypatch, killed):
+        run(inputs, tmp_path / "parts", "--keep-epochs")
+    assert not (tmp_path / "parts").exists()
+    run(inputs, tmp_path / "parts", "--keep-epochs", "--resume")
+    for part in (".", "epochs/01", "epochs/02", "epochs/03"):
+        assert contents(made / part) == contents(tmp_path / "parts" / part)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts"]
+    assert (tmp_path / "parts" / "vocab.txt").stat().st_nlink == 4
+
+
+def test_epochs_that_were_not_kept_cannot_be(inputs, tmp_path, monkeypatch):
+    with validation_killed(monkeypatch, 3):
+        run(inputs, tmp_path / "made")
+    with pytest.raises(InputError, match="begun without --keep-epochs: epoch 1 is not kept"):
+        run(inputs, tmp_path / "made", "--keep-epochs", "--resume")
+    run(inputs, tmp_path / "made", "--resume")
+    assert not (tmp_path / "made" / "epochs").exists()
+
+
+def test_nothing_of_an_older_training_is_left(inputs, tmp_path, monkeypatch):
+    """A training is begun anew, with fewer epochs: those of the interrupted one are none of its."""
+    with validation_killed(monkeypatch, 3):
+        run(inputs, tmp_path / "made", "--keep-epochs")
+    run(inputs, tmp_path / "made", "--keep-epochs", "--epochs", "1", "--seed", "9")
+    assert [path.name for path in (tmp_path / "made" / "epochs").iterdir()] == ["01"]
+    assert contents(tmp_path / "made") == contents(tmp_path / "made" / "epochs" / "01")
+    assert read_config(tmp_path / "made")["seed"] == 9

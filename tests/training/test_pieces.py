@@ -1,0 +1,122 @@
+"""A batch that is trained on in pieces of similar lengths: the same scores and gradients as all at once."""
+
+import pytest
+import torch
+
+from rerank_plugin.checkpoints import model_classes
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.rerankers.pacrr import Pacrr, PacrrConfig
+from rerank_plugin.training.trainer import scored
+
+WORDS, DOCUMENTS = 60, 48
+
+MODELS = {
+    "pacrr firstk": ("pacrr", {"document_words": 40, "query_words": 8, "filters": 5, "longest_ngram": 4}),
+    "pacrr kwindow": (
+        "pacrr",
+        {"distillation": "kwindow", "document_words": 40, "distilled_words": 9, "query_words": 8, "signals": 3},
+    ),
+    "matchpyramid": ("matchpyramid", {"document_words": 40, "query_words": 8}),
+    "duet": ("duet", {"document_words": 40, "query_words": 8, "filters": 6, "hidden": (7,), "dropout": 0.0}),
+    "knrm": ("knrm", {"document_words": 40, "query_words": 8}),
+    "conv-knrm": ("conv-knrm", {"document_words": 40, "query_words": 8, "filters": 6}),
+}
+
+
+def vectors():
+    return torch.randn(WORDS, 7, generator=torch.Generator().manual_seed(1)) * (torch.arange(WORDS) > 0)[:, None]
+
+
+def build(name):
+    torch.manual_seed(2)
+    of, values = MODELS[name]
+    model_class, config_class = model_classes(of)
+    return model_class(config_class(**values), vectors())
+
+
+def batch(config, seed=0):
+    """Texts of all lengths from none to the whole width, with words in common and unknown ones."""
+    generator = torch.Generator().manual_seed(seed)
+    n, m = config.document_words, config.query_words
+    lengths = torch.randint(0, n + 1, (DOCUMENTS, 1), generator=generator)
+    query_lengths = torch.randint(0, m + 1, (DOCUMENTS, 1), generator=generator)
+    document_mask, query_mask = torch.arange(n) < lengths, torch.arange(m) < query_lengths
+    documents = torch.randint(0, WORDS, (DOCUMENTS, n), generator=generator)
+    queries = torch.randint(0, WORDS, (DOCUMENTS, m), generator=generator)
+    return Inputs(
+        documents * document_mask,
+        document_mask,
+        queries * query_mask,
+        query_mask,
+        torch.zeros(DOCUMENTS, 0),
+        documents.masked_fill(~document_mask, -1),
+        queries.masked_fill(~query_mask, -1),
+        torch.rand(DOCUMENTS, m, generator=generator) * query_mask,
+    )
+
+
+def gradients(model, scores):
+    """Scores, and the gradients of a sum that weighs each of them otherwise."""
+    model.zero_grad()
+    (scores * torch.linspace(-1, 2, DOCUMENTS)).sum().backward()
+    return scores.detach(), {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_pieces_train_as_the_whole_batch(name):
+    model = build(name)
+    inputs = batch(model.config)
+    expected, slopes = gradients(model.eval(), model(inputs))
+    assert model.by_length
+    found, found_slopes = gradients(model, scored(model.train(), inputs))
+    assert len(set(expected.tolist())) > DOCUMENTS / 2  # scores that are all alike would prove nothing
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    for parameter, slope in slopes.items():
+        assert slope.abs().max() > 0, f"{parameter} is not trained at all"
+        torch.testing.assert_close(found_slopes[parameter], slope, rtol=1e-4, atol=1e-5 * float(slope.abs().max()))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_strongest_matches_are_found_before_gradients(seed):
+    """PACRR in training mode, with all sizes, against the convolution of every cell."""
+    sizes = {
+        "distillation": ("firstk", "kwindow")[seed % 2],
+        "signals": 1 + seed % 4,
+        "longest_ngram": 2 + seed % 3,
+        "distilled_words": 4 + seed,
+        "filters": 1 + seed,
+    }
+    torch.manual_seed(seed)
+    model = Pacrr(PacrrConfig(document_words=20, query_words=5, **sizes), vectors())
+    with torch.no_grad():
+        for layer in model.convolutions:
+            layer.bias.uniform_(-0.5, 0.5)  # so that some matches are cut off by the ReLU and others are not
+    inputs = batch(model.config, seed)
+    expected, slopes = gradients(model.eval(), model(inputs))
+    found, found_slopes = gradients(model, model.train()(inputs))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    for parameter, slope in slopes.items():
+        torch.testing.assert_close(
+            found_slopes[parameter], slope, rtol=1e-4, atol=1e-5 * max(float(slope.abs().max()), 1)
+        )
+
+
+def test_a_model_that_does_not_say_so_gets_the_batch_as_it_is():
+    seen = []
+
+    class Whole(torch.nn.Module):
+        def forward(self, inputs):
+            seen.append(inputs)
+            return torch.arange(DOCUMENTS)
+
+    inputs = batch(PacrrConfig(document_words=20, query_words=5))
+    assert scored(Whole(), inputs).tolist() == list(range(DOCUMENTS)) and seen == [inputs]
+
+
+def test_common_padding_is_cut_to_one_word_at_least():
+    inputs = batch(PacrrConfig(document_words=20, query_words=5))
+    empty = inputs._replace(document_mask=inputs.document_mask & False, query_mask=inputs.query_mask & False)
+    cut = empty.without_common_padding()
+    assert cut.documents.shape == cut.document_terms.shape == (DOCUMENTS, 1)
+    assert cut.queries.shape == cut.query_idf.shape == cut.query_terms.shape == (DOCUMENTS, 1)
+    assert inputs._replace(query_idf=None).without_common_padding().query_idf is None
