@@ -13,8 +13,8 @@ def arguments():
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     words = kinds.add_parser(
         "words",
-        help="word vectors with word2vec (skip-gram, hierarchical softmax)",
-        description="Train word vectors with gensim's word2vec (skip-gram, hierarchical softmax), or import them.\n"
+        help="word vectors with word2vec (skip-gram or CBOW, hierarchical softmax)",
+        description="Train word vectors with gensim's word2vec (hierarchical softmax), or import them.\n"
         "The defaults are the paper's, for a corpus of millions of abstracts; on a small corpus lower --min-count.",
         epilog="example:\n  python -m rerank_plugin.embed words --corpus sample --min-count 3 --dimension 100 "
         "--output embeddings/sample",
@@ -30,6 +30,8 @@ def arguments():
     words.add_argument("--min-count", type=int, default=101, help="rarer words become UNK")
     words.add_argument("--window", type=int, default=5, help="words to either side")
     words.add_argument("--epochs", type=int, default=5, help="passes over the corpus")
+    words.add_argument("--method", choices=("skip-gram", "cbow"), default="skip-gram", help="model of word2vec")
+    words.add_argument("--stem", choices=("krovetz",), help="vectors of stems, for an index with the same --stem")
     words.add_argument("--workers", type=int, default=1, help="threads; more than one is not reproducible")
     small = kinds.add_parser(
         "compact",
@@ -66,18 +68,20 @@ def main(argv: list[str] | None = None) -> None:
 def words(options) -> None:
     from rerank_plugin.errors import InputError
     from rerank_plugin.text import embeddings
+    from rerank_plugin.text.tokenizer import tokenizer
 
     if options.output.exists() and not options.overwrite:
         raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
+    used = tokenizer(options.stem)
     started = time.monotonic()
     if options.imported:
-        vectors = embeddings.import_word2vec(options.imported, options.binary, options.seed)
+        vectors = embeddings.import_word2vec(options.imported, options.binary, options.seed, used)
         settings = {"imported": str(options.imported)}
     else:
         config = embeddings.Word2VecConfig(
-            options.dimension, options.min_count, options.window, options.epochs, options.workers
+            options.dimension, options.min_count, options.window, options.epochs, options.workers, options.method
         )
-        vectors = embeddings.train(_texts(options.corpus), config, options.seed)
+        vectors = embeddings.train(_texts(options.corpus), config, options.seed, used)
         settings = {**embeddings.described(config), "corpora": options.corpus, "seed": options.seed}
     embeddings.save(vectors, options.output, settings)
     count, dimension = vectors.matrix.shape

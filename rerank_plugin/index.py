@@ -35,6 +35,9 @@ def arguments():
     parser.add_argument(
         "--strict", action="store_true", help="stop at the first duplicate id, empty document or unreadable record"
     )
+    parser.add_argument(
+        "--stem", choices=("krovetz",), help="stem the words of the forward index; Lucene's fields stay as they are"
+    )
     parser.add_argument("--threads", type=int, help="Lucene indexing threads (default: one per processor)")
     encoding = parser.add_argument_group("encoding")
     encoding.add_argument("--device", default="cpu", help="torch device of the model: cpu, cuda, cuda:1, mps")
@@ -47,6 +50,8 @@ def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
+    if options.stem and not options.corpus:
+        parser.error("--stem is for building an index: give it with --corpus")
     if options.verify:
         from rerank_plugin.retrieval.index_folder import Index
 
@@ -68,6 +73,7 @@ def main(argv: list[str] | None = None) -> None:
 def build(options) -> None:
     from rerank_plugin.corpora import Problems, documents
     from rerank_plugin.retrieval.building import build_index
+    from rerank_plugin.text.tokenizer import tokenizer
 
     problems = Problems(strict=options.strict)
     started = time.monotonic()
@@ -79,6 +85,7 @@ def build(options) -> None:
         overwrite=options.overwrite,
         threads=options.threads,
         progress=lambda items: commandline.progress(items, "indexing", "documents"),
+        tokenizer=tokenizer(options.stem),
     )
     seconds = time.monotonic() - started
     for line in problems.summary():

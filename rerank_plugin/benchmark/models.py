@@ -132,7 +132,7 @@ def random_vectors(index: ForwardIndex, seed: int) -> WordVectors:
     terms = np.argsort(-frequency, kind="stable")[:MOST_WORDS]
     words = index.terms.take(terms[frequency[terms] > 1])
     matrix = np.random.default_rng(seed).standard_normal((len(words) + 1, DIMENSION), dtype=np.float32)
-    return WordVectors(Vocabulary(words), matrix)
+    return WordVectors(Vocabulary(words, index.tokenizer.settings), matrix)
 
 
 def _takes_options(spec: str) -> bool:

@@ -54,6 +54,13 @@ class Inputs(NamedTuple):
             document_terms=None if terms is None else terms[:, :width],
         )
 
+    def without_common_padding(self) -> Inputs:
+        """The batch cut to its longest query and document, at least one word each."""
+        words = max(int(self.query_mask.sum(dim=1).max()), 1)
+        cut = {name: getattr(self, name) for name in ("queries", "query_mask", "query_terms", "query_idf")}
+        cut = {name: None if tensor is None else tensor[:, :words] for name, tensor in cut.items()}
+        return self.narrowed(max(int(self.document_mask.sum(dim=1).max()), 1))._replace(**cut)
+
     def to(self, device) -> Inputs:
         return Inputs(*(None if tensor is None else tensor.to(device) for tensor in self))
 
@@ -97,6 +104,10 @@ class InputBuilder:
         vocabulary: the model's words.
         document_words, query_words: N and M.
         features: names of lexical features.
+        left_out: words that are taken out of queries, unless there are no others.
+
+    Raises:
+        InputError: the model's words are of texts that were tokenized otherwise than those of the index.
 
     Attributes:
         model_ids: the model's id of each term of the index, int32 [V of the index]; 0 where the model knows none.
@@ -109,8 +120,10 @@ class InputBuilder:
         document_words: int,
         query_words: int,
         features: tuple[str, ...],
+        left_out: frozenset[str] = frozenset(),
     ):
-        self.index, self.vocabulary = index, vocabulary
+        index.check_tokenizer(vocabulary.tokenizer, "the model, or its word vectors,")
+        self.index, self.vocabulary, self.left_out = index, vocabulary, left_out
         self.document_words, self.query_words, self.feature_names = document_words, query_words, features
         # One look-up a word of the model, once; after it a document's words are one gather away from the model's ids.
         rows = index.terms.find(vocabulary.words[1:])
@@ -120,6 +133,8 @@ class InputBuilder:
 
     def query(self, terms: QueryTerms) -> QueryWords:
         """The query's words, cut or padded to M."""
+        if self.left_out:
+            terms = self._without(terms)
         kept = terms.terms[: self.query_words]
         ids, places = np.zeros(self.query_words, np.int64), np.full(self.query_words, -1)
         weights = np.zeros(self.query_words, np.float32)
@@ -130,6 +145,10 @@ class InputBuilder:
         weights[: len(kept)] = idf(np.array(df, np.int64), len(self.index))
         mask = np.arange(self.query_words) < len(kept)
         return QueryWords(ids, mask, places, weights, int((ids > 0).sum()), len(terms.terms) - len(kept))
+
+    def _without(self, terms: QueryTerms) -> QueryTerms:
+        places = [place for place, term in enumerate(terms.terms) if term not in self.left_out]
+        return QueryTerms([terms.terms[place] for place in places], terms.ids[places]) if places else terms
 
     def documents(self, candidates: Candidates) -> DocumentWords:
         """The candidates' first N words."""

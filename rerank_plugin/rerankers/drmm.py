@@ -24,7 +24,10 @@ Where the paper is silent:
   border by construction, like 0 with 31 bins, is on it for everyone.
 * The paper reads whole documents. [D18] found nothing beyond 200 words, and reports DRMM with that: the default.
 * The gate's weight starts at 1; an empty document has empty bins, and a query without words the score 0.
-* Tokens are those of the other models; [D18]'s Krovetz stemmer and stopwords are the tokenizer's business.
+* [D18] ran it on Krovetz stems, without stop-words in queries and with vectors of CBOW. None of it is the default, so
+  that all models read the same words. Stems are a setting of index and word vectors (``index --stem krovetz``,
+  ``embed words --stem krovetz --method cbow``), stop-words one of the model: ``query_stopwords="remove"`` takes
+  Lucene's English ones out of a query before it is cut at M. A query that has no other words keeps them.
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ class DrmmConfig:
         hidden: widths of the feed-forward layers before the last.
         document_words, query_words: N and M, where longer texts are cut.
         lexical_features: none; DRMM has no place for them.
+        query_stopwords: ``keep``, or ``remove`` as in [D18] 4.3.4.
     """
 
     bins: int = 30
@@ -57,6 +61,7 @@ class DrmmConfig:
     document_words: int = 200
     query_words: int = 16
     lexical_features: tuple[str, ...] = ()
+    query_stopwords: str = "keep"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
@@ -64,6 +69,8 @@ class DrmmConfig:
             raise InputError(f"{self.bins} bins: DRMM needs at least 2, one of them for exact matches")
         if min(self.document_words, self.query_words, *self.hidden, 1) < 1:
             raise InputError("DRMM's sizes (hidden, words) must be at least 1")
+        if self.query_stopwords not in ("keep", "remove"):
+            raise InputError(f"query_stopwords is '{self.query_stopwords}', expected keep or remove")
         if self.lexical_features:
             raise InputError(f"DRMM takes no lexical features, but was given {', '.join(self.lexical_features)}")
 

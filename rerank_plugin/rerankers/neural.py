@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import InputBuilder, Inputs, QueryWords
+from rerank_plugin.features.lexical import FIRST_STAGE, FIRST_STAGE_SHARE
 from rerank_plugin.parallel import available_threads, crew, split
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex, QueryTerms
+from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
@@ -62,6 +64,10 @@ class NeuralReranker:
 
     A model that is trained is noticed; whoever changes its weights otherwise after the first score calls :meth:`refresh`.
 
+    A model's configuration may have ``query_stopwords``, which leaves stop-words out of queries where it is ``remove``.
+
+    A model with features of the first stage is ``listwise``: see :class:`~rerank_plugin.rerankers.Reranker`.
+
     A model may declare ``any_width`` (its scores do not depend on how far documents are padded, and it takes any width)
     and ``matches_unknown_words`` (it sees that two words are the same even where it knows neither).
     """
@@ -81,10 +87,12 @@ class NeuralReranker:
         self.name = model.name
         self.options = options
         self.batch_size = options.batch_size
+        left_out = STOP_WORDS if getattr(config, "query_stopwords", "keep") == "remove" else frozenset()
         self.builder = InputBuilder(
-            index, vocabulary, config.document_words, config.query_words, config.lexical_features
+            index, vocabulary, config.document_words, config.query_words, config.lexical_features, left_out
         )
         self.forward = torch.compile(self.model, dynamic=True) if options.compile else self.model
+        self.listwise = not {FIRST_STAGE, FIRST_STAGE_SHARE}.isdisjoint(config.lexical_features)
         self.any_width = getattr(model, "any_width", False)
         self.matches_unknown_words = getattr(model, "matches_unknown_words", False)
         self.threads = options.threads or available_threads()
@@ -252,4 +260,5 @@ def from_checkpoint(index: ForwardIndex, checkpoint: Path | None, options: Reran
     if checkpoint is None:
         raise InputError("this reranker needs a trained checkpoint: give it as NAME:CHECKPOINT")
     model, vocabulary = load_checkpoint(checkpoint)
+    index.check_tokenizer(vocabulary.tokenizer, str(checkpoint))
     return NeuralReranker(model, vocabulary, index, options)

@@ -45,16 +45,9 @@ from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex
 from rerank_plugin.text import embeddings
 from rerank_plugin.text.embeddings import WordVectors
-from rerank_plugin.text.tokenizer import tokenize
+from rerank_plugin.text.stop_words import STOP_WORDS
 
 log = logging.getLogger(__name__)
-
-# EnglishAnalyzer.ENGLISH_STOP_WORDS_SET of Lucene 9 and 10.
-STOP_WORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
-    "to was will with".split()
-)
-
 
 AT_ONCE = 32  # titles that are solved between two looks at the k-th best distance
 ROUNDING = 1e-9  # of a bound: more than the two are off, and too little to be seen in a float32
@@ -86,8 +79,10 @@ class WordMoversDistance:
     ):
         if exact_top is not None and exact_top < 1:
             raise InputError(f"exact distances for the first {exact_top} titles: it must be at least 1")
+        index.check_tokenizer(vectors.vocabulary.tokenizer, "the folder of word vectors")
         self.name = "wmd-title" + ("-nostop" if stop_words else "") + (f"-top{exact_top}" if exact_top else "")
         self.index, self.vectors, self.stop_words, self.exact_top = index, vectors, stop_words, exact_top
+        self.listwise = exact_top is not None  # which titles are exact depends on the others
         words = [word for word in vectors.vocabulary.words[1:] if word not in stop_words]
         rows = index.terms.find(words)
         present = rows >= 0
@@ -116,7 +111,8 @@ class WordMoversDistance:
 
     def query_words(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """The distinct known words of a query as ids of vectors, and their counts, int64 [m] each."""
-        ids = self.vectors.vocabulary.lookup(word for word in tokenize(text) if word not in self.stop_words)
+        words = self.index.tokenizer.tokenize(text)
+        ids = self.vectors.vocabulary.lookup(word for word in words if word not in self.stop_words)
         return np.unique(np.array([id for id in ids if id], np.int64), return_counts=True)
 
     def distances(

@@ -21,7 +21,7 @@ from rerank_plugin.retrieval.forward import ForwardIndexWriter
 from rerank_plugin.retrieval.index_folder import DESCRIPTION, FORMAT_VERSION, describe_files
 from rerank_plugin.retrieval.lucene import LuceneWriter, lucene_ids
 from rerank_plugin.retrieval.string_table import SeenHashes, StringTable, hash_strings
-from rerank_plugin.text.tokenizer import SETTINGS
+from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ def build_index(
     overwrite: bool = False,
     threads: int | None = None,
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
+    tokenizer: Tokenizer = PLAIN,
 ) -> BuildReport:
     """Build ``folder`` from documents, in a temporary sibling that is renamed when everything is written.
 
@@ -77,6 +78,7 @@ def build_index(
         problems: collects duplicate ids; raises at once when strict.
         threads: Lucene indexing threads; the processors but at least 1 by default.
         progress: wraps the documents, for a progress bar.
+        tokenizer: of the forward index; Lucene's analyzer is its own.
 
     Raises:
         InputError: the folder exists and ``overwrite`` is not given, or there is no document to index.
@@ -85,12 +87,19 @@ def build_index(
     if folder.exists() and not overwrite:
         raise InputError(f"{folder} exists already; choose another --index or replace it with --overwrite")
     with replacing_folder(folder) as building:
-        return _build(progress(documents), building, source, problems, threads or os.cpu_count() or 1)
+        return _build(progress(documents), building, source, problems, threads or os.cpu_count() or 1, tokenizer)
 
 
-def _build(documents: Iterable[Document], folder: Path, source: str, problems: Problems, threads: int) -> BuildReport:
+def _build(
+    documents: Iterable[Document],
+    folder: Path,
+    source: str,
+    problems: Problems,
+    threads: int,
+    tokenizer: Tokenizer,
+) -> BuildReport:
     lucene = LuceneWriter(folder / "lucene", threads)
-    forward = ForwardIndexWriter(folder / "forward")
+    forward = ForwardIndexWriter(folder / "forward", tokenizer)
     seen = SeenHashes()
     with ThreadPoolExecutor(1) as executor:  # Java works without the GIL while the next documents are tokenized
         waiting: list[Future] = []
@@ -117,7 +126,7 @@ def _build(documents: Iterable[Document], folder: Path, source: str, problems: P
         "format_version": FORMAT_VERSION,
         "created_by": f"rerank_plugin {__version__}",
         "source": source,
-        "tokenizer": SETTINGS,
+        "tokenizer": tokenizer.settings,
         "documents": forward.title_lengths.length,
         "terms": len(forward.term_ids),
         "fields": {field: asdict(numbers) for field, numbers in statistics.items()},

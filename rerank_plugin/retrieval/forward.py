@@ -31,9 +31,10 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
+from rerank_plugin.errors import InputError
 from rerank_plugin.retrieval.arrays import ArrayWriter, open_array, save_array
 from rerank_plugin.retrieval.string_table import StringTable, StringTableWriter, lexicographic_ranks
-from rerank_plugin.text.tokenizer import PieceMemo, tokenize, tokenize_piece
+from rerank_plugin.text.tokenizer import PLAIN, PieceMemo, Tokenizer
 
 FIELDS = ("title", "abstract", "text")  # text is title + abstract: [D18]'s 'Text', Lucene's 'contents'
 
@@ -62,9 +63,10 @@ class FieldStatistics:
 class ForwardIndex:
     """A memory-mapped forward index; opening it reads no more than file headers."""
 
-    def __init__(self, folder: Path, mean_lengths: dict[str, float]):
+    def __init__(self, folder: Path, mean_lengths: dict[str, float], tokenizer: Tokenizer = PLAIN):
         self.folder = folder
         self.mean_lengths = mean_lengths
+        self.tokenizer = tokenizer
         self.tokens = open_array(folder / "tokens.npy")
         self.offsets = open_array(folder / "offsets.npy")
         self.title_lengths = open_array(folder / "title_lengths.npy")
@@ -88,9 +90,24 @@ class ForwardIndex:
         """Rows of external ids, int64 [n]; -1 for an id that is not in the index."""
         return self.ids.find(ids)
 
+    def check_tokenizer(self, settings: dict, what: str) -> None:
+        """Compare the tokenizer's settings with those of a model or of word vectors.
+
+        Args:
+            what: has these settings, for the error.
+
+        Raises:
+            InputError: their texts were tokenized otherwise than the documents.
+        """
+        if settings != self.tokenizer.settings:
+            raise InputError(
+                f"{what} is of texts tokenized with {settings}, the index {self.folder.parent} with "
+                f"{self.tokenizer.settings}: use an index and word vectors that were made with the same --stem"
+            )
+
     def query(self, text: str) -> QueryTerms:
         """Tokenize a query as the documents were and look its terms up."""
-        terms = tokenize(text)
+        terms = self.tokenizer.tokenize(text)
         return QueryTerms(terms, self.terms.find(terms))
 
     def document_tokens(self, row: int) -> np.ndarray:
@@ -101,9 +118,9 @@ class ForwardIndex:
 class ForwardIndexWriter:
     """Builds a forward index: ``extend`` with batches of documents, then ``finish`` once the Lucene order is known."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, tokenizer: Tokenizer = PLAIN):
         folder.mkdir(parents=True)
-        self.folder = folder
+        self.folder, self.tokenizer = folder, tokenizer
         self.term_ids: dict[str, int] = {}
         # A piece of text goes straight to its term ids: after the first documents hardly a piece is tokenized again.
         self.memo = PieceMemo(self._number_piece)
@@ -116,7 +133,7 @@ class ForwardIndexWriter:
 
     def _number_piece(self, piece: str) -> tuple[int, ...]:
         term_ids = self.term_ids
-        return tuple(term_ids.setdefault(term, len(term_ids)) for term in tokenize_piece(piece))
+        return tuple(term_ids.setdefault(term, len(term_ids)) for term in self.tokenizer.tokenize_piece(piece))
 
     def extend(self, ids: list[str], titles: list[str], abstracts: list[str], id_hashes: np.ndarray) -> None:
         """Append documents. ``id_hashes`` uint64 [n] are those of ``hash_strings(ids)``."""

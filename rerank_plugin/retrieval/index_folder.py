@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rerank_plugin.errors import InputError
 from rerank_plugin.retrieval.forward import ForwardIndex
-from rerank_plugin.text.tokenizer import SETTINGS
+from rerank_plugin.text.tokenizer import tokenizer_of
 
 FORMAT_VERSION = 1
 DESCRIPTION = "index.json"
@@ -59,11 +59,7 @@ class Index:
             raise InputError(
                 f"{self.folder} has index format version {version}, this program reads {FORMAT_VERSION}; rebuild it"
             )
-        if self.description.get("tokenizer") != SETTINGS:
-            raise InputError(
-                f"{self.folder} was tokenized with {self.description.get('tokenizer')}, this program uses {SETTINGS}; "
-                "rebuild it"
-            )
+        self.tokenizer = tokenizer_of(self.description.get("tokenizer"), f"{self.folder} was")
         missing = [name for name in ("files", "fields") if not isinstance(self.description.get(name), dict)]
         if missing:
             raise InputError(f"{self.folder / DESCRIPTION} lacks {' and '.join(missing)}; rebuild the index")
@@ -85,10 +81,8 @@ class Index:
 
     @cached_property
     def forward(self) -> ForwardIndex:
-        statistics = self.description["fields"]
-        return ForwardIndex(
-            self.folder / "forward", {field: numbers["mean_length"] for field, numbers in statistics.items()}
-        )
+        mean_lengths = {field: numbers["mean_length"] for field, numbers in self.description["fields"].items()}
+        return ForwardIndex(self.folder / "forward", mean_lengths, self.tokenizer)
 
     @property
     def lucene_folder(self) -> Path:

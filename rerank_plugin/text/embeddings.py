@@ -14,7 +14,7 @@ import numpy as np
 
 from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.errors import InputError
-from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, SETTINGS, sentences, tokenize
+from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_of
 from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
@@ -37,11 +37,16 @@ class WordVectors(NamedTuple):
     scales: np.ndarray | None = None
 
 
+# The first learning rate of each model, as in the original word2vec.
+METHODS = {"skip-gram": 0.025, "cbow": 0.05}
+
+
 @dataclass(frozen=True)
 class Word2VecConfig:
     """word2vec as [D18] 3.1 used it: skip-gram, hierarchical softmax, window 5, D = 300, minimum count 101.
 
-    ``epochs`` is gensim's and word2vec's default; the paper gives none.
+    ``epochs`` is gensim's and word2vec's default; the paper gives none. For DRMM it used CBOW (4.3.4) and says no more:
+    everything else is the same here, but for the learning rate (``METHODS``).
     """
 
     dimension: int = 300
@@ -49,6 +54,7 @@ class Word2VecConfig:
     window: int = 5
     epochs: int = 5
     workers: int = 1
+    model: str = "skip-gram"
 
 
 def unknown_vector(dimension: int, seed: int) -> np.ndarray:
@@ -56,7 +62,7 @@ def unknown_vector(dimension: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).uniform(-UNKNOWN_RANGE, UNKNOWN_RANGE, dimension).astype(np.float32)
 
 
-def train(texts: Iterable[str], config: Word2VecConfig, seed: int) -> WordVectors:
+def train(texts: Iterable[str], config: Word2VecConfig, seed: int, tokenizer: Tokenizer = PLAIN) -> WordVectors:
     """Train word vectors on texts, sentence by sentence ([D18] 4.1).
 
     The sentences go through a temporary file, so memory does not grow with the corpus. One worker gives the same
@@ -71,12 +77,13 @@ def train(texts: Iterable[str], config: Word2VecConfig, seed: int) -> WordVector
         path = os.path.join(folder, "sentences.txt")
         with open(path, "w", encoding="utf-8") as file:
             for text in texts:
-                file.writelines(" ".join(tokens) + "\n" for tokens in sentences(text))
+                file.writelines(" ".join(tokens) + "\n" for tokens in tokenizer.sentences(text))
         model = Word2Vec(
             vector_size=config.dimension,
             window=config.window,
             min_count=config.minimum_count,
-            sg=1,
+            sg=int(config.model == "skip-gram"),
+            alpha=METHODS[config.model],
             hs=1,
             negative=0,
             epochs=config.epochs,
@@ -93,15 +100,15 @@ def train(texts: Iterable[str], config: Word2VecConfig, seed: int) -> WordVector
             total_examples=model.corpus_count,
             epochs=config.epochs,
         )
-    return _with_unknown(list(model.wv.index_to_key), model.wv.vectors, seed)
+    return _with_unknown(list(model.wv.index_to_key), model.wv.vectors, seed, tokenizer)
 
 
-def _with_unknown(words: list[str], vectors: np.ndarray, seed: int) -> WordVectors:
+def _with_unknown(words: list[str], vectors: np.ndarray, seed: int, tokenizer: Tokenizer) -> WordVectors:
     matrix = np.vstack([unknown_vector(vectors.shape[1], seed), vectors]).astype(np.float32)
-    return WordVectors(Vocabulary(words), matrix)
+    return WordVectors(Vocabulary(words, tokenizer.settings), matrix)
 
 
-def import_word2vec(path: Path, binary: bool, seed: int) -> WordVectors:
+def import_word2vec(path: Path, binary: bool, seed: int, tokenizer: Tokenizer = PLAIN) -> WordVectors:
     """Read vectors in the word2vec text or binary format.
 
     Words are brought to this package's tokens; where several spellings become one token the first (in word2vec files
@@ -121,7 +128,7 @@ def import_word2vec(path: Path, binary: bool, seed: int) -> WordVectors:
     for row, word in enumerate(loaded.index_to_key):
         if word == SENTENCE_END:
             continue
-        tokens = [word] if word in NUMERIC_CLASSES else tokenize(word)
+        tokens = [word] if word in NUMERIC_CLASSES else tokenizer.tokenize(word)
         if len(tokens) == 1:
             rows.setdefault(tokens[0], row)
     if not rows:
@@ -130,7 +137,7 @@ def import_word2vec(path: Path, binary: bool, seed: int) -> WordVectors:
     matrix = loaded.vectors[list(rows.values())]
     if not np.isfinite(matrix).all():
         raise InputError(f"{path} holds vectors that are not finite numbers")
-    return _with_unknown(list(rows), matrix, seed)
+    return _with_unknown(list(rows), matrix, seed, tokenizer)
 
 
 def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
@@ -144,7 +151,8 @@ def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
     largest = np.abs(matrix).max(axis=1)  # [V]
     scales = np.where(largest > 0, largest / INT8, 1).astype(np.float32)  # [V]
     numbers = np.rint(matrix / scales[:, None]).astype(np.int8)  # [V, D]
-    return WordVectors(Vocabulary(vectors.vocabulary.words[1:kept]), numbers * scales[:, None], scales)
+    vocabulary = Vocabulary(vectors.vocabulary.words[1:kept], vectors.vocabulary.tokenizer)
+    return WordVectors(vocabulary, numbers * scales[:, None], scales)
 
 
 def save(vectors: WordVectors, folder: Path, settings: dict) -> None:
@@ -163,7 +171,8 @@ def write(vectors: WordVectors, folder: Path, settings: dict) -> None:
         numbers = np.rint(vectors.matrix / vectors.scales[:, None]).astype(np.int8)
         tensors = {"embeddings": numbers, "scales": vectors.scales}
     save_file(tensors, folder / VECTORS_FILE)
-    described = {"tokenizer": SETTINGS, "words": len(vectors.vocabulary), "dimension": vectors.matrix.shape[1]}
+    vocabulary = vectors.vocabulary
+    described = {"tokenizer": vocabulary.tokenizer, "words": len(vocabulary), "dimension": vectors.matrix.shape[1]}
     (folder / SETTINGS_FILE).write_text(json.dumps({**described, **settings}, indent=1), encoding="utf-8")
 
 
@@ -177,13 +186,12 @@ def load(folder: Path) -> WordVectors:
     from safetensors.numpy import load_file
 
     folder = Path(folder)
-    vocabulary = Vocabulary.load(folder / VOCABULARY_FILE)
+    vocabulary = Vocabulary.load(folder / VOCABULARY_FILE, _tokenizer_settings(folder))
     path = folder / VECTORS_FILE
     try:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
-    _check_tokenizer(folder)
     matrix = tensors.get("embeddings")
     if matrix is None or matrix.ndim != 2:
         raise InputError(f"{path} holds no matrix named 'embeddings'")
@@ -204,7 +212,7 @@ def load(folder: Path) -> WordVectors:
     return WordVectors(vocabulary, matrix, scales)
 
 
-def _check_tokenizer(folder: Path) -> None:
+def _tokenizer_settings(folder: Path) -> dict:
     path = folder / SETTINGS_FILE
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))["tokenizer"]
@@ -212,10 +220,9 @@ def _check_tokenizer(folder: Path) -> None:
         raise InputError(
             f"{path} does not say how the texts were tokenized ({error!r}); write the folder anew"
         ) from None
-    if settings != SETTINGS:
-        raise InputError(f"{folder} was made from texts tokenized with {settings}, not {SETTINGS}")
+    return tokenizer_of(settings, f"{folder} was made from texts").settings
 
 
 def described(config: Word2VecConfig) -> dict:
     """The settings of a training for the folder's description."""
-    return {"word2vec": {**asdict(config), "model": "skip-gram", "hierarchical_softmax": True}}
+    return {"word2vec": {**asdict(config), "hierarchical_softmax": True}}

@@ -18,13 +18,19 @@ punctuation, and collapse numeric forms into 7 classes. What it leaves open is d
   volume and its issue (``67(12)``): without a sign, only a base of ten makes a power of a number in parentheses.
 
 Known limit: ``10(12)`` is a power, though it may be a volume with its issue.
+
+A tokenizer may have a stemmer, as [D18] 4.3.4 has for DRMM: plain words, of the letters a to z, become their stems.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from itertools import chain
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.text import stemming
 
 # Angle brackets are punctuation, so no word of a text can collide with a class.
 INTEGER = "<integer>"
@@ -36,7 +42,8 @@ PERCENTAGE = "<percentage>"
 DOLLARS = "<dollars>"
 NUMERIC_CLASSES = (INTEGER, FRACTION, REAL, YEAR_19XX, YEAR_20XX, PERCENTAGE, DOLLARS)
 
-# Saved with every index and checkpoint: texts must be tokenized alike on both sides.
+# Saved with every index, word vectors and checkpoint: texts must be tokenized alike on all sides. "stemmer" is there
+# with a stemmer only.
 SETTINGS = {"name": "d18", "version": 2}
 
 _GREEK = dict(
@@ -147,7 +154,7 @@ def _token(match: re.Match) -> tuple[str, ...]:
 
 
 def tokenize_piece(piece: str) -> tuple[str, ...]:
-    """Tokens of one piece of text that holds no white space; the memo-free heart of :func:`tokenize`."""
+    """Tokens of one piece of text that holds no white space, unstemmed; the memo-free heart of every tokenizer."""
     if piece.isascii() and piece.isalpha():
         return (piece.lower(),)
     return tuple(chain.from_iterable(map(_token, _TOKEN.finditer(_fold(piece)))))
@@ -170,18 +177,6 @@ class PieceMemo(dict):
         return result
 
 
-_memo = PieceMemo(tokenize_piece)
-
-
-def tokenize(text: str) -> list[str]:
-    """Tokens of a text, in order, without sentence breaks ([D18] 4.1).
-
-    >>> tokenize("TNF-α and IL-2 in 31,236 women, 1995–2003 (60.2%; p<0.001)")
-    ['tnfalpha', 'and', 'il2', 'in', '<integer>', 'women', '<19xx>', '<20xx>', '<percentage>', 'p', '<fraction>']
-    """
-    return list(chain.from_iterable(map(_memo.__getitem__, text.split())))
-
-
 # A full stop ends a sentence only before white space and a capital, digit or opening mark, and not after one letter.
 _SENTENCE_END = re.compile(r"(?<=[^\s.][\w)\]%'\"”][.!?])\s+(?=[A-Z0-9(\[\"“])")
 
@@ -191,6 +186,72 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE_END.split(text.strip()) if sentence]
 
 
+class Tokenizer:
+    """Makes tokens of texts; use :func:`tokenizer` to get one, so that all users of a kind share what it remembers.
+
+    Args:
+        stemmer: one of ``stemming.STEMMERS``, or None.
+
+    Attributes:
+        settings: what is saved with indexes, word vectors and checkpoints.
+        memo: the tokens of every piece met before, so that a query costs look-ups, and a word is stemmed once.
+    """
+
+    def __init__(self, stemmer: str | None = None):
+        self.settings = SETTINGS if stemmer is None else {**SETTINGS, "stemmer": stemmer}
+        self.stems = None if stemmer is None else PieceMemo(getattr(stemming, stemmer))
+        self.memo = PieceMemo(self.tokenize_piece)
+
+    def tokenize_piece(self, piece: str) -> tuple[str, ...]:
+        """Tokens of one piece of text that holds no white space."""
+        tokens = tokenize_piece(piece)
+        return tokens if self.stems is None else tuple(map(self.stems.__getitem__, tokens))
+
+    def tokenize(self, text: str) -> list[str]:
+        """Tokens of a text, in order, without sentence breaks ([D18] 4.1)."""
+        return list(chain.from_iterable(map(self.memo.__getitem__, text.split())))
+
+    def sentences(self, text: str) -> list[list[str]]:
+        """Tokens of each sentence of a text: what word2vec is trained on ([D18] 4.1)."""
+        return [tokens for tokens in map(self.tokenize, split_sentences(text)) if tokens]
+
+
+@cache
+def tokenizer(stemmer: str | None) -> Tokenizer:
+    """The tokenizer with a stemmer, or without."""
+    return Tokenizer(stemmer)
+
+
+PLAIN = tokenizer(None)
+
+
+def tokenizer_of(settings, what: str) -> Tokenizer:
+    """The tokenizer that has these settings.
+
+    Args:
+        what: was tokenized so, for the error: "indexes/a was".
+
+    Raises:
+        InputError: no tokenizer of this program has them.
+    """
+    for stemmer in (None, *stemming.STEMMERS):
+        if tokenizer(stemmer).settings == settings:
+            return tokenizer(stemmer)
+    raise InputError(
+        f"{what} tokenized with {settings}; this program knows {SETTINGS}, also with "
+        f"{' or '.join(repr({'stemmer': name}) for name in stemming.STEMMERS)}: make it anew"
+    )
+
+
+def tokenize(text: str) -> list[str]:
+    """Tokens of a text, in order, without sentence breaks and unstemmed ([D18] 4.1).
+
+    >>> tokenize("TNF-α and IL-2 in 31,236 women, 1995–2003 (60.2%; p<0.001)")
+    ['tnfalpha', 'and', 'il2', 'in', '<integer>', 'women', '<19xx>', '<20xx>', '<percentage>', 'p', '<fraction>']
+    """
+    return PLAIN.tokenize(text)
+
+
 def sentences(text: str) -> list[list[str]]:
-    """Tokens of each sentence of a text: what word2vec is trained on ([D18] 4.1)."""
-    return [tokens for tokens in map(tokenize, split_sentences(text)) if tokens]
+    """Tokens of each sentence of a text, unstemmed."""
+    return PLAIN.sentences(text)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Iterable, Sequence
 
 from rerank_plugin.errors import InputError
+from rerank_plugin.text.tokenizer import SETTINGS
 
 UNKNOWN = "<unk>"  # entry 0: every rare or unseen word
 _SPACE = re.compile(r"\s")
@@ -18,10 +19,11 @@ class Vocabulary:
 
     Args:
         words: the words from id 1 on, without repetition.
+        tokenizer: the settings of the tokenizer whose tokens they are.
     """
 
-    def __init__(self, words: Sequence[str]):
-        self.words = [UNKNOWN, *words]
+    def __init__(self, words: Sequence[str], tokenizer: dict = SETTINGS):
+        self.words, self.tokenizer = [UNKNOWN, *words], tokenizer
         self.ids = {word: id for id, word in enumerate(self.words)}
         if len(self.ids) != len(self.words):
             repeated = next(word for word, count in Counter(self.words).items() if count > 1)
@@ -51,7 +53,7 @@ class Vocabulary:
         path.write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Path) -> Vocabulary:
+    def load(cls, path: Path, tokenizer: dict = SETTINGS) -> Vocabulary:
         """
         Raises:
             InputError: the file is missing, does not start with UNK, or has an empty or repeated line.
@@ -68,6 +70,6 @@ class Vocabulary:
             if not line or _SPACE.search(line):
                 raise InputError(f"{path}:{number}: expected one word, found '{line}'")
         try:
-            return cls(lines[1:])
+            return cls(lines[1:], tokenizer)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None

@@ -26,6 +26,7 @@ from rerank_plugin.rerankers.drmm_fused import FusedDrmm, _whole_vectors
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.embeddings import WordVectors
 from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.training.pairs import make_pools
 from tests.rerankers import guarded, plain_drmm, small
 
 QUERY = Query("q1", "aspirin heart attack xylitol")  # xylitol is in the index, not in the vocabulary: UNK
@@ -308,6 +309,39 @@ def test_the_plain_model_gives_the_same_from_texts(index, vectors, fast, configu
     expected = plain_scores(index, one.model, vectors, query, small.DOCUMENTS)
     assert np.ptp(expected) > 0.02
     np.testing.assert_allclose(scores_of(index, one, query), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@both_paths
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("risk of a stroke in women and the heart", "risk stroke women heart"),
+        ("the quokka is with xylitol", "quokka xylitol"),
+        ("not of this", "not of this"),  # there is nothing else to go by
+        ("heart attack", "heart attack"),
+        ("of the risk of the failure of the heart", "risk failure heart"),  # cut afterwards
+    ],
+)
+def test_stop_words_are_taken_out_of_queries(index, vectors, fast, text, kept):
+    """The scores are those of the query without them; without the setting they count."""
+    removing = reranker(index, vectors, fast, query_words=4, query_stopwords="remove")
+    keeping = reranker(index, vectors, fast, query_words=4)
+    found, expected = scores_of(index, removing, Query("q", text)), scores_of(index, keeping, Query("q", kept))
+    assert found.tolist() == expected.tolist()
+    twin = plain_scores(index, removing.model, vectors, Query("q", kept), small.DOCUMENTS)
+    np.testing.assert_allclose(found, twin, rtol=0, atol=1e-5 * np.abs(twin).max())
+    if text != kept:
+        assert np.abs(found - scores_of(index, keeping, Query("q", text))).max() > 1e-4
+    words = removing.builder.query(index.query(text))
+    assert words.cut == 0 and words.mask.sum() == len(kept.split())
+
+
+def test_training_reads_queries_without_stop_words(index, vectors):
+    one = reranker(index, vectors, False, query_stopwords="remove")
+    every = small.candidates(index)
+    pools = make_pools([Query("q", "the risk of stroke")], {"q": {"9": 1, "10": 0}}, {"q": every}, one.builder)
+    assert len(pools) == 1 and pools[0].words.mask.sum() == 2
+    assert pools[0].words.terms[:2].tolist() == index.terms.find(["risk", "stroke"]).tolist()
 
 
 # -------------------------------------------------------------------------------------- what must not change a score
@@ -593,6 +627,7 @@ def test_the_gate_learns(index, vectors):
         ({"document_words": 0}, "at least 1"),
         ({"query_words": 0}, "at least 1"),
         ({"lexical_features": ("bm25_title",)}, "no lexical features"),
+        ({"query_stopwords": "yes"}, "query_stopwords is 'yes'"),
     ],
 )
 def test_wrong_hyper_parameters(wrong, said):

@@ -72,6 +72,20 @@ def test_a_folder_is_replaced_only_when_asked_and_the_seed_matters(folder):
     assert after.shape == before.shape and not np.array_equal(after[0], before[0])
 
 
+def test_cbow_gives_other_vectors_and_the_folder_says_so(folder):
+    for method in ("skip-gram", "cbow"):
+        done = embed(folder, *SETTINGS, "--method", method, "--output", method)
+        assert done.returncode == 0, done.stderr
+    skip_gram, cbow = (load(folder / method) for method in ("skip-gram", "cbow"))
+    assert skip_gram.vocabulary.words == cbow.vocabulary.words
+    assert np.abs(skip_gram.matrix - cbow.matrix)[1:].max() > 1e-5
+    described = [
+        json.loads((folder / method / "words.json").read_text())["word2vec"] for method in ("skip-gram", "cbow")
+    ]
+    assert [one["model"] for one in described] == ["skip-gram", "cbow"]
+    assert all(one["hierarchical_softmax"] for one in described)
+
+
 def test_vectors_are_imported(folder):
     made = KeyedVectors(vector_size=2)
     made.add_vectors(["aspirin", "IL-2"], np.array([[1, 2], [3, 4]], np.float32))

@@ -187,7 +187,7 @@ def test_the_memo_forgets_when_it_is_full_and_gives_the_same(monkeypatch):
         return tokenize_piece(piece)
 
     memo = PieceMemo(remember, limit=3)
-    monkeypatch.setattr(tokenizer, "_memo", memo)
+    monkeypatch.setattr(tokenizer.PLAIN, "memo", memo)
     assert tokenize(" ".join(pieces)) == expected
     assert len(memo) <= 3
     # il-2, 1995 and TNF-α fill it, il-2 is remembered, U.S.A. empties it, and so on

@@ -1,0 +1,242 @@
+"""Krovetz's stemmer in Lucene, the tokenizer that has it, and what is kept of its setting."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rerank_plugin
+from rerank_plugin.checkpoints import load_checkpoint, save_checkpoint
+from rerank_plugin.commandline import run
+from rerank_plugin.corpora import documents
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.embed import main as embed
+from rerank_plugin.errors import InputError
+from rerank_plugin.features.inputs import InputBuilder
+from rerank_plugin.index import main as index_command
+from rerank_plugin.rerankers import load as load_reranker
+from rerank_plugin.rerankers.wmd import WordMoversDistance
+from rerank_plugin.retrieval.index_folder import Index
+from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.text import embeddings, stemming
+from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.text.stop_words import STOP_WORDS
+from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, SETTINGS, Tokenizer, tokenize, tokenizer, tokenizer_of
+from rerank_plugin.text.vocabulary import Vocabulary
+from tests.rerankers import small
+
+STEMMED = {**SETTINGS, "stemmer": "krovetz"}
+# By Krovetz's own program, in C++.
+STEMS = {
+    "therapies": "therapy", "diseases": "disease", "studies": "study", "infections": "infection", "treated": "treat",
+    "aspirins": "aspirin", "women": "women", "running": "running", "organization": "organization", "aids": "aids",
+    "news": "news", "mg": "mg", "a": "a",
+}  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------- the stemmer
+
+
+def test_stems_are_krovetz_s():
+    assert {word: stemming.krovetz(word) for word in STEMS} == STEMS
+
+
+@pytest.mark.parametrize("word", [*NUMERIC_CLASSES, "il2", "p53", "naïves", "études", "", "ß"])
+def test_what_is_no_plain_word_stays(word):
+    assert stemming.krovetz(word) == word
+
+
+def test_stop_words_are_their_own_stems():
+    """So that the list fits an index of stems."""
+    assert {stemming.krovetz(word) for word in STOP_WORDS} == STOP_WORDS
+
+
+def test_threads_get_the_stems_of_their_words():
+    titles = (document.title for document in islice(documents("sample"), 200))
+    words = sorted({word for title in titles for word in tokenize(title)})
+    alone = list(map(stemming.krovetz, words))
+    assert sum(stem != word for stem, word in zip(alone, words)) > 20
+    with ThreadPoolExecutor(3) as executor:
+        assert list(executor.map(stemming.krovetz, words)) == alone
+
+
+# --------------------------------------------------------------------------------------------------- the tokenizer
+
+
+def test_a_tokenizer_with_a_stemmer():
+    found = tokenizer("krovetz").tokenize("Therapies for 3% of TNF-α studies, 1999; IL-2s and diseases'")
+    assert found == "therapy for <percentage> of tnfalpha study <19xx> il2s and disease".split()
+    assert tokenizer("krovetz").sentences("Two studies. Diseases, treated.") == [["two", "study"], ["disease", "treat"]]
+
+
+@settings(max_examples=100)
+@given(text=st.text() | st.lists(st.sampled_from(sorted(STEMS)), max_size=6).map(" ".join))
+def test_tokens_are_the_stems_of_the_plain_tokens(text):
+    assert tokenizer("krovetz").tokenize(text) == [stemming.krovetz(token) for token in tokenize(text)]
+
+
+def test_a_word_is_stemmed_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(stemming, "krovetz", lambda word: asked.append(word) or word[:3])
+    one = Tokenizer("krovetz")
+    for _ in range(3):
+        assert one.tokenize("Therapies, therapies (therapies) 5 studies") == ["the", "the", "the", "<in", "stu"]
+    assert asked == ["therapies", "<integer>", "studies"]
+
+
+def test_settings_of_a_tokenizer_without_a_stemmer_are_those_of_all_older_files():
+    assert tokenizer(None).settings == {"name": "d18", "version": 2} and tokenizer("krovetz").settings == STEMMED
+    assert tokenizer_of(dict(SETTINGS), "x was") is tokenizer(None) and tokenizer_of(STEMMED, "x") is tokenizer(
+        "krovetz"
+    )
+
+
+@pytest.mark.parametrize("unknown", [None, {}, {**SETTINGS, "stemmer": "porter"}, {**STEMMED, "version": 1}, "d18"])
+def test_settings_that_no_tokenizer_has(unknown):
+    with pytest.raises(InputError, match="x was tokenized with") as raised:
+        tokenizer_of(unknown, "x was")
+    assert str(unknown) in str(raised.value) and "krovetz" in str(raised.value)
+
+
+def test_java_starts_with_the_first_word_that_is_stemmed(stemmed):
+    code = f"""
+import sys
+from rerank_plugin.retrieval.index_folder import Index
+index = Index({str(stemmed)!r}).forward
+assert "jnius" not in sys.modules
+print(index.query("Therapies").terms, "jnius" in sys.modules)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(rerank_plugin.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout == "['therapy'] True\n", done.stderr
+
+
+# ------------------------------------------------------------------------- indexes, word vectors, models of one kind
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Two indexes of 60 documents and word vectors of stems, made by the commands."""
+    folder = tmp_path_factory.mktemp("stems")
+    with open(folder / "corpus.jsonl", "w", encoding="utf-8") as file:
+        for document in islice(documents("sample"), 60):
+            file.write(json.dumps({"_id": document.id, "title": document.title, "text": document.abstract}) + "\n")
+    build = ["--corpus", str(folder / "corpus.jsonl"), "--threads", "1"]
+    index_command([*build, "--index", str(folder / "stemmed"), "--stem", "krovetz"])
+    index_command([*build, "--index", str(folder / "plain")])
+    sizes = ["--dimension", "8", "--min-count", "5", "--epochs", "1"]
+    embed(["words", *build[:2], *sizes, "--stem", "krovetz", "--output", str(folder / "words")])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stemmed(folders):
+    return folders / "stemmed"
+
+
+def test_the_forward_index_holds_stems_and_lucene_is_as_it_was(folders):
+    of_stems, plain = Index(folders / "stemmed"), Index(folders / "plain")
+    assert of_stems.description["tokenizer"] == STEMMED and plain.description["tokenizer"] == SETTINGS
+    assert of_stems.description["fields"]["text"]["tokens"] == plain.description["fields"]["text"]["tokens"]
+    for row in (0, 7, 59):
+        words = plain.forward.terms.take(plain.forward.document_tokens(row).tolist())
+        stems = of_stems.forward.terms.take(of_stems.forward.document_tokens(row).tolist())
+        assert stems == list(map(stemming.krovetz, words)) != words
+    assert of_stems.forward.titles.take([3]) == plain.forward.titles.take([3])  # as written
+    found = [index.first_stage(FirstStageConfig()).search("therapies of diseases", 50) for index in (of_stems, plain)]
+    assert found[0].rows.tolist() == found[1].rows.tolist()
+    assert found[0].first_stage_scores.tolist() == found[1].first_stage_scores.tolist()
+
+
+def test_a_query_is_tokenized_as_the_index_was(folders):
+    text = "therapies of diseases in 1999"
+    assert Index(folders / "stemmed").forward.query(text).terms == "therapy of disease in <19xx>".split()
+    assert Index(folders / "plain").forward.query(text).terms == "therapies of diseases in <19xx>".split()
+
+
+def test_word_vectors_of_stems(folders, tmp_path):
+    vectors = embeddings.load(folders / "words")
+    assert json.loads((folders / "words" / "words.json").read_text())["tokenizer"] == STEMMED
+    assert vectors.vocabulary.tokenizer == STEMMED
+    assert "study" in vectors.vocabulary and "studies" not in vectors.vocabulary
+    index = Index(folders / "stemmed").forward
+    assert (index.terms.find(vectors.vocabulary.words[1:]) >= 0).all()
+    embed(["compact", "--words", str(folders / "words"), "--output", str(tmp_path / "small")])
+    assert embeddings.load(tmp_path / "small").vocabulary.tokenizer == STEMMED
+
+
+def test_imported_vectors_of_stems(tmp_path):
+    (tmp_path / "v.txt").write_text("3 1\nstudies 1\nstudy 2\nIL-2 3\n")
+    vectors = embeddings.import_word2vec(tmp_path / "v.txt", False, 1, tokenizer("krovetz"))
+    assert vectors.vocabulary.words[1:] == ["study", "il2"] and vectors.matrix[1:].tolist() == [[1], [3]]
+    assert vectors.vocabulary.tokenizer == STEMMED
+
+
+def models(folder, tokenizer_settings):
+    """A checkpoint over a few stems, in the folder."""
+    words = ["therapy", "disease", "study", "risk"]
+    matrix = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    vectors = WordVectors(Vocabulary(words, tokenizer_settings), matrix)
+    save_checkpoint(folder, small.delta(vectors, lexical_features=()), vectors, {})
+    return vectors
+
+
+def test_a_checkpoint_keeps_the_setting_and_goes_with_such_an_index_alone(folders, tmp_path):
+    vectors = models(tmp_path / "model", STEMMED)
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["tokenizer"] == STEMMED
+    assert load_checkpoint(tmp_path / "model")[1].tokenizer == STEMMED
+    index = Index(folders / "stemmed").forward
+    one = load_reranker(f"delta:{tmp_path / 'model'}", index)
+    found, same = (one.score(Query("q", text), small.candidates(index, range(50))) for text in ("studies", "study"))
+    assert found.tolist() == same.tolist() and np.ptp(found) > 0
+    plain = Index(folders / "plain").forward
+    with pytest.raises(InputError, match="same --stem") as raised:
+        load_reranker(f"delta:{tmp_path / 'model'}", plain)
+    assert str(tmp_path / "model") in str(raised.value) and str(folders / "plain") in str(raised.value)
+    for use in (
+        lambda: InputBuilder(plain, vectors.vocabulary, 5, 5, ()),
+        lambda: WordMoversDistance(plain, vectors),
+    ):
+        with pytest.raises(InputError, match="same --stem"):
+            use()
+    models(tmp_path / "older", SETTINGS)
+    with pytest.raises(InputError, match="same --stem"):
+        load_reranker(f"delta:{tmp_path / 'older'}", index)
+
+
+def test_a_checkpoint_whose_parts_were_tokenized_differently(tmp_path):
+    models(tmp_path / "model", STEMMED)
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "tokenizer": SETTINGS}))
+    with pytest.raises(InputError, match="files of different checkpoints"):
+        load_checkpoint(tmp_path / "model")
+
+
+def test_word_mover_s_distance_reads_stems(folders):
+    index, vectors = Index(folders / "stemmed").forward, embeddings.load(folders / "words")
+    one, rows = WordMoversDistance(index, vectors, stop_words=STOP_WORDS), small.candidates(index, range(40))
+    found, same, other = (one.score(Query("q", text), rows) for text in ("the studies", "study", "the risk"))
+    assert found.tolist() == same.tolist() != other.tolist()
+
+
+@pytest.mark.parametrize(
+    "command, arguments, said",
+    [
+        (index_command, ["--verify", "--index", "x", "--stem", "krovetz"], "give it with --corpus"),
+        (index_command, ["--corpus", "sample", "--index", "x", "--stem", "porter"], "invalid choice: 'porter'"),
+        (embed, ["words", "--corpus", "sample", "--output", "x", "--stem", "porter"], "invalid choice: 'porter'"),
+        (embed, ["words", "--corpus", "sample", "--output", "x", "--method", "glove"], "invalid choice: 'glove'"),
+    ],
+)
+def test_bad_usage(command, arguments, said, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        run(command, arguments)
+    assert stopped.value.code == 2 and said in capsys.readouterr().err
