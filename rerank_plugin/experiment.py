@@ -17,28 +17,47 @@ example:
   python -m rerank_plugin.experiment delta --corpus sample --train sample:train --validation sample:dev \\
       --test sample:test --words embeddings/sample --work runs/delta --output runs/delta/page.md"""
 
+PACRR_DESCRIPTION = """\
+Tables 1 to 3 and figures 2, 3 and 5 of the PACRR paper (2017) on judged collections: trains PACRR-firstk and -kwindow,
+DRMM, DUET-local, MatchPyramid, KNRM and Conv-KNRM, re-ranks BM25 and query likelihood, some thirty runs of other first
+stages and, with --judged, the judged documents alone, and writes a Markdown page. The hyper-parameters of
+PACRR-kwindow are chosen on the validation queries of the first collection. Steps that are done are kept in the work
+folder, so an interrupted experiment goes on where it stopped."""
+PACRR_EXAMPLE = """\
+example:
+  python -m rerank_plugin.experiment pacrr --collection sample sample sample:train sample:dev sample:test \\
+      --words embeddings/sample --work runs/pacrr --output runs/pacrr/page.md"""
+
 
 def arguments():
     parser = commandline.parser("experiment", "Run a paper's experiments and write a page of the results.")
     papers = parser.add_subparsers(dest="paper", required=True, metavar="PAPER")
-    delta = papers.add_parser(
-        "delta",
-        help="Delta (WWW 2018 and BioNLP 2017)",
-        description=DELTA_DESCRIPTION,
-        epilog=DELTA_EXAMPLE,
-        formatter_class=commandline.HelpFormatter,
+    add_delta(papers)
+    add_pacrr(papers)
+    return parser
+
+
+def add_paper(papers, name: str, title: str, description: str, example: str):
+    """The parser of one paper's experiments, with the options that all have."""
+    paper = papers.add_parser(
+        name, help=title, description=description, epilog=example, formatter_class=commandline.HelpFormatter
     )
-    commandline.add_common_options(delta)
+    commandline.add_common_options(paper)
+    paper.add_argument("--words", required=True, help="word vectors, written by rerank_plugin.embed words")
+    paper.add_argument("--work", type=Path, required=True, help="folder of everything that is made on the way")
+    paper.add_argument("--output", type=Path, required=True, help="Markdown page to write; figures go beside it")
+    paper.add_argument("--notes", type=Path, help="Markdown to put on the page, below its head")
+    paper.add_argument("--at-once", type=int, default=2, help="steps that run at the same time")
+    return paper
+
+
+def add_delta(papers) -> None:
+    delta = add_paper(papers, "delta", "Delta (WWW 2018 and BioNLP 2017)", DELTA_DESCRIPTION, DELTA_EXAMPLE)
     delta.add_argument("--corpus", required=True, help="documents to index")
     for name in ("train", "validation", "test"):
         delta.add_argument(f"--{name}", required=True, metavar="QJ", help="queries and judgments")
     delta.add_argument("--judged", metavar="J", help="judgments of the test queries that hold grade 0, too")
     delta.add_argument("--weak", action="append", default=[], metavar="CORPUS", help="corpus to pre-train on")
-    delta.add_argument("--words", required=True, help="word vectors, written by rerank_plugin.embed words")
-    delta.add_argument("--work", type=Path, required=True, help="folder of everything that is made on the way")
-    delta.add_argument("--output", type=Path, required=True, help="Markdown page to write; figures go beside it")
-    delta.add_argument("--notes", type=Path, help="Markdown to put on the page, below its head")
-    delta.add_argument("--at-once", type=int, default=2, help="steps that run at the same time")
     delta.add_argument("--only", nargs="+", default=[], metavar="ROW", help="run only these rows")
     size = delta.add_argument_group("size of the experiment")
     size.add_argument("--depth", type=int, default=500, help="candidates a query")
@@ -55,7 +74,40 @@ def arguments():
     size.add_argument("--selection-epochs", type=int, default=3, help="epochs of a training in the selection")
     size.add_argument("--selection-pairs", type=int, default=5, help="pairs a query of a training in the selection")
     size.add_argument("--weak-queries", type=int, default=5000, help="weakly labelled queries")
-    return parser
+
+
+def add_pacrr(papers) -> None:
+    pacrr = add_paper(papers, "pacrr", "PACRR and the interaction models", PACRR_DESCRIPTION, PACRR_EXAMPLE)
+    pacrr.add_argument(
+        "--collection",
+        nargs=5,
+        action="append",
+        required=True,
+        metavar=("NAME", "CORPUS", "TRAIN", "VALIDATION", "TEST"),
+        help="a name, documents, and queries with judgments; may be repeated",
+    )
+    pacrr.add_argument(
+        "--judged",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("NAME", "J"),
+        help="a collection's judgments of the test queries that hold grade 0, too",
+    )
+    pacrr.add_argument(
+        "--sweep", nargs="+", default=[], metavar="NAME", help="collections for figure 5 (the first one)"
+    )
+    pacrr.add_argument("--models", nargs="+", default=[], metavar="M", help="baselines to run (all five)")
+    pacrr.add_argument("--stem", help="stemmer of the forward indexes: krovetz, with word vectors of the same")
+    pacrr.add_argument("--train-option", action="append", default=[], help="of every training, as --train-option=--x=1")
+    size = pacrr.add_argument_group("size of the experiment")
+    size.add_argument("--depth", type=int, default=500, help="candidates a query")
+    size.add_argument("--epochs", type=int, default=12, help="epochs of a training")
+    size.add_argument("--pairs", type=int, default=10, help="pairs a query in an epoch, on average")
+    size.add_argument("--runs", type=int, default=31, help="runs of table 2, at most")
+    size.add_argument("--distilled", type=int, nargs="+", default=[32, 64, 128, 256, 512], help="l_d of figure 5")
+    size.add_argument("--signals", type=int, nargs="+", default=[1, 2, 4, 8, 16], help="n_s of figure 5")
+    size.add_argument("--longest", type=int, nargs="+", default=[2, 3, 4], help="l_g of figure 5")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -65,11 +117,18 @@ def main(argv: list[str] | None = None) -> None:
     for name, value in vars(options).items():
         if type(value) is int and value < 1 and name != "seed":
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
-    if options.weak_queries < 2 or min(options.filters) < 1:
-        parser.error("--weak-queries must be at least 2, and --filters at least 1")
     if options.notes and not options.notes.is_file():
         parser.error(f"--notes {options.notes}: no such file")
-    delta(options, sys.argv[1:] if argv is None else argv)
+    argv = sys.argv[1:] if argv is None else argv
+    if options.paper == "pacrr":
+        for name in ("distilled", "signals", "longest"):
+            if min(getattr(options, name)) < 1:
+                parser.error(f"--{name} must be at least 1")
+        pacrr(options, argv)
+        return
+    if options.weak_queries < 2 or min(options.filters) < 1:
+        parser.error("--weak-queries must be at least 2, and --filters at least 1")
+    delta(options, argv)
 
 
 def delta(options, argv: list[str]) -> None:
@@ -81,10 +140,45 @@ def delta(options, argv: list[str]) -> None:
 
     values = {field.name: getattr(options, field.name) for field in fields(Settings)}
     settings = Settings(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
-    plan, runner = Plan(settings), Runner(settings.work)
-    plan.run(runner)
+    plan = Plan(settings)
+    Runner(settings.work).run_stages(plan.stages(), settings.at_once)
     write_page(plan, options.output, options.notes, f"python -m rerank_plugin.experiment {shlex.join(argv)}")
     print(f"{options.output}: {len(plan.rows())} rows")
+
+
+def pacrr(options, argv: list[str]) -> None:
+    from rerank_plugin.errors import InputError
+    from rerank_plugin.experiments.pacrr import Collection, Plan, Settings
+    from rerank_plugin.experiments.pacrr_page import write_page
+    from rerank_plugin.experiments.steps import Runner
+
+    collections = {name: Collection(name, *rest) for name, *rest in options.collection}
+    for name, judged in options.judged:
+        if name not in collections:
+            raise InputError(f"--judged {name}: no such collection; there are: {', '.join(collections)}")
+        collections[name] = collections[name]._replace(judged=judged)
+    settings = Settings(
+        work=options.work,
+        collections=tuple(collections.values()),
+        words=options.words,
+        stem=options.stem,
+        models=tuple(options.models),
+        sweep=tuple(options.sweep),
+        distilled=tuple(options.distilled),
+        signals=tuple(options.signals),
+        longest=tuple(options.longest),
+        depth=options.depth,
+        epochs=options.epochs,
+        pairs=options.pairs,
+        runs=options.runs,
+        train=tuple(options.train_option),
+        seed=options.seed,
+        at_once=options.at_once,
+    )
+    plan, runner = Plan(settings), Runner(settings.work)
+    runner.run_stages(plan.stages(), settings.at_once)
+    write_page(plan, runner, options.output, options.notes, f"python -m rerank_plugin.experiment {shlex.join(argv)}")
+    print(f"{options.output}: {len(settings.collections)} collections")
 
 
 if __name__ == "__main__":

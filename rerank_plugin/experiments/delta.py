@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Iterator, NamedTuple
 
 from rerank_plugin.errors import InputError
-from rerank_plugin.experiments.steps import Runner, Step
+from rerank_plugin.experiments.steps import Step
 from rerank_plugin.features.lexical import FIRST_STAGE, FIRST_STAGE_SHARE, LEX3
 
 ORDER, SELECTED, WEAK, TUNED = "order", "delta32-selected", "delta32-lex3-weak", "delta32-lex3-tuned"
@@ -174,10 +174,6 @@ class Plan:
         if unknown := set(only) - {row.name for row in rows}:
             raise InputError(f"unknown rows {', '.join(sorted(unknown))}; known: {', '.join(row.name for row in rows)}")
         return [row for row in rows if not only or row.name in only or row.name == ORDER]
-
-    def run(self, runner: Runner) -> None:
-        for stage in self.stages():
-            runner.run(stage, self.settings.at_once)
 
     def stages(self) -> Iterator[list[Step]]:
         """The stages one by one: what the selection chose is read when it has run."""

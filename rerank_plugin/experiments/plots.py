@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Iterator, Mapping, NamedTuple, Sequence
 
 from rerank_plugin.runs import replacing
+from rerank_plugin.training.plots import draw_history
 
 
 def plot_sweep(filters: Sequence[int], curves: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> None:
@@ -14,16 +16,65 @@ def plot_sweep(filters: Sequence[int], curves: Mapping[str, Sequence[Mapping[str
     Args:
         curves: by setting, the measures at each number of filters.
     """
+    with _panels(path, len(curves)) as panels:
+        for axes, (title, points) in zip(panels, curves.items()):
+            for measure in points[0]:
+                axes.plot(filters, [point[measure] for point in points], marker="o", label=measure)
+            axes.set(xscale="log", xlabel="filters", title=title, xticks=filters, xticklabels=filters)
+            axes.minorticks_off()
+            axes.legend()
+
+
+class Curve(NamedTuple):
+    """How a hyper-parameter changes a measure.
+
+    Attributes:
+        name: of the hyper-parameter. values: that were tried.
+        lines: by what it was measured on, the measure at each value.
+        chosen: the value that was selected; None where the selected model is not on the curve.
+    """
+
+    name: str
+    values: Sequence[int]
+    lines: Mapping[str, Sequence[float]]
+    chosen: int | None
+
+
+def plot_hyper_parameters(curves: Sequence[Curve], measure: str, path: Path) -> None:
+    """[P] figure 5: a panel a hyper-parameter, a cross where the selected value stands."""
+    with _panels(path, len(curves)) as panels:
+        for axes, curve in zip(panels, curves):
+            places = range(len(curve.values))
+            for label, points in curve.lines.items():
+                (line,) = axes.plot(places, points, marker="o", label=label)
+                if curve.chosen is not None:
+                    place = list(curve.values).index(curve.chosen)
+                    axes.plot(place, points[place], marker="x", markersize=14, color=line.get_color())
+            axes.set(xlabel=curve.name, ylabel=measure, xticks=places, xticklabels=curve.values)
+            axes.legend()
+
+
+def plot_trainings(histories: Mapping[str, list[dict]], path: Path) -> None:
+    """[P] figure 2 for several models: a panel each, the loss and the validation measures by epoch."""
+    with _panels(path, len(histories), columns=4) as panels:
+        for axes, (title, history) in zip(panels, histories.items()):
+            draw_history(axes, history)
+            axes.set_title(title)
+
+
+@contextmanager
+def _panels(path: Path, count: int, columns: int = 8) -> Iterator[Sequence]:
+    """Axes side by side, ``columns`` in a row at most; written as a PNG at the end."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.5 * len(curves), 4), layout="constrained")
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(5.5 * columns, 4 * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (title, points) in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves.items()):
-        for measure in points[0]:
-            axes.plot(filters, [point[measure] for point in points], marker="o", label=measure)
-        axes.set(xscale="log", xlabel="filters", title=title, xticks=filters, xticklabels=filters)
-        axes.minorticks_off()
-        axes.legend()
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for unused in panels[count:]:
+        unused.set_axis_off()
+    yield panels[:count]
     with replacing(path) as file:
         figure.savefig(file, format="png", dpi=120)

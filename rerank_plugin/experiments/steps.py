@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Sequence
+from typing import Iterable, Sequence
 
 from rerank_plugin.errors import InputError
 from rerank_plugin.runs import replacing
@@ -74,6 +74,11 @@ class Runner:
         with ThreadPoolExecutor(max(at_once, 1)) as executor:
             for future in [executor.submit(self._run, step) for step in to_do]:
                 future.result()
+
+    def run_stages(self, stages: Iterable[Sequence[Step]], at_once: int = 1) -> None:
+        """:meth:`run` one stage after the other; a stage may be made from what the ones before it gave."""
+        for stage in stages:
+            self.run(stage, at_once)
 
     def is_done(self, step: Step) -> bool:
         return step.output.exists() and self.journal.get(step.name, {}).get("command") == list(step.command)
