@@ -42,9 +42,7 @@ def matches(query: Query, found: RankedList, judged: Mapping[str, float], index:
     return Matches(np.array(counts).reshape(len(words), len(rows)), candidates.lengths, relevant)
 
 
-def markdown(
-    queries: Sequence[Query], run: Mapping[str, RankedList], judgments: Judgments, index: ForwardIndex
-) -> str:
+def markdown(queries: Sequence[Query], run: Mapping[str, RankedList], judgments: Judgments, index: ForwardIndex) -> str:
     """A table of the relevant candidates beside the others, all of all queries together."""
     found = [matches(query, run[query.id], judgments[query.id], index) for query in queries if query.id in run]
     found = [one for one in found if one.counts.size]

@@ -69,7 +69,15 @@ class CollectionPage:
             f"queries). PACRR-kwindow has {sizes}, PACRR-firstk the same n_s and l_g and l_d 768.",
         ]
         swept = self._hyper_parameters() if self.collection.name in self.plan.settings.sweep else []
-        return [*head, *self._candidates(), *self._table_1(), *self._table_2(), *self._table_3(), *swept, *self._trainings()]
+        return [
+            *head,
+            *self._candidates(),
+            *self._table_1(),
+            *self._table_2(),
+            *self._table_3(),
+            *swept,
+            *self._trainings(),
+        ]
 
     def _figure(self, name: str) -> Path:
         return self.output.with_name(f"{self.output.stem}-{self.collection.name}-{name}.png")

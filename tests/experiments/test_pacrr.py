@@ -93,7 +93,15 @@ def test_from_the_command_to_the_page(tmp_path):
     ]  # fmt: skip
     experiment.main(command)
     page = (tmp_path / "page.md").read_text()
-    for heading in ("Table 1: re-ranking the top 15 of BM25", "of QLD", "Table 2", "Table 3", "Figure 2", "Figure 5"):
+    for heading in (
+        "Table 1: re-ranking the top 15 of BM25",
+        "of QLD",
+        "Table 2",
+        "Table 3",
+        "Figure 2",
+        "Figure 5",
+        "candidates of BM25",
+    ):
         assert heading in page
     for title in ("PACRR-firstk", "PACRR-kwindow", "DRMM"):
         rows = re.findall(rf"^\| {title} \|", page, re.MULTILINE)
