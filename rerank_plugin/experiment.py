@@ -99,12 +99,14 @@ def add_pacrr(papers) -> None:
     )
     pacrr.add_argument("--models", nargs="+", default=[], metavar="M", help="baselines to run (all five)")
     pacrr.add_argument("--stem", help="stemmer of the forward indexes: krovetz, with word vectors of the same")
-    pacrr.add_argument("--train-option", action="append", default=[], help="of every training, as --train-option=--x=1")
+    pacrr.add_argument(
+        "--train-option", action="append", default=[], help="option of every training, as --train-option=--patience=4"
+    )
     size = pacrr.add_argument_group("size of the experiment")
     size.add_argument("--depth", type=int, default=500, help="candidates a query")
     size.add_argument("--epochs", type=int, default=12, help="epochs of a training")
     size.add_argument("--pairs", type=int, default=10, help="pairs a query in an epoch, on average")
-    size.add_argument("--runs", type=int, default=31, help="runs of table 2, at most")
+    size.add_argument("--runs", type=int, help="runs of table 2, at most (all there are)")
     size.add_argument("--distilled", type=int, nargs="+", default=[32, 64, 128, 256, 512], help="l_d of figure 5")
     size.add_argument("--signals", type=int, nargs="+", default=[1, 2, 4, 8, 16], help="n_s of figure 5")
     size.add_argument("--longest", type=int, nargs="+", default=[2, 3, 4], help="l_g of figure 5")

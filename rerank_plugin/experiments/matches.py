@@ -1,4 +1,4 @@
-"""How a collection's relevant candidates match their queries beside the others: what models of matches have to go by."""
+"""How a collection's relevant candidates match their queries, beside the others: what models of matches can go by."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ def matches(query: Query, found: RankedList, judged: Mapping[str, float], index:
     rows = index.rows(found.doc_ids)
     candidates = Candidates(index, rows, np.zeros(len(rows), np.float32))
     ids, documents, _ = candidates.flat_tokens
-    words = dict.fromkeys(zip(index.query(query.text).terms, index.query(query.text).ids.tolist()))
-    counts = [
-        np.bincount(documents[ids == term] if term >= 0 else documents[:0], minlength=len(rows)) for _, term in words
-    ]
+    asked = index.query(query.text)
+    words = dict(zip(asked.terms, asked.ids.tolist()))  # -1 for a word of no document, which is no token's id
+    counts = [np.bincount(documents[ids.astype(np.int64) == term], minlength=len(rows)) for term in words.values()]
     relevant = np.array([judged.get(id, 0) > 0 for id in found.doc_ids], bool)
     return Matches(np.array(counts).reshape(len(words), len(rows)), candidates.lengths, relevant)
 

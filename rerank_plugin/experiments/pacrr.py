@@ -116,7 +116,7 @@ class Settings:
         base: of the sweep, in which one hyper-parameter varies at a time.
         distilled, signals, longest: the values that are tried beside the base's ([P] 3.1 has the grid of all three).
         pairs: of a query in an epoch, on average.
-        runs: of RUNS, the first ones.
+        runs: how many of RUNS, the first ones; None for all.
         train: more options of every training.
         at_once: steps that run at the same time.
     """
@@ -134,7 +134,7 @@ class Settings:
     depth: int = 500
     epochs: int = 12
     pairs: int = 10
-    runs: int = len(RUNS)
+    runs: int | None = None
     train: tuple[str, ...] = ()
     seed: int = 42
     at_once: int = 2

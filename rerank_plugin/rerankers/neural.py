@@ -69,7 +69,8 @@ class NeuralReranker:
     A model with features of the first stage is ``listwise``: see :class:`~rerank_plugin.rerankers.Reranker`.
 
     A model may declare ``any_width`` (its scores do not depend on how far documents are padded, and it takes any width)
-    and ``matches_unknown_words`` (it sees that two words are the same even where it knows neither).
+    and ``matches_unknown_words`` (it sees that two words are the same even where it knows neither). ``by_length`` is for
+    training: see :func:`~rerank_plugin.training.trainer.scored`.
     """
 
     def __init__(

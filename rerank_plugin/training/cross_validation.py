@@ -21,6 +21,7 @@ from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.checkpoints import CONFIG_FILE, load_checkpoint, read_config
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation import tables
 from rerank_plugin.evaluation.significance import paired_t_test
 from rerank_plugin.evaluation.values import Evaluator, Values
 from rerank_plugin.rerankers import RerankerOptions
@@ -186,7 +187,7 @@ def as_markdown(
     values = [evaluator.values(run) for run in (before, after)]
     kinds = ("validation", "candidates", "re-ranked")
     header = ["fold", "queries", "best epoch", *(f"{kind} {name}" for name in measures for kind in kinds)]
-    rows = [header, ["---"] + ["---:"] * (len(header) - 1)]
+    rows = [header]
     for fold, outcome in zip(folds, outcomes):
         of_fold = np.array([place[query.id] for query in fold.test])
         cells = _cells(evaluator, [{name: one[name][of_fold] for name in measures} for one in values])
@@ -194,8 +195,7 @@ def as_markdown(
         best = f"{outcome.epoch} of {outcome.epochs}"
         rows.append([fold.name, str(len(fold.test)), best, *_interleaved(validation, cells)])
     rows.append(["all", str(len(place)), "", *_interleaved([""] * len(measures), _cells(evaluator, values))])
-    text = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    return text + (
+    return tables.markdown(rows) + (
         "\n+ higher, - lower, = no significant difference from the candidates' order: two-tailed paired t-test over "
         f"the queries of the row, p < {ALPHA:g}, without correction.\n"
     )
