@@ -1,7 +1,9 @@
-"""``python -m rerank_plugin.embed words``: word vectors for the neural models; ``embed compact``: in less space."""
+"""``python -m rerank_plugin.embed``: ``words``, word vectors for the neural models; ``compact``, in less space;
+``concepts``, vectors of the concepts of a knowledge base."""
 
 from __future__ import annotations
 
+import argparse
 import time
 from pathlib import Path
 
@@ -46,7 +48,46 @@ def arguments():
     small.add_argument("--most-frequent", type=int, help="keep only so many of the most frequent words")
     small.add_argument("--output", type=Path, required=True, help="folder to write")
     small.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
+    add_concepts(kinds)
     return parser
+
+
+def add_concepts(kinds) -> None:
+    command = kinds.add_parser(
+        "concepts",
+        help="concept vectors with TransE, from the relations of a knowledge base",
+        description="Train vectors of concepts and relations with TransE on a knowledge base, and measure how well "
+        "they\npredict relations that were held out. The vectors that are written did not see those, but with --final.",
+        epilog="example:\n  python -m rerank_plugin.embed concepts --knowledge knowledge-bases/sample --dimension 20 "
+        "--output embeddings/sample-concepts",
+        formatter_class=commandline.HelpFormatter,
+    )
+    commandline.add_common_options(command)
+    command.add_argument("--knowledge", type=Path, required=True, metavar="KB", help="a compiled knowledge base")
+    command.add_argument("--output", type=Path, required=True, help="folder to write")
+    command.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
+    command.add_argument("--dimension", type=int, default=200, help="dimension of the vectors")
+    command.add_argument("--epochs", type=int, default=40, help="passes over the relations")
+    command.add_argument("--margin", type=float, default=3.0, help="by how much a corruption should be farther")
+    command.add_argument("--learning-rate", type=float, default=0.04, help="of stochastic gradient descent")
+    command.add_argument("--batch-size", type=int, default=4, help="relations to a step")
+    command.add_argument("--negatives", type=int, default=5, help="corruptions of each relation in a step")
+    command.add_argument("--norm", type=int, choices=(1, 2), default=2, help="distance: L1, or L2 squared")
+    command.add_argument(
+        "--relation-length", type=float, default=1.0, help="longest vector of a relation; 0: any, as in the paper"
+    )
+    switches = (
+        ("decay", True, "let the learning rate fall to 0"),
+        ("bernoulli", True, "corrupt rather the side that has fewer right answers"),
+        ("filtered", False, "draw corruptions that are true anew"),
+        ("inverse", False, "learn every relation in the opposite direction, too"),
+    )
+    for name, default, help in switches:
+        command.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, default=default, help=help)
+    command.add_argument(
+        "--holdout", type=float, default=0.02, help="share of related pairs that are held out (2,000 at most); 0: none"
+    )
+    command.add_argument("--final", action="store_true", help="after measuring, train on everything and write that")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -57,6 +98,10 @@ def main(argv: list[str] | None = None) -> None:
         if options.most_frequent is not None and options.most_frequent < 1:
             parser.error("--most-frequent must be at least 1")
         compact(options)
+        return
+    if options.kind == "concepts":
+        check_concepts(parser, options)
+        concepts(options)
         return
     if bool(options.corpus) == bool(options.imported):
         parser.error("give either --corpus or --import")
@@ -104,6 +149,46 @@ def compact(options) -> None:
     size = sum(path.stat().st_size for path in options.output.iterdir())
     error = abs(vectors.matrix - before.matrix[: len(vectors.matrix)]).max()
     print(f"{options.output}: {len(vectors.vocabulary):,} words, {size / 1e6:.1f} MB, largest change {error:.2g}")
+
+
+def check_concepts(parser, options) -> None:
+    counts = (options.dimension, options.epochs, options.batch_size, options.negatives)
+    if min(counts) < 1:
+        parser.error("--dimension, --epochs, --batch-size and --negatives must be at least 1")
+    if not (options.margin > 0 and options.learning_rate > 0):
+        parser.error("--margin and --learning-rate must be above 0")
+    if not options.relation_length >= 0:
+        parser.error("--relation-length must be at least 0")
+    if not 0 <= options.holdout < 1:
+        parser.error("--holdout must be at least 0 and below 1")
+
+
+def concepts(options) -> None:
+    from dataclasses import asdict
+
+    from rerank_plugin.errors import InputError
+    from rerank_plugin.knowledge import concept_training
+    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+    from rerank_plugin.knowledge.transe import TransEConfig
+
+    if options.output.exists() and not options.overwrite:
+        raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
+    config = TransEConfig(**{name: getattr(options, name) for name in asdict(TransEConfig())})
+    knowledge = KnowledgeBase(options.knowledge)
+    started = time.monotonic()
+    done = concept_training.train_vectors(
+        knowledge,
+        config,
+        options.seed,
+        options.holdout,
+        options.final,
+        lambda epochs: commandline.progress(epochs, "training", "epochs", config.epochs),
+    )
+    concept_training.save(done, knowledge, options.output)
+    print(f"{options.output}: {len(knowledge):,} concepts, {config.dimension} dimensions", end="")
+    print(f" in {time.monotonic() - started:.1f} s")
+    for line in concept_training.figures(done):
+        print(line)
 
 
 def _texts(corpora: list[str]):

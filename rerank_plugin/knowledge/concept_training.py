@@ -1,0 +1,92 @@
+"""Trains concept vectors on a knowledge base, and measures them on relations that were held out."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Callable, Iterable, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.knowledge import link_prediction, transe
+from rerank_plugin.knowledge.embeddings import save_concept_vectors
+from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from rerank_plugin.knowledge.link_prediction import Prediction
+from rerank_plugin.knowledge.transe import TransEConfig, Translation
+
+log = logging.getLogger(__name__)
+
+
+class Trained(NamedTuple):
+    """Vectors with what is known about them; ``measured`` is None where nothing was held out."""
+
+    vectors: Translation
+    measured: Prediction | None
+    settings: dict[str, Any]
+
+
+def train_vectors(
+    knowledge: KnowledgeBase,
+    config: TransEConfig,
+    seed: int,
+    holdout: float = 0.02,
+    final: bool = False,
+    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+) -> Trained:
+    """Train, measure on the held-out share and, with ``final``, train anew on everything.
+
+    Raises:
+        InputError: the knowledge base has no relation, or too few to hold any out.
+    """
+    triples = np.stack([knowledge.heads, knowledge.relations, knowledge.tails], axis=1).astype(np.int32)  # [E, 3]
+    count, relations = len(knowledge), len(knowledge.relation_names)
+    measured, training = None, triples
+    if holdout and len(triples):
+        training, held_out = link_prediction.hold_out(triples, count, holdout, seed)
+        if not len(held_out):
+            raise InputError(
+                f"{knowledge.folder}: no pair of concepts can be held out ({len(triples)} relations); "
+                "raise --holdout, or give --holdout 0"
+            )
+        log.info("training on %s relations, %s held out", f"{len(training):,}", f"{len(held_out):,}")
+    vectors = transe.train(training, count, relations, config, seed, progress)
+    if holdout:
+        measured = link_prediction.evaluate(vectors, held_out, triples, config.norm)
+    if holdout and final:
+        training = triples
+        vectors = transe.train(triples, count, relations, config, seed, progress)
+    settings = {
+        "transe": asdict(config),
+        "seed": seed,
+        "knowledge": {name: knowledge.description.get(name) for name in ("source", "edition", "checksum")},
+        "relations": relation_names(knowledge, config),
+        "trained_on": len(training),
+        "holdout": holdout,
+        "measured": measured._asdict() if measured else None,
+    }
+    return Trained(vectors, measured, settings)
+
+
+def relation_names(knowledge: KnowledgeBase, config: TransEConfig) -> list[str]:
+    """What each row of the relation vectors is."""
+    names = list(knowledge.relation_names)
+    return names + [f"{name} (inverse)" for name in names] if config.inverse else names
+
+
+def save(trained: Trained, knowledge: KnowledgeBase, folder: Path) -> None:
+    ids = knowledge.ids.take(np.arange(len(knowledge)))
+    save_concept_vectors(ids, *trained.vectors, folder, trained.settings)
+
+
+def figures(trained: Trained) -> list[str]:
+    """The measured figures as text."""
+    one = trained.measured
+    if one is None:
+        return []
+    return [
+        f"{one.triples:,} relations held out, both directions, filtered: hits@10 {one.hits_at_10:.4f}, hits@1 "
+        f"{one.hits_at_1:.4f}, MRR {one.mrr:.4f}; raw: hits@10 {one.raw_hits_at_10:.4f}",
+        f"hits@10 of tails {one.tail_hits_at_10:.4f}, of heads {one.head_hits_at_10:.4f}",
+    ]

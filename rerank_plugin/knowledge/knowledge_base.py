@@ -1,0 +1,118 @@
+"""A compiled vocabulary, memory-mapped: concepts, their names, types and relations as arrays.
+
+The folder holds, for C concepts, T terms and E relations:
+
+    ids, names           string tables [C]; ids can be looked up
+    terms                string table [T]: the names of all concepts, concept by concept, the preferred one first
+    term_offsets         uint64 [C+1]: the terms of concept c are term_offsets[c] to term_offsets[c+1]
+    folded.hashes, .rows uint64 and uint32 [T]: sorted hashes of the terms in one case, and the terms they belong to
+    types, type_offsets  uint16 and uint64 [C+1]: numbers in the list of semantic types, concept by concept
+    heads, relations, tails  int32 [E]: rows, numbers in the list of relation names, rows; sorted, without duplicates
+    knowledge.json       what they came from, the two lists, sizes and checksum
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.arrays import open_array
+from rerank_plugin.retrieval.string_table import StringTable, hash_strings
+
+FORMAT_VERSION = 1
+DESCRIPTION = "knowledge.json"
+REQUIRED = {"files": dict, "relation_names": list, "type_names": list, "checksum": str}
+
+
+class KnowledgeBase:
+    """A compiled vocabulary opened for reading; a concept is a row of it.
+
+    Raises:
+        InputError: the folder is missing, was not finished, is damaged, or has another format version.
+    """
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        self.description = _description(self.folder)
+        self.checksum: str = self.description["checksum"]
+        self.relation_names: list[str] = self.description["relation_names"]
+        self.type_names: list[str] = self.description["type_names"]
+        self.ids = StringTable(self.folder, "ids")
+        self.names = StringTable(self.folder, "names")
+        self.terms = StringTable(self.folder, "terms")
+        self.term_offsets = self._array("term_offsets")  # uint64 [C+1]
+        self.types, self.type_offsets = self._array("types"), self._array("type_offsets")  # uint16, uint64 [C+1]
+        self.heads, self.tails = self._array("heads"), self._array("tails")  # int32 [E]
+        self.relations = self._array("relations")  # int32 [E]
+        self._hashes, self._hashed_terms = self._array("folded.hashes"), self._array("folded.rows")
+
+    def _array(self, name: str) -> np.ndarray:
+        return open_array(self.folder / f"{name}.npy")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def semantic_types(self, row: int) -> tuple[str, ...]:
+        """The semantic types of a concept, () where the source gives none."""
+        start, end = int(self.type_offsets[row]), int(self.type_offsets[row + 1])
+        return tuple(self.type_names[number] for number in self.types[start:end].tolist())
+
+    def terms_of(self, row: int) -> list[str]:
+        """All names of a concept, the preferred one first."""
+        return self.terms.take(np.arange(int(self.term_offsets[row]), int(self.term_offsets[row + 1])))
+
+    def concepts_of_terms(self, terms: np.ndarray) -> np.ndarray:
+        """The concepts that terms belong to, int64 [n]. Shapes: terms int [n], rows of ``terms``."""
+        return (
+            np.searchsorted(self.term_offsets, np.asarray(terms).astype(np.uint64), side="right").astype(np.int64) - 1
+        )
+
+    def named(self, text: str) -> list[int]:
+        """The concepts that have this name but for upper and lower case and white space, in their order."""
+        folded = fold(text)
+        wanted = hash_strings([folded])
+        first, last = (int(np.searchsorted(self._hashes, wanted, side)[0]) for side in ("left", "right"))
+        terms = [int(term) for term in self._hashed_terms[first:last] if fold(self.terms[int(term)]) == folded]
+        return sorted(set(self.concepts_of_terms(np.array(terms, np.int64)).tolist()))
+
+
+def fold(text: str) -> str:
+    """A name in one case and with single spaces, as names are compared."""
+    return " ".join(text.casefold().split())
+
+
+def _description(folder: Path) -> dict:
+    path = folder / DESCRIPTION
+    if not folder.is_dir():
+        raise InputError(
+            f"no knowledge base at {folder}; compile it with: "
+            f"python -m rerank_plugin.knowledge compile --source S --output {folder}"
+        )
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder} holds no {DESCRIPTION}: it is not a compiled knowledge base; "
+            f"compile a vocabulary with: python -m rerank_plugin.knowledge compile --source S --output KB"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); compile the knowledge base again") from None
+    version = description.get("format_version") if isinstance(description, dict) else None
+    if version != FORMAT_VERSION:
+        raise InputError(
+            f"{folder} has knowledge base format {version}, this program reads {FORMAT_VERSION}; compile it again"
+        )
+    wrong = [name for name, kind in REQUIRED.items() if not isinstance(description.get(name), kind)]
+    if wrong:
+        raise InputError(f"{path} lacks {' and '.join(wrong)}; compile the knowledge base again")
+    for name, expected in description["files"].items():
+        size = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if size != expected["bytes"]:
+            raise InputError(
+                f"{folder / name} {'is missing' if size is None else f'has {size} bytes'}, expected "
+                f"{expected['bytes']} bytes: the knowledge base is damaged or half copied; compile it again"
+            )
+    return description

@@ -1,0 +1,82 @@
+"""What a ``--source`` means: the format is recognized by the names of files and how they begin."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rerank_plugin.corpora.text_files import DAMAGED, kind_of, open_bytes, plain_or_gz
+from rerank_plugin.errors import InputError
+from rerank_plugin.knowledge.records import Source
+
+SAMPLE = "sample"
+ENGLISH = "ENG"
+HEAD = 4096  # bytes of a file that must show what it is
+EXPECTED = (
+    "expected MeSH XML (desc2024.xml), MeSH ASCII (d2024.bin), a folder with descriptors.tsv, "
+    f"a UMLS folder with MRCONSO.RRF, or {SAMPLE}"
+)
+
+
+def open_source(spec: str, language: str = ENGLISH) -> Source:
+    """The vocabulary that ``spec`` names: a file, a folder, or ``sample`` (a folder of this name is ``./sample``).
+
+    Args:
+        language: of the names that are read from UMLS, as UMLS writes it; the others have one language.
+
+    Raises:
+        InputError: nothing is there, or its format is not known.
+    """
+    if spec == SAMPLE:
+        from rerank_plugin.knowledge import sample
+
+        return sample.source()
+    path = Path(spec)
+    if path.is_dir():
+        return _folder(path, language)
+    if not path.is_file():
+        raise InputError(f"--source {spec}: no such file or folder; {EXPECTED}")
+    return _file(path)
+
+
+def _folder(folder: Path, language: str) -> Source:
+    if plain_or_gz(folder / "MRCONSO.RRF"):
+        from rerank_plugin.knowledge import umls
+
+        return umls.source(folder, language)
+    if plain_or_gz(folder / "descriptors.tsv"):
+        from rerank_plugin.knowledge import mesh_tsv
+
+        return mesh_tsv.source(folder)
+    if plain_or_gz(folder / "META" / "MRCONSO.RRF"):
+        raise InputError(f"--source {folder}: the files are in its subfolder META; give --source {folder / 'META'}")
+    raise InputError(f"--source {folder}: a folder without MRCONSO.RRF or descriptors.tsv; {EXPECTED}")
+
+
+def _file(path: Path) -> Source:
+    head = _head(path)
+    if kind_of(path) == ".rrf" or kind_of(path) == ".tsv":
+        raise InputError(f"--source {path}: give the folder that it is in: {path.parent}")
+    if head.startswith(b"*NEWRECORD"):
+        from rerank_plugin.knowledge import mesh_ascii
+
+        return mesh_ascii.source(path)
+    if head.startswith(b"<") or kind_of(path) == ".xml":
+        from rerank_plugin.knowledge import mesh_xml
+
+        return mesh_xml.source(path)
+    raise InputError(f"--source {path}: the format is not known; {EXPECTED}")
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with open_bytes(path) as file:
+            return file.read(HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
+    except DAMAGED as error:
+        raise InputError(f"{path}: damaged gzip file ({error}): fetch or pack it again") from error
+
+
+def edition_of(spec: str) -> str:
+    """The edition that a path tells, as 2024 in desc2024.xml or 2023AB in umls/2023AB/META; "" where it tells none."""
+    found = re.findall(r"(?<!\d)((?:19|20)\d\d(?:A[AB])?)(?!\d)", spec)
+    return found[-1] if found else ""

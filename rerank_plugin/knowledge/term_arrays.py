@@ -1,0 +1,181 @@
+"""The forms of a knowledge base's terms as arrays: what the annotator looks mentions up in.
+
+Made once for a knowledge base and kept in the folder ``annotation`` inside it, whatever the annotator's settings; they
+are made again when the knowledge base or the rules of `normalization` have changed. Nothing in them is pickled.
+
+Letters in shapes: F distinct forms, U distinct trigrams of all forms, s trigrams of one form.
+
+* Forms are numbered by their number of distinct trigrams, so all forms of a size range are a range of numbers.
+* Trigrams are numbered by the forms that have them, the rarest first: the order in which a prefix filter wants them.
+* A form of fewer than three characters is one shorter trigram, as in simstring.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Iterable, NamedTuple, Sequence
+
+import numpy as np
+
+from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.knowledge import normalization
+from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from rerank_plugin.retrieval.arrays import open_array, ranges, save_array
+
+log = logging.getLogger(__name__)
+
+FOLDER, DESCRIPTION = "annotation", "annotation.json"
+FORMAT_VERSION = 1
+GRAM, CODE_POINT_BITS = 3, 21
+BATCH = 10_000  # terms that are read at once
+
+
+class TermArrays(NamedTuple):
+    """The F forms; everything is read-only.
+
+    Attributes:
+        characters: code points of all forms, uint32; a form's words are joined by a space.
+        character_offsets: int64 [F+1].
+        concepts: rows of the knowledge base, form by form, ascending, int32; concept_offsets: int64 [F+1].
+        grams: distinct trigrams of the forms, ascending, int32; gram_offsets: int64 [F+1].
+        gram_keys: the trigrams, three code points of 21 bits in a number, uint64 [U].
+        form_slots, gram_slots: hash tables, int32 [a power of 2], 0 or 1 + number; a slot taken sends to the next.
+        reach: the words of the longest form by the hash of its first word, uint8 [a power of 2].
+        first_of_size: the first form of at least so many trigrams, int64 [largest size + 2].
+    """
+
+    characters: np.ndarray
+    character_offsets: np.ndarray
+    concepts: np.ndarray
+    concept_offsets: np.ndarray
+    grams: np.ndarray
+    gram_offsets: np.ndarray
+    gram_keys: np.ndarray
+    form_slots: np.ndarray
+    gram_slots: np.ndarray
+    reach: np.ndarray
+    first_of_size: np.ndarray
+
+    def form(self, number: int) -> str:
+        """A form as text."""
+        start, end = self.character_offsets[number : number + 2]
+        return "".join(map(chr, self.characters[start:end].tolist()))
+
+
+def open_terms(knowledge: KnowledgeBase) -> TermArrays:
+    """The arrays of a knowledge base, from its folder; made and kept there when they are not.
+
+    Where the folder cannot be written to they are made in memory, each time.
+    """
+    folder = knowledge.folder / FOLDER
+    key = {"format_version": FORMAT_VERSION, "rules": normalization.VERSION, "knowledge": knowledge.checksum}
+    arrays = _opened(folder, key)
+    if arrays is not None:
+        return arrays
+    arrays = build(_forms_of(knowledge))
+    try:
+        with replacing_folder(folder) as writing:
+            for name, array in arrays._asdict().items():
+                save_array(writing / f"{name}.npy", array)
+            described = {**key, "lengths": _lengths(arrays)}
+            (writing / DESCRIPTION).write_text(json.dumps(described), encoding="utf-8")
+    except OSError as error:
+        log.warning("%s cannot be written (%s): the terms are made anew each time", folder, error.strerror or error)
+        return arrays
+    return _opened(folder, key) or arrays
+
+
+def _opened(folder: Path, key: dict) -> TermArrays | None:
+    """The arrays on disk; None where there are none, others, or damaged ones."""
+    try:
+        described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        arrays = TermArrays(*(open_array(folder / f"{name}.npy").view(np.ndarray) for name in TermArrays._fields))
+    except (OSError, ValueError, EOFError):
+        return None
+    return arrays if described == {**key, "lengths": _lengths(arrays)} else None
+
+
+def _lengths(arrays: TermArrays) -> dict[str, int]:
+    """What tells that the arrays belong together: compiled code does not look beyond their ends."""
+    return {name: len(array) for name, array in arrays._asdict().items()}
+
+
+def _forms_of(knowledge: KnowledgeBase) -> dict[str, list[int]]:
+    """The concepts of each form, in the order of their rows and without repetitions."""
+    written: dict[str, list[int]] = {}  # the concepts that have a term written so
+    changed: dict[str, list[int]] = {}
+    for start in range(0, len(knowledge.terms), BATCH):
+        terms = np.arange(start, min(start + BATCH, len(knowledge.terms)))
+        rows = knowledge.concepts_of_terms(terms).tolist()
+        for row, term in zip(rows, knowledge.terms.take(terms)):
+            for form, verbatim in normalization.term_forms(term).items():
+                found = (written if verbatim else changed).setdefault(form, [])
+                if not found or found[-1] != row:  # terms come concept by concept
+                    found.append(row)
+    return {**changed, **written}
+
+
+def build(concepts: dict[str, Sequence[int]]) -> TermArrays:
+    """The arrays of forms, given the concepts of each."""
+    from rerank_plugin.knowledge import matching  # numba takes half a second to load
+
+    sizes = _grams(_characters(concepts))[2]
+    # By size, then by the form itself, so that the order of the source does not matter.
+    forms = [form for _, form in sorted(zip(sizes.tolist(), concepts))]
+    characters = _characters(forms)
+    gram_keys, grams, sizes = _grams(characters)
+    form_slots, reach = matching.form_tables(*characters)
+    arrays = TermArrays(
+        *characters,
+        concepts=np.array([row for form in forms for row in concepts[form]], np.int32),
+        concept_offsets=_offsets([len(concepts[form]) for form in forms]),
+        grams=grams,
+        gram_offsets=_offsets(sizes),
+        gram_keys=gram_keys,
+        form_slots=form_slots,
+        gram_slots=matching.gram_table(gram_keys),
+        reach=reach,
+        first_of_size=np.searchsorted(sizes, np.arange(int(sizes.max(initial=0)) + 2)).astype(np.int64),
+    )
+    for array in arrays:
+        array.flags.writeable = False  # as those from disk are: compiled code is made for each kind
+    return arrays
+
+
+def _characters(forms: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Code points of strings, uint32, and their offsets, int64 [n+1]."""
+    encoded = "".join(forms).encode("utf-32-le")
+    return np.frombuffer(encoded, np.uint32), _offsets([len(form) for form in forms])
+
+
+def _offsets(lengths) -> np.ndarray:
+    """int64 [n+1]"""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def _grams(forms: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct trigrams of forms, given their characters and offsets.
+
+    Returns:
+        The trigrams by the number of forms that have them, the rarest first, uint64 [U]; those of each form in this
+        numbering, ascending, int32 [n]; and how many each form has, int64 [F].
+    """
+    characters, offsets = forms
+    counts = np.maximum(np.diff(offsets) - (GRAM - 1), 1)  # places where one begins
+    form = np.repeat(np.arange(len(counts)), counts)
+    place = ranges(offsets[:-1], counts)
+    padded = np.concatenate([characters, np.zeros(GRAM, np.uint32)]).astype(np.uint64)
+    keys = np.zeros(len(place), np.uint64)
+    for i in range(GRAM):
+        inside = place + i < offsets[1:][form]
+        keys = (keys << np.uint64(CODE_POINT_BITS)) | np.where(inside, padded[place + i], np.uint64(0))
+    distinct, numbers = np.unique(keys, return_inverse=True)
+    pairs = np.unique((form << 32) | numbers.ravel())
+    numbers, form = pairs & 0xFFFFFFFF, pairs >> 32
+    order = np.argsort(np.bincount(numbers, minlength=len(distinct)), kind="stable")  # equally rare ones by key
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    grams = np.sort((form << 32) | ranks[numbers]) & 0xFFFFFFFF
+    return distinct[order], grams.astype(np.int32), np.bincount(form, minlength=len(counts))

@@ -1,0 +1,52 @@
+"""Small indexes with concepts, made without Java: a hand-made knowledge base and the real annotator."""
+
+import json
+
+from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
+from rerank_plugin.knowledge.compiling import compile_knowledge
+from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from rerank_plugin.knowledge.records import Concept, Relation, Source
+from rerank_plugin.retrieval.concepts import ConceptWriter, text_to_annotate
+from rerank_plugin.retrieval.index_folder import DESCRIPTION, FORMAT_VERSION, Index, describe_files
+from rerank_plugin.text.tokenizer import SETTINGS
+from tests.rerankers import small
+
+# 'attack' is the name of two concepts, so that a mention has candidates. Nothing is said of Xylitol, 2's document.
+CONCEPTS = [
+    Concept("H01", "heart attack", ("myocardial infarction",), ("disease",)),
+    Concept("H02", "aspirin", ("acetylsalicylic acid",), ("drug",)),
+    Concept("H03", "stroke", ("cerebral infarction",), ("disease",)),
+    Concept("H04", "women", (), ("person",)),
+    Concept("H05", "migraine", ("migraine headache",), ("disease",)),
+    Concept("H06", "cancer", ("neoplasm",), ("disease",)),
+    Concept("H07", "colon cancer", (), ("disease",)),
+    Concept("H08", "heart failure", (), ("disease",)),
+    Concept("H09", "attack", ("heart disease",), ("event",)),
+    Concept("H10", "smoke", ("attack",), ("event",)),
+    Concept("H11", "warfarin", (), ("drug",)),
+]
+RELATIONS = [Relation("H07", "broader", "H06"), Relation("H02", "treats", "H01")]
+
+
+def knowledge_base(folder, concepts=CONCEPTS):
+    compile_knowledge(Source("tests", iter(concepts), iter(RELATIONS)), folder, "tests")
+    return KnowledgeBase(folder)
+
+
+def build_index(folder, documents=small.DOCUMENTS, concepts=CONCEPTS, config=AnnotatorConfig()):
+    """An index folder of documents that is complete for opening, but for Lucene's."""
+    folder.mkdir(parents=True)
+    forward = small.build_index(folder / "forward", documents)
+    annotator = Annotator(knowledge_base(folder / "knowledge", concepts), config, threads=1)
+    writer = ConceptWriter(folder / "forward")
+    writer.extend(annotator.concepts([text_to_annotate(title, abstract) for _, title, abstract in documents]))
+    writer.close()
+    description = {
+        "format_version": FORMAT_VERSION,
+        "tokenizer": SETTINGS,
+        "fields": {field: {"mean_length": mean} for field, mean in forward.mean_lengths.items()},
+        "knowledge": annotator.settings,
+        "files": describe_files(folder),
+    }
+    (folder / DESCRIPTION).write_text(json.dumps(description))
+    return Index(folder)

@@ -1,0 +1,299 @@
+"""The annotator: similarities by hand, against the plain twin, and at the borders."""
+
+import gzip
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
+from rerank_plugin.knowledge.compiling import compile_knowledge
+from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from rerank_plugin.knowledge.records import Concept, Source
+from tests.knowledge.plain_annotator import PlainAnnotator
+
+NAMES = [
+    ["Myocardial Infarction", "Infarction, Myocardial", "Heart Attack", "Heart Attacks"],
+    ["Infarction", "Infarctions"],
+    ["Cold Temperature", "Cold"],
+    ["Common Cold", "Cold"],
+    ["Vitamin A"],
+    ["Diabetes Mellitus, Type 2", "Type 2 Diabetes"],
+    ["Cyclosporins", "Cyclosporines"],
+    ["Cyclosporine"],
+    ["Esophageal Neoplasms", "Esophageal Tumors"],
+    ["Alzheimer Disease"],
+    ["Tumor Necrosis Factor-alpha", "TNF-alpha"],
+    ["abcd"],
+    ["Acid Phosphatase of a Very Long Name with More than Five Words"],
+    ["Hypertension"],
+    ["It"],
+    ["糖尿病"],
+    ["!!!"],
+]
+WORDS = sorted({word for names in NAMES for name in names for word in name.replace(",", "").split()})
+ALL = dict(threshold=0.7)
+
+
+def knowledge_of(names, folder):
+    concepts = (Concept(f"C{row}", first, tuple(others)) for row, (first, *others) in enumerate(names))
+    compile_knowledge(Source("test", concepts, iter(())), folder, "names")
+    return KnowledgeBase(folder)
+
+
+@pytest.fixture(scope="module")
+def knowledge(tmp_path_factory):
+    return knowledge_of(NAMES, tmp_path_factory.mktemp("annotation") / "kb")
+
+
+@pytest.fixture(scope="module")
+def annotator(knowledge):
+    return Annotator(knowledge, AnnotatorConfig(**ALL), threads=1)
+
+
+def found(annotator, text):
+    """What is marked: the text, and the candidates by name."""
+    names = annotator.knowledge.names
+    return [(text[one.start : one.end], [names[row] for row in one.concepts]) for one in annotator.annotate(text)]
+
+
+def test_similarity_by_hand(annotator):
+    # hyp ype per ert rte ten ens nsi sio ion: 10 trigrams; without the second s: ... ten eni nio ion: 9, of which
+    # hyp ype per ert rte ten ion are common: 7 / (10 + 9 - 7) < 0.7. With one letter more at the end: 10 / 11.
+    assert annotator.annotate("hypertenion") == []
+    (mention,) = annotator.annotate("hypertensione")
+    assert (mention.start, mention.end, mention.concepts) == (0, 13, (13,))
+    assert mention.similarities == (10 / 11,)
+
+
+def test_the_threshold_itself_is_similar_enough(knowledge):
+    # abc bcd; abc bcd cde: 2 / 3
+    exactly = Annotator(knowledge, AnnotatorConfig(threshold=2 / 3), threads=1)
+    assert [one.similarities for one in exactly.annotate("abcde")] == [(2 / 3,)]
+    above = Annotator(knowledge, AnnotatorConfig(threshold=np.nextafter(2 / 3, 1)), threads=1)
+    assert above.annotate("abcde") == []
+
+
+def test_repeated_trigrams_count_once(knowledge):
+    # abc bcd cda dab, each of which but the last occurs three times; abc bcd: 2 / 4
+    half = Annotator(knowledge, AnnotatorConfig(threshold=0.5), threads=1)
+    assert [one.similarities for one in half.annotate("abcdabcdabcd")] == [(0.5,)]
+
+
+def test_permuted_terms_plurals_and_spellings(annotator):
+    text = "Myocardial infarctions, heart attacks; oesophageal tumours and Alzheimer's disease (TNFα)."
+    assert [(what, names[0]) for what, names in found(annotator, text)] == [
+        ("Myocardial infarctions", "Myocardial Infarction"),
+        ("heart attacks", "Myocardial Infarction"),
+        ("oesophageal tumours", "Esophageal Neoplasms"),
+        ("Alzheimer's disease", "Alzheimer Disease"),
+        ("TNFα", "Tumor Necrosis Factor-alpha"),
+    ]
+
+
+def test_an_ambiguous_term_has_all_its_concepts_by_row(annotator):
+    (mention,) = annotator.annotate("a cold")
+    assert mention == (2, 6, (2, 3), (1.0, 1.0))
+
+
+def test_a_plural_gives_way_to_a_term_that_is_written_so(annotator):
+    assert annotator.annotate("cyclosporine")[0].concepts == (7, 6)
+    assert annotator.annotate("cyclosporine")[0].similarities[1] < 1
+
+
+def test_at_most_k_candidates_the_best_first(knowledge):
+    one = Annotator(knowledge, AnnotatorConfig(candidates=1), threads=1)
+    assert one.annotate("cold")[0].concepts == (2,)
+
+
+def test_a_longer_mention_of_the_same_similarity_is_kept(annotator):
+    assert found(annotator, "myocardial infarction") == [("myocardial infarction", ["Myocardial Infarction"])]
+
+
+def test_overlap_by_score_or_by_length(tmp_path):
+    knowledge = knowledge_of([["Acute Infarction"], ["Infarction"]], tmp_path / "kb")
+    # the whole shares 13 of 14 trigrams with the one, the second word is the other
+    by_score = Annotator(knowledge, AnnotatorConfig(), threads=1).annotate("cute infarction")
+    by_length = Annotator(knowledge, AnnotatorConfig(overlap="length"), threads=1).annotate("cute infarction")
+    assert by_score == [(5, 15, (1,), (1.0,))]
+    assert by_length == [(0, 15, (0,), (13 / 14,))]
+
+
+def test_exact_matches_may_have_numbers_stop_words_and_any_length(annotator):
+    long = "acid phosphatase of a very long name with more than five words"
+    text = f"Type 2 diabetes, vitamin A and {long}, diabetes mellitus type 2; it."
+    assert [what for what, _ in found(annotator, text)] == [
+        "Type 2 diabetes", "vitamin A", long, "diabetes mellitus type 2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("between", [". ", ", ", "\n", " ("])
+def test_no_mention_spans_a_break(annotator, between):
+    assert not any("Myocardial Infarction" in names for _, names in found(annotator, f"heart{between}attack"))
+
+
+def test_only_equal_names_without_approximation(knowledge):
+    exact = Annotator(knowledge, AnnotatorConfig(approximate=False), threads=1)
+    assert exact.annotate("hypertensione") == []
+    assert [one.concepts for one in exact.annotate("Hypertension!")] == [(13,)]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", "!!!", "a", "the of and", "\ud800", "x" * 200_000, "ab " * 3000])
+def test_texts_without_mentions(annotator, text):
+    assert annotator.annotate(text) == []
+    assert [one.tolist() for one in annotator.concepts([text, "cold"])] == [[], [2, 3]]
+
+
+def test_no_texts(annotator):
+    assert annotator.concepts([]) == [] and annotator.annotate_all([]) == []
+
+
+def test_places_are_of_the_text_as_it_is(annotator):
+    text = "🙂 Sjo\u0308gren—ﬁne… 糖尿病 & “Hypertension” naïve\u00a0heart  attack"
+    assert [what for what, _ in found(annotator, text)] == ["糖尿病", "Hypertension", "heart  attack"]
+
+
+def test_many_repeated_mentions(annotator):
+    assert len(annotator.annotate("cold " * 5000)) == 5000
+
+
+PIECES = st.one_of(
+    st.sampled_from(
+        [word.lower() for word in WORDS] + WORDS + ["of", "the", "2", "tumours", "infarctoin", "hypertnsion"]
+    ),
+    st.text(alphabet="abcdehinoprst", min_size=1, max_size=6),
+    st.text(max_size=3),
+)
+TEXTS = st.lists(st.tuples(PIECES, st.sampled_from([" ", " ", " ", "-", ", ", ". ", "\n", "'s "])), max_size=14).map(
+    lambda pairs: "".join(piece + separator for piece, separator in pairs)
+)
+
+
+@pytest.mark.parametrize("options", [dict(threshold=0.5), ALL, dict(threshold=0.85, overlap="length", candidates=2)])
+def test_equals_the_plain_twin(knowledge, options):
+    config = AnnotatorConfig(**options)
+    fast, plain = Annotator(knowledge, config, threads=1), PlainAnnotator(NAMES, config)
+
+    @settings(max_examples=100)
+    @given(TEXTS)
+    @example("Myocardial infarctoin type 2 diabetes mellitus, Cold cold")
+    def check(text):
+        assert fast.annotate(text) == plain.annotate(text)
+
+    check()
+
+
+def test_concepts_are_those_of_the_mentions_and_threads_change_nothing(knowledge):
+    texts = [f"{'cold ' * (n % 7)} heart attack, hypertensione {n} vitamin a" for n in range(100)]
+    texts[17] = ""
+    one, three = (Annotator(knowledge, AnnotatorConfig(), threads=threads) for threads in (1, 3))
+    expected = [[row for mention in one.annotate(text) for row in mention.concepts] for text in texts]
+    for annotator in (one, three):
+        got = annotator.concepts(texts)
+        assert [rows.tolist() for rows in got] == expected
+        assert all(rows.dtype == np.uint32 for rows in got)
+    assert one.annotate_all(texts) == three.annotate_all(texts)
+
+
+def test_what_is_looked_up_is_kept_and_made_again_when_it_is_another_knowledge_base(knowledge, tmp_path):
+    folder = tmp_path / "kb"
+    shutil.copytree(knowledge.folder, folder)
+    shutil.rmtree(folder / "annotation", ignore_errors=True)
+    first = Annotator(KnowledgeBase(folder), threads=1)
+    kept = {path.name: path.stat().st_mtime_ns for path in (folder / "annotation").iterdir()}
+    again = Annotator(KnowledgeBase(folder), threads=1)
+    assert {path.name: path.stat().st_mtime_ns for path in (folder / "annotation").iterdir()} == kept
+    assert again.annotate("cold") == first.annotate("cold")
+    described = json.loads((folder / "annotation" / "annotation.json").read_text())
+    (folder / "annotation" / "annotation.json").write_text(json.dumps({**described, "knowledge": "another"}))
+    (folder / "annotation" / "grams.npy").write_bytes(b"damaged")
+    assert Annotator(KnowledgeBase(folder), threads=1).annotate("cold") == first.annotate("cold")
+    assert json.loads((folder / "annotation" / "annotation.json").read_text()) == described
+
+
+@pytest.mark.parametrize("damage", [b"", b"damaged"])
+def test_damaged_arrays_are_made_again(knowledge, tmp_path, damage):
+    folder = tmp_path / "kb"
+    shutil.copytree(knowledge.folder, folder)
+    expected = Annotator(KnowledgeBase(folder), threads=1).annotate("cold")
+    (folder / "annotation" / "form_slots.npy").write_bytes(damage)
+    assert Annotator(KnowledgeBase(folder), threads=1).annotate("cold") == expected
+    np.save(folder / "annotation" / "grams.npy", np.zeros(3, np.int32))
+    assert Annotator(KnowledgeBase(folder), threads=1).annotate("cold") == expected
+
+
+def test_a_folder_that_cannot_be_written_to(knowledge, tmp_path, monkeypatch, caplog):
+    from rerank_plugin.knowledge import term_arrays
+
+    folder = tmp_path / "kb"
+    shutil.copytree(knowledge.folder, folder)
+    shutil.rmtree(folder / "annotation", ignore_errors=True)
+
+    def refuse(folder):
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(term_arrays, "replacing_folder", refuse)
+    assert Annotator(KnowledgeBase(folder), threads=1).annotate("cold")
+    assert "cannot be written" in caplog.text and not (folder / "annotation").exists()
+
+
+def test_the_settings_tell_the_knowledge_base(annotator, knowledge):
+    assert annotator.settings["knowledge"] == knowledge.checksum
+    assert annotator.settings["threshold"] == 0.7
+    assert json.loads(json.dumps(annotator.settings)) == annotator.settings
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(candidates=0),
+        dict(threshold=0),
+        dict(threshold=1.1),
+        dict(window=0),
+        dict(similarity="dice"),
+        dict(overlap="x"),
+    ],
+)
+def test_settings_that_cannot_be(options):
+    with pytest.raises(InputError):
+        AnnotatorConfig(**options)
+
+
+def test_equal_names_are_those_of_an_automaton(knowledge):
+    """pyahocorasick over the words' forms finds the same names at word borders, of which the longest are kept."""
+    ahocorasick = pytest.importorskip("ahocorasick")
+    from rerank_plugin.knowledge.normalization import term_forms, words
+
+    automaton = ahocorasick.Automaton()
+    for names in NAMES:
+        for name in names:
+            for form in term_forms(name):
+                automaton.add_word(f" {form} ", form)
+    automaton.make_automaton()
+    text = "heart attacks after a cold with Vitamin A and esophageal tumours in type 2 diabetes"
+    exact = Annotator(knowledge, AnnotatorConfig(approximate=False), threads=1)
+    ours = {" ".join(words(what).forms) for what, _ in found(exact, text)}
+    assert ours == {form for _, form in automaton.iter(f" {' '.join(words(text).forms)} ")}
+
+
+@pytest.mark.real_data
+def test_equals_the_plain_twin_on_real_abstracts_and_names(real_data, tmp_path):
+    from rerank_plugin.knowledge.sources import open_source
+
+    names = [[one.name, *one.synonyms] for one in open_source(str(real_data / "mesh")).concepts][::12]
+    knowledge = knowledge_of(names, tmp_path / "kb")
+    texts = []
+    with gzip.open(real_data / "abstracts" / "ncbi-disease.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line, _ in zip(lines, range(3)):
+            record = json.loads(line)
+            texts.append(f"{record['title']}\n{record['abstract'][:300]}")
+    config = AnnotatorConfig(threshold=0.6)
+    plain = PlainAnnotator(names, config)
+    expected = [plain.annotate(text) for text in texts]
+    assert Annotator(knowledge, config, threads=2).annotate_all(texts) == expected
+    assert sum(map(len, expected)) > 1

@@ -1,0 +1,193 @@
+"""Gold annotations: reading PubTator files, and the four scores counted by hand."""
+
+import gzip
+import json
+
+import pytest
+
+from rerank_plugin import commandline
+from rerank_plugin.errors import InputError
+from rerank_plugin.knowledge import annotation_quality, pubtator
+from rerank_plugin.knowledge.__main__ import main
+from rerank_plugin.knowledge.annotation import Mention
+from rerank_plugin.knowledge.annotation_quality import GoldSpan, Score, scores
+from rerank_plugin.knowledge.compiling import compile_knowledge
+from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from rerank_plugin.knowledge.records import Concept, Relation, Source
+
+CONCEPTS = (
+    Concept("D1", "Hypertension", (), ("C",)),
+    Concept("D2", "Aspirin", (), ("D",)),
+    Concept("D001523", "Mental Disorders", (), ("F",)),
+    Concept("D4", "Delirium", (), ("F",)),
+    Concept("D5", "Memory", (), ("F",)),
+    Concept("D6", "Stroke", (), ("C",)),
+)
+TITLE = "Aspirin and delirium."
+ABSTRACT = "Hypertension or stroke. Memory."
+LINES = f"""
+1|t|{TITLE}
+1|a|{ABSTRACT}
+1\t0\t7\tAspirin\tChemical\tMESH:D2
+1\t12\t20\tdelirium\tDisease\t D4
+1\t22\t44\tHypertension or stroke\tDisease\tD1|D6\thypertension|stroke
+1\t22\t34\tHypertension\tDisease\t-1
+1\t38\t44\tstroke\tDisease\tOMIM:123
+1\tCID\tD2\tD4
+
+2|t|Nothing here.
+2|a|
+2\t0\t7\tNothing\tDisease\tD1+D999
+"""
+
+
+@pytest.fixture
+def gold_file(tmp_path):
+    path = tmp_path / "gold.pubtator.gz"
+    path.write_bytes(gzip.compress(LINES.encode()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def knowledge(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quality") / "kb"
+    relations = iter([Relation("D4", "parent", "D001523")])
+    compile_knowledge(Source("test", iter(CONCEPTS), relations), folder, "six concepts")
+    return KnowledgeBase(folder)
+
+
+def test_reading(gold_file):
+    first, second = pubtator.read(gold_file)
+    assert first.text == f"{TITLE}\n{ABSTRACT}"
+    assert [mention.concepts for mention in first.mentions] == [("D2",), ("D4",), ("D1", "D6"), (), ("OMIM:123",)]
+    assert first.mentions[0] == (0, 7, "Chemical", ("D2",))
+    assert second.mentions[0].concepts == ("D1", "D999")
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("1\t0\t7\tAspirins\tChemical\tD2", "has 'Aspirin'"),
+        ("1\t7\t0\tAspirin\tChemical\tD2", "two whole numbers"),
+        ("1\tx\t7\tAspirin\tChemical\tD2", "two whole numbers"),
+        ("9\t0\t7\tAspirin\tChemical\tD2", "no title"),
+        ("1\t0\t7", "neither"),
+        ("words", "neither"),
+    ],
+)
+def test_lines_that_cannot_be(tmp_path, line, said):
+    path = tmp_path / "gold.txt"
+    path.write_text(f"1|t|{TITLE}\n{line}\n")
+    with pytest.raises(InputError, match=f"gold.txt:2.*{said}"):
+        pubtator.read(path)
+
+
+def test_no_text(tmp_path):
+    (tmp_path / "empty").write_text("\n")
+    with pytest.raises(InputError, match="no text"):
+        pubtator.read(tmp_path / "empty")
+
+
+def test_gold_spans_and_what_is_left_out(gold_file, knowledge):
+    gold = annotation_quality.gold(pubtator.read(gold_file), knowledge)
+    assert gold.spans == [
+        [
+            GoldSpan(0, 7, "Chemical", frozenset({1})),
+            GoldSpan(12, 20, "Disease", frozenset({3})),
+            GoldSpan(22, 44, "Disease", frozenset({0, 5})),
+        ],
+        [GoldSpan(0, 7, "Disease", frozenset({0}))],
+    ]
+    assert gold.left_out == {"without a concept": 1, "of OMIM": 1}
+
+
+def test_gold_of_another_vocabulary(knowledge):
+    text = pubtator.GoldText("1", "a", (pubtator.GoldMention(0, 1, "Disease", ("C0027051",)),))
+    with pytest.raises(InputError, match="has none of the 1 gold concepts"):
+        annotation_quality.gold([text], knowledge)
+
+
+def test_kinds(knowledge):
+    assert annotation_quality.of_kind(knowledge, "Disease").tolist() == [True, False, True, True, False, True]
+    assert annotation_quality.of_kind(knowledge, "Chemical").tolist() == [False, True, False, False, False, False]
+    assert annotation_quality.of_kind(knowledge, "all").tolist() == [True, True, True, True, False, True]
+
+
+def test_scores_by_hand(knowledge):
+    spans = [[GoldSpan(0, 7, "Chemical", frozenset({1})), GoldSpan(22, 44, "Disease", frozenset({0, 5}))]]
+    found = [
+        [
+            Mention(0, 7, (2, 1), (1.0, 0.9)),  # the second candidate is right
+            Mention(22, 34, (0,), (1.0,)),  # a part of the span
+            Mention(38, 44, (5,), (1.0,)),  # another part
+            Mention(46, 52, (4,), (1.0,)),  # not gold
+        ]
+    ]
+    everything = scores(found, spans, None)
+    assert everything["mention"] == Score(0, 4, 0, 2)
+    assert everything["candidates"] == Score(1, 4, 1, 2)
+    assert everything["overlap"] == Score(2, 4, 1, 2)
+    assert everything["document"] == Score(2, 4, 2, 3)
+    of_kind = scores(found, spans, annotation_quality.of_kind(knowledge, "all"))
+    assert of_kind["overlap"] == Score(2, 3, 1, 2)
+    assert (everything["overlap"].precision, everything["overlap"].recall, everything["overlap"].f1) == (0.5, 0.5, 0.5)
+    assert Score(0, 0, 0, 0).f1 == 0
+
+
+def test_evaluate(gold_file, knowledge, capsys):
+    main(
+        [
+            "evaluate",
+            "--knowledge",
+            str(knowledge.folder),
+            "--gold",
+            str(gold_file),
+            "--thresholds",
+            "0.8",
+            "--format",
+            "json",
+        ]
+    )
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["texts"], printed["mentions"]) == (2, 4)
+    assert printed["left_out"] == {"without a concept": 1, "of OMIM": 1}
+    assert len(printed["rows"]) == 2 * 4
+    chemical = printed["rows"][0]
+    assert (chemical["setting"], chemical["gold"], chemical["found"]) == ("exact", "Chemical", "of its kind")
+    assert chemical["scores"]["mention"] == dict(right=1, found=1, hit=1, gold=1, precision=1, recall=1, f1=1)
+    everything = printed["rows"][3]["scores"]
+    # aspirin and delirium of 5 found (with both parts of the composite, and Memory), of 4 gold
+    assert [everything["mention"][name] for name in ("right", "found", "hit", "gold")] == [2, 5, 2, 4]
+    assert [everything["document"][name] for name in ("right", "found", "hit", "gold")] == [4, 5, 4, 5]
+
+
+def test_evaluate_as_a_table(gold_file, knowledge, capsys):
+    main(["evaluate", "--knowledge", str(knowledge.folder), "--gold", str(gold_file), "--thresholds", "0.8"])
+    printed = capsys.readouterr().out
+    assert printed.startswith("2 texts, 4 gold mentions; left out: 1 of OMIM, 1 without a concept\n")
+    assert len(printed.splitlines()) == 2 + 1 + 2 * 4
+
+
+def test_annotate(knowledge, capsys):
+    main(["annotate", "--knowledge", str(knowledge.folder), "--text", "Hypertensions,\nand delirium"])
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["text", "place", "similarity", "concept", "name"]
+    assert [line.split() for line in lines] == [
+        ["Hypertensions", "0-13", "1.00", "D1", "Hypertension"],
+        ["delirium", "19-27", "1.00", "D4", "Delirium"],
+    ]
+    main(["annotate", "--knowledge", str(knowledge.folder), "--text", "none", "--exact"])
+    assert capsys.readouterr().out == "no concept found\n"
+
+
+def test_annotate_a_corpus(knowledge, capsys, tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(json.dumps({"_id": "1", "title": "Stroke", "text": "and aspirin"}) + "\n")
+    main(["annotate", "--knowledge", str(knowledge.folder), "--corpus", str(corpus), "--threads", "2"])
+    assert "1 documents of 3 words, 2.0 concepts each" in capsys.readouterr().out
+
+
+def test_bad_settings_are_one_line(knowledge, capsys):
+    with pytest.raises(SystemExit) as exit:
+        commandline.run(main, ["annotate", "--knowledge", str(knowledge.folder), "--text", "a", "--threshold", "2"])
+    assert exit.value.code == 2 and len(capsys.readouterr().err.splitlines()) == 1

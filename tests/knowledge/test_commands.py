@@ -1,0 +1,121 @@
+"""``python -m rerank_plugin.knowledge``: compile and show, and MeSH as it is."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.knowledge.__main__ import main
+from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from tests.knowledge import test_mesh_ascii, test_mesh_xml, test_umls
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sample") / "kb"
+    main(["compile", "--source", "sample", "--output", str(folder)])
+    return folder
+
+
+def test_compile_and_show(sample, capsys):
+    main(["show", "--knowledge", str(sample)])
+    summary = capsys.readouterr().out
+    assert summary.startswith("sample: sample\n205 concepts, 477 names\n112 broader\n150 concerns\n")
+    main(["show", "--knowledge", str(sample), "Heart Attack"])
+    by_name = capsys.readouterr().out
+    assert by_name.splitlines()[:3] == [
+        "S001  myocardial infarction  [condition]",
+        "  names: heart attack; MI; acute coronary occlusion",
+        "  -> broader: coronary disease",
+    ]
+    assert "  <- concerns: aspirin; clopidogrel;" in by_name
+    main(["show", "--knowledge", str(sample), "S001"])
+    assert capsys.readouterr().out == by_name
+    with pytest.raises(InputError, match="no concept has the name or id 'nothing'"):
+        main(["show", "--knowledge", str(sample), "nothing"])
+
+
+def test_many_neighbours_are_counted(tmp_path, capsys):
+    records = "".join(f"*NEWRECORD\nMH = N{i}\nMN = A01.{i:02}\nUI = D{i}\n" for i in range(1, 15))
+    (tmp_path / "d2024.bin").write_text(f"*NEWRECORD\nMH = Top\nMN = A01\nUI = D0\n{records}")
+    main(["compile", "--source", str(tmp_path / "d2024.bin"), "--output", str(tmp_path / "kb")])
+    assert "15 concepts, 15 names, 14 relations (parent)" in capsys.readouterr().out
+    main(["show", "--knowledge", str(tmp_path / "kb"), "top"])
+    assert "<- parent: N1; N2; N3; N4; N5; N6; N7; N8; N9; N10; and 4 more" in capsys.readouterr().out
+
+
+def test_two_formats_of_one_vocabulary_say_the_same(tmp_path):
+    records = test_mesh_ascii.RECORDS.replace("PA = Nothing That Is Here\n", "")
+    (tmp_path / "d2024.bin").write_text(records)
+
+    def xml(name, id, numbers, terms, more=""):
+        trees = "".join(f"<TreeNumber>{number}</TreeNumber>" for number in numbers)
+        names = "".join(f"<Term><String>{term}</String></Term>" for term in (name, *terms))
+        return (
+            f"<DescriptorRecord><DescriptorUI>{id}</DescriptorUI><DescriptorName><String>{name}</String>"
+            f"</DescriptorName>{more}<TreeNumberList>{trees}</TreeNumberList>"
+            f"<ConceptList><Concept><TermList>{names}</TermList></Concept></ConceptList></DescriptorRecord>"
+        )
+
+    def to(outer, inner, id):
+        reference = f"<DescriptorReferredTo><DescriptorUI>{id}</DescriptorUI></DescriptorReferredTo>"
+        return f"<{outer}><{inner}>{reference}</{inner}></{outer}>"
+
+    related = to("SeeRelatedList", "SeeRelatedDescriptor", "D001241")
+    action = to("PharmacologicalActionList", "PharmacologicalAction", "D006331")
+    (tmp_path / "desc2024.xml").write_text(
+        test_mesh_xml.HEAD
+        + xml("Heart Diseases", "D006331", ["C14.280", "X9.1"], ["Cardiac Diseases", "Diseases, Cardiac"], related)
+        + xml("Myocardial Ischemia", "D017202", ["C14.280.647", "Q3.5"], ["Ischämie"])
+        + xml("Aspirin", "D001241", [], [], action)
+        + "</DescriptorRecordSet>",
+        encoding="utf-8",
+    )
+    for name in ("d2024.bin", "desc2024.xml"):
+        main(["compile", "--source", str(tmp_path / name), "--output", str(tmp_path / f"{name}.kb")])
+    one, other = (KnowledgeBase(tmp_path / f"{name}.kb") for name in ("d2024.bin", "desc2024.xml"))
+    assert one.checksum == other.checksum and one.description["edition"] == other.description["edition"] == "2024"
+    assert one.relation_names == ["parent", "pharmacological action", "related"]
+
+
+def test_umls_with_types_and_language(tmp_path, caplog):
+    folder = tmp_path / "2024AA"
+    folder.mkdir()
+    for name, text in (("MRCONSO", test_umls.NAMES), ("MRSTY", test_umls.TYPES), ("MRREL", test_umls.RELATIONS)):
+        (folder / f"{name}.RRF").write_text(text, encoding="utf-8")
+
+    def compiled(*more):
+        output = tmp_path / "kb"
+        main(["compile", "--source", str(folder), "--output", str(output), "--overwrite", *more])
+        opened = KnowledgeBase(output)
+        return opened.ids.take(range(len(opened))), opened.description["edition"]
+
+    assert compiled() == (["C0001", "C0004"], "2024AA")
+    assert compiled("--types", "all") == (["C0001", "C0003", "C0004", "C0006"], "2024AA")
+    assert compiled("--types", "CONC", "--edition", "mine") == (["C0003", "C0004"], "mine")
+    assert compiled("--language", "GER") == (["C0001", "C0002"], "2024AA")
+
+
+def test_bad_input_is_one_line_and_status_2(tmp_path):
+    command = [sys.executable, "-m", "rerank_plugin.knowledge", "compile", "--source", str(tmp_path / "no")]
+    done = subprocess.run([*command, "--output", str(tmp_path / "kb")], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("error: --source") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.real_data
+def test_mesh_as_it_is(real_data, tmp_path, capsys):
+    main(["compile", "--source", str(real_data / "mesh"), "--output", str(tmp_path / "mesh")])
+    started = time.perf_counter()
+    knowledge = KnowledgeBase(tmp_path / "mesh")
+    assert time.perf_counter() - started < 1
+    # 123,902 synonyms are listed, one of them twice for the same descriptor (D005175).
+    assert (len(knowledge), len(knowledge.terms), len(knowledge.heads)) == (29_351, 29_351 + 123_901, 39_785)
+    row = int(knowledge.ids.find(["D009203"])[0])
+    assert knowledge.names[row] == "Myocardial Infarction" and knowledge.semantic_types(row) == ("C",)
+    assert knowledge.named("heart attack") == [row]
+    parents = knowledge.tails[knowledge.heads == row]
+    assert knowledge.names.take(parents) == ["Myocardial Ischemia"]
+    assert set(knowledge.type_names) == set("ABCDEFGHIJKLMNVZ")

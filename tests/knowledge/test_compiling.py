@@ -1,0 +1,178 @@
+"""A vocabulary that is written and opened again."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.knowledge.compiling import compile_knowledge
+from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, KnowledgeBase, fold
+from rerank_plugin.knowledge.records import Concept, Relation, Source, distinct
+
+CONCEPTS = (
+    Concept("D1", "Heart Diseases", ("Cardiac Diseases", "heart disease"), ("C",)),
+    Concept("D2", "Myocardial Infarction", ("Heart Attack", "MI"), ("C", "F")),
+    Concept("D3", "Mitotic Index", ("MI", "mi"), ()),
+    Concept("D4", "Crohn’s disease 🙂", (), ("D",)),
+)
+RELATIONS = (
+    Relation("D2", "parent", "D1"),
+    Relation("D1", "zzz", "D4"),
+    Relation("D2", "parent", "D1"),
+    Relation("D2", "aaa", "D1"),
+    Relation("D3", "parent", "D3"),
+    Relation("D3", "parent", "gone"),
+    Relation("", "parent", "D1"),
+)
+
+
+def compiled(folder, concepts=CONCEPTS, relations=RELATIONS, **options):
+    source = Source("test", iter(concepts), iter(relations))
+    described = compile_knowledge(source, folder, "the tests", **options)
+    return KnowledgeBase(folder), described
+
+
+def test_what_is_written_is_read(tmp_path):
+    knowledge, described = compiled(tmp_path / "kb", edition="2024")
+    assert len(knowledge) == 4
+    assert knowledge.ids.take(range(4)) == ["D1", "D2", "D3", "D4"]
+    assert knowledge.ids.find(["D3", "nothing", "D1"]).tolist() == [2, -1, 0]
+    assert knowledge.names[3] == "Crohn’s disease 🙂"
+    assert knowledge.term_offsets.tolist() == [0, 3, 6, 9, 10] and knowledge.term_offsets.dtype == np.uint64
+    assert [knowledge.terms_of(row) for row in range(4)] == [[one.name, *one.synonyms] for one in CONCEPTS]
+    assert [knowledge.semantic_types(row) for row in range(4)] == [("C",), ("C", "F"), (), ("D",)]
+    assert knowledge.concepts_of_terms(range(10)).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
+    assert knowledge.relation_names == ["aaa", "parent", "zzz"]
+    edges = list(zip(knowledge.heads.tolist(), knowledge.relations.tolist(), knowledge.tails.tolist()))
+    assert edges == [(0, 2, 3), (1, 0, 0), (1, 1, 0)]
+    assert {knowledge.heads.dtype, knowledge.relations.dtype, knowledge.tails.dtype} == {np.dtype(np.int32)}
+    assert (described["concepts"], described["terms"], described["relations"]) == (4, 10, 3)
+    assert (described["relations_left_out"], described["edition"]) == (3, "2024")
+    assert knowledge.description == described
+
+
+def test_names_are_found_in_any_case(tmp_path):
+    knowledge, _ = compiled(tmp_path / "kb")
+    assert knowledge.named(" heart  ATTACK") == [1]
+    assert knowledge.named("mi") == [1, 2]
+    assert knowledge.named("crohn’s disease 🙂") == [3]
+    assert knowledge.named("heart") == knowledge.named("") == []
+
+
+words = st.text(st.characters(exclude_categories=("Cs", "Zs", "Zl", "Zp", "Cc")), min_size=1, max_size=8)
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(words, st.tuples(words, st.lists(words, max_size=4), st.sets(words, max_size=2))), st.data())
+def test_any_vocabulary_comes_back(tmp_path_factory, drawn, data):
+    concepts = [Concept(id, *distinct(name, others), tuple(types)) for id, (name, others, types) in drawn.items()]
+    folder = tmp_path_factory.mktemp("any") / "kb"
+    if not concepts:
+        with pytest.raises(InputError, match="no concept"):
+            compiled(folder, concepts)
+        return
+    ids = st.sampled_from([*drawn, "no such id!"])
+    relations = data.draw(st.lists(st.builds(Relation, ids, words, ids), max_size=6))
+    knowledge, _ = compiled(folder, concepts, relations)
+    for row, one in enumerate(concepts):
+        assert (knowledge.ids[row], knowledge.names[row]) == (one.id, one.name)
+        assert knowledge.terms_of(row) == [one.name, *one.synonyms]
+        assert knowledge.semantic_types(row) == one.semantic_types
+        for term in (one.name, *one.synonyms):
+            same = [i for i, c in enumerate(concepts) if fold(term) in map(fold, (c.name, *c.synonyms))]
+            assert knowledge.named(term) == same
+    rows = zip(knowledge.heads.tolist(), knowledge.relations.tolist(), knowledge.tails.tolist())
+    edges = {Relation(knowledge.ids[h], knowledge.relation_names[r], knowledge.ids[t]) for h, r, t in rows}
+    assert edges == {one for one in relations if one.head != one.tail and {one.head, one.tail} <= drawn.keys()}
+    assert len(knowledge.heads) == len(edges)
+
+
+def test_batches_do_not_show(tmp_path, monkeypatch):
+    one, _ = compiled(tmp_path / "one")
+    monkeypatch.setattr("rerank_plugin.knowledge.compiling.BATCH", 2)
+    other, _ = compiled(tmp_path / "other")
+    assert one.checksum == other.checksum
+
+
+def test_the_checksum_is_of_the_content(tmp_path):
+    one, _ = compiled(tmp_path / "one")
+    again, _ = compiled(tmp_path / "again", relations=RELATIONS[::-1], edition="later")
+    assert one.checksum == again.checksum
+    changed = (CONCEPTS[0]._replace(synonyms=("Cardiac Diseases", "heart diseasE")), *CONCEPTS[1:])
+    retyped = (CONCEPTS[0]._replace(semantic_types=("X",)), *CONCEPTS[1:])
+    renamed = tuple(one._replace(relation="isa") for one in RELATIONS)
+    others = [
+        compiled(tmp_path / "a", changed)[0],
+        compiled(tmp_path / "b", retyped)[0],
+        compiled(tmp_path / "c", relations=renamed)[0],
+    ]
+    assert len({one.checksum, *(other.checksum for other in others)}) == 4
+
+
+def test_types_select_concepts_and_what_relates_them(tmp_path):
+    knowledge, described = compiled(tmp_path / "kb", kept_types=frozenset({"F", "D"}))
+    assert knowledge.ids.take(range(2)) == ["D2", "D4"]
+    assert (described["concepts_left_out"], described["relations"], described["kept_types"]) == (2, 0, ["D", "F"])
+    with pytest.raises(InputError, match="no concept to compile with the types to keep"):
+        compiled(tmp_path / "none", kept_types=frozenset({"Q"}))
+
+
+def test_an_id_twice_is_an_error_and_leaves_nothing(tmp_path):
+    with pytest.raises(InputError, match=r"D2 \(Myocardial Infarction\) occurs twice"):
+        compiled(tmp_path / "kb", [*CONCEPTS, CONCEPTS[1]])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_replaced_only_when_asked(tmp_path):
+    compiled(tmp_path / "kb")
+    with pytest.raises(InputError, match="exists already"):
+        compiled(tmp_path / "kb", CONCEPTS[:1])
+    with pytest.raises(InputError, match="occurs twice"):
+        compiled(tmp_path / "kb", CONCEPTS[:1] * 2, overwrite=True)
+    assert len(KnowledgeBase(tmp_path / "kb")) == 4
+    assert len(compiled(tmp_path / "kb", CONCEPTS[:1], overwrite=True)[0]) == 1
+
+
+def test_what_cannot_be_opened_is_said(tmp_path):
+    whole = tmp_path / "kb"
+    compiled(whole)
+    with pytest.raises(InputError, match="no knowledge base at .*knowledge compile"):
+        KnowledgeBase(tmp_path / "nothing")
+
+    def damaged(change):
+        folder = tmp_path / "damaged"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(whole, folder)
+        change(folder)
+        return pytest.raises(InputError), folder
+
+    def rewritten(**changes):
+        def change(folder):
+            description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+            (folder / DESCRIPTION).write_text(json.dumps({**description, **changes}), encoding="utf-8")
+
+        return change
+
+    for change, message in (
+        (lambda folder: (folder / DESCRIPTION).unlink(), "not a compiled knowledge base"),
+        (lambda folder: (folder / DESCRIPTION).write_text("{"), "cannot be read"),
+        (lambda folder: (folder / DESCRIPTION).write_text("[]"), "format None"),
+        (rewritten(format_version=99), "format 99, this program reads 1"),
+        (rewritten(relation_names=None), "lacks relation_names"),
+        (lambda folder: (folder / "heads.npy").unlink(), "heads.npy is missing"),
+        (lambda folder: (folder / "terms.bytes.npy").write_bytes(b"x"), "has 1 bytes, expected"),
+    ):
+        raised, folder = damaged(change)
+        with raised as error:
+            KnowledgeBase(folder)
+        assert message in str(error.value)
+
+
+def test_more_files_in_the_folder_are_nobody_else_s_business(tmp_path):
+    compiled(tmp_path / "kb")
+    (tmp_path / "kb" / "cache.npy").write_bytes(b"anything")
+    assert len(KnowledgeBase(tmp_path / "kb")) == 4

@@ -1,0 +1,37 @@
+import pytest
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.knowledge.records import Source
+from rerank_plugin.knowledge.semantic_types import GROUPS, MEDICAL, NAMES, selected
+
+UMLS = Source("umls", iter(()), iter(()), MEDICAL)
+MESH = Source("mesh-xml", iter(()), iter(()))
+
+
+def test_every_type_of_umls_is_in_one_of_the_15_groups():
+    assert len(GROUPS) == 15
+    assert len(NAMES) == sum(map(len, GROUPS.values())) == 127
+    assert all(type[0] == "T" and len(type) == 4 and type[1:].isdigit() for type in NAMES)
+    assert len(set(NAMES.values())) == 127
+
+
+def test_what_is_medical():
+    assert {"T047", "T121", "T061", "T168", "T028"} <= MEDICAL
+    assert MEDICAL.isdisjoint({"T081", "T083", "T073", "T092", "T091", "T055"})
+
+
+def test_types_are_chosen_by_number_name_group_or_file(tmp_path):
+    assert selected(None, UMLS) == MEDICAL and selected(None, MESH) is None and selected("all", UMLS) is None
+    assert selected("T047, disease OR syndrome,T191", UMLS) == {"T047", "T191"}
+    assert selected("DEVI", UMLS) == {"T074", "T075", "T203"}
+    assert selected("Amino Acid, Peptide, or Protein", UMLS) == {"T116"}
+    assert selected("C,D", MESH) == {"C", "D"}
+    listed = tmp_path / "types.txt"
+    listed.write_text("# kept\nT047  # diseases\n\nAmino Acid, Peptide, or Protein\n")
+    assert selected(str(listed), UMLS) == {"T047", "T116"}
+
+
+@pytest.mark.parametrize("wanted", ["T999", "Diseases", ",", ""])
+def test_unknown_types_are_named(wanted):
+    with pytest.raises(InputError, match="--types"):
+        selected(wanted, UMLS)

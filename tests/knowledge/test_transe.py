@@ -1,0 +1,188 @@
+"""TransE: a step by hand, a plain twin, what a graph teaches, and the seed."""
+
+import numpy as np
+import pytest
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.knowledge import transe
+from rerank_plugin.knowledge.link_prediction import evaluate, hold_out
+from rerank_plugin.knowledge.transe import Corruption, TransEConfig, head_shares, start, train
+from rerank_plugin.knowledge.transe_step import steps
+
+
+PLAIN = TransEConfig(relation_length=0, decay=False, bernoulli=False)  # as in the paper
+
+
+def one_step(entities, relations, positives, negatives, margin, rate, norm, longest=np.inf):
+    return steps(entities, relations, positives, negatives, len(positives), margin, rate, norm, longest)
+
+
+def by_hand():
+    entities = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
+    relations = np.array([[-0.5, 0.5]], np.float32)
+    return entities, relations, np.array([[0, 0, 1]], np.int32), np.array([[0, 0, 2]], np.int32)
+
+
+def test_a_step_with_the_square_of_l2_by_hand():
+    # Residuals: (1, 0) + (-.5, .5) - (0, 1) = (.5, -.5), distance .5; minus (.6, .8): (-.1, -.3), distance .1.
+    entities, relations, positives, negatives = by_hand()
+    loss = one_step(entities, relations, positives, negatives, 1.0, 0.1, 2)
+    assert loss == pytest.approx(1 + 0.5 - 0.1)
+    # Gradients 2 (.5, -.5) = (1, -1) and 2 (-.1, -.3) = (-.2, -.6); head and relation move by -.1 (1.2, -.4).
+    assert relations[0] == pytest.approx([-0.5 - 0.12, 0.5 + 0.04])
+    assert entities[0] == pytest.approx(np.array([0.88, 0.04]) / np.hypot(0.88, 0.04))
+    assert entities[1] == pytest.approx(np.array([0.1, 0.9]) / np.hypot(0.1, 0.9))  # + .1 (1, -1)
+    assert entities[2] == pytest.approx(np.array([0.62, 0.86]) / np.hypot(0.62, 0.86))  # - .1 (-.2, -.6)
+
+
+def test_a_step_with_l1_by_hand():
+    # Distances 1 and .4; signs (1, -1) and (-1, -1): head and relation move by -.1 (2, 0).
+    entities, relations, positives, negatives = by_hand()
+    assert one_step(entities, relations, positives, negatives, 1.0, 0.1, 1) == pytest.approx(1.6)
+    assert relations[0] == pytest.approx([-0.7, 0.5])
+    assert entities[0] == pytest.approx([1, 0])
+    assert entities[1] == pytest.approx(np.array([0.1, 0.9]) / np.hypot(0.1, 0.9))
+    assert entities[2] == pytest.approx(np.array([0.7, 0.9]) / np.hypot(0.7, 0.9))
+
+
+def test_a_relation_is_shortened_but_never_lengthened():
+    entities, relations, positives, negatives = by_hand()
+    one_step(entities, relations, positives, negatives, 1.0, 0.1, 1, longest=0.5)
+    assert relations[0] == pytest.approx(np.array([-0.7, 0.5]) * 0.5 / np.hypot(0.7, 0.5))
+    entities, relations, positives, negatives = by_hand()
+    one_step(entities, relations, positives, negatives, 1.0, 0.1, 1, longest=1.0)
+    assert relations[0] == pytest.approx([-0.7, 0.5])
+
+
+def test_a_corruption_that_is_far_enough_changes_nothing():
+    entities, relations, positives, negatives = by_hand()
+    before = entities.copy()
+    assert one_step(entities, relations, negatives, positives, 0.3, 0.1, 2) == 0
+    assert (entities == before).all() and relations[0] == pytest.approx([-0.5, 0.5])
+
+
+def twin_step(entities, relations, positives, negatives, margin, rate, norm, longest):
+    """The same with plain numpy, in float64: gradients where the vectors stood, then all entities normalized."""
+    moves, relation_moves = np.zeros(entities.shape), np.zeros(relations.shape)
+    for good, bad in zip(positives, negatives):
+        residuals = [entities[h] + relations[r] - entities[t] for h, r, t in (good, bad)]
+        distances = [abs(one).sum() if norm == 1 else (one**2).sum() for one in residuals]
+        if margin + distances[0] - distances[1] > 0:
+            for (h, r, t), one, sign in zip((good, bad), residuals, (-1, 1)):
+                gradient = sign * rate * (np.sign(one) if norm == 1 else 2 * one)
+                moves[h] += gradient
+                relation_moves[r] += gradient
+                moves[t] -= gradient
+    moved = entities + moves
+    free = relations + relation_moves
+    lengths = np.linalg.norm(free, axis=1, keepdims=True)
+    return moved / np.linalg.norm(moved, axis=1, keepdims=True), free / np.maximum(1, lengths / longest)
+
+
+@pytest.mark.parametrize("norm, longest", [(1, np.inf), (2, np.inf), (2, 0.9)])
+def test_steps_agree_with_a_plain_twin(norm, longest):
+    random = np.random.default_rng(3)
+    vectors = start(20, 3, 8, random)
+    vectors.relations[:] *= min(1, longest)
+    expected = [matrix.astype(np.float64) for matrix in vectors]
+    triples = np.stack([random.integers(0, high, 23) for high in (20, 3, 20)], axis=1).astype(np.int32)
+    corrupted = np.stack([random.integers(0, 20, 23), triples[:, 1], triples[:, 2]], axis=1).astype(np.int32)
+    for begin in range(0, 23, 5):
+        batch = triples[begin : begin + 5], corrupted[begin : begin + 5]
+        expected = twin_step(*expected, *batch, 1.0, 0.05, norm, longest)
+    steps(*vectors, triples, corrupted, 5, 1.0, 0.05, norm, longest)
+    for matrix, other in zip(vectors, expected):
+        assert matrix == pytest.approx(other, abs=1e-5)
+
+
+def grid():
+    """Concepts on a grid of 12 x 12 with the relations right and down, which a translation can express."""
+    at = np.arange(144).reshape(12, 12)
+    right = [(h, 0, t) for h, t in zip(at[:, :-1].ravel(), at[:, 1:].ravel())]
+    down = [(h, 1, t) for h, t in zip(at[:-1].ravel(), at[1:].ravel())]
+    return np.array(right + down, np.int32)
+
+
+def families():
+    """40 families of 4 kinds of concepts, and a relation between each two kinds within a family: a translation."""
+    at = np.arange(160).reshape(40, 4)
+    kinds = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    return np.array([(of[a], number, of[b]) for of in at for number, (a, b) in enumerate(kinds)], np.int32)
+
+
+@pytest.mark.parametrize("norm, inverse", [(1, False), (2, False), (2, True)])
+def test_what_is_learnable_is_learned(norm, inverse):
+    triples = families()
+    training, held_out = hold_out(triples, 160, 0.1, seed=0)
+    config = TransEConfig(20, 150, 2.0, 0.01, 8, 5, norm, 0, False, False, inverse=inverse)
+    vectors = train(training, 160, 6, config, seed=1)
+    learned = evaluate(vectors, held_out, triples, norm)
+    untrained = evaluate(start(160, 6, 20, np.random.default_rng(1)), held_out, triples, norm)
+    assert learned.hits_at_10 > 0.9 > 0.3 > untrained.hits_at_10
+    assert len(vectors.relations) == (12 if inverse else 6)
+    assert np.linalg.norm(vectors.entities, axis=1) == pytest.approx(np.ones(160), abs=1e-5)
+
+
+def test_the_seed_decides():
+    config = TransEConfig(8, 3, 1.0, 0.01, 8, 2, 1, 0, filtered=True)
+    one, again, other = (train(grid(), 144, 2, config, seed) for seed in (1, 1, 2))
+    assert all((a == b).all() for a, b in zip(one, again))
+    assert not np.allclose(one.entities, other.entities)
+
+
+def test_the_learning_rate_falls_to_nothing(monkeypatch):
+    rates = []
+    monkeypatch.setattr(transe, "_epoch", lambda *given: rates.append(given[-2]))
+    for decay in (True, False):
+        train(grid(), 144, 2, TransEConfig(8, 4, learning_rate=0.1, decay=decay), seed=1)
+    assert rates == pytest.approx([0.1, 0.075, 0.05, 0.025, 0.1, 0.1, 0.1, 0.1])
+
+
+def test_chunks_of_corruptions_keep_every_triple(monkeypatch):
+    seen = []
+    original = Corruption.of
+    monkeypatch.setattr(transe, "DRAWN", 20)
+    monkeypatch.setattr(Corruption, "of", lambda self, positives: seen.append(positives) or original(self, positives))
+    train(grid(), 144, 2, TransEConfig(8, 1, batch_size=8, negatives=3), seed=1)
+    assert max(map(len, seen)) == 16 * 3
+    drawn, counts = np.unique(np.concatenate(seen), axis=0, return_counts=True)
+    assert (drawn == np.unique(grid(), axis=0)).all() and (counts == 3).all()
+
+
+def test_a_corruption_replaces_one_side_and_keeps_the_relation():
+    triples = grid()
+    of = Corruption(triples, 144, 2, PLAIN, np.random.default_rng(0)).of(np.repeat(triples, 20, axis=0))
+    heads, tails = (of[:, side] != np.repeat(triples, 20, axis=0)[:, side] for side in (0, 2))
+    assert not (heads & tails).any() and (of[:, 1] == np.repeat(triples[:, 1], 20)).all()
+    assert 0.45 < heads.mean() < 0.55 and 0.45 < tails.mean() < 0.55
+
+
+def test_filtered_corruptions_are_not_true():
+    complete = np.array([(h, 0, t) for h in range(6) for t in range(6) if (h, t) != (2, 3)], np.int32)
+    config = TransEConfig(filtered=True)
+    corruption = Corruption(complete, 6, 1, config, np.random.default_rng(0))
+    negatives = corruption.of(complete[(complete[:, 0] == 2) | (complete[:, 2] == 3)])
+    assert (negatives == [2, 0, 3]).all(axis=1).mean() > 0.5  # unfiltered ones are this in 1 of 12 cases
+    true = {tuple(triple) for triple in grid().tolist()}
+    some = Corruption(grid(), 144, 2, config, np.random.default_rng(0)).of(grid())
+    assert not true & {tuple(triple) for triple in some.tolist()}
+
+
+def test_the_side_with_fewer_answers_is_corrupted_more_often():
+    many_to_one = np.array([(h, 0, 9) for h in range(4)] + [(0, 1, 1)], np.int32)
+    corruption = Corruption(many_to_one, 99, 3, TransEConfig(bernoulli=True), np.random.default_rng(0))
+    negatives = corruption.of(np.repeat(many_to_one[:4], 500, axis=0))
+    assert 0.75 < (negatives[:, 2] != 9).mean() < 0.83  # the tail in four of five cases
+    assert head_shares(many_to_one, 3) == pytest.approx([1 / 5, 1 / 2, 1 / 2])  # one tail per head, four heads per tail
+
+
+def test_concepts_without_a_relation_have_a_direction_of_length_1():
+    vectors = train(np.array([[0, 0, 1], [1, 0, 2]], np.int32), 6, 1, TransEConfig(16, 2), seed=1)
+    assert np.linalg.norm(vectors.entities, axis=1) == pytest.approx(np.ones(6), abs=1e-5)
+
+
+def test_nothing_to_learn_from_and_divergence_are_errors():
+    with pytest.raises(InputError, match="no relation"):
+        train(np.zeros((0, 3), np.int32), 5, 0, TransEConfig(), seed=1)
+    with pytest.raises(InputError, match="lower --learning-rate"):
+        train(grid(), 144, 2, TransEConfig(8, 20, learning_rate=1e38), seed=1)
