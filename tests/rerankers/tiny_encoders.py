@@ -1,0 +1,93 @@
+"""Encoder folders of the kind that Hugging Face's transformers write, with a few thousand random weights."""
+
+import torch
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789%$."
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 40,
+    "initializer_range": 0.3,  # so that scores of different documents differ
+}
+
+
+def word_pieces(words):
+    """A WordPiece vocabulary: every second word whole, the beginnings of the others, and all letters."""
+    words = sorted(set(words))
+    beginnings = {word[:3] for word in words[1::2]}
+    pieces = [*words[::2], *beginnings, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    return [*SPECIAL, *sorted(set(pieces))]
+
+
+def save_bert_tokenizer(folder, words, cased=False):
+    """Gives the vocabulary's size."""
+    from transformers import BertTokenizerFast
+
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = word_pieces(words)
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=not cased).save_pretrained(folder)
+    return len(pieces)
+
+
+def bert(folder, words, head=False, seed=0, positions=64, cased=False, **sizes):
+    """A folder with a tiny BERT; with ``head`` a cross-encoder that gives one score."""
+    from transformers import BertConfig, BertForSequenceClassification, BertModel
+
+    size = save_bert_tokenizer(folder, words, cased)
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=size, max_position_embeddings=positions, num_labels=1 if head else 2, **{**SIZES, **sizes}
+    )
+    (BertForSequenceClassification if head else BertModel)(config).save_pretrained(folder)
+    return folder
+
+
+def deberta(folder, words, seed=0):
+    """A folder with a tiny DeBERTa that gives one score; its pooler is no part of the encoder but of the head."""
+    from transformers import DebertaV2Config, DebertaV2ForSequenceClassification
+
+    size = save_bert_tokenizer(folder, words)
+    torch.manual_seed(seed)
+    config = DebertaV2Config(
+        vocab_size=size,
+        max_position_embeddings=64,
+        relative_attention=True,
+        pos_att_type=["c2p", "p2c"],
+        position_buckets=8,
+        num_labels=1,
+        **SIZES,
+    )
+    DebertaV2ForSequenceClassification(config).save_pretrained(folder)
+    return folder
+
+
+def save_roberta_tokenizer(folder, texts, prefix_space):
+    """A byte-level BPE whose words differ at the beginning of a text, unless it sets a blank before them."""
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import RobertaTokenizerFast
+
+    folder.mkdir(parents=True, exist_ok=True)
+    trained = ByteLevelBPETokenizer(add_prefix_space=prefix_space)
+    trained.train_from_iterator(
+        texts, vocab_size=400, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], show_progress=False
+    )
+    trained.save_model(str(folder))
+    tokenizer = RobertaTokenizerFast(
+        vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"), add_prefix_space=prefix_space
+    )
+    tokenizer.save_pretrained(folder)
+    return len(tokenizer)
+
+
+def roberta(folder, texts, prefix_space=False, seed=0):
+    """A folder with a tiny RoBERTa that gives one score."""
+    from transformers import RobertaConfig, RobertaForSequenceClassification
+
+    size = save_roberta_tokenizer(folder, texts, prefix_space)
+    torch.manual_seed(seed)
+    config = RobertaConfig(vocab_size=size, max_position_embeddings=66, type_vocab_size=1, num_labels=1, **SIZES)
+    RobertaForSequenceClassification(config).save_pretrained(folder)
+    return folder

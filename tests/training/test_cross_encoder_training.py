@@ -1,0 +1,162 @@
+"""Training of cross-encoders on the learnable problem: what moves, what is learned, and what the command asks for."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from rerank_plugin import rerankers, train
+from rerank_plugin.checkpoints import load_checkpoint, read_config
+from rerank_plugin.errors import InputError
+from rerank_plugin.rerankers.cross_encoder import CrossEncoder, CrossEncoderConfig
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.training.pairs import make_pools
+from rerank_plugin.training.trainer import Trainer, TrainingConfig
+from tests.rerankers import small, tiny_encoders
+from tests.training import learnable
+from tests.training.commanded import validation_killed
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return tiny_encoders.bert(tmp_path_factory.mktemp("encoder") / "tiny", learnable.TOPICS + learnable.FILLERS)
+
+
+@pytest.fixture(scope="module")
+def with_head(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("with-head") / "tiny"
+    return tiny_encoders.bert(folder, learnable.TOPICS + learnable.FILLERS, head=True)
+
+
+def trained(encoder, index, folder, layers, **training):
+    """A trainer over a fresh model, and the model."""
+    torch.manual_seed(0)
+    model = CrossEncoder(CrossEncoderConfig(encoder=str(encoder), trainable_layers=layers, dropout=0.0))
+    one = NeuralReranker(model, Vocabulary([]), index)
+    queries = learnable.queries(learnable.TOPICS)
+    pools = make_pools(queries, learnable.judgments(), {q.id: small.candidates(index) for q in queries}, one.builder)
+    config = TrainingConfig(**{"batch_size": 16, "optimizer": "adam", "weights": "none", "seed": 1, **training})
+    trainer = Trainer(model, one.builder, pools, config, lambda: {"AP": 0.0}, lambda measures: None, folder)
+    return trainer, model
+
+
+@pytest.mark.parametrize("layers", [0, 1, None])
+def test_only_what_shall_be_trained_changes(encoder, inputs, tmp_path, layers):
+    trainer, model = trained(encoder, inputs[1], tmp_path, layers, epochs=1, learning_rate=0.01)
+    before = learnable.weights(model)
+    trainer.train()
+    changed = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
+    parts = {0: ("head.",), 1: ("head.", "encoder.encoder.layer.1."), None: ("",)}[layers]
+    expected = {name for name in before if name.startswith(parts)}
+    # Pairs do not care for what is added to all scores, nor attention for what is added to all of its keys.
+    idle = ("head.bias", "layer.1.output.LayerNorm.bias", "attention.self.key.bias")
+    assert changed <= expected and all(name.endswith(idle) for name in expected - changed)
+    optimized = sum(len(group["params"]) for group in trainer.optimizers[0].param_groups)
+    assert optimized == len(expected)
+
+
+def test_the_last_layer_learns(encoder, inputs, tmp_path):
+    """The loss of two epochs, whose pairs differ by chance, is well below that of the first two."""
+    trainer, _ = trained(encoder, inputs[1], tmp_path, 1, epochs=7, patience=7, learning_rate=0.01)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.history]
+    assert sum(losses[-2:]) < 0.8 * sum(losses[:2]), losses
+
+
+def arguments(inputs, encoder, output, *more):
+    folder, _ = inputs
+    return [
+        "--model", "bert", "--set", f"encoder={encoder}", "--index", str(folder / "index"),
+        "--train", f"{folder}/train.tsv,{folder}/train.qrels", "--train-run", f"{folder}/train.run",
+        "--validation", f"{folder}/dev.tsv,{folder}/dev.qrels", "--validation-run", f"{folder}/dev.run",
+        "--epochs", "2", "--pairs-per-query", "4", "--learning-rate", "0.01", "--measures", "AP",
+        "--output", str(output), *more,
+    ]  # fmt: skip
+
+
+def scores_of(model, index):
+    one = NeuralReranker(model, Vocabulary([]), index)
+    return one.score(learnable.queries(["gout"])[0], small.candidates(index))
+
+
+def test_a_checkpoint_is_trained_without_words(encoder, inputs, tmp_path):
+    """It needs the encoder's folder no more, holds no word vectors, and scores as its validation measured it."""
+    source = shutil.copytree(encoder, tmp_path / "source")
+    train.main(arguments(inputs, source, tmp_path / "made", "--keep-epochs"))
+    shutil.rmtree(source)
+    names = {path.name for path in (tmp_path / "made").iterdir()}
+    assert names == {"config.json", "model.safetensors", "encoder", "epochs", "log.jsonl", "log.png"}
+    config = read_config(tmp_path / "made")
+    assert config["config"]["trainable_layers"] == 1 and config["training"]["learning_rate"] == 0.01
+    assert (config["training"]["optimizer"], config["training"]["batch_size"]) == ("adam", 16)
+    before = load_file(encoder / "model.safetensors")
+    after = load_file(tmp_path / "made" / "model.safetensors")
+    frozen = [name for name in before if "layer.1." not in name and "pooler" not in name]
+    assert len(frozen) > 15 and all(torch.equal(before[name], after[f"encoder.{name}"]) for name in frozen)
+    one = rerankers.load(f"bert:{tmp_path / 'made'}", inputs[1])
+    held_out = learnable.TOPICS[learnable.TRAINED :]
+    reached = learnable.mean_average_precision(inputs[1], one, held_out)
+    assert reached == pytest.approx(config["measures"]["AP"], abs=1e-6)
+    assert load_checkpoint(tmp_path / "made" / "epochs" / "02")[0].config == one.model.config
+
+
+def test_the_seed_decides_and_a_killed_training_goes_on(encoder, inputs, tmp_path, monkeypatch):
+    train.main(arguments(inputs, encoder, tmp_path / "whole"))
+    with validation_killed(monkeypatch):
+        train.main(arguments(inputs, encoder, tmp_path / "parts"))
+    train.main(arguments(inputs, encoder, tmp_path / "parts", "--resume"))
+    train.main(arguments(inputs, encoder, tmp_path / "other", "--seed", "7"))
+    found = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts", "other")]
+    assert found[0] == found[1] != found[2]
+
+
+def test_fine_tuning_goes_on_from_a_checkpoint(encoder, inputs, tmp_path):
+    train.main(arguments(inputs, encoder, tmp_path / "first"))
+    tiny_rate = ("--learning-rate", "1e-9", "--epochs", "1", "--start-from", str(tmp_path / "first"))
+    train.main(arguments(inputs, encoder, tmp_path / "second", *tiny_rate))
+    first, second = (scores_of(load_checkpoint(tmp_path / name)[0], inputs[1]) for name in ("first", "second"))
+    np.testing.assert_allclose(first, second, atol=1e-5)
+
+
+def test_a_cross_encoder_keeps_its_head(with_head, inputs, tmp_path):
+    """What it has learned before is what its training starts from."""
+    rate = ("--learning-rate", "1e-9", "--epochs", "1")
+    train.main(arguments(inputs, with_head, tmp_path / "made", *rate))
+    query = learnable.queries(["gout"])[0]
+    before, after = (
+        rerankers.load(f"bert:{folder}", inputs[1]).score(query, small.candidates(inputs[1]))
+        for folder in (with_head, tmp_path / "made")
+    )
+    np.testing.assert_allclose(before, after, atol=1e-5)
+    assert not any(name.startswith("head.") for name in load_file(tmp_path / "made" / "model.safetensors"))
+
+
+def test_cross_validation(encoder, inputs, tmp_path):
+    folder, index = inputs
+    given = arguments(inputs, encoder, tmp_path / "folds", "--folds", "2", "--epochs", "1")
+    start, stop = given.index("--validation"), given.index("--epochs")
+    train.main(given[:start] + given[stop:])
+    for fold in sorted((tmp_path / "folds").glob("fold-*")):
+        assert rerankers.load(str(fold), index).name == "bert"
+    assert len(list((tmp_path / "folds").glob("fold-*"))) == 2
+
+
+def test_words_are_not_read(encoder, inputs, tmp_path, capsys):
+    train.main(arguments(inputs, encoder, tmp_path / "made", "--words", "no-such-folder", "--epochs", "1"))
+    assert "--words no-such-folder is not read" in capsys.readouterr().err
+
+
+def test_other_models_still_need_words(encoder, inputs, tmp_path):
+    with pytest.raises(InputError, match="'delta' needs word vectors: give their folder as --words"):
+        given = arguments(inputs, encoder, tmp_path / "made", "--model", "delta")
+        train.main([one for one in given if one != "--set" and not one.startswith("encoder=")])
+
+
+def test_an_encoder_must_be_named(inputs, tmp_path):
+    with pytest.raises(InputError, match="--set encoder=FOLDER"):
+        given = arguments(inputs, "x", tmp_path / "made")
+        train.main([one for one in given if one != "--set" and not one.startswith("encoder=")])
+    assert not any(tmp_path.iterdir())
