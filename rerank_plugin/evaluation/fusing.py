@@ -1,0 +1,195 @@
+"""Fusing runs, and finding the weights that a measure likes best on judged queries.
+
+The methods are those of :mod:`rerank_plugin.retrieval.fusion`. Weights are searched on validation queries, in one of
+two ways, both deterministic:
+
+* a grid: all weights that are multiples of a step and add up to 1;
+* coordinate ascent (Metzler and Croft, Information Retrieval 2007): from equal weights on, one run's weight after the
+  other is set to the best of 0, step, 2 * step, ..., 1, until a round over all runs changes nothing. For more runs than
+  a grid has time for.
+
+Of equal values the first that was tried counts; equal weights are tried first.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from rerank_plugin.corpora.records import Judgments
+from rerank_plugin.errors import InputError
+from rerank_plugin.evaluation.values import Evaluator
+from rerank_plugin.retrieval.fusion import LINEAR, PAPER_K, RRF, Table, check, lists_weights, table
+from rerank_plugin.runs import RankedList, sort_order
+
+log = logging.getLogger(__name__)
+
+Run = Mapping[str, RankedList]
+GRID, ASCENT = "grid", "ascent"
+MOST = 20_000  # weights of a grid
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """One way to fuse runs.
+
+    Attributes:
+        method: ``rrf`` or ``linear``. weights: of the runs, one each. k: of ``rrf``.
+    """
+
+    method: str
+    weights: tuple[float, ...]
+    k: float = PAPER_K
+
+    @classmethod
+    def of(cls, method: str, weights: Sequence[float] | None, k: float, runs: int) -> Fusion:
+        """Checked; see :func:`rerank_plugin.retrieval.fusion.lists_weights` for the weights that may be left out.
+
+        Raises:
+            InputError: weights or k that cannot be.
+        """
+        check(method, k)
+        return cls(method, lists_weights(method, weights, runs), k)
+
+
+class FusedQuery(NamedTuple):
+    """The documents of one query that any run ranks, and what the runs say of them."""
+
+    doc_ids: list[str]
+    table: Table
+
+    def ranked(self, weights: Sequence[float]) -> RankedList:
+        scores = self.table.scores(weights)
+        order = sort_order(self.doc_ids, scores)
+        return RankedList([self.doc_ids[at] for at in order.tolist()], scores[order])
+
+
+def tables(runs: Sequence[Run], method: str, k: float = PAPER_K, depth: int | None = None) -> dict[str, FusedQuery]:
+    """What the runs say of the documents of each query, by query id, in the order in which the runs name queries.
+
+    Args:
+        depth: ranks of each run that are looked at; all by default.
+    """
+    found = {}
+    for query in dict.fromkeys(query for run in runs for query in run):
+        lists = [run.get(query, RankedList([], np.zeros(0, np.float32))) for run in runs]
+        numbers: dict[str, int] = {}
+        keys = [
+            np.array([numbers.setdefault(id, len(numbers)) for id in one.doc_ids[:depth]], np.int64) for one in lists
+        ]
+        # Every number from 0 on is among the keys, so the table's columns are the documents in their order.
+        found[query] = FusedQuery(list(numbers), table(keys, [one.scores[:depth] for one in lists], method, k))
+    return found
+
+
+def fuse(runs: Sequence[Run], fusion: Fusion, depth: int | None = None) -> dict[str, RankedList]:
+    """The fused run."""
+    found = tables(runs, fusion.method, fusion.k, depth)
+    return {query: one.ranked(fusion.weights) for query, one in found.items()}
+
+
+class Tried(NamedTuple):
+    """A fusion and the value of the measure."""
+
+    fusion: Fusion
+    value: float
+
+
+class Tuning(NamedTuple):
+    """What was found: everything tried, in order, and the best of it; ``single`` are the values of the runs alone."""
+
+    tried: list[Tried]
+    best: Tried
+    single: list[float]
+
+
+def tune(
+    runs: Sequence[Run],
+    judgments: Judgments,
+    measure: str,
+    method: str = LINEAR,
+    step: float = 0.05,
+    ks: Sequence[float] = (PAPER_K,),
+    search: str = GRID,
+    depth: int | None = None,
+    progress: Callable[[Iterable], Iterable] = iter,
+) -> Tuning:
+    """Try weights, and values of k for reciprocal rank fusion, on judged queries.
+
+    Args:
+        step: between weights, a whole part of 1. search: ``grid`` or ``ascent``.
+        progress: wraps what is tried, for a progress bar.
+
+    Raises:
+        InputError: a step, a k or a measure that cannot be, or too large a grid.
+    """
+    steps = round(1 / step) if 0 < step <= 1 else 0
+    if not steps or abs(steps * step - 1) > 1e-9:
+        raise InputError(f"the step between weights is {step:g}; it must be a whole part of 1: 0.1, 0.05, 0.02")
+    if search not in (GRID, ASCENT):
+        raise InputError(f"unknown search of weights '{search}'; known: {GRID}, {ASCENT}")
+    evaluator = Evaluator(judgments, [measure])
+    judged = [{query: run[query] for query in evaluator.queries if query in run} for run in runs]
+    if not any(judged):
+        raise InputError("none of the judged queries is in the runs: they are of other queries")
+
+    def value(run: Run) -> float:
+        return evaluator.summary(evaluator.values(run))[measure]
+
+    tried: list[Tried] = []
+    for k in ks if method == RRF else ks[:1]:
+        check(method, k)
+        found = tables(judged, method, k, depth)
+        values: dict[tuple[float, ...], float] = {}
+
+        def tried_before(weights: tuple[float, ...]) -> float:
+            if weights not in values:
+                values[weights] = value({query: one.ranked(weights) for query, one in found.items()})
+                tried.append(Tried(Fusion(method, weights, k), values[weights]))
+            return values[weights]
+
+        if search == GRID:
+            for weights in progress(_grid(len(runs), steps)):
+                tried_before(weights)
+        else:
+            for _ in progress(_ascent(tried_before, len(runs), steps)):
+                pass
+    return Tuning(tried, max(tried, key=lambda one: one.value), [value(run) for run in judged])
+
+
+def _grid(runs: int, steps: int) -> list[tuple[float, ...]]:
+    """Equal weights, then all that are multiples of 1 / steps and add up to 1."""
+    from math import comb
+
+    count = comb(steps + runs - 1, runs - 1)
+    if count > MOST:
+        raise InputError(
+            f"{count:,} weights to try for {runs} runs: take a larger --step, or coordinate ascent (--search {ASCENT})"
+        )
+
+    def parts(left: int, places: int) -> Iterator[tuple[int, ...]]:
+        if places == 1:
+            yield (left,)
+            return
+        for first in range(left + 1):
+            yield from ((first, *rest) for rest in parts(left - first, places - 1))
+
+    equal = (1 / runs,) * runs
+    return list(dict.fromkeys([equal, *(tuple(part / steps for part in one) for one in parts(steps, runs))]))
+
+
+def _ascent(value: Callable[[tuple[float, ...]], float], runs: int, steps: int) -> Iterator[None]:
+    """Coordinate ascent; yields once for each run whose weight was set."""
+    best = (1 / runs,) * runs
+    highest, changed = value(best), True
+    while changed:
+        changed = False
+        for place in range(runs):
+            for part in range(steps + 1):
+                weights = (*best[:place], part / steps, *best[place + 1 :])
+                if any(weights) and value(weights) > highest:
+                    best, highest, changed = weights, value(weights), True
+            yield

@@ -1,0 +1,181 @@
+"""``python -m rerank_plugin.fuse``: fuses runs, and tunes their weights on judged queries."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from rerank_plugin import commandline
+from rerank_plugin.errors import InputError
+
+log = logging.getLogger(__name__)
+
+DESCRIPTION = """\
+Fuse TREC runs of the same queries into one, by reciprocal ranks (rrf) or by scores that are brought to [0, 1]
+query by query (linear).
+
+With --tune, weights (and values of --k) are tried on judged queries, the table is printed, and --output is the
+run by the best ones. --format json keeps them in a file that --tuned takes for other runs: tune on validation
+queries, and fuse the runs of test queries."""
+EXAMPLES = """\
+examples:
+  python -m rerank_plugin.fuse runs/bm25.run runs/ktrel.run --output runs/hybrid.run
+  python -m rerank_plugin.fuse dev/bm25.run dev/ktrel.run --method linear --tune sample:dev --measure AP \\
+      --format json > weights.json
+  python -m rerank_plugin.fuse test/bm25.run test/ktrel.run --tuned weights.json --output runs/hybrid.run"""
+
+
+def arguments():
+    parser = commandline.parser("fuse", DESCRIPTION, EXAMPLES)
+    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="TREC run file, also .gz; two at least")
+    parser.add_argument("--output", type=Path, metavar="RUN", help="run file to write")
+    parser.add_argument("--method", choices=("rrf", "linear"), help="reciprocal ranks (the default) or scores")
+    parser.add_argument(
+        "--weights",
+        type=float,
+        nargs="+",
+        metavar="W",
+        help="of the runs, one each; of two, the first one's share is enough (default: equal)",
+    )
+    parser.add_argument("--k", type=float, nargs="+", metavar="K", help="of rrf (60); with --tune those to try")
+    parser.add_argument(
+        "--tuned", type=Path, metavar="FILE", help="method, weights and k as --tune found them, in JSON"
+    )
+    parser.add_argument("--depth", type=int, help="ranks of each run that are looked at (default: all)")
+    parser.add_argument("--output-depth", type=int, help="ranks that are written (default: all)")
+    parser.add_argument("--tag", help="run tag (default: the method)")
+    tuning = parser.add_argument_group("tuning")
+    tuning.add_argument("--tune", metavar="J", help="judgments to find the weights with (see evaluate)")
+    tuning.add_argument("--measure", default="AP", help="what is to be high")
+    tuning.add_argument("--step", type=float, default=0.05, help="between weights")
+    tuning.add_argument(
+        "--search", choices=("grid", "ascent"), default="grid", help="all weights, or one run's after the other"
+    )
+    tuning.add_argument("--format", choices=("table", "json"), default="table", help="what to print")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = arguments()
+    options = parser.parse_args(argv)
+    commandline.set_up_logging(options.verbose)
+    if len(options.runs) < 2:
+        parser.error("fusing needs two runs at least")
+    if options.output is None and options.tune is None:
+        parser.error("--output or --tune is required")
+    if min(options.depth or 1, options.output_depth or 1) < 1:
+        parser.error("--depth and --output-depth must be at least 1")
+    if options.tuned and (options.tune or options.weights or options.k or options.method):
+        parser.error("--tuned says all of method, weights and k, and is no tuning: leave the others out")
+    if options.tune and options.weights:
+        parser.error("--tune finds weights: it takes no --weights")
+    if not options.tune and len(options.k or []) > 1:
+        parser.error("several values of --k are for --tune")
+    runs = _read(options.runs)
+    fusion = _tuned(options, runs) if options.tune else _given(options)
+    if options.output is not None:
+        _write(options, runs, fusion)
+
+
+def _read(paths: list[Path]) -> list:
+    from rerank_plugin.runs import read_run
+
+    runs = [read_run(path) for path in paths]
+    for path, run in zip(paths[1:], runs[1:]):
+        if not run.keys() & runs[0].keys():
+            raise InputError(f"{path} and {paths[0]} have no query in common: they cannot be fused")
+    return runs
+
+
+def _given(options):
+    """The :class:`~rerank_plugin.evaluation.fusing.Fusion` of the command line, or of --tuned."""
+    from rerank_plugin.evaluation.fusing import Fusion
+
+    if options.tuned is None:
+        return Fusion.of(options.method or "rrf", options.weights, *(options.k or [60.0]), len(options.runs))
+    try:
+        best = json.loads(options.tuned.read_text(encoding="utf-8"))["best"]
+        values = str(best["method"]), [float(one) for one in best["weights"]], float(best["k"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{options.tuned} holds no tuned weights ({error!r}); write it with --tune --format json"
+        ) from None
+    if len(values[1]) != len(options.runs):
+        raise InputError(f"{options.tuned} has weights for {len(values[1])} runs, and {len(options.runs)} are given")
+    return Fusion.of(*values, len(options.runs))
+
+
+def _tuned(options, runs: list):
+    """Print what was tried; returns the best fusion."""
+    from rerank_plugin.corpora import judgments
+    from rerank_plugin.evaluation.fusing import tune
+    from rerank_plugin.evaluation.measures import parse
+
+    parse(options.measure)
+    judged = judgments(options.tune)
+    found = tune(
+        runs,
+        judged,
+        options.measure,
+        options.method or "rrf",
+        options.step,
+        options.k or [60.0],
+        options.search,
+        options.depth,
+        lambda weights: commandline.progress(weights, "tuning", "weights"),
+    )
+    print(_as_json(options, found) if options.format == "json" else _as_table(options, found))
+    return found.best.fusion
+
+
+def _as_json(options, found) -> str:
+    def described(one) -> dict:
+        return {
+            "method": one.fusion.method,
+            "weights": list(one.fusion.weights),
+            "k": one.fusion.k,
+            options.measure: one.value,
+        }
+
+    return json.dumps(
+        {
+            "judgments": options.tune,
+            "measure": options.measure,
+            "runs": {str(path): value for path, value in zip(options.runs, found.single)},
+            "best": described(found.best),
+            "tried": [described(one) for one in found.tried],
+        },
+        indent=1,
+    )
+
+
+def _as_table(options, found) -> str:
+    """A line for each run alone and for each fusion, the best one marked."""
+    lines = [f"{path}: {options.measure} {value:.4f}" for path, value in zip(options.runs, found.single)]
+    is_rrf = found.best.fusion.method == "rrf"
+    lines.append(("     k  " if is_rrf else "") + "weights".ljust(8 * len(options.runs)) + f"  {options.measure}")
+    for one in found.tried:
+        weights = " ".join(f"{weight:7.4f}" for weight in one.fusion.weights)
+        k = f"{one.fusion.k:6g}  " if is_rrf else ""
+        lines.append(f"{k}{weights}  {one.value:.4f}" + ("  best" if one is found.best else ""))
+    best = found.best.fusion
+    shown = f"--method {best.method} --weights " + " ".join(f"{weight:.12g}" for weight in best.weights)
+    lines.append("best: " + shown + (f" --k {best.k:g}" if is_rrf else ""))
+    return "\n".join(lines)
+
+
+def _write(options, runs: list, fusion) -> None:
+    from rerank_plugin.evaluation.fusing import fuse
+    from rerank_plugin.runs import RankedList, write_run
+
+    fused = {
+        query: RankedList(one.doc_ids[: options.output_depth], one.scores[: options.output_depth])
+        for query, one in fuse(runs, fusion, options.depth).items()
+    }
+    write_run(options.output, fused, options.tag or fusion.method)
+    log.info("%s: %d queries of %d runs", options.output, len(fused), len(runs))
+
+
+if __name__ == "__main__":
+    commandline.run(main)

@@ -1,0 +1,192 @@
+"""Dense retrieval: the documents of a whole index whose encodings have the largest inner products with the query's.
+
+It works with the encodings that an index keeps (``python -m rerank_plugin.index --encode``) of a model whose score is
+such a product: :mod:`KTRel <rerank_plugin.rerankers.ktrel>`. faiss finds the documents, and the model's own arithmetic
+scores those, so that a score here is bit for bit the one that re-ranking gives.
+
+With a flat index the result is exact, too: the model's order over the whole collection. faiss adds the products of two
+vectors in another order than the model, so its scores may differ by what float32 rounds off. How far apart two sums of
+E products can be is known (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1); more documents are
+fetched until none that is left out can be by rounding alone.
+
+Letters in shapes: C candidates, E numbers of an encoding.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.parallel import available_threads
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.nearest import FLAT, HNSW, KINDS, AnnSearch, FlatSearch
+
+log = logging.getLogger(__name__)
+
+MORE = 64  # documents fetched beyond the depth at first
+UNIT_ROUNDOFF = 2.0**-24  # of float32
+
+
+@dataclass(frozen=True)
+class DenseConfig:
+    """Dense retrieval with one model.
+
+    Attributes:
+        checkpoint: folder of the model that has encoded the index.
+        kind: ``flat`` (all documents are compared), ``ivf`` or ``hnsw`` (see :mod:`rerank_plugin.retrieval.nearest`).
+        nprobe: groups that ``ivf`` reads. ef_search: documents that ``hnsw`` keeps in view, at least the depth.
+        device: ``cpu``, or ``cuda`` for a faiss that knows GPUs.
+    """
+
+    name: str = field(default="dense", init=False)
+    checkpoint: str
+    kind: str = FLAT
+    nprobe: int = 32
+    ef_search: int = 128
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if not self.checkpoint:
+            raise InputError("dense retrieval needs a model's checkpoint: dense:CHECKPOINT")
+        if self.kind not in KINDS:
+            raise InputError(f"unknown index of vectors '{self.kind}'; known: {', '.join(KINDS)}")
+        if min(self.nprobe, self.ef_search) < 1:
+            raise InputError("--nprobe and --ef-search must be at least 1")
+
+    def open(self, index) -> DenseStage:
+        """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`."""
+        return DenseStage(index, self)
+
+
+class QueryEncoder:
+    """Encodes queries with a model, and multiplies the encodings with others, by the model's own arithmetic.
+
+    Args:
+        forward: the index whose documents the encodings are compared with.
+
+    Raises:
+        InputError: the checkpoint cannot be used, or its score is no inner product of encodings.
+
+    Attributes:
+        key: checksum of the weights. size: E.
+    """
+
+    def __init__(self, forward, checkpoint: Path):
+        from rerank_plugin.rerankers import RerankerOptions
+        from rerank_plugin.rerankers.encodings import weights_checksum
+        from rerank_plugin.rerankers.neural import from_checkpoint
+
+        self.forward = forward
+        self.reranker = from_checkpoint(forward, checkpoint, RerankerOptions(threads=1))
+        model, builder = self.reranker.model, self.reranker.builder
+        scorer = _scorer_class(model.name, checkpoint)
+        self.key, self.size = weights_checksum(model, builder.vocabulary), model.encoding_size
+        self.scorer = scorer(model, builder, 1)
+        self.said: set[str] = set()
+
+    def encode(self, text: str) -> np.ndarray | None:
+        """The encoding of a plain-text query, float32 [E]; None where the model can read none of its words."""
+        terms = self.forward.query(text)
+        words = self.reranker.builder.query(terms)
+        if words.cut:
+            self._say("cut", "'%.60s' is longer than the model reads: the rest is cut, here and later", text)
+        if not self.reranker.can_read(words):
+            self._say("unknown", "'%.60s': the model knows none of its words and finds nothing, here and later", text)
+            return None
+        return self.scorer.encode(terms, words)
+
+    def _say(self, what: str, message: str, text: str) -> None:
+        if what not in self.said:
+            self.said.add(what)
+            log.warning("dense retrieval: query " + message, text)
+
+    def inner_products(self, encoding: np.ndarray, vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """``vectors[rows] @ encoding``, float32 [n], of vectors float32 or float16 [any, E] and rows int64 [n]."""
+        if vectors.dtype != np.float32:
+            vectors, rows = vectors[rows].astype(np.float32), np.arange(len(rows))
+        return self.scorer.inner_products(encoding, vectors, rows)
+
+
+class DenseStage:
+    """A first stage over stored encodings. Safe to share between threads, and needs no Java.
+
+    Raises:
+        InputError: the checkpoint cannot be used, its score is no inner product of encodings, or the index holds none
+            by it.
+    """
+
+    def __init__(self, index, config: DenseConfig):
+        from rerank_plugin.retrieval.encodings import encodings_folder, find_encodings
+
+        self.forward, self.config = index.forward, config
+        checkpoint = Path(config.checkpoint)
+        self.encoder = QueryEncoder(self.forward, checkpoint)
+        vectors = find_encodings(self.forward, self.encoder.key, self.encoder.size)
+        encode = f"python -m rerank_plugin.index --encode {checkpoint} --index {index.folder}"
+        if vectors is None:
+            raise InputError(f"{index.folder} holds no encodings by {checkpoint}; encode it with: {encode}")
+        self.vectors = vectors.view(np.ndarray)
+        if config.kind == FLAT:
+            self.searcher = FlatSearch(self.vectors, config.device, available_threads())
+        else:
+            effort = config.ef_search if config.kind == HNSW else config.nprobe
+            folder = encodings_folder(self.forward, self.encoder.key)
+            self.searcher = AnnSearch(folder, config.kind, effort, config.device, f"{encode} --ann {config.kind}")
+
+    def search(self, text: str, depth: int) -> Candidates:
+        """The best ``depth`` documents for a plain-text query, by score, then by decreasing document id.
+
+        A query none of whose words the model knows finds nothing, which is said once.
+
+        Raises:
+            InputError: the depth is more than a GPU can return.
+        """
+        encoding = self.encoder.encode(text)
+        if encoding is None or not len(self.vectors):
+            return Candidates(self.forward, np.zeros(0, np.int64), np.zeros(0, np.float32))
+        most = min(len(self.forward), self.searcher.most or len(self.forward))
+        if min(depth, len(self.forward)) > most:
+            raise InputError(f"faiss returns at most {most} documents from a GPU: lower the depth, or use the CPU")
+        reach = min(depth + MORE, most)
+        while True:
+            rows, products = self.searcher.search(encoding, reach)
+            scores = self.encoder.inner_products(encoding, self.vectors, rows)
+            candidates = Candidates(self.forward, rows, scores)
+            order = candidates.order(scores)[:depth]
+            if reach == most or len(rows) < reach or products[-1] + self._rounding(encoding) < scores[order[-1]]:
+                return Candidates(self.forward, rows[order], scores[order])
+            reach = min(4 * reach, most)
+
+    def _rounding(self, encoding: np.ndarray) -> float:
+        """By how much faiss's and the model's inner products of the same two vectors can differ."""
+        if not self.searcher.exact:
+            return 0.0
+        roundings = len(encoding) * UNIT_ROUNDOFF
+        size = float(np.linalg.norm(encoding.astype(np.float64))) * self.encoder.scorer.longest_encoding
+        return 2 * roundings / (1 - roundings) * size
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _scorer_class(name: str, checkpoint: Path):
+    """What scores from the encodings of a checkpoint's model.
+
+    Raises:
+        InputError: its score is no inner product of two encodings.
+    """
+    from rerank_plugin.rerankers.encodings import SCORERS
+
+    module, _, scorer = SCORERS.get(name, "").partition(":")
+    found = getattr(import_module(module), scorer) if module else None
+    if not hasattr(found, "inner_products"):
+        raise InputError(
+            f"{checkpoint}: the score of the model '{name}' is no inner product of a query's and a document's "
+            "encoding, so it cannot retrieve; ktrel can"
+        )
+    return found

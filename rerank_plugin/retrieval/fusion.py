@@ -1,0 +1,159 @@
+"""Fusing ranked lists of one query: reciprocal ranks, or interpolated scores.
+
+* ``rrf``: reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009): ``sum of w / (k + rank)`` over the lists
+  that hold the document, k = 60 and w = 1 in the paper.
+* ``linear``: ``sum of w * s``, s the document's score in the list, brought to [0, 1] by the list's own smallest and
+  largest score. A document that a list does not hold has its smallest score, 0. A list whose scores are all equal says
+  only which documents it found: they have 1.
+
+Sums are float64, in the order of the lists; scores that are ranked by are float32. Letters in shapes: L lists,
+n documents of one list, C documents in any of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple, Sequence
+
+import numpy as np
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.candidates import Candidates
+
+RRF, LINEAR = "rrf", "linear"
+METHODS = (RRF, LINEAR)
+PAPER_K = 60.0
+DEPTH = 1000
+
+
+def reciprocal_ranks(count: int, k: float = PAPER_K) -> np.ndarray:
+    """``1 / (k + rank)`` of a list of ``count`` documents in rank order, float64 [n]."""
+    return 1.0 / (k + np.arange(1, count + 1))
+
+
+def min_max(scores: np.ndarray) -> np.ndarray:
+    """Scores brought to [0, 1], float64 [n]; all 1 where they are equal."""
+    scores = np.asarray(scores, np.float64)
+    if not len(scores):
+        return scores
+    lowest, highest = scores.min(), scores.max()
+    return (scores - lowest) / (highest - lowest) if highest > lowest else np.ones(len(scores))
+
+
+class Table(NamedTuple):
+    """What each list says of each document of one query.
+
+    Attributes:
+        keys: the documents, ascending, int64 [C].
+        values: float64 [L, C], 0 where a list does not hold the document.
+    """
+
+    keys: np.ndarray
+    values: np.ndarray
+
+    def scores(self, weights: Sequence[float]) -> np.ndarray:
+        """The weighted sums over the lists, float32 [C]."""
+        total = np.zeros(len(self.keys))
+        for weight, values in zip(weights, self.values, strict=True):
+            total += weight * values
+        return total.astype(np.float32)
+
+
+def table(keys: Sequence[np.ndarray], scores: Sequence[np.ndarray], method: str, k: float = PAPER_K) -> Table:
+    """The table of one query.
+
+    Args:
+        keys: of each list, int64 [n] in rank order, without repetitions. scores: of each list, float32 [n].
+    """
+    rows, places = np.unique(np.concatenate(keys), return_inverse=True)
+    values = np.zeros((len(keys), len(rows)))
+    start = 0
+    for number, one in enumerate(scores):
+        of_list = places[start : start + len(one)]
+        values[number, of_list] = reciprocal_ranks(len(one), k) if method == RRF else min_max(one)
+        start += len(one)
+    return Table(rows, values)
+
+
+def check(method: str, k: float) -> None:
+    """
+    Raises:
+        InputError: an unknown method, or a k that gives no finite positive scores.
+    """
+    if method not in METHODS:
+        raise InputError(f"unknown fusion '{method}'; known: {', '.join(METHODS)}")
+    if not 0 <= k < math.inf:
+        raise InputError(f"the k of reciprocal rank fusion is {k:g}; it must be 0 or more")
+
+
+def lists_weights(method: str, weights: Sequence[float] | None, lists: int) -> tuple[float, ...]:
+    """A weight for each list: those given, or (w, 1 - w) where one w is given for two lists.
+
+    Without any, all lists weigh the same: 1 in reciprocal rank fusion, and 1 together in interpolation.
+
+    Raises:
+        InputError: another number of weights, or one that is negative or not finite, or all are 0.
+    """
+    if not weights:
+        return (1.0 if method == RRF else 1.0 / lists,) * lists
+    if lists == 2 and len(weights) == 1 and 0 <= weights[0] <= 1:
+        return float(weights[0]), 1.0 - weights[0]
+    if len(weights) != lists:
+        raise InputError(
+            f"{len(weights)} fusion weights for {lists} ranked lists: give one for each, or for two lists the share of "
+            "the first, between 0 and 1"
+        )
+    if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
+        raise InputError(
+            f"fusion weights {' '.join(f'{one:g}' for one in weights)}: none may be negative, and not all 0"
+        )
+    return tuple(float(weight) for weight in weights)
+
+
+@dataclass(frozen=True)
+class FusionConfig:
+    """A first stage that fuses others.
+
+    Attributes:
+        stages: configurations of the others.
+        method: ``rrf`` or ``linear``. weights: of the others, one each. k: of ``rrf``.
+        fusion_depth: documents taken of each; 0 for all.
+    """
+
+    name: str = field(default="fused", init=False)
+    stages: tuple
+    method: str = RRF
+    weights: tuple[float, ...] = ()
+    k: float = PAPER_K
+    fusion_depth: int = DEPTH
+
+    def __post_init__(self) -> None:
+        check(self.method, self.k)
+        object.__setattr__(self, "weights", lists_weights(self.method, self.weights, len(self.stages)))
+        if self.fusion_depth < 0:
+            raise InputError(f"--fusion-depth is {self.fusion_depth}; it must be 0 or more")
+
+    def open(self, index) -> FusedStage:
+        """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`."""
+        return FusedStage(index.forward, [stage.open(index) for stage in self.stages], self)
+
+
+class FusedStage:
+    """Searches several first stages and fuses what they find. Safe to share between threads, as they are."""
+
+    def __init__(self, forward, stages: Sequence, config: FusionConfig):
+        self.forward, self.stages, self.config = forward, stages, config
+
+    def search(self, text: str, depth: int) -> Candidates:
+        """The best ``depth`` of the fused documents, by float32 score, then by decreasing document id."""
+        config = self.config
+        found = [stage.search(text, config.fusion_depth or max(len(self.forward), 1)) for stage in self.stages]
+        fused = table([one.rows for one in found], [one.first_stage_scores for one in found], config.method, config.k)
+        scores = fused.scores(config.weights)
+        order = Candidates(self.forward, fused.keys, scores).order(scores)[:depth]
+        return Candidates(self.forward, fused.keys[order], scores[order])
+
+    def close(self) -> None:
+        for stage in self.stages:
+            stage.close()

@@ -1,0 +1,186 @@
+"""Retrieval by the judgments of similar queries: what was relevant for those is likely to be relevant again.
+
+Where queries have been judged, or clicked on, a new one can be ranked by the old ones that are closest to it, as
+collaborative filtering recommends what a user's nearest neighbours liked. How close two queries are is the cosine of
+their encodings by a model that :mod:`retrieves densely <rerank_plugin.retrieval.dense>`. With the k nearest queries n,
+the score of a document d is ::
+
+    sum of max(0, cos(q, n)) ** power / sqrt(documents relevant for n), over the n for which d is relevant.
+
+A document that was relevant for no query is never found, so this is a stage to be fused with others. A query that was
+judged itself gets its own judgments back: measure on others.
+
+What is kept beside the encodings of the documents (:mod:`rerank_plugin.retrieval.encodings`), in a folder ``judged``:
+
+==============  ===============  ==========================================================
+file            dtype and shape  content
+==============  ===============  ==========================================================
+vectors.npy     float32 [Q, E]   encodings of the judged queries, of length 1
+starts.npy      uint64 [Q+1]     where each query's documents start
+rows.npy        uint32 [J]       relevant documents, as rows of the forward index
+judged.json                      format version, checksum of the forward index, sources, counts
+==============  ===============  ==========================================================
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Iterable, Sequence
+
+import numpy as np
+
+from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.corpora.records import Judgments, Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.arrays import open_array, ranges, save_array
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.dense import QueryEncoder
+from rerank_plugin.retrieval.encodings import encodings_folder, forward_checksum
+from rerank_plugin.retrieval.forward import ForwardIndex
+
+FOLDER, DESCRIPTION_FILE = "judged", "judged.json"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class NeighboursConfig:
+    """Retrieval by judged queries.
+
+    Attributes:
+        checkpoint: folder of the model that encodes queries.
+        neighbours: k. power: of the cosine; a high one listens to the closest queries alone.
+    """
+
+    name: str = field(default="neighbours", init=False)
+    checkpoint: str
+    neighbours: int = 100
+    power: float = 4.0
+
+    def __post_init__(self) -> None:
+        if not self.checkpoint:
+            raise InputError("retrieval by judged queries needs a model's checkpoint: neighbours:CHECKPOINT")
+        if self.neighbours < 1:
+            raise InputError("--neighbours must be at least 1")
+        if not 0 < self.power < math.inf:
+            raise InputError("--neighbour-power must be above 0")
+
+    def open(self, index) -> NeighboursStage:
+        """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`."""
+        return NeighboursStage(index, self)
+
+
+def judged_folder(index: ForwardIndex, key: str) -> Path:
+    """Where what a model with this checksum has encoded of judged queries is kept; it need not be there."""
+    return encodings_folder(index, key) / FOLDER
+
+
+def write_judged(
+    index: ForwardIndex,
+    encoder: QueryEncoder,
+    sets: Iterable[tuple[str, Sequence[Query], Judgments]],
+    overwrite: bool = False,
+) -> tuple[Path, int]:
+    """Encode judged queries and keep them in the index folder, atomically.
+
+    Args:
+        sets: where they are from, the queries, and their judgments. A query without a relevant document in the index,
+            or without a word the model knows, is left out.
+
+    Returns:
+        the folder, and how many queries it holds.
+
+    Raises:
+        InputError: the folder exists and ``overwrite`` is not given, or no query is left.
+    """
+    folder = judged_folder(index, encoder.key)
+    if folder.exists() and not overwrite:
+        raise InputError(f"{folder} exists already: --overwrite encodes judged queries again")
+    vectors, rows, sources = [], [], []
+    for source, queries, judgments in sets:
+        sources.append(source)
+        for query in queries:
+            relevant = [id for id, grade in judgments.get(query.id, {}).items() if grade > 0]
+            found = index.rows(relevant) if relevant else np.zeros(0, np.int64)
+            found = np.unique(found[found >= 0])
+            vector = unit(encoder.encode(query.text)) if len(found) else None
+            if vector is not None:
+                vectors.append(vector)
+                rows.append(found)
+    if not vectors:
+        raise InputError(f"{', '.join(sources)}: no query has a word the model knows and a relevant document")
+    counts = np.array([len(one) for one in rows])
+    described = {
+        "format_version": FORMAT_VERSION,
+        "forward_index": forward_checksum(index),
+        "sources": sources,
+        "queries": len(vectors),
+        "relevant": int(counts.sum()),
+    }
+    with replacing_folder(folder) as writing:
+        save_array(writing / "vectors.npy", np.stack(vectors))
+        save_array(writing / "starts.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64))
+        save_array(writing / "rows.npy", np.concatenate(rows).astype(np.uint32))
+        text = json.dumps(described, indent=1, ensure_ascii=False)
+        (writing / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
+    return folder, len(vectors)
+
+
+def unit(vector: np.ndarray | None) -> np.ndarray | None:
+    """The vector brought to length 1, float32 [E]; None for none and for zeros."""
+    length = 0.0 if vector is None else math.sqrt(float(np.sum(vector.astype(np.float64) ** 2)))
+    return (vector / length).astype(np.float32) if length else None
+
+
+class NeighboursStage:
+    """A first stage that ranks by the judgments of the nearest queries. Safe to share between threads; needs no Java.
+
+    Raises:
+        InputError: the checkpoint cannot be used, or no judged queries are kept for it, or they are damaged.
+    """
+
+    def __init__(self, index, config: NeighboursConfig):
+        self.forward, self.config = index.forward, config
+        self.encoder = QueryEncoder(index.forward, Path(config.checkpoint))
+        folder = judged_folder(self.forward, self.encoder.key)
+        again = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder} --judged QJ"
+        if not folder.is_dir():
+            raise InputError(f"{index.folder} holds no judged queries for {config.checkpoint}; keep them with: {again}")
+        try:
+            described = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
+            names = ("vectors", "starts", "rows")
+            self.vectors, self.starts, self.rows = (open_array(folder / f"{name}.npy").view(np.ndarray) for name in names)
+            found = {name: described[name] for name in ("format_version", "forward_index", "queries", "relevant")}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{folder} cannot be read ({error!r}); make it again with: {again} --overwrite") from None
+        expected = {
+            "format_version": FORMAT_VERSION,
+            "forward_index": forward_checksum(self.forward),
+            "queries": len(self.vectors),
+            "relevant": len(self.rows),
+        }
+        fits = self.vectors.shape[1:] == (self.encoder.size,) and len(self.starts) == len(self.vectors) + 1
+        if found != expected or not fits:
+            raise InputError(f"{folder} does not fit the index, or is damaged; make it again with: {again} --overwrite")
+        self.counts = np.diff(self.starts.astype(np.int64))
+
+    def search(self, text: str, depth: int) -> Candidates:
+        """The best ``depth`` documents, by float32 score, then by decreasing document id."""
+        query = unit(self.encoder.encode(text))
+        if query is None:
+            return Candidates(self.forward, np.zeros(0, np.int64), np.zeros(0, np.float32))
+        cosines = self.encoder.inner_products(query, self.vectors, np.arange(len(self.vectors)))
+        # By cosine, of equal ones the first: the same neighbours whatever their order in memory.
+        nearest = np.argsort(-cosines, kind="stable")[: self.config.neighbours]
+        nearest = nearest[cosines[nearest] > 0]
+        counts = self.counts[nearest]
+        weights = cosines[nearest].astype(np.float64) ** self.config.power / np.sqrt(counts)
+        rows, places = np.unique(self.rows[ranges(self.starts[nearest], counts)], return_inverse=True)
+        scores = np.bincount(places, np.repeat(weights, counts), minlength=len(rows)).astype(np.float32)
+        order = Candidates(self.forward, rows, scores).order(scores)[:depth]
+        return Candidates(self.forward, rows[order], scores[order])
+
+    def close(self) -> None:
+        """Nothing is held open."""

@@ -1,0 +1,40 @@
+"""Every document of the index as a candidate of every query, for measuring rerankers by the whole collection ([K] 4.2).
+
+No search takes place, so there is no depth at which documents are lost before a reranker has seen them; what is written
+is cut afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rerank_plugin.retrieval.candidates import Candidates
+
+
+@dataclass(frozen=True)
+class WholeConfig:
+    """All documents; there is nothing to choose."""
+
+    name: str = field(default="all", init=False)
+
+    def open(self, index) -> WholeStage:
+        """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`."""
+        return WholeStage(index.forward)
+
+
+class WholeStage:
+    """A first stage that gives every query the same candidates: all rows in their order, with score 0."""
+
+    def __init__(self, forward):
+        self.forward = forward
+        # One object serves all queries: what is gathered of it once need not be gathered again.
+        self.candidates = Candidates(forward, np.arange(len(forward)), np.zeros(len(forward), np.float32))
+
+    def search(self, text: str, depth: int) -> Candidates:
+        """All documents, whatever the depth."""
+        return self.candidates
+
+    def close(self) -> None:
+        """Nothing is held open."""

@@ -1,0 +1,151 @@
+"""Retrieval by the judgments of similar queries: by hand, against a plain twin, and what is damaged or missing."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from rerank_plugin import checkpoints
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.dense import QueryEncoder
+from rerank_plugin.retrieval.neighbours import NeighboursConfig, judged_folder, unit, write_judged
+from tests.rerankers import encodable, small
+
+WORDS = small.KNOWN_WORDS
+UNKNOWN = "zyzzyva quokka"
+
+
+def texts():
+    random = np.random.default_rng(7)
+    return [" ".join(random.choice(WORDS, size)) for size in random.integers(1, 6, 40)]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("neighbours")
+    words = small.word_vectors(WORDS, 12, 3)
+    documents = [(f"{'aZé'[number % 3]}-{number}", "aspirin", "") for number in range(50)]
+    made = SimpleNamespace(folder=folder / "index", forward=encodable.build_index(folder / "index", documents))
+    checkpoints.save_checkpoint(folder / "model", encodable.ktrel(words, 1, heads=2), words, {})
+    made.model = folder / "model"
+    made.encoder = QueryEncoder(made.forward, made.model)
+    random = np.random.default_rng(3)
+    made.queries = [Query(f"q{number}", text) for number, text in enumerate(texts())]
+    ids = [id for id, _, _ in documents] + ["not-in-the-index"]
+    made.judgments = {
+        query.id: {str(id): int(random.integers(-1, 3)) for id in random.choice(ids, random.integers(1, 9), replace=False)}
+        for query in made.queries
+    }
+    made.judgments["q3"] = {ids[0]: 0}  # nothing relevant
+    half = len(made.queries) // 2
+    sets = [("first", made.queries[:half], made.judgments), ("second", made.queries[half:], made.judgments)]
+    made.kept = write_judged(made.forward, made.encoder, [*sets, ("unknown", [Query("q0", UNKNOWN)], made.judgments)])
+    return made
+
+
+def plain(workspace, text, depth, neighbours, power):
+    """The docstring's formula, query by query and document by document; ids and scores."""
+    query = workspace.encoder.encode(text).astype(np.float64)
+    near = []
+    for number, one in enumerate(workspace.queries):
+        judged = {id for id, grade in workspace.judgments[one.id].items() if grade > 0} - {"not-in-the-index"}
+        other = workspace.encoder.encode(one.text).astype(np.float64)
+        cosine = float(query @ other / np.linalg.norm(query) / np.linalg.norm(other))
+        if judged:
+            near.append((cosine, -number, judged))
+    scores = {}
+    for cosine, _, judged in sorted(near, key=lambda one: one[:2], reverse=True)[:neighbours]:
+        for id in judged if cosine > 0 else ():
+            scores[id] = scores.get(id, 0.0) + cosine**power / math.sqrt(len(judged))
+    return sorted(scores.items(), key=lambda one: (one[1], one[0].encode()), reverse=True)[:depth]
+
+
+@pytest.mark.parametrize("neighbours, power", [(100, 4.0), (5, 1.0), (1, 2.0), (12, 0.5)])
+def test_against_the_plain_formula(workspace, neighbours, power):
+    stage = NeighboursConfig(str(workspace.model), neighbours, power).open(workspace)
+    for text in ("aspirin heart attack", "risk of stroke", texts()[0]):
+        for depth in (1, 7, 1000):
+            found = stage.search(text, depth)
+            expected = dict(plain(workspace, text, 1000, neighbours, power))
+            assert len(found) == min(depth, len(expected)) > 0
+            np.testing.assert_allclose(found.first_stage_scores, [expected[id] for id in found.ids], rtol=1e-4)
+            pairs = list(zip(found.first_stage_scores.tolist(), (id.encode() for id in found.ids)))
+            assert pairs == sorted(pairs, reverse=True)
+            cut = [score for id, score in expected.items() if id not in found.ids]
+            assert all(score <= pairs[-1][0] * 1.0001 for score in cut)
+
+
+def test_by_hand(workspace, tmp_path):
+    """The query itself was judged: with one neighbour its cosine is 1, so each of its three documents has 1 / sqrt 3,
+    and they come by decreasing id."""
+    folder = tmp_path / "index"
+    forward = encodable.build_index(folder, [(id, "aspirin", "") for id in ("a", "b", "c", "d")])
+    encoder = QueryEncoder(forward, workspace.model)
+    judged = {"q": {"b": 1, "a": 2, "d": 1, "c": 0}}
+    write_judged(forward, encoder, [("by hand", [Query("q", "heart attack")], judged)])
+    here = SimpleNamespace(folder=folder, forward=forward)
+    found = NeighboursConfig(str(workspace.model), 1).open(here).search("heart attack", 10)
+    assert found.ids == ["d", "b", "a"]
+    np.testing.assert_allclose(found.first_stage_scores, 3**-0.5, rtol=1e-6)
+
+
+def test_what_is_kept(workspace):
+    folder, count = workspace.kept
+    described = json.loads((folder / "judged.json").read_text())
+    usable = [
+        query
+        for query in workspace.queries
+        if any(grade > 0 and id != "not-in-the-index" for id, grade in workspace.judgments[query.id].items())
+    ]
+    assert count == described["queries"] == len(usable) < len(workspace.queries)
+    assert described["sources"] == ["first", "second", "unknown"]
+    vectors = np.load(folder / "vectors.npy")
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+
+
+def test_unknown_words_find_nothing(workspace):
+    stage = NeighboursConfig(str(workspace.model)).open(workspace)
+    assert len(stage.search(UNKNOWN, 10)) == len(stage.search("", 10)) == 0
+
+
+def test_unit():
+    np.testing.assert_allclose(unit(np.array([3.0, 4.0], np.float32)), [0.6, 0.8])
+    assert unit(np.zeros(2, np.float32)) is None and unit(None) is None
+
+
+def test_nothing_to_keep(workspace):
+    with pytest.raises(InputError, match="exists already"):
+        write_judged(workspace.forward, workspace.encoder, [("s", workspace.queries, workspace.judgments)])
+    with pytest.raises(InputError, match="here: no query has a word"):
+        write_judged(workspace.forward, workspace.encoder, [("here", [Query("q0", UNKNOWN)], workspace.judgments)], True)
+
+
+@pytest.mark.parametrize("wrong", [{"neighbours": 0}, {"power": 0.0}, {"power": math.nan}, {"checkpoint": ""}])
+def test_wrong_options(wrong):
+    with pytest.raises(InputError):
+        NeighboursConfig(**{"checkpoint": "c", **wrong})
+
+
+@pytest.mark.parametrize(
+    "damage, said",
+    [
+        (lambda folder: (folder / "rows.npy").unlink(), "cannot be read"),
+        (lambda folder: (folder / "judged.json").write_text("{"), "cannot be read"),
+        (lambda folder: np.save(folder / "rows.npy", np.zeros(2, np.uint32)), "does not fit"),
+        (lambda folder: np.save(folder / "vectors.npy", np.zeros((2, 5), np.float32)), "does not fit"),
+    ],
+)
+def test_damaged(workspace, tmp_path, damage, said):
+    forward = encodable.build_index(tmp_path / "index", [("a", "aspirin", "")])
+    encoder, here = QueryEncoder(forward, workspace.model), SimpleNamespace(folder=tmp_path / "index", forward=forward)
+    config = NeighboursConfig(str(workspace.model))
+    with pytest.raises(InputError, match="holds no judged queries.*--judged QJ"):
+        config.open(here)
+    write_judged(forward, encoder, [("s", [Query("q", "heart")], {"q": {"a": 1}})])
+    assert config.open(here).search("heart", 5).ids == ["a"]
+    damage(judged_folder(forward, encoder.key))
+    with pytest.raises(InputError, match=said):
+        config.open(here)

@@ -1,0 +1,186 @@
+"""Dense, hybrid and whole-collection first stages as a user asks for them, on the bundled sample."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rerank_plugin
+from rerank_plugin import bench, commandline, embed, fuse, index, search, train
+from rerank_plugin.runs import read_run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """An index of the sample, a KTRel of words that saw it once, and its encodings."""
+    folder = tmp_path_factory.mktemp("hybrid")
+    words = f"words --corpus sample --min-count 3 --dimension 20 --epochs 2 --output {folder}/words"
+    index.main(f"--corpus sample --index {folder}/index".split())
+    embed.main(words.split())
+    train.main(
+        f"--model ktrel-w --set heads=1 feed_forward=20 --index {folder}/index --words {folder}/words "
+        "--train sample:train --validation sample:dev --epochs 1 --pairs-per-query 5 --depth 50 --measures AP "
+        f"--output {folder}/ktrel".split()
+    )
+    index.main(f"--encode {folder}/ktrel --index {folder}/index".split())
+    (folder / "q.tsv").write_text("q1\taspirin heart attack\nq2\tzyzzyva\nq3\tbreast cancer risk in women\n")
+    return folder
+
+
+def searched(folder, name, *arguments):
+    search.main(
+        [
+            "--index",
+            str(folder / "index"),
+            "--queries",
+            str(folder / "q.tsv"),
+            "--output",
+            str(folder / name),
+            *arguments,
+        ]
+    )
+    return read_run(folder / name)
+
+
+def test_dense_retrieval_is_the_reranker_over_all_documents(folder):
+    dense = searched(folder, "dense.run", "--first-stage", f"dense:{folder}/ktrel", "--depth", "30")
+    whole = searched(folder, "whole.run", "--first-stage", "all", "--reranker", f"{folder}/ktrel", "--depth", "30")
+    assert dense.keys() == {
+        "q1",
+        "q3",
+    }  # the model knows no word of q2: it keeps the order of the first stage, or nothing
+    for query in dense:
+        assert dense[query].doc_ids == whole[query].doc_ids and len(dense[query].doc_ids) == 30
+        assert dense[query].scores.tolist() == whole[query].scores.tolist()
+    assert whole["q2"].doc_ids == searched(folder, "all.run", "--first-stage", "all", "--depth", "30")["q2"].doc_ids
+    tags = {name: (folder / name).read_text().split()[5] for name in ("dense.run", "all.run")}
+    assert tags == {"dense.run": "dense", "all.run": "all"}
+
+
+def test_all_documents_are_read_by_a_reranker_whatever_the_depth(folder):
+    """By decreasing id where all score the same; the depth cuts what is written."""
+    one = searched(folder, "all1.run", "--first-stage", "all", "--depth", "1")
+    few = searched(folder, "all5.run", "--first-stage", "all", "--depth", "5", "--reranker", "docid")
+    many = searched(folder, "all9.run", "--first-stage", "all", "--depth", "10000", "--reranker", "docid")
+    assert [len(run["q2"].doc_ids) for run in (one, few, many)] == [1, 5, 1500]
+    assert many["q2"].doc_ids[:5] == few["q2"].doc_ids and many["q2"].doc_ids[:1] == one["q2"].doc_ids
+    assert many["q2"].doc_ids == sorted(many["q2"].doc_ids, reverse=True)
+
+
+@pytest.mark.parametrize("fusion", [["--fusion", "rrf"], ["--fusion", "linear", "--fusion-weight", "0.3"]])
+def test_a_hybrid_first_stage_is_the_fusion_of_the_runs(folder, fusion):
+    dense = ["--first-stage", f"dense:{folder}/ktrel", "--depth", "200"]
+    lucene = ["--first-stage", "bm25+rm3", "--k1", "1.2", "--depth", "200"]
+    searched(folder, "one.run", *lucene)
+    searched(folder, "two.run", *dense)
+    hybrid = searched(
+        folder, "hybrid.run", *lucene[:-1], "50", "--fuse", f"dense:{folder}/ktrel", "--fusion-depth", "200", *fusion
+    )
+    weights = ["--weights", fusion[-1]] if "--fusion-weight" in fusion else []
+    runs = [str(folder / "one.run"), str(folder / "two.run")]
+    fuse.main([*runs, "--method", fusion[1], *weights, "--output-depth", "50", "--output", str(folder / "fused.run")])
+    fused = read_run(folder / "fused.run")
+    for query in hybrid:
+        # Runs are written without ties, so the two may differ where one list had some
+        assert len(set(hybrid[query].doc_ids[:10]) & set(fused[query].doc_ids[:10])) >= 9
+        assert hybrid[query].scores[:10] == pytest.approx(fused[query].scores[:10], rel=1e-4)
+    assert (folder / "hybrid.run").read_text().split()[5] == "fused"
+
+
+def test_a_hybrid_is_re_ranked_and_gone_on_with(folder):
+    hybrid = ["--first-stage", "bm25", "--fuse", "qld", "--fuse", f"dense:{folder}/ktrel", "--fusion-depth", "40"]
+    found = searched(folder, "again.run", *hybrid, "--reranker", f"{folder}/ktrel", "--depth", "60")
+    candidates = searched(folder, "candidates.run", *hybrid, "--depth", "60")
+    assert all(sorted(found[query].doc_ids) == sorted(candidates[query].doc_ids) for query in candidates)
+    text = (folder / "again.run").read_text()
+    os.rename(folder / "again.run", folder / "again.run.part")
+    first = text[: text.index("q3 Q0")]
+    with pytest.raises(commandline.InputError, match="begun with other settings: .*fusion_depth was 40 and is 41"):
+        settings = journal(folder, hybrid)
+        (folder / "again.run.part.journal").write_text(settings + f"{len(first.encode())}\tq1\n")
+        searched(folder, "again.run", *hybrid[:-1], "41", "--reranker", f"{folder}/ktrel", "--depth", "60", "--resume")
+    searched(folder, "again.run", *hybrid, "--reranker", f"{folder}/ktrel", "--depth", "60", "--resume")
+    assert (folder / "again.run").read_text() == text
+
+
+def journal(folder, hybrid):
+    """The first line of the journal of the search for again.run."""
+    options = search.arguments().parse_args(
+        ["--index", str(folder / "index"), "--queries", str(folder / "q.tsv"), "--output", "x", *hybrid,
+         "--reranker", f"{folder}/ktrel", "--depth", "60"]
+    )  # fmt: skip
+    return json.dumps({**search._settings(options, None), "tag": "ktrel"}, default=str) + "\n"
+
+
+def test_training_takes_such_first_stages(folder):
+    for name, stage in [("whole", ["all"]), ("mixed", ["bm25", "--fuse", f"dense:{folder}/ktrel"])]:
+        train.main(
+            f"--model ktrel-w --set heads=1 feed_forward=20 --index {folder}/index --words {folder}/words "
+            "--train sample:train --validation sample:dev --epochs 1 --pairs-per-query 2 --depth 20 --measures AP "
+            f"--output {folder}/{name}".split()
+            + ["--first-stage", *stage]
+        )
+    described = json.loads((folder / "mixed" / "config.json").read_text())
+    assert "fusion_depth" in json.dumps(described)
+
+
+def test_approximate_indexes_are_built_beside_the_encodings(folder, capsys):
+    dense = ["--first-stage", f"dense:{folder}/ktrel", "--depth", "30"]
+    with pytest.raises(commandline.InputError, match="--ann ivf"):
+        searched(folder, "ivf.run", *dense, "--dense-index", "ivf")
+    encode = f"--encode {folder}/ktrel --index {folder}/index --threads 1"
+    index.main(f"{encode} --ann ivf --nlist 10".split())
+    index.main(f"{encode} --ann hnsw".split())
+    assert capsys.readouterr().out.count(": 1,500 vectors, ") == 2
+    flat = searched(folder, "flat.run", *dense)
+    for kind, effort in [("ivf", ["--nprobe", "10"]), ("hnsw", ["--ef-search", "400"])]:
+        found = searched(folder, f"{kind}.run", *dense, "--dense-index", kind, *effort)
+        assert len(set(found["q1"].doc_ids) & set(flat["q1"].doc_ids)) >= 27
+    index.main(f"{encode} --overwrite".split())
+    with pytest.raises(commandline.InputError, match="holds no hnsw index of its vectors"):
+        searched(folder, "hnsw.run", *dense, "--dense-index", "hnsw")
+
+
+def test_dense_retrieval_needs_no_java(folder):
+    """In a Python of its own: here the tests' Java may run already."""
+    code = (
+        "import sys\nfrom rerank_plugin.search import main\n"
+        f"main(['--index', {str(folder / 'index')!r}, '--query', 'aspirin heart attack', '--show', '2',"
+        f" '--first-stage', 'dense:{folder}/ktrel'])\nassert 'jnius' not in sys.modules"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(rerank_plugin.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--first-stage", "dense"], "unknown first stage 'dense'; known: bm25, qld, bm25+rm3, dense:CHECKPOINT, all"),
+        (["--first-stage", "dense:"], "dense:CHECKPOINT"),
+        (["--first-stage", "dense:nowhere"], "nowhere"),
+        (["--fuse", "all"], "--fuse takes searches"),
+        (["--fuse", "judged:sample:test"], "--fuse takes searches"),
+        (["--fuse", "qld", "--fusion", "sum"], "unknown fusion 'sum'"),
+        (["--fuse", "qld", "--fusion-weight", "1", "2", "3"], "3 fusion weights for 2 ranked lists"),
+        (["--fusion-weight", "1"], "name the others with --fuse"),
+        (["--fuse", "qld", "--run", "x", "--reranker", "docid"], "--fuse is for searches"),
+        (["--fuse", "qld", "--first-stage", "judged:sample:test"], "--fuse is for searches"),
+    ],
+)
+def test_what_is_refused(folder, capsys, arguments, said):
+    always = ["--index", str(folder / "index"), "--queries", str(folder / "q.tsv"), "--output", str(folder / "no.run")]
+    with pytest.raises(SystemExit) as status:
+        commandline.run(search.main, [*always, *arguments])
+    assert status.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_ann_is_for_encodings(folder, capsys):
+    with pytest.raises(SystemExit):
+        index.main(f"--corpus sample --index {folder}/other --ann ivf".split())
+    assert "--ann is for encodings" in capsys.readouterr().err
+    assert bench.arguments().parse_args(["--fuse", "qld"]).fuse == ["qld"]
