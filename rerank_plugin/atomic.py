@@ -39,3 +39,11 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(writing, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """A second name for a file, which takes no space; a copy where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,11 +1,13 @@
-"""Checkpoints: folders with config.json, model.safetensors, vocab.txt and embeddings.safetensors, loaded strictly."""
+"""Checkpoints: folders with config.json, model.safetensors, vocab.txt and embeddings.safetensors, loaded strictly.
+
+That of a model with concepts has ``concepts.txt``, too: the ids of its concepts, row by row. A cross-encoder's has no
+words but the folder ``encoder``, with its architecture and its tokenizer.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import platform
-import shutil
 from dataclasses import asdict, fields
 from importlib import import_module
 from pathlib import Path
@@ -13,15 +15,19 @@ from types import UnionType
 from typing import get_args, get_origin, get_type_hints
 
 from rerank_plugin import __version__
-from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.atomic import link_or_copy, replacing_folder
 from rerank_plugin.errors import InputError
+from rerank_plugin.knowledge.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
 from rerank_plugin.text import embeddings
 from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.text.vocabulary import Vocabulary
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
-# Model name to 'module:Module:Config'.
+# Model name to 'module:Module:Config'. Names of one module differ in what its configuration starts from.
 MODELS = {
+    "bert": "rerank_plugin.rerankers.cross_encoder:CrossEncoder:CrossEncoderConfig",
+    "biobert": "rerank_plugin.rerankers.cross_encoder:BioBert:CrossEncoderConfig",
     "conv-knrm": "rerank_plugin.rerankers.conv_knrm:ConvKnrm:ConvKnrmConfig",
     "delta": "rerank_plugin.rerankers.delta:Delta:DeltaConfig",
     "delta-classifier": "rerank_plugin.rerankers.delta_classifier:DeltaClassifier:DeltaClassifierConfig",
@@ -29,6 +35,8 @@ MODELS = {
     "duet": "rerank_plugin.rerankers.duet:Duet:DuetConfig",
     "knrm": "rerank_plugin.rerankers.knrm:Knrm:KnrmConfig",
     "ktrel": "rerank_plugin.rerankers.ktrel:Ktrel:KtrelConfig",
+    "ktrel-c": "rerank_plugin.rerankers.ktrel:Ktrel:KtrelCConfig",
+    "ktrel-w": "rerank_plugin.rerankers.ktrel:Ktrel:KtrelWConfig",
     "matchpyramid": "rerank_plugin.rerankers.matchpyramid:MatchPyramid:MatchPyramidConfig",
     "pacrr": "rerank_plugin.rerankers.pacrr:Pacrr:PacrrConfig",
     "sevmos": "rerank_plugin.rerankers.sevmos:SevMos:SevMosConfig",
@@ -79,43 +87,53 @@ def _is_a(value, kind) -> bool:
     return isinstance(value, (int, float) if kind is float else kind)
 
 
-def save_checkpoint(folder: Path, model, vectors: WordVectors, description: dict, words: Path | None = None) -> None:
+def save_checkpoint(
+    folder: Path, model, vectors: WordVectors | None, description: dict, words: Path | None = None
+) -> None:
     """Write a checkpoint, atomically; one that is there already is replaced.
 
     Args:
-        model: a module with ``name`` and ``config``; its parameters and persistent buffers are saved.
-        vectors: the vocabulary and word vectors float32 [V, D].
+        model: a module with ``name`` and ``config``; its parameters and persistent buffers are saved. What reads
+            concepts has ``concept_vocabulary``, too.
+        vectors: the vocabulary and word vectors float32 [V, D]; None of a model that has no word
+            vectors (``has_word_vectors``), which writes its other files with ``write_files``.
         description: what else is worth knowing (training data, measures, seed), as JSON values.
         words: a folder that holds the same word vectors; its files are linked instead of written once more.
     """
     from safetensors.torch import save_file
 
+    concepts = getattr(model, "concept_vocabulary", None)
+    if concepts is None and getattr(model.config, "concepts", 0):
+        raise ValueError(f"the model '{model.name}' has {model.config.concepts} concepts without names")
     config = {
         "model": model.name,
         "config": asdict(model.config),
-        "tokenizer": vectors.vocabulary.tokenizer,
-        "words": len(vectors.vocabulary),
-        "dimension": int(vectors.matrix.shape[1]),
+        **({} if vectors is None else _describe_words(vectors)),
         "versions": _versions(),
+        **({"annotation": concepts.annotation} if concepts is not None else {}),
         **description,
     }
     weights = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}
     with replacing_folder(folder) as writing:
-        if words is None:
+        if vectors is None:
+            model.write_files(writing)
+        elif words is None:
             embeddings.write(vectors, writing, {})
         else:
             for name in (embeddings.VOCABULARY_FILE, embeddings.VECTORS_FILE, embeddings.SETTINGS_FILE):
                 link_or_copy(words / name, writing / name)
+        if concepts is not None:
+            concepts.save(writing / CONCEPTS_FILE)
         save_file(weights, writing / WEIGHTS_FILE)
         (writing / CONFIG_FILE).write_text(json.dumps(config, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def link_or_copy(source: Path, target: Path) -> None:
-    """A second name for a file, which takes no space; a copy where the file system has no hard links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
+def _describe_words(vectors: WordVectors) -> dict:
+    return {
+        "tokenizer": vectors.vocabulary.tokenizer,
+        "words": len(vectors.vocabulary),
+        "dimension": int(vectors.matrix.shape[1]),
+    }
 
 
 def _versions() -> dict[str, str]:
@@ -158,30 +176,61 @@ def load_checkpoint(folder: Path):
     Raises:
         InputError: a file is missing, the tokenizer differs, or a tensor is missing, unexpected or of another shape.
     """
-    import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     folder = Path(folder)
     config = read_config(folder)
-    vectors = embeddings.load(folder)
-    if config.get("tokenizer") != vectors.vocabulary.tokenizer:
-        raise InputError(
-            f"{folder} was trained on texts tokenized with {config.get('tokenizer')}, its words are of texts tokenized "
-            f"with {vectors.vocabulary.tokenizer}: files of different checkpoints are mixed"
-        )
     model_class, config_class = model_classes(config["model"])
-    _check_vectors(folder, config, vectors)
-    model = model_class(
-        build_config(config_class, config["config"], str(folder / CONFIG_FILE)), torch.from_numpy(vectors.matrix)
-    )
+    if getattr(model_class, "has_word_vectors", True):
+        model, vocabulary = _build_with_words(folder, config, model_class, config_class)
+    else:
+        model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
+        model, vocabulary = model_class(model_config, folder), Vocabulary([])
     try:
         weights = load_file(folder / WEIGHTS_FILE)
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read {folder / WEIGHTS_FILE}: {error}") from None
     check_weights(weights, model.state_dict(), str(folder / WEIGHTS_FILE))
     model.load_state_dict(weights, strict=True)
-    return model.eval(), vectors.vocabulary
+    return model.eval(), vocabulary
+
+
+def _build_with_words(folder: Path, config: dict, model_class, config_class):
+    """A checkpoint's model without its weights, and its vocabulary."""
+    import torch
+
+    vectors = embeddings.load(folder)
+    if config.get("tokenizer") != vectors.vocabulary.tokenizer:
+        raise InputError(
+            f"{folder} was trained on texts tokenized with {config.get('tokenizer')}, its words are of texts tokenized "
+            f"with {vectors.vocabulary.tokenizer}: files of different checkpoints are mixed"
+        )
+    _check_vectors(folder, config, vectors)
+    model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
+    concepts = _load_concepts(folder, config, model_config)
+    return model_class(model_config, torch.from_numpy(vectors.matrix), **concepts), vectors.vocabulary
+
+
+def _load_concepts(folder: Path, config: dict, model_config) -> dict[str, ConceptVocabulary]:
+    """What a model that reads concepts is built with, beside words; nothing for others.
+
+    Raises:
+        InputError: concepts.txt is missing, or of another model.
+    """
+    expected = getattr(model_config, "concepts", 0)
+    if not expected:
+        return {}
+    annotation = config.get("annotation")
+    if annotation is not None and not isinstance(annotation, dict):
+        raise InputError(f"{folder / CONFIG_FILE}: 'annotation' is no settings of an annotator")
+    vocabulary = ConceptVocabulary.load(folder / CONCEPTS_FILE, annotation)
+    if len(vocabulary) != expected:
+        raise InputError(
+            f"{folder}: the model was trained with {expected} concepts but {CONCEPTS_FILE} has {len(vocabulary)}: "
+            "files of different checkpoints are mixed"
+        )
+    return {"concept_vocabulary": vocabulary}
 
 
 def _check_vectors(folder: Path, config: dict, vectors: WordVectors) -> None:

@@ -20,6 +20,8 @@ EXAMPLES = """examples:
       --reranker checkpoints/d --output runs/delta.run
   python -m rerank_plugin.search --index indexes/sample --queries sample:test --first-stage judged:sample:test \\
       --reranker checkpoints/d --output runs/judged.run
+  python -m rerank_plugin.search --index indexes/sample --queries sample:test --first-stage bm25+rm3 \\
+      --fuse dense:checkpoints/ktrel --fusion linear --fusion-weight 0.3 --output runs/hybrid.run
   python -m rerank_plugin.search --index indexes/web --queries topics.txt --run submitted/ \\
       --judged-only qrels.txt --reranker checkpoints/pacrr --output reranked/"""
 
@@ -47,7 +49,9 @@ def arguments():
         "--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)"
     )
     parser.add_argument("--reranker", help="NAME, NAME:CHECKPOINT, a checkpoint folder, or package.module:Class")
-    parser.add_argument("--depth", type=int, default=500, help="candidates a query; judged: ones are not cut")
+    parser.add_argument(
+        "--depth", type=int, default=500, help="candidates a query; judged: is not cut, of all the best are written"
+    )
     parser.add_argument("--show", type=int, default=10, help="documents to print for --query")
     parser.add_argument("--tag", help="run tag (default: the reranker's or first stage's name)")
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted run of the same settings")
@@ -95,6 +99,8 @@ def main(argv: list[str] | None = None) -> None:
         parser.error(
             f"--run is a first stage, too: give --judged-only J instead of --first-stage {commandline.JUDGED}J"
         )
+    if options.fuse and (options.run or _is_judged(options)):
+        parser.error("--fuse is for searches: --run and judged documents are candidates already")
     if options.first_stage == commandline.JUDGED:
         parser.error(f"--first-stage {commandline.JUDGED} needs judgments: {commandline.JUDGED}data/nfcorpus:test")
     for name in ("depth", "show", "batch_size", "threads", "queries_at_once"):
@@ -170,6 +176,7 @@ def search_batch(options) -> None:
         started, empty = time.monotonic(), []
         rankings = rank_all(open_queries, source, reranker, options.threads, options.queries_at_once)
         for ranking in commandline.progress(rankings, "searching", "queries", total=len(open_queries)):
+            ranking = _written(ranking, options)
             writer.write(ranking.query.id, ranking.doc_ids, strictly_decreasing(ranking.ranked_scores))
             if not len(ranking.order):
                 empty.append(ranking.query.id)
@@ -177,6 +184,12 @@ def search_batch(options) -> None:
     seconds = time.monotonic() - started
     rate = len(open_queries) / max(seconds, 1e-9)
     print(f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)")
+
+
+def _written(ranking, options):
+    """What is written of a ranking: where every document was a candidate, the depth cuts the result."""
+    whole = options.first_stage == commandline.WHOLE and not options.run
+    return ranking.best(options.depth) if whole else ranking
 
 
 def _say_finished(queries: list, open_queries: list) -> None:
@@ -258,7 +271,7 @@ def _candidates_of_runs(options, paths, queries, index) -> list:
 def _candidate_name(options) -> str:
     if options.run:
         return "judged-only"
-    return "judged" if _is_judged(options) else options.first_stage
+    return "judged" if _is_judged(options) else commandline.first_stage_config(options).name
 
 
 def _settings(options, run: Path | None) -> dict:

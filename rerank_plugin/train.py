@@ -16,7 +16,7 @@ MODEL_OPTIONS = (
 )  # fmt: skip
 TRAINING_OPTIONS = (
     "epochs", "patience", "batch_size", "learning_rate", "l2_convolution", "l2_feed_forward", "pairs_per_query", "seed",
-    "loss", "weights", "sampling", "optimizer",
+    "loss", "weights", "sampling", "optimizer", "temperature", "queries_per_document",
 )  # fmt: skip
 
 DESCRIPTION = """\
@@ -47,9 +47,12 @@ def arguments():
     parser.add_argument(
         "--train",
         required=True,
+        action="append",
         metavar="QJ",
-        help="queries and judgments: BEIR folder:split, ir-datasets id, sample:train, or QUERIES,QRELS",
+        help="queries and judgments: BEIR folder:split, ir-datasets id, sample:train, or QUERIES,QRELS; may be repeated, "
+        "with other texts of the same queries, too",
     )
+    parser.add_argument("--train-queries", type=int, metavar="N", help="train on so many of the queries, by chance")
     validation = parser.add_mutually_exclusive_group(required=True)
     validation.add_argument("--validation", metavar="QJ", help="the same for validation")
     validation.add_argument(
@@ -64,7 +67,12 @@ def arguments():
         help="queries held out for validation beside each fold: their number, or their share of those that are not in "
         "the fold (0.2: the PACRR paper's 50 of 250)",
     )
-    parser.add_argument("--words", type=Path, required=True, help="word vectors, written by rerank_plugin.embed words")
+    parser.add_argument(
+        "--words", type=Path, help="word vectors, written by rerank_plugin.embed words; bert and biobert need none"
+    )
+    parser.add_argument(
+        "--concepts", type=Path, help="concept vectors, written by rerank_plugin.embed concepts: for ktrel and ktrel-c"
+    )
     parser.add_argument("--start-from", type=Path, metavar="CKPT", help="fine-tune this checkpoint of the same model")
     parser.add_argument("--output", type=Path, required=True, help="checkpoint folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace a checkpoint that is there already")
@@ -126,7 +134,11 @@ def _add_training_options(parser) -> None:
         "--patience", type=int, help="epochs without a better measure before stopping (5; PACRR's recipe 30)"
     )
     training.add_argument("--batch-size", type=int, help="examples a step (256; PACRR's recipe 32)")
-    training.add_argument("--loss", help="hinge (pairs; the default) or bce (documents, as a classifier)")
+    training.add_argument(
+        "--loss",
+        help="hinge (pairs; the default), bce (documents, as a classifier) or softmax (an encoder's: the relevant pairs "
+        "of a batch against all its others)",
+    )
     training.add_argument(
         "--weights", help="of examples: sqrt (the default) or none; for bce none (the default), sqrt or log"
     )
@@ -136,14 +148,16 @@ def _add_training_options(parser) -> None:
         "(the PACRR paper's: highly relevant against relevant, relevant against others)",
     )
     training.add_argument("--optimizer", help="adagrad (the default), adadelta, adam or sgd")
+    training.add_argument("--temperature", type=float, help="of softmax (0.1)")
+    training.add_argument("--queries-per-document", type=int, help="queries of each document in a batch of softmax (4)")
     training.add_argument("--learning-rate", type=float, help="adagrad 0.01, adadelta 1, adam 0.001, sgd 0.01")
     training.add_argument("--l2-convolution", type=float, help="L2 cost of the convolutions' weights (1e-4)")
     training.add_argument("--l2-feed-forward", type=float, help="L2 cost of the feed-forward weights (1e-4)")
     training.add_argument(
         "--training-documents",
-        default="candidates",
-        choices=("candidates", "judged", "all"),
-        help="documents that pairs are drawn from; unjudged candidates count as non-relevant",
+        choices=("candidates", "judged", "all", "collection"),
+        help="documents that pairs are drawn from: the first stage's (the default), the judged ones, both, or the whole "
+        "collection (the default of ktrel); what is not judged counts as non-relevant",
     )
     training.add_argument(
         "--pairs-per-query", type=int, help="pairs, or documents, drawn from a query in an epoch, at most (50)"
@@ -162,8 +176,13 @@ def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
-    if min(options.depth, options.threads, options.validation_depth or 1) < 1:
-        parser.error("--depth, --validation-depth and --threads must be at least 1")
+    for name in ("depth", "threads", "validation_depth", "train_queries"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    if options.train_run is not None and len(options.train) > 1:
+        parser.error("--train-run gives the candidates of one --train")
+    if options.folds is not None and (len(options.train) > 1 or options.train_queries is not None):
+        parser.error("--folds takes all queries of one --train")
     if options.folds is not None and options.validation_run is not None:
         parser.error("--folds validates on training queries, whose candidates --train-run gives: no --validation-run")
     if options.folds is not None and options.select_lexical_features is not None:
@@ -208,8 +227,9 @@ def _cross_validate(options, session) -> str:
 
 def _task(options):
     """The :class:`~rerank_plugin.training.session.Task` of the command line."""
-    from rerank_plugin.training.recipes import measures
+    from rerank_plugin.training import recipes
     from rerank_plugin.training.session import Task
+    from rerank_plugin.training.trainer import CONTRASTIVE
 
     values = _model_values(options)
     if options.select_lexical_features is not None and not values.get("lexical_features"):
@@ -217,13 +237,17 @@ def _task(options):
 
         values["lexical_features"] = list(PAPER_NAMES)
     only_runs = options.train_run and (options.validation_run or options.folds is not None)
+    training = training_config(options)
+    documents = options.training_documents or recipes.documents(options.model)
     return Task(
         model=options.model,
         index=options.index,
         words=options.words,
-        train=options.train,
-        measures=options.measures or list(measures(options.model)),
-        training=training_config(options),
+        train=options.train[0],
+        more_train=tuple(options.train[1:]),
+        queries_at_most=options.train_queries,
+        measures=options.measures or list(recipes.measures(options.model)),
+        training=training,
         values=values,
         validation=options.validation,
         first_stage=None if only_runs else commandline.first_stage_config(options),
@@ -231,7 +255,8 @@ def _task(options):
         validation_run=options.validation_run,
         depth=options.depth,
         validation_depth=options.validation_depth,
-        documents=options.training_documents,
+        documents="relevant" if training.loss == CONTRASTIVE else documents,
+        concepts=options.concepts,
         start_from=options.start_from,
         device=options.device,
         threads=options.threads,

@@ -20,8 +20,9 @@ HEAVY = {
     "scipy",
     "lxml",
     "safetensors",
+    "faiss",
 }
-COMMANDS = ("index", "search", "train", "evaluate", "embed", "bench", "weak", "clicks", "experiment")
+COMMANDS = ("index", "search", "train", "evaluate", "embed", "bench", "weak", "clicks", "experiment", "fuse", "knowledge")
 
 
 def imported(code):

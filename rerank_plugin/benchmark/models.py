@@ -40,7 +40,7 @@ RANDOM_WEIGHTS: dict[str, dict] = {
     "duet": {},
     "matchpyramid": {},
     "sevmos": {"convolutions": 3},  # SevMos-C3
-    "ktrel": {},  # KTRel-W
+    "ktrel-w": {},
     "wmd-title": {},
 }
 WORD_VECTORS_ONLY = ("wmd-title", "wmd-title-nostop", "wmd-title-top20")

@@ -50,17 +50,12 @@ def _encode(reranker, rows: np.ndarray) -> np.ndarray:
     """Encodings of some documents, float32 [n, E]."""
     import torch
 
-    from rerank_plugin.retrieval.candidates import Candidates
+    from rerank_plugin.rerankers.encodings import encode_batch
 
-    encoded = []
+    builder = reranker.builder
     with torch.inference_mode():
-        for start in range(0, len(rows), AT_ONCE):
-            piece = rows[start : start + AT_ONCE]
-            words = reranker.builder.documents(
-                Candidates(reranker.builder.index, piece, np.zeros(len(piece), np.float32))
-            )
-            ids, mask = torch.from_numpy(words.ids), torch.from_numpy(words.mask)
-            encoded.append(reranker.model.encode_documents(ids, mask).numpy())
+        pieces = (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
+        encoded = [encode_batch(reranker.model, builder, piece, builder.document_words, "cpu") for piece in pieces]
     return np.concatenate(encoded)
 
 

@@ -146,8 +146,14 @@ def _searched(suite: Suite, collection: Collection) -> Searched:
     from rerank_plugin.retrieval.pipeline import from_first_stage
 
     first_stage = collection.index.first_stage(suite.first_stage)
-    source, name = from_first_stage(first_stage, suite.deepest), f"{suite.first_stage.name} by Lucene"
+    source, name = from_first_stage(first_stage, suite.deepest), _first_stage_name(suite.first_stage)
     return Searched(collection, collections.with_candidates(collection, source, name), first_stage)
+
+
+def _first_stage_name(config) -> str:
+    from rerank_plugin.retrieval.lucene import FIRST_STAGES
+
+    return f"{config.name} by Lucene" if config.name in FIRST_STAGES else config.name
 
 
 def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Iterator[Row]:

@@ -68,7 +68,7 @@ def queries(spec: str) -> list[Query]:
         return _judged(found, beir.judgments(source.path, source.split), spec)
     from rerank_plugin.corpora import query_files
 
-    return query_files.queries(source.path)
+    return query_files.queries(source.path, source.selected)
 
 
 def judgments(spec: str) -> Judgments:

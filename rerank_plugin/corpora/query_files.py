@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, Sequence
 
 from rerank_plugin.corpora import jsonl, trec_topics
 from rerank_plugin.corpora.problems import white_space
@@ -21,8 +21,12 @@ ID_KEYS = ("_id", "id", "qid", "query_id")
 TEXT_KEYS = ("text", "query", "title")
 
 
-def queries(path: Path) -> list[Query]:
-    """The queries of a file, in their order."""
+def queries(path: Path, selected: Sequence[tuple[str, str]] = ()) -> list[Query]:
+    """The queries of a file, in their order.
+
+    Args:
+        selected: keys and values; of a JSON lines file those queries are read that have all of them.
+    """
     _, start = next(lines(path), (0, ""))
     if not start:
         raise InputError(f"{path}: holds no queries: expected lines of id<TAB>text, JSON lines or TREC topics")
@@ -30,12 +34,25 @@ def queries(path: Path) -> list[Query]:
     if kind == ".tsv":
         found = _tsv(path)
     elif kind in (".jsonl", ".json", ".ndjson") or start.startswith("{"):
-        found = _json_lines(path)
+        return _selected(path, selected)
     elif start.startswith("<"):
         found = trec_topics.topics(path)
     else:
         found = _tsv(path)
+    if selected:
+        raise InputError(f"{path}: only of a JSON lines file some queries can be selected ({_shown(selected)})")
     return checked(found)
+
+
+def _selected(path: Path, selected: Sequence[tuple[str, str]]) -> list[Query]:
+    found = checked(_json_lines(path, selected))
+    if selected and not found:
+        raise InputError(f"{path}: no query has {_shown(selected)}")
+    return found
+
+
+def _shown(selected: Sequence[tuple[str, str]]) -> str:
+    return " and ".join(f"{key}={value}" for key, value in selected)
 
 
 def checked(found: Iterable[tuple[str, str, str]]) -> list[Query]:
@@ -64,13 +81,15 @@ def _tsv(path: Path) -> Iterator[tuple[str, str, str]]:
         yield f"{path}:{number}", columns[0].strip(), columns[1]
 
 
-def _json_lines(path: Path) -> Iterator[tuple[str, str, str]]:
+def _json_lines(path: Path, selected: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
     for number, line in lines(path):
         where = f"{path}:{number}"
         try:
             record = jsonl.parse(line.encode())
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: bad JSON line ({error}): expected one object a line") from error
+        if any(str(record.get(key)) != value for key, value in selected):
+            continue
         id, text = jsonl.first(record, ID_KEYS), jsonl.first(record, TEXT_KEYS)
         if id is None:
             raise InputError(f"{where}: a query without an id: expected one under {', '.join(ID_KEYS)}")

@@ -19,19 +19,24 @@ JUDGMENTS = "judgments"
 _EVERYWHERE = "an ir-datasets id (beir/nfcorpus/test), a BEIR folder[:split] (data/nfcorpus:test), {}sample[:split]"
 ACCEPTED = {
     CORPUS: _EVERYWHERE.format("PubMed XML (a file or folder of *.xml[.gz]), JSON lines (*.jsonl[.gz] or a folder), "),
-    QUERIES: _EVERYWHERE.format("a TSV file (id<TAB>text), a JSON lines file, a TREC topics file, "),
+    QUERIES: _EVERYWHERE.format("a TSV file (id<TAB>text), a JSON lines file[:key=value...], a TREC topics file, "),
     JUDGMENTS: _EVERYWHERE.format("a TREC qrels file, a BEIR qrels .tsv file, "),
 }
 
+_SELECTED = re.compile(r"(?P<file>.+?)(?P<keys>(?::[\w-]+=[^:=]*)+)", re.DOTALL)
 _DATASET_ID = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
 
 class Source(NamedTuple):
-    """Either a path, with the split of a BEIR folder where one was named, or the id of an ir-datasets data set."""
+    """Either a path, with the split of a BEIR folder where one was named, or the id of an ir-datasets data set.
+
+    ``selected`` are the keys and values that the lines of a file must have.
+    """
 
     path: Path | None = None
     split: str | None = None
     dataset: str | None = None
+    selected: tuple[tuple[str, str], ...] = ()
 
 
 def resolve(spec: str, what: str) -> Source:
@@ -47,6 +52,10 @@ def resolve(spec: str, what: str) -> Source:
         return Source(Path(spec))
     if colon and os.path.isdir(name):
         return Source(Path(name), _split(spec, split))
+    selection = _SELECTED.fullmatch(spec)
+    if selection and what == QUERIES and os.path.isfile(selection["file"]):
+        pairs = (pair.split("=") for pair in selection["keys"][1:].split(":"))
+        return Source(Path(selection["file"]), selected=tuple((key, value) for key, value in pairs))
     if colon and os.path.isfile(name):
         raise InputError(f"{spec}: {name} is a file; only a BEIR folder has splits (folder:split)")
     if _DATASET_ID.fullmatch(spec):

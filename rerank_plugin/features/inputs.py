@@ -1,16 +1,17 @@
-"""What a neural model is given: the words of queries and documents as its own ids, with masks and features.
+"""What a neural model is given: words, and concepts, of queries and documents as its own ids, with masks and features.
 
 Training and search build their inputs here, so a score in training is the score in search.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from rerank_plugin.features.concepts import ConceptReader
 from rerank_plugin.features.lexical import lexical_features
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex, QueryTerms, idf
@@ -18,9 +19,10 @@ from rerank_plugin.text.vocabulary import Vocabulary
 
 
 class Inputs(NamedTuple):
-    """One batch. Masks are True for words; padded ids are 0 and mean nothing.
+    """One batch. Masks are True for words and concepts; padded ids are 0 and mean nothing.
 
-    The last three are for models that match words by identity or weigh them; others do without.
+    Terms and IDF are for models that match words by identity or weigh them; others do without. Concepts are given to
+    models that read them.
 
     Attributes:
         documents: int64 [B, N]. document_mask: bool [B, N].
@@ -30,6 +32,8 @@ class Inputs(NamedTuple):
             int64 [B, N], -1 where padded.
         query_terms: int64 [B, M], -1 where padded and for a word that no document holds.
         query_idf: IDF over title + abstract, float32 [B, M], 0 where padded.
+        document_concepts: int64 [B, L]. document_concept_mask: bool [B, L].
+        query_concepts: int64 [B, L of queries]. query_concept_mask: bool [B, L of queries].
     """
 
     documents: Tensor
@@ -40,6 +44,15 @@ class Inputs(NamedTuple):
     document_terms: Tensor | None = None
     query_terms: Tensor | None = None
     query_idf: Tensor | None = None
+    document_concepts: Tensor | None = None
+    document_concept_mask: Tensor | None = None
+    query_concepts: Tensor | None = None
+    query_concept_mask: Tensor | None = None
+
+    @classmethod
+    def joined(cls, batches: Sequence[Inputs]) -> Inputs:
+        """One batch of several that have the same shapes but for B."""
+        return cls(*(None if tensors[0] is None else torch.cat(tensors) for tensors in zip(*batches)))
 
     def take(self, rows) -> Inputs:
         """Some rows of the batch (a slice or an index tensor)."""
@@ -59,7 +72,18 @@ class Inputs(NamedTuple):
         words = max(int(self.query_mask.sum(dim=1).max()), 1)
         cut = {name: getattr(self, name) for name in ("queries", "query_mask", "query_terms", "query_idf")}
         cut = {name: None if tensor is None else tensor[:, :words] for name, tensor in cut.items()}
-        return self.narrowed(max(int(self.document_mask.sum(dim=1).max()), 1))._replace(**cut)
+        narrowed = self.narrowed(max(int(self.document_mask.sum(dim=1).max()), 1))
+        return narrowed._replace(**cut).without_concept_padding()
+
+    def without_concept_padding(self) -> Inputs:
+        """The batch cut to the most concepts that a query, and a document, has, at least one each."""
+        cut = {}
+        for name in ("document_concept", "query_concept"):
+            ids, mask = getattr(self, f"{name}s"), getattr(self, f"{name}_mask")
+            if mask is not None:
+                longest = max(int(mask.sum(dim=1).max()), 1)
+                cut |= {f"{name}s": ids[:, :longest], f"{name}_mask": mask[:, :longest]}
+        return self._replace(**cut) if cut else self
 
     def to(self, device) -> Inputs:
         return Inputs(*(None if tensor is None else tensor.to(device) for tensor in self))
@@ -72,7 +96,8 @@ class QueryWords(NamedTuple):
         ids: the model's ids, int64 [M]. mask: bool [M].
         terms: term ids of the index, int64 [M], -1 where padded and for a word that no document holds.
         idf: float32 [M], 0 where padded.
-        known: words the model knows. cut: words beyond M.
+        known: words, and concepts, that the model reads and knows. cut: words beyond M.
+        concepts: int64 [L]. concept_mask: bool [L]. Both None for a model that reads no concepts.
     """
 
     ids: np.ndarray
@@ -81,6 +106,8 @@ class QueryWords(NamedTuple):
     idf: np.ndarray
     known: int
     cut: int
+    concepts: np.ndarray | None = None
+    concept_mask: np.ndarray | None = None
 
 
 class DocumentWords(NamedTuple):
@@ -89,11 +116,14 @@ class DocumentWords(NamedTuple):
     Attributes:
         ids: the model's ids, int64 [C, N], 0 where padded. mask: bool [C, N].
         terms: term ids of the index, int64 [C, N], -1 where padded.
+        concepts: int64 [C, L], 0 where padded. concept_mask: bool [C, L]. Both None for a model that reads no concepts.
     """
 
     ids: np.ndarray
     mask: np.ndarray
     terms: np.ndarray
+    concepts: np.ndarray | None = None
+    concept_mask: np.ndarray | None = None
 
 
 class InputBuilder:
@@ -105,6 +135,8 @@ class InputBuilder:
         document_words, query_words: N and M.
         features: names of lexical features.
         left_out: words that are taken out of queries, unless there are no others.
+        concepts: reads the concepts, for a model that does.
+        reads_words: whether the model reads words.
 
     Raises:
         InputError: the model's words are of texts that were tokenized otherwise than those of the index.
@@ -121,9 +153,12 @@ class InputBuilder:
         query_words: int,
         features: tuple[str, ...],
         left_out: frozenset[str] = frozenset(),
+        concepts: ConceptReader | None = None,
+        reads_words: bool = True,
     ):
         index.check_tokenizer(vocabulary.tokenizer, "the model, or its word vectors,")
         self.index, self.vocabulary, self.left_out = index, vocabulary, left_out
+        self.concepts, self.reads_words = concepts, reads_words
         self.document_words, self.query_words, self.feature_names = document_words, query_words, features
         # One look-up a word of the model, once; after it a document's words are one gather away from the model's ids.
         rows = index.terms.find(vocabulary.words[1:])
@@ -132,7 +167,7 @@ class InputBuilder:
         self.model_ids[rows[present]] = np.flatnonzero(present) + 1
 
     def query(self, terms: QueryTerms) -> QueryWords:
-        """The query's words, cut or padded to M."""
+        """The query's words, cut or padded to M, and its concepts."""
         if self.left_out:
             terms = self._without(terms)
         kept = terms.terms[: self.query_words]
@@ -144,19 +179,27 @@ class InputBuilder:
         df = [int(frequency[term]) if term >= 0 else 0 for term in places[: len(kept)].tolist()]
         weights[: len(kept)] = idf(np.array(df, np.int64), len(self.index))
         mask = np.arange(self.query_words) < len(kept)
-        return QueryWords(ids, mask, places, weights, int((ids > 0).sum()), len(terms.terms) - len(kept))
+        known, concepts = int((ids > 0).sum()) if self.reads_words else 0, ()
+        if self.concepts is not None:
+            concepts = self.concepts.query(terms.text)
+            known += int(concepts[1].sum())
+        cut = len(terms.terms) - len(kept) if self.reads_words else 0
+        return QueryWords(ids, mask, places, weights, known, cut, *concepts)
 
     def _without(self, terms: QueryTerms) -> QueryTerms:
         places = [place for place, term in enumerate(terms.terms) if term not in self.left_out]
-        return QueryTerms([terms.terms[place] for place in places], terms.ids[places]) if places else terms
+        if not places:
+            return terms
+        return terms._replace(terms=[terms.terms[place] for place in places], ids=terms.ids[places])
 
     def documents(self, candidates: Candidates) -> DocumentWords:
-        """The candidates' first N words."""
+        """The candidates' first N words, and their first concepts."""
         tokens, mask = candidates.padded_tokens(self.document_words)
+        concepts = () if self.concepts is None else self.concepts.documents(candidates)
         if not len(self.model_ids):
-            return DocumentWords(np.zeros(mask.shape, np.int64), mask, np.full(mask.shape, -1))
+            return DocumentWords(np.zeros(mask.shape, np.int64), mask, np.full(mask.shape, -1), *concepts)
         ids = np.where(mask, self.model_ids[tokens], 0).astype(np.int64)
-        return DocumentWords(ids, mask, np.where(mask, tokens.astype(np.int64), -1))
+        return DocumentWords(ids, mask, np.where(mask, tokens.astype(np.int64), -1), *concepts)
 
     def features(self, query: QueryTerms, candidates: Candidates) -> np.ndarray:
         """The lexical features, float32 [C, F]."""
@@ -177,4 +220,20 @@ class InputBuilder:
             torch.from_numpy(documents.terms),
             torch.from_numpy(words.terms).expand(shape),
             torch.from_numpy(words.idf).expand(shape),
+            *concept_tensors(documents, [words]),
         )
+
+
+def concept_tensors(documents: DocumentWords, words: Sequence[QueryWords]) -> tuple[Tensor | None, ...]:
+    """The concept fields of :class:`Inputs`, in their order.
+
+    Args:
+        words: the query of every document, or one query of all.
+    """
+    if documents.concepts is None:
+        return (None,) * 4
+    of_queries = [
+        torch.from_numpy(np.stack(arrays)).expand(len(documents.mask), -1)
+        for arrays in zip(*((one.concepts, one.concept_mask) for one in words))
+    ]
+    return (torch.from_numpy(documents.concepts), torch.from_numpy(documents.concept_mask), *of_queries)

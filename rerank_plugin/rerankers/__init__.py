@@ -33,6 +33,8 @@ ENTRY_POINTS = "rerank_plugin.rerankers"
 
 # Name to 'module:factory'. A factory takes (index, checkpoint, options) and returns a Reranker.
 BUILT_IN = {
+    "bert": "rerank_plugin.rerankers.cross_encoder:bert",
+    "biobert": "rerank_plugin.rerankers.cross_encoder:biobert",
     "bm25-abstract": "rerank_plugin.rerankers.lexical:bm25_abstract",
     "bm25-text": "rerank_plugin.rerankers.lexical:bm25_text",
     "bm25-title": "rerank_plugin.rerankers.lexical:bm25_title",
@@ -44,6 +46,8 @@ BUILT_IN = {
     "duet": "rerank_plugin.rerankers.neural:from_checkpoint",
     "knrm": "rerank_plugin.rerankers.neural:from_checkpoint",
     "ktrel": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "ktrel-c": "rerank_plugin.rerankers.neural:from_checkpoint",
+    "ktrel-w": "rerank_plugin.rerankers.neural:from_checkpoint",
     "matchpyramid": "rerank_plugin.rerankers.neural:from_checkpoint",
     "pacrr": "rerank_plugin.rerankers.neural:from_checkpoint",
     "qld-title": "rerank_plugin.rerankers.lexical:query_likelihood_title",
@@ -52,6 +56,9 @@ BUILT_IN = {
     "wmd-title-nostop": "rerank_plugin.rerankers.wmd:without_stop_words",
     "wmd-title-top20": "rerank_plugin.rerankers.wmd:first_twenty",
 }
+
+# Names of variants of a model: the model in the checkpoint, and what its hyper-parameters have to be.
+VARIANTS = {"ktrel-c": ("ktrel", {"parts": "concepts"}), "ktrel-w": ("ktrel", {"parts": "words"})}
 
 
 class Reranker(Protocol):
@@ -148,15 +155,21 @@ def bundled(name: str) -> Path | None:
 def _check_model(name: str, checkpoint: Path) -> None:
     from rerank_plugin.checkpoints import read_config
 
-    found = read_config(checkpoint)["model"]
-    if found != name:
+    config = read_config(checkpoint)
+    found, (model, required) = config["model"], VARIANTS.get(name, (name, {}))
+    if found != model:
         raise InputError(f"{checkpoint} holds the model '{found}', not '{name}'")
+    for field, value in required.items():
+        other = config["config"].get(field)
+        if other != value:
+            raise InputError(f"{checkpoint} holds the model '{found}' with {field} {other}, not '{name}'")
 
 
 def _load_checkpoint_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> Reranker:
     from rerank_plugin.checkpoints import read_config
+    from rerank_plugin.rerankers.encoder_folder import is_encoder_folder
 
-    name = read_config(folder)["model"]
+    name = "bert" if is_encoder_folder(folder) else read_config(folder)["model"]
     factory = _factory(name)
     if factory is None:
         raise InputError(f"{folder} holds a model '{name}' that is unknown here; known: {', '.join(known_names())}")

@@ -5,10 +5,11 @@ vectors of a whole index, and :class:`EncodedDocuments` scores candidates from t
 model has, beside ``forward``:
 
 * ``encoding_size``: E, numbers of a document's encoding;
-* ``encode_documents(ids, mask)``: int64 [B, N] and bool [B, N] to float [B, E], in which padding is inert;
-* ``encode_queries(ids, mask)``, and ``score_encodings``, which takes both to scores.
+* ``encode_documents(ids, mask)``: int64 [B, N] and bool [B, N] to float [B, E], in which padding is inert; a model
+  that reads concepts is given their ids and mask, too;
+* ``encode_queries`` with the same arguments, and ``score_encodings``, which takes both to scores.
 
-Encodings belong to the weights, the vocabulary and the settings of one model and to one forward index; where any of
+Encodings belong to the weights, the vocabularies and the settings of one model and to one forward index; where any of
 them differs there are none, and the module itself scores.
 """
 
@@ -49,10 +50,13 @@ CPU_BATCH, DEVICE_BATCH = 16, 512  # on a CPU, what lies between two layers shou
 
 
 def weights_checksum(model: nn.Module, vocabulary: Vocabulary) -> str:
-    """Checksum of all that a document's encoding depends on: parameters, buffers, configuration and vocabulary."""
+    """Checksum of all that a document's encoding depends on: parameters, buffers, configuration and vocabularies."""
     digest = blake2b(digest_size=16)
     digest.update(json.dumps([model.name, asdict(model.config)], sort_keys=True).encode())
     digest.update("\n".join(vocabulary.words).encode())
+    concepts = getattr(model, "concept_vocabulary", None)
+    if concepts is not None:
+        digest.update("\n".join(["", "concepts", *concepts.ids]).encode())
     for name, tensor in sorted(dict([*model.named_parameters(), *model.named_buffers()]).items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(-1).view(np.uint8).data)
@@ -91,10 +95,29 @@ class EncodedDocuments:
 
     def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
-        vectors, rows = self.vectors, candidates.rows
+        vectors, rows = self.vectors, self.places(candidates.rows)
         if vectors.dtype != np.float32:
             vectors, rows = vectors[rows].astype(np.float32), np.arange(len(rows))
         return self.scorer.score(terms, query, candidates, vectors, rows)
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Which vectors are those of some rows of the index, int64 [C]."""
+        return rows
+
+
+class EncodedForNow(EncodedDocuments):
+    """The same of some documents, encoded in memory: while a model is trained there is nothing to keep.
+
+    Args:
+        rows: of the documents, int64 [n], increasing.
+    """
+
+    def __init__(self, model: nn.Module, builder: InputBuilder, threads: int, rows: np.ndarray):
+        super().__init__(model, builder, threads, encode_rows(model, builder, rows))
+        self.rows = rows
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.rows, rows)
 
 
 @lru_cache(maxsize=None)
@@ -139,7 +162,6 @@ def encode_index(
         )
     if dtype not in DTYPES:
         raise InputError(f"encodings are kept as {' or '.join(DTYPES)}, not {dtype}")
-    batch_size = batch_size or (CPU_BATCH if device == "cpu" else DEVICE_BATCH)
     return write_encodings(
         builder.index,
         weights_checksum(model, builder.vocabulary),
@@ -151,34 +173,57 @@ def encode_index(
     )
 
 
-@torch.inference_mode()
 def _encoded_pieces(
     model: nn.Module, builder: InputBuilder, device: str, batch_size: int, progress: Callable
 ) -> Iterator[np.ndarray]:
-    """Encodings float32 [n, E] of all documents in row order; inside a piece, batches are of similar lengths."""
+    """Encodings float32 [n, E] of all documents in row order."""
     documents = len(builder.index)
     done = iter(progress(range(documents)))
     for start in range(0, documents, PIECE):
         rows = np.arange(start, min(start + PIECE, documents))
-        piece = Candidates(builder.index, rows, np.zeros(len(rows), np.float32))
-        vectors = np.empty((len(rows), model.encoding_size), np.float32)
-        order = np.argsort(piece.lengths, kind="stable")
-        for first in range(0, len(rows), batch_size):
-            batch = order[first : first + batch_size]
-            longest = max(1, min(int(piece.lengths[batch[-1]]), builder.document_words))
-            vectors[batch] = _encode_batch(model, builder, rows[batch], longest, device)
-            deque(islice(done, len(batch)), maxlen=0)
-        yield vectors
+        yield encode_rows(model, builder, rows, device, batch_size, done)
     next(done, None)  # ends the progress bar
 
 
-def _encode_batch(model: nn.Module, builder: InputBuilder, rows: np.ndarray, longest: int, device: str) -> np.ndarray:
+@torch.inference_mode()
+def encode_rows(
+    model: nn.Module,
+    builder: InputBuilder,
+    rows: np.ndarray,
+    device: str = "cpu",
+    batch_size: int | None = None,
+    done: Iterator[int] = iter(()),
+) -> np.ndarray:
+    """Encodings of some documents, float32 [n, E]; batches are of similar lengths.
+
+    Args:
+        rows: int64 [n].
+        batch_size: by default 16 on a CPU and 512 elsewhere.
+        done: is moved on by one for each document.
+    """
+    batch_size = batch_size or (CPU_BATCH if device == "cpu" else DEVICE_BATCH)
+    lengths = Candidates(builder.index, rows, np.zeros(len(rows), np.float32)).lengths
+    vectors = np.empty((len(rows), model.encoding_size), np.float32)
+    order = np.argsort(lengths, kind="stable")
+    for first in range(0, len(rows), batch_size):
+        batch = order[first : first + batch_size]
+        longest = max(1, min(int(lengths[batch[-1]]), builder.document_words))
+        vectors[batch] = encode_batch(model, builder, rows[batch], longest, device)
+        deque(islice(done, len(batch)), maxlen=0)
+    return vectors
+
+
+def encode_batch(model: nn.Module, builder: InputBuilder, rows: np.ndarray, longest: int, device: str) -> np.ndarray:
     """Encodings float32 [B, E] of some rows of the index, none of which has more than ``longest`` words to read."""
     words = builder.documents(Candidates(builder.index, rows, np.zeros(len(rows), np.float32)))
-    ids, mask = (torch.from_numpy(part[:, :longest].copy()).to(device) for part in (words.ids, words.mask))
+    parts = [words.ids[:, :longest], words.mask[:, :longest]]
+    if words.concepts is not None:
+        most = max(1, int(words.concept_mask.sum(axis=1).max()))
+        parts += [words.concepts[:, :most], words.concept_mask[:, :most]]
+    tensors = [torch.from_numpy(part.copy()).to(device) for part in parts]
     try:
         # Tensor cores round a convolution's inputs to ten bits: scores would differ in the third digit.
         with torch.backends.cudnn.flags(allow_tf32=False):
-            return model.encode_documents(ids, mask).float().cpu().numpy()
+            return model.encode_documents(*tensors).float().cpu().numpy()
     except torch.OutOfMemoryError:
         raise InputError(f"{len(rows)} documents do not fit into {device}'s memory: lower --batch-size") from None

@@ -20,9 +20,13 @@ Where the paper is silent:
 * Queries and documents share a part's embeddings and layer.
 * a and b start at 1. A single part keeps its factor: the margin of the loss is 1, and a cosine's range is fixed.
 * Of heads, feed-forward width and dropout only the grids are given; the defaults lie inside them.
-* Lengths at which texts are cut: 200 and 16 words.
+* Lengths at which texts are cut: 200 and 16 words, 200 and 64 concepts.
+* A concept that is mentioned again is another item of the sequence, as a word is.
 * A sequence without items has the zero vector, and cosine 0 with everything.
 * Concepts without pre-trained vectors start in U[-0.25, 0.25].
+
+Concepts are the model's own numbers (:mod:`rerank_plugin.knowledge.concept_vocabulary`); an index may number its
+knowledge base's otherwise.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from torch.nn import functional
 
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.knowledge.concept_vocabulary import ConceptVocabulary
 
 PARTS = ("words", "concepts", "both")
 UNTRAINED_RANGE = 0.25
@@ -50,17 +55,20 @@ class KtrelConfig:
         feed_forward: width of the feed-forward network; the grid is 50, 100, 200, 500.
         dropout: the grid is 0.1 to 0.5.
         document_words, query_words: where longer texts are cut.
+        document_concepts, query_concepts: the same for concepts, of which a mention has up to 8.
         concepts: rows of the concept embeddings; 0 for words alone.
         concept_dimension: D of a concept.
         lexical_features: must be empty.
     """
 
-    parts: str = "words"
+    parts: str = "both"
     heads: int = 2
     feed_forward: int = 200
     dropout: float = 0.2
     document_words: int = 200
     query_words: int = 16
+    document_concepts: int = 200
+    query_concepts: int = 64
     concepts: int = 0
     concept_dimension: int = 200
     lexical_features: tuple[str, ...] = ()
@@ -68,8 +76,9 @@ class KtrelConfig:
     def __post_init__(self) -> None:
         if self.parts not in PARTS:
             raise InputError(f"KTRel's parts '{self.parts}' are unknown; known: {', '.join(PARTS)}")
-        if min(self.heads, self.feed_forward, self.document_words, self.query_words, self.concept_dimension) < 1:
-            raise InputError("KTRel's sizes (heads, feed_forward, words, concept_dimension) must be at least 1")
+        sizes = (self.heads, self.feed_forward, self.document_words, self.query_words, self.document_concepts)
+        if min(*sizes, self.query_concepts, self.concept_dimension) < 1:
+            raise InputError("KTRel's sizes (heads, feed_forward, lengths, concept_dimension) must be at least 1")
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout {self.dropout} is not in [0, 1)")
         if (self.concepts < 1) == (self.parts != "words"):
@@ -78,13 +87,32 @@ class KtrelConfig:
             raise InputError("KTRel reads no lexical features; leave them out")
 
 
+@dataclass(frozen=True)
+class KtrelWConfig(KtrelConfig):
+    """KTRel-W: words alone."""
+
+    parts: str = "words"
+
+
+@dataclass(frozen=True)
+class KtrelCConfig(KtrelConfig):
+    """KTRel-C: concepts alone."""
+
+    parts: str = "concepts"
+
+
 class SequenceEncoder(nn.Module):
     """One part of KTRel: a sequence of ids becomes a unit vector.
 
     Args:
         vectors: what the embeddings start from, float32 [V, D]; copied, because they are trained.
         config: for heads, feed-forward width and dropout.
+
+    Attributes:
+        sparse_gradients: whether the embeddings' gradient holds the rows of the batch alone.
     """
+
+    sparse_gradients: bool = False
 
     def __init__(self, vectors: Tensor, config: KtrelConfig):
         super().__init__()
@@ -100,7 +128,7 @@ class SequenceEncoder(nn.Module):
         """ids int64 [B, L] and mask bool [B, L] to float [B, D], each row of length 1, or 0 for an empty sequence."""
         first = torch.arange(ids.shape[1], device=ids.device) == 0  # [L]
         unseen = ~(mask | (first & ~mask.any(dim=1, keepdim=True)))  # [B, L]; attention to nothing would be NaN
-        items = self.embeddings[ids]  # [B, L, D]
+        items = functional.embedding(ids, self.embeddings, sparse=self.sparse_gradients)  # [B, L, D]
         hidden = self.layer(items, src_key_padding_mask=unseen)  # [B, L, D]
         total = hidden.masked_fill(~mask[..., None], 0.0).sum(dim=1)  # [B, D]
         return functional.normalize(total, dim=1)
@@ -113,14 +141,23 @@ class Ktrel(nn.Module):
         config: the hyper-parameters.
         vectors: what the word embeddings start from, float32 [V, D], row 0 for UNK.
         concept_vectors: what the concept embeddings start from, float32 [concepts, concept_dimension].
+        concept_vocabulary: the concepts in the order of those rows.
     """
 
     name = "ktrel"
     any_width = True  # padding is inert
 
-    def __init__(self, config: KtrelConfig, vectors: Tensor, concept_vectors: Tensor | None = None):
+    def __init__(
+        self,
+        config: KtrelConfig,
+        vectors: Tensor,
+        concept_vectors: Tensor | None = None,
+        concept_vocabulary: ConceptVocabulary | None = None,
+    ):
         super().__init__()
-        self.config = config
+        if concept_vocabulary is not None and len(concept_vocabulary) != config.concepts:
+            raise InputError(f"{len(concept_vocabulary)} concepts are named, expected {config.concepts}")
+        self.config, self.concept_vocabulary = config, concept_vocabulary
         self.words, self.concepts = None, None
         if config.parts != "concepts":
             self.words, self.a = SequenceEncoder(vectors, config), nn.Parameter(torch.ones(()))
@@ -135,6 +172,10 @@ class Ktrel(nn.Module):
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The paper has no L2 cost."""
         return {}
+
+    @property
+    def reads_words(self) -> bool:
+        return self.words is not None
 
     @property
     def encoding_size(self) -> int:
@@ -173,7 +214,7 @@ class Ktrel(nn.Module):
             if concept_ids is None or concept_mask is None:
                 raise InputError(
                     f"KTRel with parts '{self.config.parts}' reads concepts, and the index holds no concepts; "
-                    "use a model with parts 'words'"
+                    "use a model of words alone (ktrel-w)"
                 )
             parts.append((self.b, self.concepts(concept_ids, concept_mask)))
         return parts
@@ -183,6 +224,10 @@ class Ktrel(nn.Module):
         return (queries * documents).sum(dim=1)
 
     def forward(self, inputs: Inputs) -> Tensor:
-        queries = self.encode_queries(inputs.queries, inputs.query_mask)  # [B, E]
-        documents = self.encode_documents(inputs.documents, inputs.document_mask)  # [B, E]
+        queries = self.encode_queries(
+            inputs.queries, inputs.query_mask, inputs.query_concepts, inputs.query_concept_mask
+        )  # [B, E]
+        documents = self.encode_documents(
+            inputs.documents, inputs.document_mask, inputs.document_concepts, inputs.document_concept_mask
+        )  # [B, E]
         return self.score_encodings(queries, documents)  # [B]

@@ -1,7 +1,9 @@
 """KTRel ([K]) as it is served from stored encodings: the query's transformer layer, and one inner product a candidate.
 
-A query has a few words, so what its layer costs is reading the weights once; a framework's calls would take longer
-than the arithmetic. Letters in shapes: C candidates, m words of the query, D dimension, E numbers of an encoding.
+A query has a few words and concepts, so what its layers cost is reading the weights once; a framework's calls would
+take longer than the arithmetic.
+
+Letters in shapes: C candidates, m items of the query, D dimension, E numbers of an encoding.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ SMALLEST_PART = 512  # candidates: for fewer, waking a thread takes longer than 
 
 
 class KtrelScorer:
-    """Scores candidates from their encodings as the module does from their words.
+    """Scores candidates from their encodings as the module does from their words and concepts.
 
     Args:
         model: in eval mode, on the CPU. builder, threads: as for every fused path.
@@ -36,13 +38,26 @@ class KtrelScorer:
         self.encoders = [
             (float(getattr(model, factor).detach()), FusedEncoder(part)) for part, factor in parts if part is not None
         ]
+        self.reads_words, self.reads_concepts = model.words is not None, model.concepts is not None
         self.size, self.threads = model.encoding_size, threads
+
+    @property
+    def longest_encoding(self) -> float:
+        """What no document's encoding is longer than: it is a unit vector of each part, up to rounding."""
+        return 1.001 * math.sqrt(len(self.encoders))
 
     def score(
         self, terms: QueryTerms, query: QueryWords, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
         """Scores, float32 [C], from the candidates' ``rows`` int64 [C] of ``vectors`` float32 [any, E]."""
-        return self.inner_products(self.encode_query([query.ids[query.mask]]), vectors, rows)
+        return self.inner_products(self.encode(terms, query), vectors, rows)
+
+    def encode(self, terms: QueryTerms, query: QueryWords) -> np.ndarray:
+        """The encoding of a query as the adapter reads it, float32 [E]."""
+        sequences = [query.ids[query.mask]] if self.reads_words else []
+        if self.reads_concepts:
+            sequences.append(query.concepts[query.concept_mask])
+        return self.encode_query(sequences)
 
     def encode_query(self, sequences: list[np.ndarray]) -> np.ndarray:
         """The query's encoding, float32 [E].

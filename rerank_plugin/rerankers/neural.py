@@ -14,10 +14,12 @@ from torch import Tensor, nn
 
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
+from rerank_plugin.features.concepts import ConceptReader
 from rerank_plugin.features.inputs import InputBuilder, Inputs, QueryWords
 from rerank_plugin.features.lexical import FIRST_STAGE, FIRST_STAGE_SHARE
 from rerank_plugin.parallel import available_threads, crew, split
 from rerank_plugin.rerankers import RerankerOptions
+from rerank_plugin.rerankers.encodings import SCORERS, EncodedForNow
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex, QueryTerms
 from rerank_plugin.text.stop_words import STOP_WORDS
@@ -59,12 +61,18 @@ class Task:
 class NeuralReranker:
     """A model with the vocabulary it was trained on, over one index.
 
-    A query none of whose words the model knows is ranked as the first stage ranked it, with a warning: the model would
-    only compare documents with UNK. Queries longer than the model reads are cut, which is said once.
+    A query none of whose words, and concepts, the model knows is ranked as the first stage ranked it, with a warning:
+    the model would only compare documents with UNK. Queries longer than the model reads are cut, which is said once.
 
     A model that is trained is noticed; whoever changes its weights otherwise after the first score calls :meth:`refresh`.
 
     A model's configuration may have ``query_stopwords``, which leaves stop-words out of queries where it is ``remove``.
+
+    A model that reads concepts has ``concept_vocabulary``, and ``document_concepts`` and ``query_concepts`` in its
+    configuration; one that reads no words says so with ``reads_words``.
+
+    A model that reads something else than words has ``input_builder``, which is called with the index and gives what
+    :class:`InputBuilder` does. ``most_on_cpu`` is how many documents it takes at once there.
 
     A model with features of the first stage is ``listwise``: see :class:`~rerank_plugin.rerankers.Reranker`.
 
@@ -88,10 +96,16 @@ class NeuralReranker:
         self.name = model.name
         self.options = options
         self.batch_size = options.batch_size
+        if options.device == "cpu":
+            self.batch_size = min(self.batch_size, getattr(model, "most_on_cpu", self.batch_size))
         left_out = STOP_WORDS if getattr(config, "query_stopwords", "keep") == "remove" else frozenset()
-        self.builder = InputBuilder(
-            index, vocabulary, config.document_words, config.query_words, config.lexical_features, left_out
-        )
+        if hasattr(model, "input_builder"):
+            self.builder = model.input_builder(index)
+        else:
+            self.builder = InputBuilder(
+                index, vocabulary, config.document_words, config.query_words, config.lexical_features, left_out,
+                _concept_reader(model, index), getattr(model, "reads_words", True),
+            )  # fmt: skip
         self.forward = torch.compile(self.model, dynamic=True) if options.compile else self.model
         self.listwise = not {FIRST_STAGE, FIRST_STAGE_SHARE}.isdisjoint(config.lexical_features)
         self.any_width = getattr(model, "any_width", False)
@@ -108,6 +122,19 @@ class NeuralReranker:
         Called for every batch in training mode; weights that are written otherwise need telling.
         """
         self.fast, self.prepared = None, False
+
+    def encode_for_now(self, rows: np.ndarray) -> None:
+        """Let a model that encodes documents score some of them from encodings that are made here, until it changes.
+
+        For many queries over the same documents, while a model is trained. Nothing happens for other models, and where
+        a device's module is fast enough.
+
+        Args:
+            rows: of all documents that are scored from here on, int64 [n], increasing.
+        """
+        self.refresh()
+        if self.name in SCORERS and self.options.device == "cpu" and self.options.fast:
+            self.fast, self.prepared = EncodedForNow(self.model, self.builder, self.threads, rows), True
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Scores of the candidates, float32 [C].
@@ -126,7 +153,7 @@ class NeuralReranker:
         Raises:
             InputError: the model gave a score that is not a number.
         """
-        fast_on_cpu = self.options.fast and self.options.device == "cpu"
+        fast_on_cpu = self.options.fast and self.options.device == "cpu" and self.name in FUSED
         with crew(self.threads if fast_on_cpu else 1):  # called first, so that the helpers are awake when needed
             return self._score_many(queries, candidates)
 
@@ -154,12 +181,23 @@ class NeuralReranker:
         task = Task(query, candidates, terms, words)
         if not len(candidates):
             task.scores = np.zeros(0, np.float32)
-        elif not words.known and not (self.matches_unknown_words and (words.terms >= 0).any()):
+        elif not self.can_read(words):
             if query.id not in self.unknown_queries:
                 self.unknown_queries.add(query.id)
-                log.warning("query %s: the model knows none of its words; left in first-stage order", query.id)
+                log.warning(
+                    "query %s: the model knows none of its %s; left in first-stage order", query.id, self._items()
+                )
             task.scores = candidates.first_stage_scores.copy()
         return task
+
+    def can_read(self, words: QueryWords) -> bool:
+        """Whether a query has a word that the model knows, or one that it can match without knowing it."""
+        return bool(words.known or (self.matches_unknown_words and (words.terms >= 0).any()))
+
+    def _items(self) -> str:
+        """What the model reads, for messages."""
+        reads_words, concepts = getattr(self.builder, "reads_words", True), getattr(self.builder, "concepts", None)
+        return " and ".join(["words"] * reads_words + ["concepts"] * (concepts is not None))
 
     def _check(self, task: Task) -> None:
         if not np.isfinite(task.scores).all():
@@ -210,7 +248,7 @@ class NeuralReranker:
         if not tasks:
             return
         built = [self.builder.build(task.terms, task.words, task.candidates) for task in tasks]
-        inputs = built[0] if len(built) == 1 else Inputs(*(torch.cat(tensors) for tensors in zip(*built)))
+        inputs = built[0] if len(built) == 1 else Inputs.joined(built)
         scores = self._forward(inputs)
         for task, part in zip(tasks, np.split(scores, np.cumsum([len(task.candidates) for task in tasks])[:-1])):
             task.scores = part
@@ -229,7 +267,7 @@ class NeuralReranker:
             rows = order[start : start + self.batch_size]
             piece = inputs.take(rows)
             if self.any_width:
-                piece = piece.narrowed(max(int(lengths[rows[0]]), 1))
+                piece = piece.narrowed(max(int(lengths[rows[0]]), 1)).without_concept_padding()
             try:
                 scores[rows] = self._module(piece.to(self.options.device)).float().cpu()
             except torch.OutOfMemoryError:
@@ -248,6 +286,20 @@ class NeuralReranker:
             return self.forward(inputs)
         with torch.autocast(torch.device(self.options.device).type, getattr(torch, self.options.precision)):
             return self.forward(inputs)
+
+
+def _concept_reader(model: nn.Module, index: ForwardIndex) -> ConceptReader | None:
+    """Of a model that has a vocabulary of concepts.
+
+    Raises:
+        InputError: the index holds none, or none that the model knows.
+    """
+    if not getattr(model.config, "concepts", 0):
+        return None
+    vocabulary = model.concept_vocabulary
+    if vocabulary is None:
+        raise ValueError(f"the model '{model.name}' reads concepts, but not which: give it a concept_vocabulary")
+    return ConceptReader(index, vocabulary, model.config.document_concepts, model.config.query_concepts)
 
 
 def from_checkpoint(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> NeuralReranker:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -14,9 +15,10 @@ from typing import Callable, Iterable, Iterator
 import numpy as np
 
 from rerank_plugin import __version__
-from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.atomic import link_or_copy, replacing_folder
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.concepts import KNOWLEDGE, ConceptWriter, text_to_annotate
 from rerank_plugin.retrieval.forward import ForwardIndexWriter
 from rerank_plugin.retrieval.index_folder import DESCRIPTION, FORMAT_VERSION, describe_files
 from rerank_plugin.retrieval.lucene import LuceneWriter, lucene_ids
@@ -31,9 +33,12 @@ LUCENE_LAG = 3  # batches that may wait for Lucene before reading pauses: bounds
 
 @dataclass(frozen=True)
 class BuildReport:
+    """What was indexed; ``concepts`` is None where nothing was annotated."""
+
     documents: int
     terms: int
     tokens: int
+    concepts: int | None = None
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
@@ -69,6 +74,7 @@ def build_index(
     threads: int | None = None,
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
     tokenizer: Tokenizer = PLAIN,
+    annotator=None,
 ) -> BuildReport:
     """Build ``folder`` from documents, in a temporary sibling that is renamed when everything is written.
 
@@ -79,6 +85,8 @@ def build_index(
         threads: Lucene indexing threads; the processors but at least 1 by default.
         progress: wraps the documents, for a progress bar.
         tokenizer: of the forward index; Lucene's analyzer is its own.
+        annotator: a :class:`~rerank_plugin.knowledge.annotation.Annotator` that finds the concepts of each document;
+            without one the index holds no concepts.
 
     Raises:
         InputError: the folder exists and ``overwrite`` is not given, or there is no document to index.
@@ -87,7 +95,8 @@ def build_index(
     if folder.exists() and not overwrite:
         raise InputError(f"{folder} exists already; choose another --index or replace it with --overwrite")
     with replacing_folder(folder) as building:
-        return _build(progress(documents), building, source, problems, threads or os.cpu_count() or 1, tokenizer)
+        threads = threads or os.cpu_count() or 1
+        return _build(progress(documents), building, source, problems, threads, tokenizer, annotator)
 
 
 def _build(
@@ -97,9 +106,11 @@ def _build(
     problems: Problems,
     threads: int,
     tokenizer: Tokenizer,
+    annotator,
 ) -> BuildReport:
     lucene = LuceneWriter(folder / "lucene", threads)
     forward = ForwardIndexWriter(folder / "forward", tokenizer)
+    concepts = None if annotator is None else ConceptWriter(folder / "forward")
     seen = SeenHashes()
     with ThreadPoolExecutor(1) as executor:  # Java works without the GIL while the next documents are tokenized
         waiting: list[Future] = []
@@ -111,6 +122,8 @@ def _build(
                 ids, titles, abstracts = ([_encodable(text) for text in column] for column in zip(*batch))
                 waiting.append(executor.submit(lucene.add, ids, titles, abstracts))
                 forward.extend(ids, titles, abstracts, hashes)
+                if concepts is not None:
+                    concepts.extend(annotator.concepts(list(map(text_to_annotate, titles, abstracts))))
                 while len(waiting) > LUCENE_LAG or (waiting and waiting[0].done()):
                     waiting.pop(0).result()
             for future in waiting:
@@ -119,6 +132,9 @@ def _build(
             executor.submit(_detach).result()
             lucene.close()
     forward.close_streams()
+    if concepts is not None:
+        concepts.close()
+        shutil.copytree(annotator.knowledge.folder, folder / KNOWLEDGE, copy_function=link_or_copy)
     if not len(StringTable(folder / "forward", "ids")):
         raise InputError(f"no document to index in {source}")
     statistics = forward.finish(_rows_of_lucene_numbers(folder))
@@ -131,11 +147,13 @@ def _build(
         "terms": len(forward.term_ids),
         "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
         "lucene": {"fields": ["title", "abstract", "contents"], "positions": True, "document_vectors": True},
+        **({KNOWLEDGE: annotator.settings, "concepts": concepts.concepts.length} if concepts is not None else {}),
         "left_out": problems.summary(),
         "files": describe_files(folder),
     }
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
-    return BuildReport(forward.title_lengths.length, len(forward.term_ids), statistics["text"].tokens)
+    found = None if concepts is None else concepts.concepts.length
+    return BuildReport(forward.title_lengths.length, len(forward.term_ids), statistics["text"].tokens, found)
 
 
 def _encodable(text: str) -> str:

@@ -12,7 +12,7 @@ from rerank_plugin.retrieval.forward import ForwardIndex
 
 
 class FlatTokens(NamedTuple):
-    """All words of all candidates in one array: term id uint32 [T], candidate int64 [T], position int64 [T]."""
+    """All words, or concepts, of all candidates in one array: id uint32 [T], candidate and position int64 [T]."""
 
     ids: np.ndarray
     candidate: np.ndarray
@@ -70,6 +70,17 @@ class Candidates:
         where = np.minimum(self.starts[:, None] + position, max(len(self.index.tokens) - 1, 0))
         ids = self.index.tokens[where] if len(self.index.tokens) else np.zeros(mask.shape, np.uint32)
         return np.where(mask, ids, np.uint32(0)), mask
+
+    def flat_concepts(self, most: int | None = None) -> FlatTokens:
+        """The concepts of every candidate, at most the first ``most`` of each; the index has to hold concepts."""
+        offsets = self.index.concept_offsets
+        starts = offsets[self.rows].astype(np.int64)
+        lengths = offsets[self.rows + 1].astype(np.int64) - starts
+        if most is not None:
+            lengths = np.minimum(lengths, most)
+        where = ranges(starts, lengths)
+        candidate = np.repeat(np.arange(len(self)), lengths)
+        return FlatTokens(self.index.concepts[where], candidate, where - np.repeat(starts, lengths))
 
     @cached_property
     def flat_tokens(self) -> FlatTokens:

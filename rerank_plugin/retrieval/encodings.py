@@ -42,7 +42,7 @@ def encodings_folder(index: ForwardIndex, key: str) -> Path:
 
 
 def forward_checksum(index: ForwardIndex) -> str:
-    """Checksum of all files of a forward index, from the checksums that were written when it was built.
+    """Checksum of all files of a forward index and of its knowledge base, from those written when it was built.
 
     Raises:
         InputError: the index has no description, or not one of this form.
@@ -50,7 +50,7 @@ def forward_checksum(index: ForwardIndex) -> str:
     path = index.folder.parent / DESCRIPTION
     try:
         files = json.loads(path.read_text(encoding="utf-8"))["files"]
-        forward = {name: files[name] for name in sorted(files) if name.startswith("forward/")}
+        forward = {name: files[name] for name in sorted(files) if name.startswith(("forward/", "knowledge/"))}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} does not tell which documents the index holds ({error!r})") from None
     return blake2b(json.dumps(forward, sort_keys=True).encode(), digest_size=16).hexdigest()

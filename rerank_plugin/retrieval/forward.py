@@ -17,7 +17,11 @@ df_FIELD               uint32   [V]     documents that hold the term in the fiel
 id_ranks               uint32   [R]     rank of the document's id in increasing byte order: the tie rule as an array
 lucene_rows            uint32   [R]     row of each Lucene document number
 ids, titles, terms     (string tables: external ids, titles as written, the terms)
+concepts               uint32   [Tc]    concepts of all documents in text order, as rows of the index's knowledge base
+concept_offsets        uint64   [R+1]   where each document's concepts start
 =====================  =======  ======  =============================================================================
+
+The last two are there only where the index was built with a knowledge base (:mod:`rerank_plugin.retrieval.concepts`).
 
 Terms are not conflated: rare words keep their own ids here ([D18] 4.2.2 needs them), and a model maps them to its own
 vocabulary.
@@ -27,7 +31,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Sequence
 
 import numpy as np
 
@@ -35,6 +39,9 @@ from rerank_plugin.errors import InputError
 from rerank_plugin.retrieval.arrays import ArrayWriter, open_array, save_array
 from rerank_plugin.retrieval.string_table import StringTable, StringTableWriter, lexicographic_ranks
 from rerank_plugin.text.tokenizer import PLAIN, PieceMemo, Tokenizer
+
+if TYPE_CHECKING:
+    from rerank_plugin.retrieval.concepts import IndexKnowledge
 
 FIELDS = ("title", "abstract", "text")  # text is title + abstract: [D18]'s 'Text', Lucene's 'contents'
 
@@ -46,10 +53,11 @@ def idf(document_frequency: np.ndarray, documents: int) -> np.ndarray:
 
 
 class QueryTerms(NamedTuple):
-    """A query's tokens and their term ids in an index (int64 [M], -1 for a term that no document holds)."""
+    """A query's tokens, their term ids in an index (int64 [M], -1 for a term that no document holds), and its text."""
 
     terms: list[str]
     ids: np.ndarray
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,12 +69,28 @@ class FieldStatistics:
 
 
 class ForwardIndex:
-    """A memory-mapped forward index; opening it reads no more than file headers."""
+    """A memory-mapped forward index; opening it reads no more than file headers.
 
-    def __init__(self, folder: Path, mean_lengths: dict[str, float], tokenizer: Tokenizer = PLAIN):
+    Args:
+        knowledge: what its concepts are rows of; None where it holds none, and then ``concepts`` and
+            ``concept_offsets`` are None, too.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        mean_lengths: dict[str, float],
+        tokenizer: Tokenizer = PLAIN,
+        knowledge: IndexKnowledge | None = None,
+    ):
         self.folder = folder
         self.mean_lengths = mean_lengths
         self.tokenizer = tokenizer
+        self.knowledge = knowledge
+        self.concepts, self.concept_offsets = None, None
+        if knowledge is not None:
+            self.concepts = open_array(folder / "concepts.npy")
+            self.concept_offsets = open_array(folder / "concept_offsets.npy")
         self.tokens = open_array(folder / "tokens.npy")
         self.offsets = open_array(folder / "offsets.npy")
         self.title_lengths = open_array(folder / "title_lengths.npy")
@@ -108,7 +132,7 @@ class ForwardIndex:
     def query(self, text: str) -> QueryTerms:
         """Tokenize a query as the documents were and look its terms up."""
         terms = self.tokenizer.tokenize(text)
-        return QueryTerms(terms, self.terms.find(terms))
+        return QueryTerms(terms, self.terms.find(terms), text)
 
     def document_tokens(self, row: int) -> np.ndarray:
         """Term ids of one document, uint32 [N]: a view, nothing is copied."""

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.retrieval.forward import ForwardIndex
 from rerank_plugin.text.tokenizer import tokenizer_of
 
@@ -15,10 +16,15 @@ FORMAT_VERSION = 1
 DESCRIPTION = "index.json"
 
 
+MADE_AGAIN = f"{KNOWLEDGE}/annotation"  # kept by the annotator, which makes it anew where it does not fit
+
+
 def describe_files(folder: Path) -> dict[str, dict]:
-    """Size and BLAKE2b checksum of every file below a folder, by its relative path."""
+    """Size and BLAKE2b checksum of every file below a folder, by its relative path; but of those made again at need."""
     described = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != DESCRIPTION):
+        if path.parent == folder / MADE_AGAIN:
+            continue
         digest = blake2b(digest_size=16)
         with open(path, "rb") as file:
             while block := file.read(1 << 20):
@@ -60,7 +66,8 @@ class Index:
                 f"{self.folder} has index format version {version}, this program reads {FORMAT_VERSION}; rebuild it"
             )
         self.tokenizer = tokenizer_of(self.description.get("tokenizer"), f"{self.folder} was")
-        missing = [name for name in ("files", "fields") if not isinstance(self.description.get(name), dict)]
+        needed = ("files", "fields", *({KNOWLEDGE} & self.description.keys()))
+        missing = [name for name in needed if not isinstance(self.description.get(name), dict)]
         if missing:
             raise InputError(f"{self.folder / DESCRIPTION} lacks {' and '.join(missing)}; rebuild the index")
         for name, expected in self.description["files"].items():
@@ -82,14 +89,28 @@ class Index:
     @cached_property
     def forward(self) -> ForwardIndex:
         mean_lengths = {field: numbers["mean_length"] for field, numbers in self.description["fields"].items()}
-        return ForwardIndex(self.folder / "forward", mean_lengths, self.tokenizer)
+        settings = self.description.get(KNOWLEDGE)
+        knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
+        return ForwardIndex(self.folder / "forward", mean_lengths, self.tokenizer, knowledge)
+
+    @property
+    def knowledge(self):
+        """The :class:`~rerank_plugin.knowledge.knowledge_base.KnowledgeBase` of its concepts; None where it has none.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        return None if self.forward.knowledge is None else self.forward.knowledge.base
 
     @property
     def lucene_folder(self) -> Path:
         return self.folder / "lucene"
 
     def first_stage(self, config):
-        """A :class:`~rerank_plugin.retrieval.lucene.FirstStage` over this index; starts the JVM."""
-        from rerank_plugin.retrieval.lucene import FirstStage
+        """The first stage of a configuration over this index: ``search(text, depth)`` gives candidates.
 
-        return FirstStage(self.lucene_folder, self.forward, config)
+        Lucene's (:class:`~rerank_plugin.retrieval.lucene.FirstStageConfig`) starts the JVM; the others
+        (:mod:`~rerank_plugin.retrieval.dense`, :mod:`~rerank_plugin.retrieval.fusion`,
+        :mod:`~rerank_plugin.retrieval.whole`) need none of their own.
+        """
+        return config.open(self)

@@ -120,6 +120,10 @@ class FirstStageConfig:
         if self.rm3_terms < 1 or self.rm3_documents < 1 or not 0 <= self.rm3_weight <= 1:
             raise InputError("bad RM3 parameters: terms and documents at least 1, weight between 0 and 1")
 
+    def open(self, index) -> FirstStage:
+        """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`; starts the JVM."""
+        return FirstStage(index.lucene_folder, index.forward, self)
+
 
 class FirstStage:
     """Searches one Lucene index. Safe to share between threads: Lucene's searcher is, and Java runs without the GIL."""

@@ -43,6 +43,10 @@ class Ranking(NamedTuple):
     def ranked_scores(self) -> np.ndarray:
         return self.scores[self.order]
 
+    def best(self, depth: int) -> Ranking:
+        """The first ``depth`` ranks only."""
+        return self._replace(order=self.order[:depth])
+
 
 def rank(query: Query, candidates: Candidates, reranker: Reranker | None) -> Ranking:
     """Score and order the candidates of one query; without a reranker they keep their first-stage scores.
@@ -131,7 +135,7 @@ def rank_all(
 
 
 def from_first_stage(first_stage, depth: int) -> CandidateSource:
-    """Candidates by searching Lucene."""
+    """Candidates by a first stage."""
     return lambda query: first_stage.search(query.text, depth)
 
 

@@ -17,8 +17,8 @@ class CandidateFinder:
     """Candidates of queries by id: from a run where one is given, else from the first stage.
 
     Args:
-        first_stage: a :class:`~rerank_plugin.retrieval.lucene.FirstStageConfig`; it is opened when it is first needed,
-            so that runs need no Java.
+        first_stage: a configuration, as :func:`rerank_plugin.commandline.first_stage_config` gives it; it is opened
+            when it is first needed, so that runs need no Java.
         threads: first-stage searches at once.
     """
 

@@ -1,7 +1,7 @@
 """Training pairs: two documents of one query, the first more relevant than the second ([D18] 3.4, 4.2).
 
-Each query has a pool of documents, made from its first-stage candidates, its judged documents, or both; a candidate
-that is not judged counts as non-relevant. (The paper trained on first result pages only, and names missing documents
+Each query has a pool of documents, made from its first-stage candidates, its judged documents, both, or the whole
+collection; a document that is not judged counts as non-relevant. (The paper trained on first result pages only, and names missing documents
 from deep in the results as its weakness in 5.3.1.) What is not retrieved is left out by default: a re-ranker never sees
 it, and where many relevant documents share no word with the query they would teach that matching words speak against a
 document.
@@ -24,7 +24,8 @@ from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.retrieval.candidates import Candidates
 
 
-POOLS = ("candidates", "judged", "all")
+POOLS = ("candidates", "judged", "all", "relevant", "collection")
+WITHOUT_CANDIDATES = ("judged", "relevant", "collection")  # what these hold does not depend on a first stage
 
 
 class Pool(NamedTuple):
@@ -60,29 +61,38 @@ def make_pools(
     """Pools of the queries that have two documents of different relevance and a word the model knows.
 
     Args:
-        candidates: first-stage candidates by query id.
-        documents: which documents a pool holds, ``candidates``, ``judged`` or ``all`` (both).
+        candidates: first-stage candidates by query id; where they are not needed, they may be missing.
+        documents: which documents a pool holds: ``candidates``, ``judged``, ``all`` (both), ``collection`` (every
+            document of the index), or ``relevant`` (the judged ones that are), of which one is enough.
     """
     if documents not in POOLS:
         raise InputError(f"unknown kind of training documents '{documents}'; known: {', '.join(POOLS)}")
     pools = []
+    every = np.arange(len(builder.index))
+    nothing = Candidates(builder.index, every[:0], np.zeros(0, np.float32))
     for query in queries:
         judged = judgments.get(query.id, {})
         rows = builder.index.rows(list(judged))
         relevance = np.fromiter(judged.values(), np.float32, len(judged))[rows >= 0]
         rows = rows[rows >= 0]
-        retrieved = candidates[query.id]
-        if documents == "candidates":
+        retrieved = candidates.get(query.id, nothing) if documents in WITHOUT_CANDIDATES else candidates[query.id]
+        if documents == "relevant":
+            rows, relevance = rows[relevance > 0], relevance[relevance > 0]
+        elif documents == "collection":
+            graded = np.zeros(len(every), np.float32)
+            graded[rows] = relevance
+            rows, relevance = every, graded
+        elif documents == "candidates":
             inside = np.isin(rows, retrieved.rows)
             rows, relevance = rows[inside], relevance[inside]
-        if documents != "judged":
+        if documents not in WITHOUT_CANDIDATES:
             unjudged = np.setdiff1d(retrieved.rows, rows)
             rows = np.concatenate([rows, unjudged])
             relevance = np.concatenate([relevance, np.zeros(len(unjudged), np.float32)])
         relevance = np.maximum(relevance, 0)
         terms = builder.index.query(query.text)
         words = builder.query(terms)
-        if not words.known or not len(rows) or relevance.min() == relevance.max():
+        if not words.known or not len(rows) or (documents != "relevant" and relevance.min() == relevance.max()):
             continue
         features = builder.features(terms, Candidates(builder.index, rows, _first_stage_scores(rows, retrieved)))
         pools.append(Pool(query.id, words, rows, relevance, features))

@@ -12,8 +12,8 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from rerank_plugin.atomic import replacing_folder
-from rerank_plugin.checkpoints import CONFIG_FILE, link_or_copy, read_config, save_checkpoint
+from rerank_plugin.atomic import link_or_copy, replacing_folder
+from rerank_plugin.checkpoints import CONFIG_FILE, read_config, save_checkpoint
 from rerank_plugin.errors import InputError
 from rerank_plugin.text import embeddings
 from rerank_plugin.text.embeddings import WordVectors
@@ -38,7 +38,7 @@ class Saver:
     """
 
     def __init__(
-        self, folder: Path, model, vectors: WordVectors, training: dict, every: bool, words: Path | None = None
+        self, folder: Path, model, vectors: WordVectors | None, training: dict, every: bool, words: Path | None = None
     ):
         self.folder, self.model, self.vectors, self.training = folder, model, vectors, training
         self.every, self.words = every, words or folder / WORDS
@@ -65,7 +65,7 @@ class Saver:
         if self.fresh:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.fresh = False
-        if not self.words.exists():
+        if self.vectors is not None and not self.words.exists():
             embeddings.save(self.vectors, self.words, {})
         if self.every:
             self._save(self._of(measures["epoch"]), measures)

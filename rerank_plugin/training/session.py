@@ -23,16 +23,19 @@ from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.corpora.records import Judgments, Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation.measures import parse
+from rerank_plugin.features.lexical import FIRST_STAGE, FIRST_STAGE_SHARE
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.index_folder import Index
 from rerank_plugin.text import embeddings
 from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.training.candidates import CandidateFinder
-from rerank_plugin.training.pairs import Pool, make_pools
+from rerank_plugin.training.concepts import check_same_concepts, starting_concepts
+from rerank_plugin.training.pairs import WITHOUT_CANDIDATES, Pool, make_pools
 from rerank_plugin.training.saving import Outcome, Saver, work_folder
-from rerank_plugin.training.trainer import Trainer, TrainingConfig
+from rerank_plugin.training.trainer import CONTRASTIVE, Trainer, TrainingConfig
 from rerank_plugin.training.validation import Validation
 
 log = logging.getLogger(__name__)
@@ -46,9 +49,12 @@ class Task:
 
     Attributes:
         model: its name. values: its hyper-parameters, where they are not the paper's.
-        index, words: folders of the index and of the word vectors.
+        index, words: folders of the index and of the word vectors, None for a model that is built without any.
         train, validation: queries and judgments, as :func:`rerank_plugin.corpora.queries_and_judgments` takes them;
             without validation, parts of the training queries must be held out (:class:`HeldOut`).
+        concepts: folder of the concept vectors, for a model that reads concepts.
+        more_train: further training queries and judgments, whose ids may be those of others: other texts of them.
+        queries_at_most: how many of all training queries are kept, the same first ones of a random order.
         measures: names of the validation measures; the first decides.
         first_stage: a :class:`~rerank_plugin.retrieval.lucene.FirstStageConfig`; None where runs give all candidates.
         train_run, validation_run: runs with the candidates, instead of the first stage.
@@ -62,18 +68,21 @@ class Task:
 
     model: str
     index: Path
-    words: Path
+    words: Path | None
     train: str
     measures: Sequence[str]
     training: TrainingConfig
     values: dict = field(default_factory=dict)
     validation: str | None = None
+    more_train: tuple[str, ...] = ()
+    queries_at_most: int | None = None
     first_stage: object | None = None
     train_run: Path | None = None
     validation_run: Path | None = None
     depth: int = 500
     validation_depth: int | None = None
     documents: str = "candidates"
+    concepts: Path | None = None
     start_from: Path | None = None
     device: str = "cpu"
     threads: int = 2
@@ -88,6 +97,26 @@ class HeldOut(NamedTuple):
     judgments: Judgments
     candidates: dict[str, Candidates]
     highest: float | None = None
+
+
+class TrainingSet(NamedTuple):
+    """Queries to train on, and their judgments."""
+
+    queries: Sequence[Query]
+    judgments: Judgments
+
+
+def some_queries(sets: Sequence[TrainingSet], at_most: int | None, seed: int) -> list[TrainingSet]:
+    """So many of the queries of all sets together, by chance; more of them hold the fewer ones. All where None."""
+    if at_most is None:
+        return list(sets)
+    places = [(number, place) for number, one in enumerate(sets) for place in range(len(one.queries))]
+    chosen = {places[at] for at in np.random.default_rng(seed).permutation(len(places))[:at_most].tolist()}
+    kept = [
+        TrainingSet([query for place, query in enumerate(one.queries) if (number, place) in chosen], one.judgments)
+        for number, one in enumerate(sets)
+    ]
+    return [one for one in kept if one.queries]
 
 
 class Session:
@@ -106,13 +135,20 @@ class Session:
         for measure in task.measures:
             parse(measure)  # a mistyped name is said before anything takes long
         self.model_class, self.config_class = model_classes(task.model)
-        self.model_config = build_config(self.config_class, task.values, "command line")
         self.index = Index(task.index)
-        self.vectors = embeddings.load(task.words)
-        self.queries, self.judgments = queries_and_judgments(task.train)
+        self.concepts = starting_concepts(
+            task.concepts, task.model, self.config_class, task.values, self.index.forward
+        )
+        self.values = {**task.values, **self.concepts.values}
+        self.model_config = build_config(self.config_class, self.values, "command line")
+        self.vectors = self._read_words()
+        sets = [TrainingSet(*queries_and_judgments(spec)) for spec in (task.train, *task.more_train)]
+        self.training_sets = some_queries(sets, task.queries_at_most, task.training.seed)
+        self.queries, self.judgments = self.training_sets[0]
         if task.validation is not None:
             self.validation_queries, self.validation_judgments = queries_and_judgments(task.validation)
-            shared = {query.id for query in self.queries} & {query.id for query in self.validation_queries}
+            trained = {query.id for one in self.training_sets for query in one.queries}
+            shared = trained & {query.id for query in self.validation_queries}
             if shared:
                 raise InputError(f"{len(shared)} queries are in both --train and --validation, e.g. '{min(shared)}'")
         _, reranker = self.fresh_model(self.model_config)
@@ -123,13 +159,27 @@ class Session:
     @cached_property
     def candidates(self) -> dict[str, Candidates]:
         """Of the training queries, by id."""
-        log.info("candidates for %d training queries", len(self.queries))
-        return self.find_candidates(self.queries, self.task.train_run, self.task.depth)
+        return self._find_candidates(self.queries, self.task.train_run)
+
+    def _find_candidates(self, queries: Sequence[Query], run: Path | None) -> dict[str, Candidates]:
+        log.info("candidates for %d training queries", len(queries))
+        return self.find_candidates(queries, run, self.task.depth)
 
     @cached_property
     def pools(self) -> list[Pool]:
         """The documents of each training query that teaches something, in the order of the queries."""
-        return make_pools(self.queries, self.judgments, self.candidates, self.builder, self.task.documents)
+        pools = []
+        for number, (queries, judged) in enumerate(self.training_sets):
+            found = {}
+            if self.task.documents not in WITHOUT_CANDIDATES or self.reads_first_stage:
+                found = self.candidates if number == 0 else self._find_candidates(queries, None)
+            pools += make_pools(queries, judged, found, self.builder, self.task.documents)
+        return pools
+
+    @property
+    def reads_first_stage(self) -> bool:
+        """Whether the model reads the first stage's scores."""
+        return not {FIRST_STAGE, FIRST_STAGE_SHARE}.isdisjoint(self.model_config.lexical_features)
 
     @cached_property
     def held_out(self) -> HeldOut:
@@ -143,19 +193,23 @@ class Session:
     def fresh_model(self, config):
         """A model with weights by the seed, or those it starts from, and the reranker that validates it."""
         torch.manual_seed(self.task.training.seed)
-        model = self.model_class(config, torch.from_numpy(self.vectors.matrix))
+        if self.vectors is None:
+            model = self.model_class(config)
+        else:
+            model = self.model_class(config, torch.from_numpy(self.vectors.matrix), **self.concepts.arguments)
         if self.task.start_from:
             start_from(model, self.task.start_from, self.vectors)
         try:
             options = RerankerOptions(self.task.device)
-            return model, NeuralReranker(model, self.vectors.vocabulary, self.index.forward, options)
+            vocabulary = Vocabulary([]) if self.vectors is None else self.vectors.vocabulary
+            return model, NeuralReranker(model, vocabulary, self.index.forward, options)
         except ValueError as error:
             raise InputError(str(error)) from None
 
     def config_with(self, features: Sequence[str]):
         """The model's configuration with some of its lexical features only, and the pools with theirs."""
         columns = [self.model_config.lexical_features.index(name) for name in features]
-        values = {**self.task.values, "lexical_features": tuple(features)}
+        values = {**self.values, "lexical_features": tuple(features)}
         pools = [pool._replace(features=np.ascontiguousarray(pool.features[:, columns])) for pool in self.pools]
         return build_config(self.config_class, values, "command line"), pools
 
@@ -191,7 +245,10 @@ class Session:
         )
         described = {**data, **asdict(task.training)}
         saver = Saver(folder, model, self.vectors, described, task.keep_epochs, words)
-        trainer = Trainer(
+        kind = Trainer
+        if task.training.loss == CONTRASTIVE:
+            from rerank_plugin.training.contrastive import ContrastiveTrainer as kind
+        trainer = kind(
             model, reranker.builder, pools, task.training, validation, saver.save, folder, task.device, data, saver.keep
         )
         if task.resume and trainer.resume():
@@ -201,6 +258,22 @@ class Session:
         trainer.train()
         return saver.finish(len(trainer.history), task.measures[0], output)
 
+    def _read_words(self) -> WordVectors | None:
+        """The word vectors; None for a model that is built without any."""
+        words = self.task.words
+        if getattr(self.model_class, "has_word_vectors", True):
+            if words is None:
+                raise InputError(f"the model '{self.task.model}' needs word vectors: give their folder as --words")
+            return embeddings.load(words)
+        if words is not None:
+            log.warning("the model '%s' needs no word vectors: --words %s is not read", self.task.model, words)
+        return None
+
+    def _describe_words(self) -> dict:
+        if self.vectors is None:
+            return {}
+        return {"words": str(self.task.words), "words_checksum": zlib.crc32(self.vectors.matrix.tobytes())}
+
     def _describe(self) -> dict:
         """What is trained on: for the checkpoint, and so that only the same training is resumed."""
         task = self.task
@@ -208,12 +281,13 @@ class Session:
         forward = {name: file for name, file in files.items() if name.startswith("forward/")}
         runs = {"train": task.train_run, "validation": task.validation_run}
         return {
-            "train": task.train,
+            "train": [task.train, *task.more_train] if task.more_train else task.train,
+            **({"queries_at_most": task.queries_at_most} if task.queries_at_most else {}),
             **({"validation": task.validation} if task.validation is not None else {}),
             "index": str(task.index),
             "index_checksum": zlib.crc32(json.dumps(forward, sort_keys=True).encode()),
-            "words": str(task.words),
-            "words_checksum": zlib.crc32(self.vectors.matrix.tobytes()),
+            **self._describe_words(),
+            **self.concepts.described,
             "runs": {name: str(path) for name, path in runs.items() if path},
             "first_stage": asdict(task.first_stage) if task.first_stage else None,
             "depth": task.depth,
@@ -223,7 +297,7 @@ class Session:
         }
 
 
-def start_from(model, folder: Path, vectors: WordVectors) -> None:
+def start_from(model, folder: Path, vectors: WordVectors | None) -> None:
     """Give a model the weights of a checkpoint.
 
     Raises:
@@ -234,8 +308,14 @@ def start_from(model, folder: Path, vectors: WordVectors) -> None:
     before, _ = load_checkpoint(folder)
     if before.config.lexical_features != model.config.lexical_features:
         raise InputError(f"{folder} has other lexical features: {' '.join(before.config.lexical_features) or 'none'}")
+    if vectors is not None:
+        _check_same_words(folder, vectors)
+    check_weights(before.state_dict(), model.state_dict(), str(folder))
+    check_same_concepts(before, model, str(folder))
+    model.load_state_dict(before.state_dict())
+
+
+def _check_same_words(folder: Path, vectors: WordVectors) -> None:
     found = embeddings.load(folder)
     if found.vocabulary.words != vectors.vocabulary.words or not np.array_equal(found.matrix, vectors.matrix):
         raise InputError(f"{folder} was trained on other word vectors than --words: give it as --words, too")
-    check_weights(before.state_dict(), model.state_dict(), str(folder))
-    model.load_state_dict(before.state_dict())

@@ -14,14 +14,14 @@ import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
 from rerank_plugin.errors import InputError
-from rerank_plugin.features.inputs import InputBuilder, Inputs
+from rerank_plugin.features.inputs import InputBuilder, Inputs, concept_tensors
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.training.objectives import Examples, objective
 from rerank_plugin.training.pairs import Pool
@@ -36,6 +36,7 @@ OPTIMIZERS = {
     "sgd": (torch.optim.SGD, 0.01),
 }
 
+CONTRASTIVE = "softmax"  # a loss of whole batches, which no Objective is
 STATE_FILE, TENSORS_FILE, LOG_FILE, PLOT_FILE = "state.json", "state.safetensors", "log.jsonl", "log.png"
 
 
@@ -48,7 +49,9 @@ class TrainingConfig:
         learning_rate: by default the optimizer's own.
         l2_convolution, l2_feed_forward: L2 costs of the weights of the two stages.
         pairs_per_query: examples drawn from a query in an epoch, at most: pairs, or documents for a classifier.
-        loss, weights, sampling: see :mod:`rerank_plugin.training.objectives`.
+        loss, weights, sampling: see :mod:`rerank_plugin.training.objectives`; of softmax, which encoders are trained
+            with, :mod:`rerank_plugin.training.contrastive`.
+        temperature, queries_per_document: of softmax.
     """
 
     epochs: int = 30
@@ -63,20 +66,24 @@ class TrainingConfig:
     weights: str = "sqrt"
     sampling: str = "balanced"
     optimizer: str = "adagrad"
+    temperature: float = 0.1
+    queries_per_document: int = 4
 
     def __post_init__(self) -> None:
-        objective(self.loss, self.weights, self.sampling)
+        if self.loss != CONTRASTIVE:
+            objective(self.loss, self.weights, self.sampling)
         if self.optimizer not in OPTIMIZERS:
             raise InputError(f"unknown optimizer '{self.optimizer}'; known: {', '.join(OPTIMIZERS)}")
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer][1])
-        if min(self.epochs, self.patience, self.batch_size, self.pairs_per_query) < 1:
-            raise InputError("epochs, patience, batch size and pairs per query must be at least 1")
+        counts = (self.epochs, self.patience, self.batch_size, self.pairs_per_query, self.queries_per_document)
+        if min(counts) < 1:
+            raise InputError("epochs, patience, batch size, pairs and queries per document must be at least 1")
         # written so that NaN is refused, too
-        if not (0 < self.learning_rate < math.inf) or not all(
+        if not all(0 < number < math.inf for number in (self.learning_rate, self.temperature)) or not all(
             0 <= cost < math.inf for cost in (self.l2_convolution, self.l2_feed_forward)
         ):
-            raise InputError("the learning rate must be above 0 and L2 costs not below 0")
+            raise InputError("learning rate and temperature must be above 0 and L2 costs not below 0")
 
 
 class Trainer:
@@ -112,18 +119,35 @@ class Trainer:
         self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
         self.validate, self.save, self.keep = validate, save, keep
         self.folder, self.device = folder, device
-        self.objective = objective(config.loss, config.weights, config.sampling)
-        self.optimizer = OPTIMIZERS[config.optimizer][0](self._parameter_groups(), lr=config.learning_rate)
+        self.objective = None if config.loss == CONTRASTIVE else objective(config.loss, config.weights, config.sampling)
+        self.optimizers = self._make_optimizers()
         self.data = data or {}
         self.history: list[dict] = []
 
-    def _parameter_groups(self) -> list[dict]:
+    def _make_optimizers(self) -> list[torch.optim.Optimizer]:
+        """The optimizer; with Adam another one for embeddings that can give sparse gradients.
+
+        A batch has few of a vocabulary's words, and Adam spends most of a step on the others. Its variant for sparse
+        gradients moves a word, and forgets its momentum, only in the batches that hold it.
+        """
+        modules = self.model.modules() if self.config.optimizer == "adam" else ()
+        sparse = [module for module in modules if hasattr(module, "sparse_gradients")]
+        for module in sparse:
+            module.sparse_gradients = True
+        tables = [module.embeddings for module in sparse]
+        groups = self._parameter_groups(without={id(table) for table in tables})
+        rate = self.config.learning_rate
+        made = [OPTIMIZERS[self.config.optimizer][0](groups, lr=rate)]
+        return [*made, torch.optim.SparseAdam(tables, lr=rate)] if tables else made
+
+    def _parameter_groups(self, without: set[int]) -> list[dict]:
         """Weight decay adds the gradient of an L2 cost, which is what Adagrad's is."""
         regularized = self.model.regularized()
         costs = {"convolution": self.config.l2_convolution, "feed_forward": self.config.l2_feed_forward}
         groups = [{"params": parameters, "weight_decay": costs[name]} for name, parameters in regularized.items()]
-        grouped = {id(parameter) for parameters in regularized.values() for parameter in parameters}
-        rest = [parameter for parameter in self.model.parameters() if id(parameter) not in grouped]
+        grouped = without | {id(parameter) for parameters in regularized.values() for parameter in parameters}
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        rest = [parameter for parameter in trained if id(parameter) not in grouped]
         return [*groups, {"params": rest, "weight_decay": 0.0}]
 
     @property
@@ -176,26 +200,33 @@ class Trainer:
         """One pass over freshly drawn examples; returns the mean loss."""
         torch.manual_seed(self.config.seed * 100_003 + epoch)
         generator = np.random.default_rng([self.config.seed, epoch])
+        self.model.train()
+        total = count = 0
+        for loss, examples in self._losses(generator, epoch):
+            if not torch.isfinite(loss):
+                raise InputError(f"the loss is {loss.item()} in epoch {epoch}: lower --learning-rate")
+            for optimizer in self.optimizers:
+                optimizer.zero_grad()
+            loss.backward()
+            for optimizer in self.optimizers:
+                optimizer.step()
+            total, count = total + loss.item() * examples, count + examples
+        return total / count
+
+    def _losses(self, generator: np.random.Generator, epoch: int) -> Iterator[tuple[torch.Tensor, int]]:
+        """The mean loss of each batch of an epoch, and how many examples it has."""
         drawn = self.objective.draw(self.pools, self.config.pairs_per_query, generator)
         if not len(drawn.pool):
             raise InputError(
                 f"the {len(self.pools)} training queries give no example for --loss {self.config.loss} --sampling "
                 f"{self.config.sampling}: none has documents of the grades that it tells apart"
             )
-        self.model.train()
-        total, size = 0.0, self.config.batch_size
+        size = self.config.batch_size
         for start in range(0, len(drawn.pool), size):
             batch = Examples(drawn.pool[start : start + size], drawn.places[:, start : start + size])
             inputs, relevance = self._inputs(batch)
             scores = scored(self.model, inputs).view(relevance.shape)  # [k, n]
-            loss = self.objective.loss(scores, relevance)
-            if not torch.isfinite(loss):
-                raise InputError(f"the loss is {loss.item()} in epoch {epoch}: lower --learning-rate")
-            self.optimizer.zero_grad()
-            loss.backward()
-            self.optimizer.step()
-            total += loss.item() * len(batch.pool)
-        return total / len(drawn.pool)
+            yield self.objective.loss(scores, relevance), len(batch.pool)
 
     def _inputs(self, batch: Examples) -> tuple[Inputs, torch.Tensor]:
         """Inputs of the first documents of all examples, then of the second ones, and their relevance [k, n]."""
@@ -214,6 +245,7 @@ class Trainer:
             torch.from_numpy(documents.terms),
             torch.from_numpy(np.stack([one.terms for one in words])),
             torch.from_numpy(np.stack([one.idf for one in words])),
+            *concept_tensors(documents, words),
         )
         return inputs.to(self.device), torch.from_numpy(relevance.reshape(batch.places.shape)).to(self.device)
 
@@ -239,8 +271,10 @@ class Trainer:
         _replace(self.folder / LOG_FILE, lambda path: path.write_text(lines, encoding="utf-8"))
         _replace(self.folder / PLOT_FILE, lambda path: plot_history(self.history, path))
         tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
-        for number, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{number}.{name}": tensor.contiguous() for name, tensor in state.items()}
+        for place, optimizer in enumerate(self.optimizers):
+            for number, state in optimizer.state_dict()["state"].items():
+                names = {name: f"optimizer.{place}.{number}.{name}" for name in state}
+                tensors |= {names[name]: torch.as_tensor(value).contiguous() for name, value in state.items()}
         epoch = len(self.history)
         name = f"{epoch}.{TENSORS_FILE}"  # a file of its own, so that a kill between the two writes does no harm
         _replace(self.folder / name, lambda path: save_file(tensors, path))
@@ -265,19 +299,20 @@ class Trainer:
         try:
             state = json.loads(path.read_text(encoding="utf-8"))
             tensors = load_file(self.folder / state["tensors"])
-            weights, optimizer = self._restored(tensors)
+            weights, optimizers = self._restored(tensors)
             settings, history = state["settings"], state["history"]
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise InputError(f"cannot resume from {self.folder}: {error!r}; delete it to start over") from None
         if settings != self.settings():
             raise InputError(f"{self.folder} holds a training with other settings; delete it, or leave out --resume")
         self.model.load_state_dict(weights, strict=True)
-        self.optimizer.load_state_dict(optimizer)
+        for optimizer, state in zip(self.optimizers, optimizers):
+            optimizer.load_state_dict(state)
         self.history = history
         return True
 
-    def _restored(self, tensors: dict) -> tuple[dict, dict]:
-        """The model's and the optimizer's state from the tensors of a state file.
+    def _restored(self, tensors: dict) -> tuple[dict, list[dict]]:
+        """The model's and the optimizers' states from the tensors of a state file.
 
         Raises:
             KeyError: a tensor is missing. InputError: one does not fit.
@@ -286,18 +321,22 @@ class Trainer:
 
         weights = {name[len("model.") :]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
         check_weights(weights, self.model.state_dict(), str(self.folder))
-        optimizer = self.optimizer.state_dict()
-        states: dict[int, dict] = {}
+        found: list[dict[int, dict]] = [{} for _ in self.optimizers]
         for name, tensor in tensors.items():
             if name.startswith("optimizer."):
-                _, number, part = name.split(".")
-                states.setdefault(int(number), {})[part] = tensor
-        parts = {part for state in states.values() for part in state}
-        # Some optimizers make their state at the first step, so what it should hold is known from the others only.
-        for number in {*states, *optimizer["state"]}:
-            for part in parts:
-                states[number][part]
-        return weights, {**optimizer, "state": states}
+                _, place, number, part = name.split(".")
+                # SparseAdam counts its steps in a plain number.
+                value = tensor if tensor.is_floating_point() else tensor.item()
+                found[int(place)].setdefault(int(number), {})[part] = value
+        states = []
+        for optimizer, of_parameters in zip(self.optimizers, found):
+            parts = {part for state in of_parameters.values() for part in state}
+            # Some optimizers make their state at the first step: what it should hold is known from the others only.
+            for number in {*of_parameters, *optimizer.state_dict()["state"]}:
+                for part in parts:
+                    of_parameters[number][part]
+            states.append({**optimizer.state_dict(), "state": of_parameters})
+        return weights, states
 
 
 def scored(model: nn.Module, inputs: Inputs) -> torch.Tensor:

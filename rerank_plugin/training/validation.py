@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
+import numpy as np
+
 from rerank_plugin.corpora.records import Judgments, Query
 from rerank_plugin.rerankers import Reranker
 from rerank_plugin.retrieval.candidates import Candidates
@@ -37,13 +39,15 @@ class Validation:
             query.id: (candidates[query.id].index, candidates[query.id].rows, candidates[query.id].first_stage_scores)
             for query in queries
         }
+        found = [rows for _, rows, _ in self.candidates.values()]
+        self.rows = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
     def __call__(self) -> dict[str, float]:
         """Means over all judged queries, by measure name."""
         from rerank_plugin.runs import RankedList
 
-        if hasattr(self.reranker, "refresh"):
-            self.reranker.refresh()  # an epoch has changed the weights
+        if hasattr(self.reranker, "encode_for_now"):
+            self.reranker.encode_for_now(self.rows)  # an epoch has changed the weights
         run = {}
         for query in self.queries:
             ranking = rank(query, Candidates(*self.candidates[query.id]), self.reranker)

@@ -125,3 +125,43 @@ def test_a_damaged_gzip(tmp_path):
     (tmp_path / "q.tsv.gz").write_bytes(gzip.compress(b"1\tgood\n" * 1000)[:-20])
     with pytest.raises(InputError, match=r"q\.tsv\.gz:\d+: damaged gzip file"):
         queries(str(tmp_path / "q.tsv.gz"))
+
+
+TYPED = """{"_id": "q1", "type": "titles", "split": "train", "text": "one", "year": 2020}
+{"_id": "q1", "type": "descriptions", "split": "train", "text": "one in more words", "year": 2020}
+{"_id": "q2", "type": "titles", "split": "dev", "text": "two"}
+"""
+
+
+@pytest.mark.parametrize(
+    "selection, expected",
+    [
+        (":type=titles", [Query("q1", "one"), Query("q2", "two")]),
+        (":split=train:type=descriptions", [Query("q1", "one in more words")]),
+        (":year=2020:type=titles", [Query("q1", "one")]),
+    ],
+)
+def test_some_queries_of_a_json_lines_file(tmp_path, selection, expected):
+    """Texts of one query may share an id in the file, as long as one of them is selected."""
+    path = file(tmp_path, "typed.jsonl", TYPED)
+    assert queries(f"{path}{selection}") == expected
+    with pytest.raises(InputError, match="q1 was used before"):
+        queries(str(path))
+
+
+@pytest.mark.parametrize("selection, said", [(":type=title", "no query has type=title"), (":kind=", "no query has kind=")])
+def test_a_selection_without_queries(tmp_path, selection, said):
+    with pytest.raises(InputError, match=said):
+        queries(f"{file(tmp_path, 'typed.jsonl', TYPED)}{selection}")
+
+
+def test_a_selection_of_a_file_without_keys(tmp_path):
+    path = file(tmp_path, "plain.tsv", "q1\tone")
+    with pytest.raises(InputError, match="only of a JSON lines file.*type=titles"):
+        queries(f"{path}:type=titles")
+
+
+def test_a_file_whose_name_looks_like_a_selection(tmp_path):
+    (tmp_path / "a.jsonl:type=titles").write_text('{"_id": "q9", "text": "nine"}')
+    file(tmp_path, "a.jsonl", TYPED)
+    assert queries(str(tmp_path / "a.jsonl:type=titles")) == [Query("q9", "nine")]

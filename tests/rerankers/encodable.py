@@ -4,6 +4,7 @@ import json
 
 import torch
 
+from rerank_plugin.knowledge.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.encodings import encode_index
 from rerank_plugin.rerankers.ktrel import Ktrel, KtrelConfig
@@ -33,11 +34,13 @@ def sevmos(vectors, seed=0, **hyper_parameters):
     return model.eval()
 
 
-def ktrel(vectors, seed=0, concept_vectors=None, **hyper_parameters):
-    """KTRel whose attention is not flat and whose normalizations are not the neutral ones."""
+def ktrel(vectors, seed=0, concept_vectors=None, concept_ids=None, **hyper_parameters):
+    """KTRel, of words where nothing else is said: attention is not flat and normalizations are not the neutral ones."""
     torch.manual_seed(seed)
-    config = KtrelConfig(**{"heads": 1, "feed_forward": 7, **hyper_parameters})
-    model = Ktrel(config, torch.from_numpy(vectors.matrix), concept_vectors)
+    config = KtrelConfig(**{"parts": "words", "heads": 1, "feed_forward": 7, **hyper_parameters})
+    concept_ids = concept_ids or [f"C{number}" for number in range(config.concepts)]
+    vocabulary = ConceptVocabulary(concept_ids) if config.concepts else None
+    model = Ktrel(config, torch.from_numpy(vectors.matrix), concept_vectors, vocabulary)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "layer" in name:

@@ -10,8 +10,10 @@ import torch
 
 from rerank_plugin.checkpoints import MODELS, model_classes
 from rerank_plugin.corpora.records import Query
+from rerank_plugin.knowledge.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
+from tests import annotated
 from tests.rerankers import small
 
 QUERY = Query("q", "aspirin heart attack risk in women")
@@ -20,26 +22,39 @@ SIZES = {
     "delta": {"filters": 4},
     "delta-classifier": {"filters": 4},
     "duet": {"filters": 4},
-    "ktrel": {"heads": 2, "feed_forward": 5},
+    "ktrel": {"heads": 2, "feed_forward": 5, "concepts": 11, "concept_dimension": 4},
+    "ktrel-c": {"heads": 2, "feed_forward": 5, "concepts": 11, "concept_dimension": 4},
+    "ktrel-w": {"heads": 2, "feed_forward": 5},
     "pacrr": {"filters": 4},
     "sevmos": {"filters": 4},
 }
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    """Like ``small``'s, with concepts for those that read them."""
+    return annotated.build_index(tmp_path_factory.mktemp("all") / "index").forward
 
 
 def model_of(name, vectors):
     """With weights that kill no ReLU and drive no tanh to its ends."""
     model_class, config_class = model_classes(name)
     torch.manual_seed(5)
-    model = model_class(
-        config_class(document_words=720, query_words=8, **SIZES.get(name, {})), torch.from_numpy(vectors.matrix)
-    )
+    config = config_class(document_words=720, query_words=8, **SIZES.get(name, {}))
+    model = model_class(config, torch.from_numpy(vectors.matrix))
+    if getattr(config, "concepts", 0):
+        model.concept_vocabulary = ConceptVocabulary([concept.id for concept in annotated.CONCEPTS])
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
     return model.eval()
 
 
-@pytest.fixture(params=sorted(MODELS))
+# Cross-encoders need an encoder's folder, and have tests like these of their own.
+OF_WORDS = [name for name in sorted(MODELS) if getattr(model_classes(name)[0], "has_word_vectors", True)]
+
+
+@pytest.fixture(params=OF_WORDS)
 def model(request, vectors):
     return model_of(request.param, vectors)
 

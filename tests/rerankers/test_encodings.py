@@ -481,10 +481,9 @@ def test_what_cannot_be_encoded(index, vectors, tmp_path):
     model = small.delta(vectors)
     with pytest.raises(InputError, match="delta.*ktrel, sevmos"):
         encode_index(model, NeuralReranker(model, vectors.vocabulary, index).builder)
-    model = make("ktrel", vectors, parts="both", concepts=3, concept_dimension=4)
-    builder = NeuralReranker(model, vectors.vocabulary, index).builder
+    builder = NeuralReranker(make("ktrel", vectors), vectors.vocabulary, index).builder
     with pytest.raises(InputError, match="no concepts"):
-        encode_index(model, builder)
+        encode_index(make("ktrel", vectors, parts="both", concepts=3, concept_dimension=4), builder)
     with pytest.raises(InputError, match="int8"):
         encode_index(make("ktrel", vectors), builder, dtype="int8")
     bare = small.build_index(tmp_path / "forward")  # with no index.json beside it

@@ -10,7 +10,7 @@ from rerank_plugin import checkpoints, rerankers
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.rerankers.ktrel import Ktrel, KtrelConfig
+from rerank_plugin.rerankers.ktrel import Ktrel, KtrelConfig, KtrelWConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training.losses import pairwise_hinge
 from tests.rerankers import encodable, plain_ktrel, small
@@ -57,7 +57,7 @@ def test_golden_attention():
     For A, A, B the mean is (2A + B) / 3, so A becomes (5A + B) / 3, normalized (6,4,-4,-6) / sqrt(26), and B
     (2A + 4B) / 3, normalized (6,-2,2,-6) / sqrt(20). A pad of C would turn up in the third number's balance.
     """
-    model = silent(Ktrel(KtrelConfig(heads=2, feed_forward=3), FOUR))
+    model = silent(Ktrel(KtrelWConfig(heads=2, feed_forward=3), FOUR))
     with torch.no_grad():
         model.words.layer.self_attn.in_proj_weight[8:].copy_(torch.eye(4))
         model.words.layer.self_attn.out_proj.weight.copy_(torch.eye(4))
@@ -71,7 +71,7 @@ def test_golden_feed_forward():
 
     It adds (1,-1,0,0) times itself: A becomes (3,-1,-1,-1), of mean 0 and variance 3; B stays.
     """
-    model = silent(Ktrel(KtrelConfig(heads=1, feed_forward=1), FOUR))
+    model = silent(Ktrel(KtrelWConfig(heads=1, feed_forward=1), FOUR))
     with torch.no_grad():
         model.words.layer.linear1.weight.copy_(torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
         model.words.layer.linear2.weight.copy_(torch.tensor([[1.0], [-1.0], [0.0], [0.0]]))
@@ -81,7 +81,7 @@ def test_golden_feed_forward():
 
 
 def test_opposite_words_and_empty_sequences_have_no_direction():
-    model = silent(Ktrel(KtrelConfig(heads=1), torch.tensor([A, A, [-1.0, -1.0, 1.0, 1.0]])))
+    model = silent(Ktrel(KtrelWConfig(heads=1), torch.tensor([A, A, [-1.0, -1.0, 1.0, 1.0]])))
     with torch.no_grad():
         assert model.encode_documents(*sequence(1, 2)).abs().max() < 1e-5
         empty = model.encode_documents(*sequence(padding=3))
@@ -157,10 +157,14 @@ def test_forward_is_the_inner_product_of_the_word_encodings(vectors):
 @pytest.mark.parametrize("parts", ["concepts", "both"])
 def test_concepts_that_nobody_gives_are_missed(index, vectors, parts):
     model = encodable.ktrel(vectors, parts=parts, concepts=4, concept_dimension=4)
-    for fast in (True, False):
-        one = NeuralReranker(model, vectors.vocabulary, index, rerankers.RerankerOptions(fast=fast))
-        with pytest.raises(InputError, match="the index holds no concepts"):
-            one.score(Query("q", "heart"), small.candidates(index))
+    with pytest.raises(InputError, match=f"the index holds no concepts: build {index.folder.parent}.*ktrel-w"):
+        NeuralReranker(model, vectors.vocabulary, index)
+    ids, mask = sequence(1, 2)
+    with pytest.raises(InputError, match="the index holds no concepts.*ktrel-w"):
+        model(Inputs(ids, mask, ids, mask, torch.zeros(1, 0)))
+    model.concept_vocabulary = None
+    with pytest.raises(ValueError, match="concept_vocabulary"):
+        NeuralReranker(model, vectors.vocabulary, index)
 
 
 def test_parts_have_parameters_of_their_own(vectors):
@@ -186,20 +190,23 @@ def test_parts_have_parameters_of_their_own(vectors):
         ({"feed_forward": 0}, "at least 1"),
         ({"document_words": 0}, "at least 1"),
         ({"query_words": 0}, "at least 1"),
+        ({"document_concepts": 0}, "at least 1"),
+        ({"query_concepts": 0}, "at least 1"),
         ({"dropout": 1.0}, "dropout 1.0"),
         ({"parts": "both"}, "0 concepts"),
+        ({"parts": "concepts"}, "0 concepts"),
         ({"concepts": 3}, "3 concepts"),
         ({"lexical_features": ("bm25_title",)}, "no lexical features"),
     ],
 )
 def test_wrong_hyper_parameters(wrong, said):
     with pytest.raises(InputError, match=said):
-        KtrelConfig(**wrong)
+        KtrelWConfig(**wrong)
 
 
 def test_shapes_that_do_not_fit():
     with pytest.raises(InputError, match="4 attention heads do not divide the 6 dimensions"):
-        Ktrel(KtrelConfig(heads=4), torch.zeros(3, 6))
+        Ktrel(KtrelWConfig(heads=4), torch.zeros(3, 6))
     with pytest.raises(InputError, match=r"\[2, 3\], expected \[5, 4\]"):
         Ktrel(KtrelConfig("both", 1, concepts=5, concept_dimension=4), torch.zeros(3, 6), torch.zeros(2, 3))
 
@@ -222,7 +229,7 @@ def test_a_saved_model_scores_the_same(index, vectors, tmp_path):
 def test_training_lowers_the_loss(index, vectors):
     """Every document with 'risk' should win over every one without, by the paper's loss and optimizer."""
     torch.manual_seed(0)
-    model = Ktrel(KtrelConfig(heads=2, feed_forward=10, dropout=0.0), torch.from_numpy(vectors.matrix))
+    model = Ktrel(KtrelWConfig(heads=2, feed_forward=10, dropout=0.0), torch.from_numpy(vectors.matrix))
     one = encodable.module_reranker(model, vectors, index)
     terms, candidates = index.query("risk of stroke"), small.candidates(index)
     inputs = one.builder.build(terms, one.builder.query(terms), candidates)

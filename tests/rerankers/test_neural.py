@@ -302,7 +302,8 @@ def test_builder_maps_words_and_masks(index, vectors):
     vocabulary = vectors.vocabulary
     builder = InputBuilder(index, vocabulary, 4, 3, ())
     rows = [2, 6, 4, 0]
-    ids, mask, terms = builder.documents(Candidates(index, np.array(rows), np.zeros(4, np.float32)))
+    ids, mask, terms, *concepts = builder.documents(Candidates(index, np.array(rows), np.zeros(4, np.float32)))
+    assert concepts == [None, None]
     word = vocabulary.ids
     assert ids.tolist() == [
         [word["aspirin"], 0, 0, 0],

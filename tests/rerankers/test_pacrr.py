@@ -336,7 +336,7 @@ def test_more_padding_of_the_module_itself(index, vectors, reference, sizes):
             document_mask=torch.ones(1, document_words, dtype=torch.bool),
             query_mask=torch.ones(1, query_words, dtype=torch.bool),
         )
-        both = Inputs(*(torch.cat(tensors) for tensors in zip(inputs, long_text)))
+        both = Inputs.joined([inputs, long_text])
         with torch.no_grad():
             assert_same(model(both)[:-1].numpy(), reference)
             assert_same(model(inputs).numpy(), reference)

@@ -9,11 +9,15 @@ from rerank_plugin.training.validation import Validation
 
 
 def always(inputs, output, train, *more):
-    """The options of every training; what is given twice counts as it is given last."""
+    """The options of every training; what is given twice counts as it is given last.
+
+    Of --train, which may be repeated, what is given replaces the usual.
+    """
     folder, _ = inputs
     return [
         "--index", str(folder / "index"), "--words", str(folder / "words"),
-        "--train", f"{folder / train}.tsv,{folder / train}.qrels", "--train-run", str(folder / f"{train}.run"),
+        *([] if "--train" in more else ["--train", f"{folder / train}.tsv,{folder / train}.qrels"]),
+        "--train-run", str(folder / f"{train}.run"),
         "--filters", "6", "--document-words", "12", "--batch-size", "16", "--epochs", "3", "--measures", "AP", "P@3",
         "--output", str(output), *more,
     ]  # fmt: skip

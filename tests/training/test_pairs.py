@@ -239,3 +239,18 @@ def test_groups_are_drawn_in_proportion_to_their_sizes():
 def test_pairs_by_groups_of_queries_are_mixed():
     drawn = draw_pairs_by_groups([pool_of([1, 0])] * 2, 25, np.random.default_rng(0))
     assert len(drawn.pool) == 50 and 0 < drawn.pool[:25].sum() < 25
+
+
+def test_the_whole_collection_needs_no_candidates(index, one):
+    """Every document of the index is in the pool, whatever was retrieved, and a negative judgment counts as 0."""
+    for retrieved in ({}, {"q1": small.candidates(index, [0])}):
+        [pool] = make_pools([Query("q1", "heart")], {"q1": JUDGED}, retrieved, one.builder, "collection")
+        assert relevance_by_id(pool) == {id: max(JUDGED.get(id, 0), 0) for id in IDS}
+
+
+def test_relevant_documents_alone(index, one):
+    """A pool for the queries that have any, even if all are of one grade."""
+    judged = {"q1": JUDGED, "q2": {"9": 1}, "q3": {"9": 0}, "q4": {"not-in-the-index": 1}}
+    queries = [Query(id, "heart") for id in judged]
+    pools = make_pools(queries, judged, {}, one.builder, "relevant")
+    assert [(pool.query_id, relevance_by_id(pool)) for pool in pools] == [("q1", {"b": 2, "Z": 1}), ("q2", {"9": 1})]

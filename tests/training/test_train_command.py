@@ -7,12 +7,14 @@ import pytest
 
 from rerank_plugin import train
 from rerank_plugin.checkpoints import load_checkpoint, read_config
+from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import LEX3
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import embeddings
+from rerank_plugin.training.session import TrainingSet, some_queries
 from tests.training import learnable
-from tests.training.commanded import run, validation_killed
+from tests.training.commanded import always, run, validation_killed
 
 
 def test_a_checkpoint_is_trained_and_described(inputs, tmp_path, capsys):
@@ -233,7 +235,8 @@ def test_the_validation_measures_of_a_recipe():
     from rerank_plugin.training.recipes import measures
 
     assert measures("pacrr") == measures("conv-knrm") == ("ERR@20", "nDCG@20")
-    assert measures("delta") == measures("sevmos") == measures("ktrel") == ("nDCG@20", "AP")
+    assert measures("delta") == measures("sevmos") == ("nDCG@20", "AP")
+    assert measures("ktrel") == measures("ktrel-w") == measures("ktrel-c") == ("AP", "nDCG@10")
 
 
 @pytest.mark.parametrize(("given", "expected"), [([], ["ERR@20", "nDCG@20"]), (["--measures", "RR"], ["RR"])])
@@ -281,3 +284,70 @@ def test_it_resumes_to_the_same_weights(inputs, tmp_path, how, monkeypatch):
     run(inputs, tmp_path / "parts", *how, "--resume")
     files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
     assert files[0] == files[1]
+
+
+KTREL = ("--model", "ktrel-w", "--set", "heads=2", "feed_forward=8", "--batch-size", "8")
+
+
+def without_filters(options):
+    """KTRel has none."""
+    at = options.index("--filters")
+    return options[:at] + options[at + 2 :]
+
+
+def train_ktrel(inputs, output, *more, runs=True):
+    folder, _ = inputs
+    options = without_filters(always(inputs, output, "train", *more, *KTREL))
+    if not runs:
+        at = options.index("--train-run")
+        options = options[:at] + options[at + 2 :]
+    held_out = ["--validation", f"{folder}/dev.tsv,{folder}/dev.qrels", "--validation-run", f"{folder}/dev.run"]
+    train.main([*options, *held_out])
+    return read_config(output)
+
+
+def test_an_encoder_with_softmax(inputs, tmp_path):
+    config = train_ktrel(inputs, tmp_path / "c", "--loss", "softmax", "--temperature", "0.2")
+    assert config["training"]["documents"] == "relevant" and config["training"]["temperature"] == 0.2
+    assert config["training"]["optimizer"] == "adam" and "AP" in config["measures"]
+
+
+def test_ktrel_is_trained_on_the_whole_collection(inputs, tmp_path):
+    config = train_ktrel(inputs, tmp_path / "c")
+    assert config["training"]["documents"] == "collection" and config["training"]["loss"] == "hinge"
+
+
+def test_other_texts_of_the_same_queries(inputs, tmp_path):
+    """Both texts of a query train under its id; --train-queries keeps some of all texts."""
+    folder, _ = inputs
+    lines = (folder / "train.tsv").read_text().splitlines()
+    (tmp_path / "longer.tsv").write_text("".join(f"{line} patients\n" for line in lines))
+    both = ["--train", f"{folder}/train.tsv,{folder}/train.qrels", "--train", f"{tmp_path}/longer.tsv,{folder}/train.qrels"]
+    config = train_ktrel(inputs, tmp_path / "both", *both, runs=False)
+    assert config["training"]["train"] == both[1::2]
+    one = train_ktrel(inputs, tmp_path / "one", *both[:2], runs=False)
+    some = train_ktrel(inputs, tmp_path / "some", *both, "--train-queries", "5", runs=False)
+    assert some["training"]["queries_at_most"] == 5
+    assert len({one["measures"]["loss"], config["measures"]["loss"], some["measures"]["loss"]}) == 3
+
+
+def test_some_queries_are_those_of_more():
+    sets = [TrainingSet([Query(f"{name}{i}", "") for i in range(6)], {}) for name in "ab"]
+    chosen = [[query.id for one in some_queries(sets, count, 3) for query in one.queries] for count in range(13)]
+    assert all(len(one) == count and set(one) <= set(more) for count, (one, more) in enumerate(zip(chosen, chosen[1:])))
+    assert some_queries(sets, None, 3) == sets and {id[0] for id in chosen[6]} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        (["--train", "a", "--train", "b", "--train-run", "r", "--validation", "v"], "--train-run gives the candidates of one"),
+        (["--train", "a", "--train", "b", "--folds", "3"], "--folds takes all queries of one --train"),
+        (["--train", "a", "--train-queries", "9", "--folds", "3"], "--folds takes all queries of one --train"),
+        (["--train", "a", "--train-queries", "0", "--validation", "v"], "at least 1"),
+    ],
+)
+def test_options_of_several_trainings_sets_that_contradict(capsys, more, said):
+    with pytest.raises(SystemExit):
+        train.main(["--index", "i", "--words", "w", "--output", "o", *more])
+    assert said in capsys.readouterr().err

@@ -1,0 +1,174 @@
+"""Training an encoder against the other documents and queries of its batch.
+
+A model whose score is a product of two encodings (KTRel) need not look at pairs. Each batch has some documents, for
+each of them a few queries that it is relevant for, and every query is scored against every document. The loss is the
+cross-entropy of the softmax over the documents of each query, and over the queries of each document, to the relevant
+ones in proportion to their relevance: every relevant pair that meets in a batch by chance counts as one, and none as
+a negative. [K] trains on pairs (equation 2); this is what encoders for retrieval are trained with since.
+
+A document is many times as long as a query, so batches are made from documents: an epoch encodes each document that
+is relevant for anything once, and learns from several queries of each.
+
+Letters in shapes: B documents of a batch, Q queries of a batch, E numbers of an encoding.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, NamedTuple, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.features.inputs import QueryWords
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.forward import ForwardIndex
+from rerank_plugin.training.pairs import Pool
+from rerank_plugin.training.trainer import Trainer
+
+PIECES = 4  # a batch's documents are encoded in so many pieces of similar lengths: less padding
+
+
+class Relevances(NamedTuple):
+    """Which documents are relevant for which pools, by document.
+
+    Attributes:
+        rows: the documents, increasing, int64 [D].
+        starts: where the pools of each document start, int64 [D+1].
+        pools: numbers of pools, int64 [n]. grades: float32 [n].
+    """
+
+    rows: np.ndarray
+    starts: np.ndarray
+    pools: np.ndarray
+    grades: np.ndarray
+
+
+def relevances(pools: Sequence[Pool]) -> Relevances:
+    """The relevant documents of all pools, sorted by document and then by pool."""
+    numbers = np.repeat(np.arange(len(pools)), [len(pool.rows) for pool in pools])
+    rows = np.concatenate([pool.rows for pool in pools])
+    grades = np.concatenate([pool.relevance for pool in pools])
+    relevant = grades > 0
+    numbers, rows, grades = numbers[relevant], rows[relevant], grades[relevant]
+    order = np.lexsort((numbers, rows))
+    found, starts = np.unique(rows[order], return_index=True)
+    return Relevances(found, np.append(starts, len(rows)), numbers[order], grades[order])
+
+
+class Batch(NamedTuple):
+    """Documents int64 [B], numbers of pools int64 [Q], and grades float32 [Q, B], 0 where not relevant."""
+
+    rows: np.ndarray
+    pools: np.ndarray
+    grades: np.ndarray
+
+
+def batches(
+    known: Relevances, size: int, queries_per_document: int, generator: np.random.Generator
+) -> Iterator[Batch]:
+    """All documents that are relevant for something, in random order, with some queries of each.
+
+    Args:
+        size: B. queries_per_document: at most; a query that several documents of a batch drew is in it once.
+    """
+    order = generator.permutation(len(known.rows))
+    for start in range(0, len(order), size):
+        places = order[start : start + size]
+        drawn = []
+        for place in places.tolist():
+            first, stop = known.starts[place], known.starts[place + 1]
+            count = min(queries_per_document, stop - first)
+            drawn.append(known.pools[first + generator.choice(stop - first, count, replace=False)])
+        pools = np.unique(np.concatenate(drawn))
+        yield Batch(known.rows[places], pools, _grades(known, places, pools))
+
+
+def _grades(known: Relevances, places: np.ndarray, pools: np.ndarray) -> np.ndarray:
+    grades = np.zeros((len(pools), len(places)), np.float32)
+    for column, place in enumerate(places.tolist()):
+        inside = slice(known.starts[place], known.starts[place + 1])
+        at = np.searchsorted(pools, known.pools[inside])
+        at[at == len(pools)] = 0
+        drawn = pools[at] == known.pools[inside]
+        np.maximum.at(grades[:, column], at[drawn], known.grades[inside][drawn])
+    return grades
+
+
+def softmax_loss(scores: Tensor, grades: Tensor, temperature: float) -> Tensor:
+    """Mean of both directions' cross-entropies to the relevant ones in proportion to their grades.
+
+    Args:
+        scores: float [Q, B]. grades: float [Q, B], 0 for not relevant; a row or a column of zeros has no loss.
+        temperature: what scores are divided by.
+
+    Returns:
+        a scalar.
+    """
+    scores = scores / temperature
+    return (_cross_entropy(scores, grades) + _cross_entropy(scores.T, grades.T)) / 2
+
+
+def _cross_entropy(scores: Tensor, grades: Tensor) -> Tensor:
+    """Mean over the rows that have a grade."""
+    mass = grades.sum(dim=1)  # [n]
+    losses = -(functional.log_softmax(scores, dim=1) * grades).sum(dim=1) / mass.clamp_min(torch.finfo(mass.dtype).tiny)
+    return losses[mass > 0].mean()
+
+
+class ContrastiveTrainer(Trainer):
+    """Trains an encoder with :func:`softmax_loss`; a batch is ``batch_size`` documents.
+
+    Raises:
+        InputError: the model has no encodings.
+    """
+
+    def __init__(self, model, *arguments, **named):
+        if not hasattr(model, "encode_queries"):
+            raise InputError(
+                f"--loss softmax is for models whose scores are products of encodings (ktrel), not for {model.name}"
+            )
+        super().__init__(model, *arguments, **named)
+        self.known = relevances(self.pools)
+
+    def _losses(self, generator: np.random.Generator, epoch: int) -> Iterator[tuple[Tensor, int]]:
+        for batch in batches(self.known, self.config.batch_size, self.config.queries_per_document, generator):
+            queries = self._encode_queries([self.pools[number].words for number in batch.pools.tolist()])  # [Q, E]
+            order, documents = self._encode_documents(batch.rows)  # [B, E]
+            grades = torch.from_numpy(batch.grades[:, order]).to(self.device)  # [Q, B]
+            yield softmax_loss(queries @ documents.T, grades, self.config.temperature), len(batch.rows)
+
+    def _encode_queries(self, words: Sequence[QueryWords]) -> Tensor:
+        """Encodings [Q, E]."""
+        names = ("ids", "mask", "concepts", "concept_mask")
+        return self.model.encode_queries(
+            *self._tensors(*(np.stack([getattr(one, name) for one in words]) for name in names if _given(words[0], name)))
+        )
+
+    def _encode_documents(self, rows: np.ndarray) -> tuple[np.ndarray, Tensor]:
+        """Encodings [B, E] in another order, and that order, int64 [B]."""
+        order = np.argsort(_candidates(self.builder.index, rows).lengths, kind="stable")
+        encoded = []
+        for piece in np.array_split(order, min(PIECES, len(order))):
+            words = self.builder.documents(_candidates(self.builder.index, rows[piece]))
+            concepts = () if words.concepts is None else (words.concepts, words.concept_mask)
+            encoded.append(self.model.encode_documents(*self._tensors(words.ids, words.mask, *concepts)))
+        return order, torch.cat(encoded)
+
+    def _tensors(self, *arrays: np.ndarray) -> list[Tensor]:
+        """Ids and masks in turn, each pair cut to its longest row."""
+        tensors = []
+        for ids, mask in zip(arrays[::2], arrays[1::2]):
+            longest = max(int(mask.sum(axis=1).max()), 1)
+            tensors += [torch.from_numpy(part[:, :longest].copy()).to(self.device) for part in (ids, mask)]
+        return tensors
+
+
+def _given(words: QueryWords, name: str) -> bool:
+    return getattr(words, name) is not None
+
+
+def _candidates(index: ForwardIndex, rows: np.ndarray) -> Candidates:
+    return Candidates(index, rows, np.zeros(len(rows), np.float32))

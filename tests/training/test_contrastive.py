@@ -1,0 +1,147 @@
+"""Training against the rest of the batch: the loss by hand, what a batch holds, and that an encoder learns by it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.rerankers.ktrel import Ktrel, KtrelWConfig
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.training.contrastive import ContrastiveTrainer, batches, relevances, softmax_loss
+from rerank_plugin.training.pairs import make_pools
+from rerank_plugin.training.trainer import TrainingConfig
+from tests.training import learnable
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return learnable.build(tmp_path_factory.mktemp("contrastive") / "forward")
+
+
+class Encoder:
+    """An encoder, its trainer, and the weights that were the best."""
+
+    def __init__(self, corpus, folder, start=0, **training):
+        words = learnable.vectors()
+        torch.manual_seed(start)
+        config = KtrelWConfig(heads=2, feed_forward=8, document_words=12, query_words=2, dropout=0.1)
+        self.model = Ktrel(config, torch.from_numpy(words.matrix))
+        self.corpus, self.reranker = corpus, NeuralReranker(self.model, words.vocabulary, corpus)
+        trained = learnable.queries(learnable.TOPICS[: learnable.TRAINED])
+        self.pools = make_pools(trained, learnable.judgments(), {}, self.reranker.builder, "relevant")
+        settings = {"epochs": 2, "batch_size": 8, "seed": 5, "loss": "softmax", "optimizer": "adam", **training}
+        self.trainer = ContrastiveTrainer(
+            self.model, self.reranker.builder, self.pools, TrainingConfig(**settings), self.validate, print, folder
+        )
+
+    def validate(self):
+        topics = learnable.TOPICS[: learnable.TRAINED]
+        return {"AP": learnable.mean_average_precision(self.corpus, self.reranker, topics)}
+
+
+def test_loss_by_hand():
+    """Two queries and three documents. Of the first query the softmax is 1/2, 1/4, 1/4 and grades 2 and 1 weigh 2/3 and
+    1/3; the second has no relevant document, so it has no loss. Each direction is a mean of its own."""
+    ln = math.log
+    scores = torch.tensor([[ln(2.0), 0.0, 0.0], [0.0, ln(3.0), 0.0]])
+    grades = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    of_queries = 2 / 3 * ln(2) + 1 / 3 * ln(4)
+    of_documents = (-ln(2 / 3) - ln(1 / 4)) / 2  # the first document's queries are 2/3, 1/3, the second's 1/4, 3/4
+    assert softmax_loss(scores, grades, 1.0).item() == pytest.approx((of_queries + of_documents) / 2)
+    assert softmax_loss(scores * 0.1, grades, 0.1).item() == pytest.approx((of_queries + of_documents) / 2)
+
+
+def plain_loss(scores, grades, temperature):
+    """The same written out, query by query and document by document."""
+    means = []
+    for scored, graded in ((scores, grades), (scores.T, grades.T)):
+        losses = []
+        for one, weights in zip(scored.tolist(), graded.tolist()):
+            if sum(weights) > 0:
+                mass = sum(math.exp(score / temperature) for score in one)
+                shares = [math.exp(score / temperature) / mass for score in one]
+                losses.append(-sum(w * math.log(share) for w, share in zip(weights, shares)) / sum(weights))
+        means.append(sum(losses) / len(losses))
+    return sum(means) / 2
+
+
+def test_loss_against_the_plain_one():
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(20):
+        scores = torch.rand((5, 7), generator=generator, dtype=torch.float64) * 2 - 1
+        grades = torch.randint(0, 3, (5, 7), generator=generator).double()
+        assert softmax_loss(scores, grades, 0.3).item() == pytest.approx(plain_loss(scores, grades, 0.3))
+
+
+def test_batches_hold_every_relevant_document_once_and_all_grades_between_what_is_drawn(corpus, tmp_path):
+    encoder = Encoder(corpus, tmp_path)
+    known = relevances(encoder.pools)
+    expected = {
+        (number, row): grade
+        for number, pool in enumerate(encoder.pools)
+        for row, grade in zip(pool.rows.tolist(), pool.relevance.tolist())
+    }
+    seen = []
+    for batch in batches(known, 5, 2, np.random.default_rng(1)):
+        assert len(batch.rows) <= 5 and len(batch.pools) <= 10
+        seen += batch.rows.tolist()
+        for place, number in enumerate(batch.pools.tolist()):
+            for column, row in enumerate(batch.rows.tolist()):
+                assert batch.grades[place, column] == expected.get((number, row), 0)
+        assert (batch.grades.sum(axis=0) > 0).all()  # each document came with a query
+    assert sorted(seen) == sorted({row for _, row in expected})
+
+
+def test_a_document_of_many_queries_draws_some(corpus, tmp_path):
+    encoder = Encoder(corpus, tmp_path)
+    row = encoder.pools[0].rows[:1]
+    grade = np.ones(1, np.float32)
+    known = relevances([pool._replace(rows=row, relevance=grade) for pool in encoder.pools])
+    drawn = {tuple(next(batches(known, 4, 3, np.random.default_rng(seed))).pools.tolist()) for seed in range(20)}
+    assert {len(one) for one in drawn} == {3} and len(drawn) > 5
+
+
+def test_learns(corpus, tmp_path):
+    encoder = Encoder(corpus, tmp_path, epochs=30, patience=30, learning_rate=0.02)
+    before = encoder.validate()["AP"]
+    encoder.trainer.train()
+    assert before < 0.6 and encoder.trainer.best > 0.9
+    assert encoder.trainer.history[-1]["loss"] < encoder.trainer.history[0]["loss"]
+
+
+def test_resumed_equals_uninterrupted(corpus, tmp_path):
+    whole = Encoder(corpus, tmp_path / "whole", epochs=4, patience=9)
+    whole.trainer.train()
+    Encoder(corpus, tmp_path / "parts", epochs=2, patience=9).trainer.train()
+    resumed = Encoder(corpus, tmp_path / "parts", start=1, epochs=4, patience=9)
+    assert resumed.trainer.resume()
+    resumed.trainer.train()
+    assert learnable.same(learnable.weights(whole.model), learnable.weights(resumed.model))
+    assert [e["loss"] for e in whole.trainer.history] == [e["loss"] for e in resumed.trainer.history]
+
+
+def test_words_outside_the_batches_stay(corpus, tmp_path):
+    """Sparse gradients: a word that no document and no query holds keeps its vector exactly."""
+    encoder = Encoder(corpus, tmp_path)
+    vocabulary = encoder.reranker.builder.vocabulary
+    unseen = [vocabulary.lookup([topic])[0] for topic in learnable.TOPICS[learnable.TRAINED :]]
+    before = encoder.model.words.embeddings.detach().clone()
+    encoder.trainer.train()
+    changed = (encoder.model.words.embeddings != before).any(dim=1)
+    assert not changed[unseen].any() and changed.sum() > 10
+
+
+def test_a_model_without_encodings_is_refused(corpus, tmp_path):
+    problem = learnable.Problem(corpus, tmp_path)
+    with pytest.raises(InputError, match="softmax.*delta"):
+        ContrastiveTrainer(
+            problem.model, problem.reranker.builder, problem.pools, TrainingConfig(loss="softmax"), dict, print, tmp_path
+        )
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"temperature": math.nan}, {"queries_per_document": 0}])
+def test_bad_settings(wrong):
+    with pytest.raises(InputError):
+        TrainingConfig(loss="softmax", **wrong)
