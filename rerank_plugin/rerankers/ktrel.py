@@ -53,7 +53,12 @@ class KtrelConfig:
         parts: words (KTRel-W), concepts (KTRel-C) or both (KTRel).
         heads: of the attention; the paper's grid is 1, 2, 5, 10.
         feed_forward: width of the feed-forward network; the grid is 50, 100, 200, 500.
-        dropout: the grid is 0.1 to 0.5.
+        dropout: of the transformer layer; the grid is 0.1 to 0.5.
+        layers: of the transformer; the paper has 1 (4.2), and 0 leaves the step out: embeddings are summed as they are.
+        unit_vectors: whether all embeddings start with length 1, as vectors of rare words are shorter than others.
+        identity_start: whether the layer starts as the two normalizations alone, by zero weights at the end of both its
+            blocks: so it starts from what the vectors know, as a sum of them would.
+        embedding_dropout: of the embeddings' numbers, before the layer.
         document_words, query_words: where longer texts are cut.
         document_concepts, query_concepts: the same for concepts, of which a mention has up to 8.
         concepts: rows of the concept embeddings; 0 for words alone.
@@ -65,6 +70,10 @@ class KtrelConfig:
     heads: int = 2
     feed_forward: int = 200
     dropout: float = 0.2
+    layers: int = 1
+    unit_vectors: bool = False
+    identity_start: bool = False
+    embedding_dropout: float = 0.0
     document_words: int = 200
     query_words: int = 16
     document_concepts: int = 200
@@ -79,8 +88,11 @@ class KtrelConfig:
         sizes = (self.heads, self.feed_forward, self.document_words, self.query_words, self.document_concepts)
         if min(*sizes, self.query_concepts, self.concept_dimension) < 1:
             raise InputError("KTRel's sizes (heads, feed_forward, lengths, concept_dimension) must be at least 1")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout {self.dropout} is not in [0, 1)")
+        if self.layers not in (0, 1):
+            raise InputError(f"KTRel has one transformer layer, or none, not {self.layers}")
+        for rate in (self.dropout, self.embedding_dropout):
+            if not 0 <= rate < 1:
+                raise InputError(f"dropout {rate} is not in [0, 1)")
         if (self.concepts < 1) == (self.parts != "words"):
             raise InputError(f"KTRel's parts '{self.parts}' and its {self.concepts} concepts contradict each other")
         if self.lexical_features:
@@ -117,19 +129,25 @@ class SequenceEncoder(nn.Module):
     def __init__(self, vectors: Tensor, config: KtrelConfig):
         super().__init__()
         dimension = vectors.shape[1]
-        if dimension % config.heads:
+        if config.layers and dimension % config.heads:
             raise InputError(f"{config.heads} attention heads do not divide the {dimension} dimensions of an embedding")
-        self.embeddings = nn.Parameter(vectors.clone())
-        self.layer = nn.TransformerEncoderLayer(
-            dimension, config.heads, config.feed_forward, config.dropout, activation="relu", batch_first=True
-        )
+        self.embeddings = nn.Parameter(functional.normalize(vectors, dim=1) if config.unit_vectors else vectors.clone())
+        self.dropout, self.layer = nn.Dropout(config.embedding_dropout), None
+        if config.layers:
+            self.layer = nn.TransformerEncoderLayer(
+                dimension, config.heads, config.feed_forward, config.dropout, activation="relu", batch_first=True
+            )
+            if config.identity_start:
+                for last in (self.layer.self_attn.out_proj, self.layer.linear2):
+                    nn.init.zeros_(last.weight)
+                    nn.init.zeros_(last.bias)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """ids int64 [B, L] and mask bool [B, L] to float [B, D], each row of length 1, or 0 for an empty sequence."""
         first = torch.arange(ids.shape[1], device=ids.device) == 0  # [L]
         unseen = ~(mask | (first & ~mask.any(dim=1, keepdim=True)))  # [B, L]; attention to nothing would be NaN
-        items = functional.embedding(ids, self.embeddings, sparse=self.sparse_gradients)  # [B, L, D]
-        hidden = self.layer(items, src_key_padding_mask=unseen)  # [B, L, D]
+        items = self.dropout(functional.embedding(ids, self.embeddings, sparse=self.sparse_gradients))  # [B, L, D]
+        hidden = items if self.layer is None else self.layer(items, src_key_padding_mask=unseen)  # [B, L, D]
         total = hidden.masked_fill(~mask[..., None], 0.0).sum(dim=1)  # [B, D]
         return functional.normalize(total, dim=1)
 

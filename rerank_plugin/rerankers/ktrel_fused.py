@@ -91,8 +91,11 @@ class FusedEncoder:
 
     def __init__(self, part: SequenceEncoder):
         layer = part.layer
-        attention = layer.self_attn
         self.embeddings = _numbers(part.embeddings)  # [V, D]
+        self.has_layer = layer is not None
+        if not self.has_layer:
+            return
+        attention = layer.self_attn
         self.heads = attention.num_heads
         self.layers = tuple(
             (pack_panels(_numbers(weight).T), pad_vector(_numbers(bias)))
@@ -113,12 +116,19 @@ class FusedEncoder:
         dimension, count = self.embeddings.shape[1], len(ids)
         if not count:
             return np.zeros(dimension)
+        if not self.has_layer:
+            return _unit(self.embeddings[ids].astype(np.float64).sum(axis=0))
         widths = [dimension, *(len(bias) for _, bias in self.layers)]
         total = (count + 2 * ROWS) * (sum(widths) + dimension) + count
         scratch = self.workspace.array("scratch", (total,), np.float32)
         found = np.zeros(dimension)
         _encode(self.embeddings, ids, self.heads, self.layers, self.norms, self.epsilon, scratch, found)
-        return found / max(math.sqrt(float(np.sum(found * found))), SMALLEST_NORM)
+        return _unit(found)
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    """A vector float64 [D] brought to length 1, as torch does it."""
+    return vector / max(math.sqrt(float(np.sum(vector * vector))), SMALLEST_NORM)
 
 
 def _numbers(tensor) -> np.ndarray:

@@ -36,11 +36,11 @@ def normalization(row, weight, bias):
 
 
 def encode(rows, layer, heads):
-    """The sum of a sequence's encoded items (float64 [D]); zeros for an empty sequence."""
+    """The sum of a sequence's encoded items (float64 [D]), or of the items where there is no layer; a zero for none."""
     rows = [np.asarray(row, np.float64) for row in rows]
-    total = np.zeros(layer["out_bias"].shape)
-    if not rows:
-        return total
+    total = np.zeros(len(rows[0]) if rows else 1)
+    if not rows or layer is None:
+        return sum(rows, total)
     for row, addend in zip(rows, attention(rows, layer, heads)):
         item = normalization(row + addend, layer["norm1_weight"], layer["norm1_bias"])
         inner = np.array([max(0.0, value) for value in layer["weight1"] @ item + layer["bias1"]])
@@ -65,7 +65,9 @@ def score(parts):
 
 
 def layer_of(module):
-    """The numbers of a ``torch.nn.TransformerEncoderLayer`` by the names above, float64."""
+    """The numbers of a ``torch.nn.TransformerEncoderLayer`` by the names above, float64; None for no layer."""
+    if module is None:
+        return None
     tensors = {
         "in_weight": module.self_attn.in_proj_weight,
         "in_bias": module.self_attn.in_proj_bias,

@@ -89,12 +89,13 @@ def test_opposite_words_and_empty_sequences_have_no_direction():
 
 
 CONFIGURATIONS = [
-    # parts, heads, feed_forward, D of words, D of concepts, L
+    # parts, heads (0 for no layer), feed_forward, D of words, D of concepts, L
     ("words", 1, 1, 1, 1, 1),
     ("words", 2, 7, 6, 2, 9),
     ("concepts", 3, 5, 3, 6, 7),
     ("both", 2, 4, 8, 4, 12),
     ("both", 5, 20, 10, 5, 5),
+    ("both", 0, 1, 7, 3, 9),
 ]
 
 
@@ -107,7 +108,8 @@ def test_agrees_with_the_plain_one(configuration, seed):
     vectors = small.word_vectors(list("abcdefgh"), dimension, seed)
     concepts = torch.from_numpy(random.normal(size=(6, concept_dimension)).astype(np.float32))
     model = encodable.ktrel(
-        vectors, seed, None if parts == "words" else concepts, parts=parts, heads=heads, feed_forward=feed_forward,
+        vectors, seed, None if parts == "words" else concepts, parts=parts, heads=max(heads, 1),
+        layers=int(heads > 0), feed_forward=feed_forward,
         concepts=0 if parts == "words" else 6, concept_dimension=concept_dimension,
     )  # fmt: skip
 
@@ -140,6 +142,37 @@ def test_agrees_with_the_plain_one(configuration, seed):
     if dimension > 1:  # one number is normalized to nothing but its bias
         assert np.ptp(expected) > 0.1
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
+
+
+def test_a_layer_that_starts_as_the_normalizations_alone():
+    """Each item is centred and brought to one variance, whatever else the layer's weights are."""
+    vectors = small.word_vectors(list("abcdefgh"), 6, 1)
+    config = KtrelWConfig(heads=2, identity_start=True)
+    model = Ktrel(config, torch.from_numpy(vectors.matrix)).eval()
+    rows = vectors.matrix[[3, 1, 5]].astype(np.float64)
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    total = (centred / np.sqrt((centred**2).mean(axis=1, keepdims=True))).sum(axis=0)
+    with torch.no_grad():
+        found = model.encode_documents(*sequence(3, 1, 5))[0].numpy()
+    np.testing.assert_allclose(found, total / np.linalg.norm(total), atol=1e-3)  # the normalizations' epsilon
+
+
+def test_embeddings_that_start_with_length_1():
+    vectors = small.word_vectors(list("abc"), 6, 1)
+    start = torch.from_numpy(vectors.matrix)
+    plain, unit = (Ktrel(KtrelWConfig(unit_vectors=one), start).words.embeddings for one in (False, True))
+    assert torch.equal(plain, start) and not torch.allclose(plain, unit)
+    np.testing.assert_allclose(unit.detach().norm(dim=1), 1, rtol=1e-6)
+    np.testing.assert_allclose((unit * start.norm(dim=1, keepdim=True)).detach(), start, rtol=1e-5)
+
+
+def test_embedding_dropout_is_for_training_alone():
+    vectors = small.word_vectors(list("abcdefgh"), 6, 1)
+    model = Ktrel(KtrelWConfig(layers=0, embedding_dropout=0.5), torch.from_numpy(vectors.matrix))
+    first, second = (model.encode_documents(*sequence(1, 2, 3)) for _ in range(2))
+    assert not torch.equal(first, second)
+    first, second = (model.eval().encode_documents(*sequence(1, 2, 3)) for _ in range(2))
+    assert torch.equal(first, second)
 
 
 def test_forward_is_the_inner_product_of_the_word_encodings(vectors):
@@ -193,6 +226,8 @@ def test_parts_have_parameters_of_their_own(vectors):
         ({"document_concepts": 0}, "at least 1"),
         ({"query_concepts": 0}, "at least 1"),
         ({"dropout": 1.0}, "dropout 1.0"),
+        ({"embedding_dropout": -0.1}, "dropout -0.1"),
+        ({"layers": 2}, "one transformer layer, or none, not 2"),
         ({"parts": "both"}, "0 concepts"),
         ({"parts": "concepts"}, "0 concepts"),
         ({"concepts": 3}, "3 concepts"),
