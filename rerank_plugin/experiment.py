@@ -28,12 +28,28 @@ example:
   python -m rerank_plugin.experiment pacrr --collection sample sample sample:train sample:dev sample:test \\
       --words embeddings/sample --work runs/pacrr --output runs/pacrr/page.md"""
 
+KTREL_DESCRIPTION = """\
+Table 1 and figure 2 of the KTRel paper (CIRCLE 2020) on a judged collection with a knowledge base: tunes BM25 and RM3,
+trains DUET, KNRM, DRMM, Conv-KNRM and KTRel by the paper's recipe, KTRel by ours, and hybrids of KTRel and BM25-RM3,
+ranks the whole collection with each, and writes a Markdown page with the published values beside ours. Several --test
+are given one by one and pooled, as the paper pools titles and descriptions. Steps that are done are kept in the work
+folder, so an interrupted experiment goes on where it stopped; --dry-run prints them."""
+MAY_BE_ZERO = ("grid", "validation_candidates")
+KTREL_EXAMPLE = """\
+example:
+  python -m rerank_plugin.knowledge compile --source sample --output knowledge-bases/sample
+  python -m rerank_plugin.embed concepts --knowledge knowledge-bases/sample --output embeddings/sample-concepts
+  python -m rerank_plugin.experiment ktrel --corpus sample --train sample:train --validation sample:dev \\
+      --test titles sample:test --words embeddings/sample --knowledge knowledge-bases/sample \\
+      --concepts embeddings/sample-concepts --work runs/ktrel --output runs/ktrel/page.md"""
+
 
 def arguments():
     parser = commandline.parser("experiment", "Run a paper's experiments and write a page of the results.")
     papers = parser.add_subparsers(dest="paper", required=True, metavar="PAPER")
     add_delta(papers)
     add_pacrr(papers)
+    add_ktrel(papers)
     return parser
 
 
@@ -112,12 +128,83 @@ def add_pacrr(papers) -> None:
     size.add_argument("--longest", type=int, nargs="+", default=[2, 3, 4], help="l_g of figure 5")
 
 
+def add_ktrel(papers) -> None:
+    ktrel = add_paper(papers, "ktrel", "KTRel (CIRCLE 2020)", KTREL_DESCRIPTION, KTREL_EXAMPLE)
+    ktrel.add_argument("--corpus", required=True, help="documents to index")
+    ktrel.add_argument(
+        "--train",
+        required=True,
+        action="append",
+        metavar="QJ",
+        help="queries and judgments; may be repeated, with other texts of the same queries, too",
+    )
+    ktrel.add_argument("--validation", required=True, metavar="QJ", help="queries and judgments to choose by")
+    ktrel.add_argument(
+        "--test",
+        required=True,
+        nargs=2,
+        action="append",
+        metavar=("NAME", "QJ"),
+        help="a name, and queries and judgments to measure on; may be repeated, and is then pooled, too",
+    )
+    ktrel.add_argument("--knowledge", required=True, metavar="KB", help="a compiled knowledge base")
+    ktrel.add_argument(
+        "--concepts", required=True, help="concept vectors of it, written by rerank_plugin.embed concepts"
+    )
+    ktrel.add_argument("--stem", help="stemmer of the forward index: krovetz, with word vectors of the same")
+    ktrel.add_argument(
+        "--plain-words", metavar="WORDS", help="word vectors without stemming, to measure what stemming contributes"
+    )
+    ktrel.add_argument("--only", nargs="+", default=[], metavar="ROW", help="run only these rows, and BM25-RM3")
+    ktrel.add_argument(
+        "--figure-models", nargs="*", metavar="ROW", help="models of figure 2 (all six); none: no figure"
+    )
+    ktrel.add_argument("--ingredients", nargs="*", metavar="NAME", help="ingredients to train (all); none: no table")
+    ktrel.add_argument(
+        "--train-option", action="append", default=[], help="option of every training, as --train-option=--patience=4"
+    )
+    ktrel.add_argument("--device", default="cpu", help="torch device of trainings and searches")
+    ktrel.add_argument("--dry-run", action="store_true", help="print the commands of all steps, and run none")
+    _add_ktrel_sizes(ktrel)
+
+
+def _add_ktrel_sizes(ktrel) -> None:
+    size = ktrel.add_argument_group("size of the experiment")
+    size.add_argument("--depth", type=int, default=1000, help="documents a query that are measured")
+    size.add_argument("--rerank-depth", type=int, default=500, help="documents of the hybrid that are re-ranked")
+    size.add_argument("--epochs", type=int, default=30, help="epochs of a training, at most")
+    size.add_argument(
+        "--pairs", type=int, default=10, help="pairs a query in an epoch, at most, where pairs are learned"
+    )
+    size.add_argument("--patience", type=int, default=5, help="epochs without a better MAP before a training stops")
+    size.add_argument(
+        "--ingredient-epochs", type=int, help="epochs of an ingredient's training, at most (as the recipe's)"
+    )
+    size.add_argument(
+        "--validation-candidates",
+        type=int,
+        default=0,
+        help="documents of the tuned BM25-RM3 on which DUET, KNRM, DRMM and Conv-KNRM are validated; 0: all there are",
+    )
+    size.add_argument("--sizes", nargs="+", default=["100", "200", "500", "1000", "2000", "all"], help="of figure 2")
+    size.add_argument(
+        "--grid", type=int, default=6, help="configurations of the paper's grid that are tried for each KTRel; 0: one"
+    )
+    size.add_argument("--grid-epochs", type=int, default=4, help="epochs of these trials")
+    size.add_argument("--k1", type=float, nargs="+", default=[0.5, 0.9, 1.2, 1.6, 2.0], help="of BM25, to try")
+    size.add_argument("--b", type=float, nargs="+", default=[0.2, 0.4, 0.6, 0.75, 0.9], help="of BM25, to try")
+    size.add_argument("--rm3-terms", type=int, nargs="+", default=[10, 20, 50, 100], help="of RM3, to try")
+    size.add_argument("--rm3-documents", type=int, nargs="+", default=[5, 10, 20], help="of RM3, to try")
+    size.add_argument("--rm3-weights", type=float, nargs="+", default=[0.3, 0.5, 0.7], help="of RM3, to try")
+    size.add_argument("--fusion-step", type=float, default=0.05, help="between weights of hybrids")
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
     for name, value in vars(options).items():
-        if type(value) is int and value < 1 and name != "seed":
+        if type(value) is int and value < 1 and not (name == "seed" or value == 0 and name in MAY_BE_ZERO):
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
     if options.notes and not options.notes.is_file():
         parser.error(f"--notes {options.notes}: no such file")
@@ -127,6 +214,11 @@ def main(argv: list[str] | None = None) -> None:
             if min(getattr(options, name)) < 1:
                 parser.error(f"--{name} must be at least 1")
         pacrr(options, argv)
+        return
+    if options.paper == "ktrel":
+        if min(*options.rm3_terms, *options.rm3_documents) < 1:
+            parser.error("--rm3-terms and --rm3-documents must be at least 1")
+        ktrel(options, argv)
         return
     if options.weak_queries < 2 or min(options.filters) < 1:
         parser.error("--weak-queries must be at least 2, and --filters at least 1")
@@ -181,6 +273,35 @@ def pacrr(options, argv: list[str]) -> None:
     runner.run_stages(plan.stages(), settings.at_once)
     write_page(plan, runner, options.output, options.notes, f"python -m rerank_plugin.experiment {shlex.join(argv)}")
     print(f"{options.output}: {len(settings.collections)} collections")
+
+
+def ktrel(options, argv: list[str]) -> None:
+    from rerank_plugin.experiments.ktrel import Plan
+    from rerank_plugin.experiments.ktrel_page import write_page
+    from rerank_plugin.experiments.steps import Runner
+
+    settings = _ktrel_settings(options)
+    if options.dry_run:
+        for number, stage in enumerate(Plan(settings, dry=True).stages(), 1):
+            print("\n".join([f"# stage {number}: {len(stage)} steps", *(step.shown for step in stage)]))
+        return
+    plan, runner = Plan(settings), Runner(settings.work)
+    runner.run_stages(plan.stages(), settings.at_once)
+    write_page(plan, runner, options.output, options.notes, f"python -m rerank_plugin.experiment {shlex.join(argv)}")
+    print(f"{options.output}: {len(plan.rows())} rows")
+
+
+def _ktrel_settings(options):
+    """The :class:`~rerank_plugin.experiments.ktrel.Settings` of the command line."""
+    from dataclasses import fields
+
+    from rerank_plugin.experiments.ktrel import Queries, Settings
+
+    given = vars(options)
+    values = {field.name: given[field.name] for field in fields(Settings) if given.get(field.name) is not None}
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    tests = tuple(Queries(*one) for one in options.test)
+    return Settings(**values, tests=tests, train_options=tuple(options.train_option))
 
 
 if __name__ == "__main__":

@@ -62,6 +62,32 @@ def plot_trainings(histories: Mapping[str, list[dict]], path: Path) -> None:
             axes.set_title(title)
 
 
+class Line(NamedTuple):
+    """A model in a figure by the number of training queries.
+
+    Attributes:
+        counts: of training queries. points: the measure at each. stars: whether each is marked.
+    """
+
+    title: str
+    counts: Sequence[int]
+    points: Sequence[float]
+    stars: Sequence[bool]
+
+
+def plot_sizes(lines: Sequence[Line], levels: Mapping[str, float], path: Path) -> None:
+    """[K] figure 2: MAP by the number of training queries, and what needs none as horizontal lines."""
+    with _panels(path, 1) as (axes,):
+        for line in lines:
+            (drawn,) = axes.plot(line.counts, line.points, marker=".", label=line.title)
+            marked = [(count, point) for count, point, star in zip(line.counts, line.points, line.stars) if star]
+            axes.plot(*zip(*marked) if marked else ([], []), "*", markersize=12, color=drawn.get_color())
+        for (title, level), style in zip(levels.items(), ("--", ":")):
+            axes.axhline(level, color="black", linestyle=style, linewidth=1, label=title)
+        axes.set(xlabel="training queries", ylabel="MAP")
+        axes.legend(fontsize="small")
+
+
 @contextmanager
 def _panels(path: Path, count: int, columns: int = 8) -> Iterator[Sequence]:
     """Axes side by side, ``columns`` in a row at most; written as a PNG at the end."""

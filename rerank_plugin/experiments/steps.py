@@ -15,10 +15,11 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Iterable, Sequence
+from typing import IO, Iterable, Iterator, Sequence
 
 from rerank_plugin.errors import InputError
 from rerank_plugin.runs import replacing
@@ -36,16 +37,19 @@ class Step:
         name: of the step, for its log and the journal.
         command: what follows ``python -m rerank_plugin.``, in words.
         output: the file or folder it makes.
+        prints: whether the output is a file of what the command prints.
     """
 
     name: str
     command: tuple[str, ...]
     output: Path
+    prints: bool = False
 
     @property
     def shown(self) -> str:
         """The command as one would type it."""
-        return "python -m rerank_plugin." + shlex.join(self.command)
+        typed = "python -m rerank_plugin." + shlex.join(self.command)
+        return f"{typed} > {shlex.quote(str(self.output))}" if self.prints else typed
 
 
 class Runner:
@@ -87,13 +91,15 @@ class Runner:
         log.info("%s: %s", step.name, step.shown)
         started = time.monotonic()
         path = self.folder / LOGS / f"{step.name}.log"
-        with open(path, "wb") as file:
+        with open(path, "wb") as file, _printed(step, file) as printed:
             # The arithmetic of one thread is the same everywhere; steps share the processors instead.
             environment = {"OMP_NUM_THREADS": "1", **os.environ}
             command = [sys.executable, "-m", f"rerank_plugin.{step.command[0]}", *step.command[1:]]
-            process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment)
+            process = subprocess.Popen(command, stdout=printed, stderr=file, env=environment)
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode == 0 and step.prints:
+                Path(printed.name).replace(step.output)
         if process.returncode:
             last = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
             raise InputError(f"step {step.name} failed ({' '.join(last)}); see {path}, and run again to go on")
@@ -109,3 +115,14 @@ class Runner:
             self.journal[step.name] = entry
             with replacing(self.folder / JOURNAL) as file:
                 file.write(json.dumps(self.journal, indent=1).encode())
+
+
+@contextmanager
+def _printed(step: Step, log_file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Where a step's standard output goes: to its log, or to a file beside its output."""
+    if not step.prints:
+        yield log_file
+        return
+    step.output.parent.mkdir(parents=True, exist_ok=True)
+    with open(step.output.with_name(f"{step.output.name}.part"), "wb") as file:
+        yield file

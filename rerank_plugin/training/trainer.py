@@ -120,32 +120,17 @@ class Trainer:
         self.validate, self.save, self.keep = validate, save, keep
         self.folder, self.device = folder, device
         self.objective = None if config.loss == CONTRASTIVE else objective(config.loss, config.weights, config.sampling)
-        self.optimizers = self._make_optimizers()
+        self.tables = _sparse_tables(self.model)
+        self.optimizer = OPTIMIZERS[config.optimizer][0](self._parameter_groups(), lr=config.learning_rate)
         self.data = data or {}
         self.history: list[dict] = []
 
-    def _make_optimizers(self) -> list[torch.optim.Optimizer]:
-        """The optimizer; with Adam another one for embeddings that can give sparse gradients.
-
-        A batch has few of a vocabulary's words, and Adam spends most of a step on the others. Its variant for sparse
-        gradients moves a word, and forgets its momentum, only in the batches that hold it.
-        """
-        modules = self.model.modules() if self.config.optimizer == "adam" else ()
-        sparse = [module for module in modules if hasattr(module, "sparse_gradients")]
-        for module in sparse:
-            module.sparse_gradients = True
-        tables = [module.embeddings for module in sparse]
-        groups = self._parameter_groups(without={id(table) for table in tables})
-        rate = self.config.learning_rate
-        made = [OPTIMIZERS[self.config.optimizer][0](groups, lr=rate)]
-        return [*made, torch.optim.SparseAdam(tables, lr=rate)] if tables else made
-
-    def _parameter_groups(self, without: set[int]) -> list[dict]:
+    def _parameter_groups(self) -> list[dict]:
         """Weight decay adds the gradient of an L2 cost, which is what Adagrad's is."""
         regularized = self.model.regularized()
         costs = {"convolution": self.config.l2_convolution, "feed_forward": self.config.l2_feed_forward}
         groups = [{"params": parameters, "weight_decay": costs[name]} for name, parameters in regularized.items()]
-        grouped = without | {id(parameter) for parameters in regularized.values() for parameter in parameters}
+        grouped = {id(parameter) for parameters in regularized.values() for parameter in parameters}
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         rest = [parameter for parameter in trained if id(parameter) not in grouped]
         return [*groups, {"params": rest, "weight_decay": 0.0}]
@@ -205,11 +190,12 @@ class Trainer:
         for loss, examples in self._losses(generator, epoch):
             if not torch.isfinite(loss):
                 raise InputError(f"the loss is {loss.item()} in epoch {epoch}: lower --learning-rate")
-            for optimizer in self.optimizers:
-                optimizer.zero_grad()
+            self.optimizer.zero_grad()
             loss.backward()
-            for optimizer in self.optimizers:
-                optimizer.step()
+            for table in self.tables:
+                if table.grad is not None and table.grad.is_sparse:
+                    table.grad = table.grad.to_dense()  # optimizers move every row, as their momentum says
+            self.optimizer.step()
             total, count = total + loss.item() * examples, count + examples
         return total / count
 
@@ -271,10 +257,8 @@ class Trainer:
         _replace(self.folder / LOG_FILE, lambda path: path.write_text(lines, encoding="utf-8"))
         _replace(self.folder / PLOT_FILE, lambda path: plot_history(self.history, path))
         tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
-        for place, optimizer in enumerate(self.optimizers):
-            for number, state in optimizer.state_dict()["state"].items():
-                names = {name: f"optimizer.{place}.{number}.{name}" for name in state}
-                tensors |= {names[name]: torch.as_tensor(value).contiguous() for name, value in state.items()}
+        for number, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{number}.{name}": tensor.contiguous() for name, tensor in state.items()}
         epoch = len(self.history)
         name = f"{epoch}.{TENSORS_FILE}"  # a file of its own, so that a kill between the two writes does no harm
         _replace(self.folder / name, lambda path: save_file(tensors, path))
@@ -299,20 +283,19 @@ class Trainer:
         try:
             state = json.loads(path.read_text(encoding="utf-8"))
             tensors = load_file(self.folder / state["tensors"])
-            weights, optimizers = self._restored(tensors)
+            weights, optimizer = self._restored(tensors)
             settings, history = state["settings"], state["history"]
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise InputError(f"cannot resume from {self.folder}: {error!r}; delete it to start over") from None
         if settings != self.settings():
             raise InputError(f"{self.folder} holds a training with other settings; delete it, or leave out --resume")
         self.model.load_state_dict(weights, strict=True)
-        for optimizer, state in zip(self.optimizers, optimizers):
-            optimizer.load_state_dict(state)
+        self.optimizer.load_state_dict(optimizer)
         self.history = history
         return True
 
-    def _restored(self, tensors: dict) -> tuple[dict, list[dict]]:
-        """The model's and the optimizers' states from the tensors of a state file.
+    def _restored(self, tensors: dict) -> tuple[dict, dict]:
+        """The model's and the optimizer's state from the tensors of a state file.
 
         Raises:
             KeyError: a tensor is missing. InputError: one does not fit.
@@ -321,22 +304,26 @@ class Trainer:
 
         weights = {name[len("model.") :]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
         check_weights(weights, self.model.state_dict(), str(self.folder))
-        found: list[dict[int, dict]] = [{} for _ in self.optimizers]
+        optimizer = self.optimizer.state_dict()
+        states: dict[int, dict] = {}
         for name, tensor in tensors.items():
             if name.startswith("optimizer."):
-                _, place, number, part = name.split(".")
-                # SparseAdam counts its steps in a plain number.
-                value = tensor if tensor.is_floating_point() else tensor.item()
-                found[int(place)].setdefault(int(number), {})[part] = value
-        states = []
-        for optimizer, of_parameters in zip(self.optimizers, found):
-            parts = {part for state in of_parameters.values() for part in state}
-            # Some optimizers make their state at the first step: what it should hold is known from the others only.
-            for number in {*of_parameters, *optimizer.state_dict()["state"]}:
-                for part in parts:
-                    of_parameters[number][part]
-            states.append({**optimizer.state_dict(), "state": of_parameters})
-        return weights, states
+                _, number, part = name.split(".")
+                states.setdefault(int(number), {})[part] = tensor
+        parts = {part for state in states.values() for part in state}
+        # Some optimizers make their state at the first step, so what it should hold is known from the others only.
+        for number in {*states, *optimizer["state"]}:
+            for part in parts:
+                states[number][part]
+        return weights, {**optimizer, "state": states}
+
+
+def _sparse_tables(model: nn.Module) -> list[nn.Parameter]:
+    """Embeddings whose gradients are collected row by row: a batch has few words of a large vocabulary."""
+    modules = [module for module in model.modules() if hasattr(module, "sparse_gradients")]
+    for module in modules:
+        module.sparse_gradients = True
+    return [module.embeddings for module in modules]
 
 
 def scored(model: nn.Module, inputs: Inputs) -> torch.Tensor:

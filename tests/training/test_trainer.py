@@ -125,8 +125,8 @@ def test_resumed_equals_uninterrupted(corpus, tmp_path, stopped_after):
     assert len(resumed.trainer.history) == stopped_after
     resumed.trainer.train()
     assert same(weights(resumed.model), weights(whole.model))
-    for number, state in whole.trainer.optimizers[0].state_dict()["state"].items():
-        assert same(resumed.trainer.optimizers[0].state_dict()["state"][number], state)
+    for number, state in whole.trainer.optimizer.state_dict()["state"].items():
+        assert same(resumed.trainer.optimizer.state_dict()["state"][number], state)
     seconds = ("training_seconds", "validation_seconds")
     without = [[{k: v for k, v in entry.items() if k not in seconds} for entry in one.trainer.history]
                for one in (whole, resumed)]  # fmt: skip
@@ -185,7 +185,7 @@ def test_settings_must_be_the_same(corpus, tmp_path, other):
 def drop_a_tensor(folder):
     [path] = folder.glob("*.safetensors")
     tensors = load_file(path)
-    tensors.pop("optimizer.0.0.sum")
+    tensors.pop("optimizer.0.sum")
     save_file(tensors, path)
 
 
@@ -289,13 +289,13 @@ def test_weight_decay_lands_on_the_right_parameters(corpus, tmp_path):
             corpus, tmp_path, l2_convolution=convolution, l2_feed_forward=feed_forward, learning_rate=0.01
         )
         costs = {}
-        for group in problem.trainer.optimizers[0].param_groups:
+        for group in problem.trainer.optimizer.param_groups:
             for parameter in group["params"]:
                 assert id(parameter) not in costs
                 costs[id(parameter)] = group["weight_decay"]
                 parameter.grad = torch.zeros_like(parameter)
         before = weights(problem.model)
-        problem.trainer.optimizers[0].step()
+        problem.trainer.optimizer.step()
         for name, parameter in problem.model.named_parameters():
             stage = convolution if name.startswith("convolutions.") else feed_forward
             cost = stage if name.endswith(".weight") else 0
