@@ -1,5 +1,5 @@
-"""``python -m rerank_plugin.embed``: ``words``, word vectors for the neural models; ``compact``, in less space;
-``concepts``, vectors of the concepts of a knowledge base."""
+"""``python -m rerank_plugin.embed``: ``words``, word vectors for the neural models; ``compact``, in less space; ``extend``,
+for all words of an index; ``concepts``, vectors of the concepts of a knowledge base."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def arguments():
     small.add_argument("--most-frequent", type=int, help="keep only so many of the most frequent words")
     small.add_argument("--output", type=Path, required=True, help="folder to write")
     small.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
+    _add_extend(kinds)
     add_concepts(kinds)
     return parser
 
@@ -90,6 +91,23 @@ def add_concepts(kinds) -> None:
     command.add_argument("--final", action="store_true", help="after measuring, train on everything and write that")
 
 
+def _add_extend(kinds) -> None:
+    more = kinds.add_parser(
+        "extend",
+        help="word vectors with random ones for an index's other words",
+        description="Write word vectors anew, with random ones for all words of an index that they lack: rare words, which\n"
+        "a model that trains its embeddings (ktrel) can then tell apart.",
+        epilog="example:\n  python -m rerank_plugin.embed extend --words embeddings/sample --index indexes/sample "
+        "--output embeddings/extended",
+        formatter_class=commandline.HelpFormatter,
+    )
+    commandline.add_common_options(more)
+    more.add_argument("--words", type=Path, required=True, help="folder of word vectors")
+    more.add_argument("--index", type=Path, required=True, help="index folder, with the same --stem")
+    more.add_argument("--output", type=Path, required=True, help="folder to write")
+    more.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = parser.parse_args(argv)
@@ -98,6 +116,9 @@ def main(argv: list[str] | None = None) -> None:
         if options.most_frequent is not None and options.most_frequent < 1:
             parser.error("--most-frequent must be at least 1")
         compact(options)
+        return
+    if options.kind == "extend":
+        extend(options)
         return
     if options.kind == "concepts":
         check_concepts(parser, options)
@@ -133,19 +154,41 @@ def words(options) -> None:
     print(f"{options.output}: {count:,} words, {dimension} dimensions in {time.monotonic() - started:.1f} s")
 
 
-def compact(options) -> None:
+def _settings(folder: Path) -> dict:
+    """How the vectors of a folder were made."""
     import json
 
+    from rerank_plugin.text import embeddings
+
+    settings = json.loads((folder / embeddings.SETTINGS_FILE).read_text(encoding="utf-8"))
+    return {name: value for name, value in settings.items() if name not in ("tokenizer", "words", "dimension")}
+
+
+def extend(options) -> None:
+    from rerank_plugin.errors import InputError
+    from rerank_plugin.retrieval.index_folder import Index
+    from rerank_plugin.text import embeddings
+
+    if options.output.exists() and not options.overwrite:
+        raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
+    before, index = embeddings.load(options.words), Index(options.index).forward
+    index.check_tokenizer(before.vocabulary.tokenizer, str(options.words))
+    vectors = embeddings.extend(before, index.terms.take(range(index.vocabulary_size)), options.seed)
+    extended = {"index": str(options.index), "seed": options.seed}
+    embeddings.save(vectors, options.output, {**_settings(options.words), "extended": extended})
+    count = len(vectors.vocabulary)
+    print(f"{options.output}: {count:,} words, {count - len(before.vocabulary):,} of them with random vectors")
+
+
+def compact(options) -> None:
     from rerank_plugin.errors import InputError
     from rerank_plugin.text import embeddings
 
     if options.output.exists() and not options.overwrite:
         raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
     before = embeddings.load(options.words)
-    settings = json.loads((options.words / embeddings.SETTINGS_FILE).read_text(encoding="utf-8"))
-    kept = {name: value for name, value in settings.items() if name not in ("tokenizer", "words", "dimension")}
     vectors = embeddings.compact(before, options.most_frequent)
-    embeddings.save(vectors, options.output, {**kept, "precision": "int8"})
+    embeddings.save(vectors, options.output, {**_settings(options.words), "precision": "int8"})
     size = sum(path.stat().st_size for path in options.output.iterdir())
     error = abs(vectors.matrix - before.matrix[: len(vectors.matrix)]).max()
     print(f"{options.output}: {len(vectors.vocabulary):,} words, {size / 1e6:.1f} MB, largest change {error:.2g}")

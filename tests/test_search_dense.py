@@ -160,7 +160,7 @@ def test_dense_retrieval_needs_no_java(folder):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--first-stage", "dense"], "unknown first stage 'dense'; known: bm25, qld, bm25+rm3, dense:CHECKPOINT, all"),
+        (["--first-stage", "dense"], "unknown first stage 'dense'; known: bm25, qld, bm25+rm3, dense:CHECKPOINT, neighbours:CHECKPOINT, all"),
         (["--first-stage", "dense:"], "dense:CHECKPOINT"),
         (["--first-stage", "dense:nowhere"], "nowhere"),
         (["--fuse", "all"], "--fuse takes searches"),
@@ -184,3 +184,29 @@ def test_ann_is_for_encodings(folder, capsys):
         index.main(f"--corpus sample --index {folder}/other --ann ivf".split())
     assert "--ann is for encodings" in capsys.readouterr().err
     assert bench.arguments().parse_args(["--fuse", "qld"]).fuse == ["qld"]
+
+
+def test_judged_queries_as_a_first_stage(folder, capsys):
+    """They need no encoding of the documents again, and alone find what was relevant for similar queries."""
+    stage = ["--first-stage", f"neighbours:{folder}/ktrel"]
+    with pytest.raises(commandline.InputError, match="holds no judged queries.*--judged QJ"):
+        searched(folder, "judged.run", *stage)
+    encode = ["--encode", f"{folder}/ktrel", "--index", f"{folder}/index"]
+    capsys.readouterr()
+    index.main([*encode, "--judged", "sample:train", "--judged", "sample:dev"])
+    said = capsys.readouterr().out
+    assert "judged queries" in said and "documents," not in said
+    found = searched(folder, "judged.run", *stage, "--depth", "40")
+    assert found.keys() == {"q1", "q3"} and len(found["q1"].doc_ids) == 40
+    nearest = searched(folder, "nearest.run", *stage, "--neighbours", "1", "--neighbour-power", "2")
+    assert 0 < len(nearest["q1"].doc_ids) < 40
+    fused = searched(folder, "three.run", "--first-stage", "bm25", "--fuse", f"dense:{folder}/ktrel", "--fuse", stage[1])
+    assert "q2" not in fused and {*found["q1"].doc_ids} <= {*fused["q1"].doc_ids}
+    with pytest.raises(commandline.InputError, match="exists already: --overwrite"):
+        index.main([*encode, "--judged", "sample:train"])
+
+
+def test_judged_queries_are_for_encodings(capsys):
+    with pytest.raises(SystemExit):
+        index.main(["--corpus", "sample", "--index", "i", "--judged", "sample:train"])
+    assert "--judged is for encodings" in capsys.readouterr().err

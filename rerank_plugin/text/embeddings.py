@@ -155,6 +155,23 @@ def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
     return WordVectors(vocabulary, numbers * scales[:, None], scales)
 
 
+def extend(vectors: WordVectors, words: Iterable[str], seed: int) -> WordVectors:
+    """The same vectors, and random ones for words that have none: their directions by chance, of average length.
+
+    A model that trains its embeddings can tell such words apart, where all rare words would be one UNK otherwise.
+
+    Args:
+        words: in any order; those that have a vector stay as they are.
+    """
+    new = sorted(set(words) - set(vectors.vocabulary.words))
+    dimension = vectors.matrix.shape[1]
+    drawn = np.random.default_rng(seed).normal(size=(len(new), dimension))
+    lengths = np.linalg.norm(drawn, axis=1, keepdims=True)
+    average = float(np.linalg.norm(vectors.matrix[1:], axis=1).mean()) if len(vectors.vocabulary) > 1 else 1.0
+    matrix = np.vstack([vectors.matrix, (drawn / lengths * average).astype(np.float32)])
+    return WordVectors(Vocabulary([*vectors.vocabulary.words[1:], *new], vectors.vocabulary.tokenizer), matrix)
+
+
 def save(vectors: WordVectors, folder: Path, settings: dict) -> None:
     """Write a folder of word vectors (vocab.txt, embeddings.safetensors, words.json), atomically."""
     with replacing_folder(folder) as writing:

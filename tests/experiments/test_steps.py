@@ -64,3 +64,17 @@ def test_a_damaged_journal(tmp_path):
 def test_shown_as_it_would_be_typed(tmp_path):
     step = Step("x", ("search", "--query", "heart attack"), tmp_path)
     assert step.shown == "python -m rerank_plugin.search --query 'heart attack'"
+
+
+def test_a_step_whose_output_is_what_it_prints(tmp_path):
+    output = tmp_path / "deep" / "known names.txt"
+    step = Step("names", ("search", "--list-rerankers", "--verbose"), output, prints=True)
+    runner = Runner(tmp_path / "work")
+    runner.run([step])
+    assert "delta" in output.read_text().splitlines() and list(output.parent.iterdir()) == [output]
+    assert (tmp_path / "work" / "logs" / "names.log").exists()
+    assert step.shown.endswith(f"--list-rerankers --verbose > '{output}'")
+    bad = Step("bad", ("search", "--no-such-option"), tmp_path / "bad.txt", prints=True)
+    with pytest.raises(InputError, match="step bad failed"):
+        runner.run([bad])
+    assert not bad.output.exists()

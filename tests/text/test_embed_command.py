@@ -13,6 +13,7 @@ from gensim.models import KeyedVectors
 import rerank_plugin
 from rerank_plugin.errors import InputError
 from rerank_plugin.text.embeddings import load
+from rerank_plugin.text.tokenizer import SETTINGS as SETTINGS_OF_TEXTS
 
 TEXTS = ["Aspirin lowers the risk of stroke. It is cheap.", "The risk of bleeding rises on aspirin, 5% a year."] * 6
 
@@ -133,3 +134,34 @@ def test_compact_vectors_from_the_command(tmp_path, capsys):
     assert (described["words"], described["corpora"], described["precision"]) == (3, ["x"], "int8")
     with pytest.raises(InputError, match="s exists already"):
         command.main(["compact", "--words", str(tmp_path / "words"), "--output", str(tmp_path / "s")])
+
+
+def test_words_of_an_index_that_have_no_vectors(folder, capsys):
+    """Every word of the index has one then; a second folder of the same name is refused."""
+    from rerank_plugin import embed as command
+    from tests.rerankers import encodable
+
+    index = folder / "index"
+    encodable.build_index(index)
+    described = json.loads((index / "index.json").read_text())
+    (index / "index.json").write_text(
+        json.dumps({**described, "format_version": 1, "tokenizer": SETTINGS_OF_TEXTS, "fields": {}})
+    )
+    assert embed(folder, *SETTINGS, "--output", "few").returncode == 0
+    arguments = ["extend", "--words", f"{folder}/few", "--index", str(index), "--output", f"{folder}/many"]
+    command.main(arguments)
+    few, many = load(folder / "few"), load(folder / "many")
+    words = set(small_words())
+    assert words <= set(many.vocabulary.words) and not words <= set(few.vocabulary.words)
+    assert np.array_equal(many.matrix[: len(few.matrix)], few.matrix)
+    assert f"{len(many.matrix):,} words, {len(many.matrix) - len(few.matrix):,} of them" in capsys.readouterr().out
+    assert json.loads((folder / "many" / "words.json").read_text())["word2vec"]["dimension"] == 8
+    with pytest.raises(InputError, match="exists already"):
+        command.main(arguments)
+
+
+def small_words():
+    from rerank_plugin.text.tokenizer import tokenize
+    from tests.rerankers import small
+
+    return [word for _, title, abstract in small.DOCUMENTS for word in tokenize(f"{title} {abstract}")]

@@ -9,7 +9,16 @@ from safetensors.numpy import load_file, save_file
 
 from rerank_plugin.errors import InputError
 from rerank_plugin.text import embeddings
-from rerank_plugin.text.embeddings import Word2VecConfig, WordVectors, compact, import_word2vec, load, save, train
+from rerank_plugin.text.embeddings import (
+    Word2VecConfig,
+    WordVectors,
+    compact,
+    extend,
+    import_word2vec,
+    load,
+    save,
+    train,
+)
 from rerank_plugin.text.tokenizer import SETTINGS
 from rerank_plugin.text.vocabulary import UNKNOWN, Vocabulary
 
@@ -256,3 +265,16 @@ def test_scales_must_fit(tmp_path):
     )
     with pytest.raises(InputError, match=r"scales.*\[3\]"):
         load(tmp_path)
+
+
+def test_extended_vectors():
+    """What is there stays; new words get directions of their own and the average length, whatever the order."""
+    vectors = WordVectors(Vocabulary(["a", "b"]), np.array([[9, 9], [3, 4], [0, 1]], np.float32))
+    more = extend(vectors, ["d", "b", "c", "c"], seed=1)
+    assert more.vocabulary.words == ["<unk>", "a", "b", "c", "d"]
+    assert np.array_equal(more.matrix[:3], vectors.matrix) and more.matrix.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(more.matrix[3:], axis=1), 3, rtol=1e-6)
+    assert not np.allclose(more.matrix[3], more.matrix[4])
+    assert np.array_equal(more.matrix, extend(vectors, ["c", "d"], seed=1).matrix)
+    assert not np.array_equal(more.matrix, extend(vectors, ["c", "d"], seed=2).matrix)
+    assert extend(vectors, ["a"], seed=1).matrix.shape == (3, 2)

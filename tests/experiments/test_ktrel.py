@@ -1,0 +1,442 @@
+"""The KTRel experiments: their plan, what they choose, pool and print, and a small one on the sample to the page."""
+
+import contextlib
+import importlib
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+from rerank_plugin import embed, experiment, index, search, train
+from rerank_plugin.corpora.records import Query
+from rerank_plugin.errors import InputError
+from rerank_plugin.experiments.ktrel import Plan, Queries, Settings, judgments_of, queries_of, restricted
+from rerank_plugin.experiments.ktrel_page import published_line, value_cell
+from rerank_plugin.experiments.ktrel_results import Measured, TestSet, measure, unseen, words
+from rerank_plugin.experiments.ktrel_rows import (
+    BY_NAME,
+    INGREDIENTS,
+    MEASURES,
+    PUBLISHED,
+    RECIPE,
+    RM3,
+    ROWS,
+    merged,
+)
+from rerank_plugin.experiments.ktrel_tuning import GRID, Bm25, Shape, best, drawn, mean_average_precision
+from rerank_plugin.experiments.plots import Line, plot_sizes
+from rerank_plugin.experiments.steps import Runner
+from rerank_plugin.knowledge import __main__ as knowledge
+from rerank_plugin.runs import RankedList, write_run
+
+
+def settings(tmp_path, **more):
+    tests = (Queries("titles", "E"), Queries("descriptions", "Q.jsonl:type=d,J.tsv"))
+    always = {"corpus": "C", "train": ("T", "T2,J2"), "validation": "V", "tests": tests, "words": "W"}
+    return Settings(tmp_path, **{**always, "knowledge": "K", "concepts": "E2", **more})
+
+
+def dry(tmp_path, **more):
+    """The steps of a plan before anything has run."""
+    return [step for stage in Plan(settings(tmp_path, **more), dry=True).stages() for step in stage]
+
+
+def options_of(step) -> dict:
+    """A command's options by name; a list for those that are repeated."""
+    found: dict = {}
+    for word in step.command[1:]:
+        if word.startswith("--"):
+            name = word
+            found.setdefault(name, [])
+        else:
+            found.setdefault(name, []).append(word)
+    return found
+
+
+# Constants.
+
+
+def test_published_values_are_those_of_the_paper():
+    """Some of table 1, and what its text says of them: +33.9% MAP, +36.3% recall, +16.3% P@5, +1.2% nDCG@5."""
+    values = {name: dict(zip(MEASURES, of_row)) for name, of_row in PUBLISHED.items()}
+    assert values["ktrel"]["AP"] == "0.2411+" and values["duet"]["nDCG@5"] == "0.1857-"
+    assert values["drmm"]["R@1000"] == "0.7051+" and values["biobert"]["P@20"] == "0.2373+"
+    for measure_name, percent in (("AP", 33.9), ("R@1000", 36.3), ("P@5", 16.3), ("nDCG@5", 1.2), ("P@10", 26.5)):
+        ours, theirs = (float(values[row][measure_name].rstrip("+-")) for row in ("ktrel", RM3))
+        assert round(100 * (ours / theirs - 1), 1) == pytest.approx(percent, abs=0.11)
+    assert all(len(of_row) == len(MEASURES) == 8 for of_row in PUBLISHED.values())
+    assert not any(mark in value for value in PUBLISHED[RM3] for mark in "+-")  # the row that others are compared with
+
+
+def test_rows_in_the_paper_s_order():
+    theirs = [row.name for row in ROWS if row.name in PUBLISHED]
+    assert theirs == list(PUBLISHED) == [row.name for row in ROWS[: len(PUBLISHED)]]
+    assert len({row.title for row in ROWS}) == len(BY_NAME) == len(ROWS)
+    assert all(name in BY_NAME for row in ROWS for name in row.stages)
+    assert {one.base for one in INGREDIENTS} <= set(BY_NAME)
+    assert len({one.name for one in INGREDIENTS}) == len(INGREDIENTS)
+
+
+def test_the_grid_is_the_paper_s():
+    assert len(GRID) == len(set(GRID)) == 4 * 4 * 3 * 5 and Shape(10, 500, 50, 0.5) in GRID
+
+
+def test_later_options_replace_earlier_ones():
+    options = merged(
+        ["--epochs", "3", "--set", "a=1", "b=2", "--resume"], ["--set", "b=3", "c=4"], ["--epochs=5", "--set=a=x=y"]
+    )
+    assert options == ("--epochs", "5", "--set", "a=x=y", "b=3", "c=4", "--resume")
+    assert merged(["--measures", "AP", "P@5"], ["--measures", "AP"]) == ("--measures", "AP")
+    assert merged(options, []) == options
+
+
+# The plan.
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        ({"tests": ()}, "at least one set"),
+        ({"tests": (Queries("a", "E"), Queries("a", "F"))}, "name of its own"),
+        ({"tests": (Queries("validation", "E"),)}, "not 'validation'"),
+        ({"tests": (Queries("a/b", "E"),)}, "'a/b' cannot name"),
+        ({"only": ("gpt",)}, "unknown rows gpt; known: bm25, bm25-rm3"),
+        ({"figure_models": ("bm25",)}, "unknown models of the figure bm25; known: drmm"),
+        ({"ingredients": ("salt",)}, "unknown ingredients salt; known: recipe"),
+        ({"sizes": ("100", "many")}, "'many' is no number"),
+        ({"sizes": ("0",)}, "'0' is no number"),
+    ],
+)
+def test_settings_that_cannot_be(tmp_path, more, message):
+    with pytest.raises(InputError, match=message):
+        settings(tmp_path, **more)
+
+
+def test_specs_are_taken_apart_for_searches():
+    assert (queries_of("a.jsonl:x=y,b.tsv"), judgments_of("a.jsonl:x=y,b.tsv")) == ("a.jsonl:x=y", "b.tsv")
+    assert queries_of("data:test") == judgments_of("data:test") == "data:test"
+
+
+def test_every_step_needs_only_what_earlier_stages_made(tmp_path):
+    made, names = set(), set()
+    for stage in Plan(settings(tmp_path, plain_words="P"), dry=True).stages():
+        of_stage = {str(step.output) for step in stage}
+        assert len(of_stage) == len(stage)
+        for step in stage:
+            assert step.name not in names and "/" not in step.name
+            names.add(step.name)
+            own = {str(step.output)}
+            used = {word.split(":", 1)[-1] for word in step.command if str(tmp_path) in word} - own
+            assert used <= made, step.shown
+        made |= of_stage
+    assert len(names) > 200
+
+
+def test_all_commands_are_accepted(tmp_path):
+    """Every training's options are parsed, and its model is built from them; so are searches and encodings."""
+    from rerank_plugin import commandline
+    from rerank_plugin.checkpoints import build_config, model_classes
+
+    for step in dry(tmp_path, plain_words="P"):
+        words = step.command[1:]
+        if step.command[0] == "train":
+            options = train.arguments().parse_args(words)
+            values = train._model_values(options)
+            training = train.training_config(options)
+            commandline.first_stage_config(options)
+            model_class, config_class = model_classes(options.model)
+            parts = getattr(config_class, "parts", "words")
+            reads = "ktrel" in options.model and parts != "words"
+            config = build_config(config_class, {**values, **({"concepts": 3} if reads else {})}, step.name)
+            assert reads == (options.concepts is not None)
+            assert options.measures == ["AP", "nDCG@10"] and len(options.train) in (1, 2)
+            if options.model == "duet":
+                assert config.parts == "both" and options.training_documents == "collection"
+            if "margin" in step.name:
+                assert training.loss == "hinge" and training.weights == "none" and training.batch_size == 20
+        elif step.command[0] == "search":
+            commandline.first_stage_config(search.arguments().parse_args(words))
+        elif step.command[0] == "index":
+            index.arguments().parse_args(words)
+        else:
+            assert step.command[0] in ("fuse", "embed")
+
+
+def test_trainings_are_as_the_paper_and_the_recipe_say(tmp_path):
+    steps = {re.sub(r"-\w{8}$", "", step.name): step for step in dry(tmp_path, grid=0, epochs=20)}
+    paper = options_of(steps["checkpoints-ktrel"])
+    assert paper["--batch-size"] == ["20"] and "heads=2" in paper["--set"] and "--loss" not in paper
+    assert paper["--train"] == ["T", "T2,J2"] and paper["--first-stage"] == ["all"]
+    ours = options_of(steps["checkpoints-ktrel-ours"])
+    assert ours["--loss"] == ["softmax"] and ours["--epochs"] == ["20"]  # at most: the recipe has 30
+    assert set(RECIPE[RECIPE.index("--set") + 1 :]) == set(ours["--set"])
+    assert options_of(steps["checkpoints-ktrel-ours@100"])["--train-queries"] == ["100"]
+    assert options_of(steps["ingredients-titles"])["--train"] == ["T"]
+    assert "ingredients-recipe" not in steps  # it is the row
+    heads = options_of(steps["ingredients-words-one-head"])["--set"]
+    assert "heads=1" in heads and "feed_forward=200" in heads
+    assert not any("plain" in name for name in steps)
+    delta = options_of(steps["checkpoints-hybrid-delta"])
+    assert delta["--first-stage"] == ["bm25+rm3"] and delta["--fuse"][0].startswith("dense:")
+    assert delta["--fusion-weight"] == ["0.5", "0.5"] and "first_stage_share" in delta["--lexical-features"]
+
+
+def test_ingredients_with_fewer_epochs_are_compared_with_the_recipe_of_as_many(tmp_path):
+    steps = {re.sub(r"-\w{8}$", "", step.name): step for step in dry(tmp_path, ingredient_epochs=3)}
+    assert options_of(steps["ingredients-recipe"])["--epochs"] == ["3"]
+    assert options_of(steps["checkpoints-ktrel-ours"])["--epochs"] == ["30"]
+
+
+def test_outputs_are_named_after_what_leads_to_them(tmp_path):
+    """Another option of the trainings gives other checkpoints and runs of them, and keeps what is not trained."""
+    before, after = (
+        {step.name for step in dry(tmp_path, train_options=more)} for more in ((), ("--l2-convolution=1",))
+    )
+    assert {name for name in before & after if "ktrel" in name} == set()
+    assert all(re.match("indexes|concepts|runs-.*-(bm25|rm3)", name) for name in before & after)
+    assert len(before) == len(after) and any("bm25" in name for name in before & after)
+
+
+def test_some_rows_only(tmp_path):
+    steps = dry(tmp_path, only=("hybrid-delta",), grid=3)
+    trained = [step.name for step in steps if step.command[0] == "train"]
+    assert [re.sub(r"-\w{8}$", "", name) for name in trained] == ["checkpoints-ktrel-ours", "checkpoints-hybrid-delta"]
+    plan = Plan(settings(tmp_path, only=("hybrid-delta",)))
+    assert [row.name for row in plan.rows()] == [RM3, "hybrid-delta"]
+    assert [row.name for row in plan.needed()] == [RM3, "ktrel-ours", "hybrid", "hybrid-delta"]
+    assert not plan.figure_rows() and not plan.ingredients()
+
+
+def test_few_validation_candidates(tmp_path):
+    steps = {re.sub(r"-\w{8}$", "", step.name): step for step in dry(tmp_path, validation_candidates=50)}
+    options = options_of(steps["checkpoints-drmm"])
+    assert options["--validation-run"] == [str(steps["runs-validation-bm25-rm3"].output)]
+    assert options["--validation-depth"] == ["50"] and options["--first-stage"] == ["all"]
+    assert "--validation-run" not in options_of(steps["checkpoints-ktrel"])
+
+
+# Choosing.
+
+
+def test_of_equal_values_the_first_is_chosen():
+    assert best([3, 1, 2], {1: 0.5, 2: 0.5, 3: 0.2}.get) == 1
+
+
+def test_shapes_are_drawn_by_the_seed():
+    some, more = drawn("ktrel", 3, 1), drawn("ktrel", 8, 1)
+    assert more[:3] == some and len(set(more)) == 8 and set(more) <= set(GRID)
+    assert drawn("ktrel", 8, 2) != more != drawn("ktrel-w", 8, 1)
+    assert set(drawn("ktrel", 999, 1)) == set(GRID)
+
+
+def test_bm25_is_chosen_by_the_validation_runs(tmp_path, monkeypatch):
+    """Two runs by hand: the relevant document at rank 2 (AP 1/2), and at rank 1 (AP 1)."""
+    plan = Plan(settings(tmp_path, k1=(1.0, 2.0), b=(0.5,)))
+    monkeypatch.setattr(Plan, "validation_judgments", {"q": {"d1": 1, "d9": 0}})
+    for one, order in zip(plan.bm25_grid(), (["d2", "d1"], ["d1", "d2"])):
+        step = plan.validation_search(f"bm25-{one.k1}-{one.b}", one.options)
+        step.output.parent.mkdir(parents=True, exist_ok=True)
+        write_run(step.output, {"q": RankedList(order, np.array([2.0, 1.0], np.float32))}, "t")
+    assert plan.bm25 == Bm25(2.0, 0.5)
+    assert "--k1 2.0 --b 0.5" in " ".join(plan.rm3_search(plan.rm3_grid()[0]).command)
+
+
+def test_a_kept_map_is_that_of_the_run(tmp_path):
+    run = tmp_path / "a.run"
+    for order, value in ((["d2", "d1"], 0.5), (["d1", "d2"], 1.0)):
+        write_run(run, {"q": RankedList(order, np.array([2.0, 1.0], np.float32))}, "t")
+        assert [mean_average_precision(run, {"q": {"d1": 1}}) for _ in range(2)] == [value] * 2
+    kept = json.loads((tmp_path / "a.ap.json").read_text())
+    assert kept == {"AP": 1.0}
+
+
+def test_a_shape_is_chosen_by_its_trial(tmp_path, monkeypatch):
+    plan = Plan(settings(tmp_path, grid=4))
+    row = BY_NAME["ktrel-w"]
+    tried = plan.shapes(row)
+    values = {plan.grid_training(row, shape).name: value for shape, value in zip(tried, (0.1, 0.3, 0.2, 0.3))}
+    monkeypatch.setattr(Plan, "reached", lambda self, step: {"AP": values[step.name], "nDCG@10": 0.0})
+    assert plan.shape(row) == tried[1]
+    assert f"dropout={tried[1].dropout}" in plan.training(row).command
+
+
+# Measuring.
+
+
+def judged(name, of_queries):
+    queries = [Query(id, text) for id, (text, _) in of_queries.items()]
+    return TestSet(name, queries, {id: {document: 1} for id, (_, document) in of_queries.items()})
+
+
+def ranked(**orders):
+    return {query: RankedList(list(ids), np.arange(len(ids), 0, -1, dtype=np.float32)) for query, ids in orders.items()}
+
+
+def sets():
+    """The same id in two sets, with other texts."""
+    return [
+        judged("titles", {"q1": ("Heart attack?", "a"), "q2": ("aspirin", "b")}),
+        judged("descriptions", {"q1": ("what happens to the heart", "a")}),
+    ]
+
+
+def test_sets_are_measured_one_by_one_and_pooled():
+    runs = {
+        "x": {"titles": ranked(q1="ab", q2="ab"), "descriptions": ranked(q1="bca")},
+        "y": {"titles": ranked(q1="ba"), "descriptions": ranked(q1="a")},
+    }
+    found = measure(sets(), runs, ["AP", "P@5"])
+    assert found.queries == [("titles", "q1"), ("titles", "q2"), ("descriptions", "q1")]
+    assert found.values["x"]["AP"].tolist() == pytest.approx([1, 1 / 2, 1 / 3])
+    assert found.values["y"]["AP"].tolist() == pytest.approx([1 / 2, 0, 1])  # a query without a run counts as 0
+    assert found.means("x") == pytest.approx({"AP": (1 + 1 / 2 + 1 / 3) / 3, "P@5": 1 / 5})
+    assert found.of_set("titles").means("y")["AP"] == pytest.approx(1 / 4)
+    assert found.of_set("titles").queries == found.queries[:2]
+
+
+def test_judgments_of_other_queries_do_not_count():
+    assert restricted([Query("b", "x")], {"a": {"d": 1}, "b": {"d": 1}}) == {"b": {"d": 1}}
+
+
+def test_texts_that_training_has_seen():
+    training = [Query("t", "HEART-attack"), Query("u", "aspirin 81 mg")]
+    assert words("Heart attack?") == "heart attack"
+    assert unseen(sets(), training) == {("titles", "q2"), ("descriptions", "q1")}
+
+
+def test_differences_are_tested_in_pairs_and_corrected():
+    from scipy.stats import ttest_rel
+
+    random = np.random.default_rng(1)
+    x, y = random.random(30), random.random(30)
+    found = Measured([("s", str(at)) for at in range(30)], {"x": {"AP": x}, "y": {"AP": y}})
+    raw = ttest_rel(x, y).pvalue
+    assert found.comparison("x", "y", "AP", 1).p == pytest.approx(raw)
+    assert found.comparison("x", "y", "AP", 4).p == pytest.approx(min(1.0, 4 * raw))
+    assert found.comparison("x", "y", "AP", 1).difference == pytest.approx((x - y).mean())
+
+
+# The page.
+
+
+def test_cells():
+    assert value_cell(0.25, 0.5, "+") == "0.2500<sup>+</sup>" and value_cell(0.5, 0.5, "") == "**0.5000**"
+    assert published_line("drmm")[:2] == ["*in the paper*", "*0.2940*"]
+    assert published_line("ktrel")[-1] == "*0.8520*<sup>+</sup>"
+
+
+def test_a_figure_by_sizes(tmp_path):
+    lines = [Line("a", [10, 20], [0.1, 0.2], [False, True]), Line("b", [10, 20], [0.3, 0.2], [False, False])]
+    plot_sizes(lines, {"BM25": 0.15}, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.real_data
+def test_four_titles_of_nfcorpus_are_training_queries(real_data):
+    from rerank_plugin.corpora import queries_and_judgments
+
+    folder = real_data / "nfcorpus"
+    titles = TestSet.read(Queries("titles", f"{folder}:test"))
+    described = f"{folder}/queries_by_type.jsonl:split=test:type=vid-desc,{folder}/qrels/test.tsv"
+    descriptions = TestSet.read(Queries("descriptions", described))
+    assert (len(titles.judgments), len(descriptions.judgments)) == (323, 102)
+    new = unseen([titles], queries_and_judgments(f"{folder}:train.graded")[0])
+    assert {query.id for query in titles.queries} - {id for _, id in new} == {
+        "PLAIN-2440",
+        "PLAIN-2630",
+        "PLAIN-3053",
+        "PLAIN-3251",
+    }
+
+
+def run_here(self, step):
+    """A step in this process: what all commands import is imported once."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        importlib.import_module(f"rerank_plugin.{step.command[0]}").main(list(step.command[1:]))
+    if step.prints:
+        step.output.parent.mkdir(parents=True, exist_ok=True)
+        step.output.write_text(printed.getvalue())
+    self._remember(step, 1.0, resource_usage())
+
+
+def resource_usage():
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF)
+
+
+def test_from_the_command_to_the_page(tmp_path, monkeypatch):
+    """A row of every kind on the sample, with very small trainings: tables, figures, and nothing is run again."""
+    embed.main(
+        ["words", *"--corpus sample --min-count 5 --dimension 20 --epochs 1 --output".split(), str(tmp_path / "w")]
+    )
+    knowledge.main(["compile", "--source", "sample", "--output", str(tmp_path / "kb")])
+    concepts = ["concepts", "--knowledge", str(tmp_path / "kb"), "--output", str(tmp_path / "c")]
+    embed.main([*concepts, "--dimension", "20", "--epochs", "1"])
+    command = (
+        "ktrel --corpus sample --train sample:train --validation sample:dev --test titles sample:test --test again "
+        f"sample:test --words {tmp_path}/w --knowledge {tmp_path}/kb --concepts {tmp_path}/c --work {tmp_path}/work "
+        f"--output {tmp_path}/page.md --epochs 1 --pairs 1 --grid 2 --grid-epochs 1 --sizes 10 all --figure-models "
+        "drmm ktrel-ours --ingredients recipe margin --k1 0.9 --b 0.4 0.75 --rm3-terms 10 --rm3-documents 5 "
+        "--rm3-weights 0.5 --fusion-step 0.25 --depth 60 --rerank-depth 15 --validation-candidates 10 --at-once 1 --only bm25 "
+        "drmm bert ktrel-w ktrel-ours hybrid hybrid-rrf hybrid-delta hybrid-neighbours --train-option=--batch-size=64"
+    ).split()
+    monkeypatch.setattr(Runner, "_run", run_here)
+    experiment.main(command)
+    page = (tmp_path / "page.md").read_text()
+    headings = "Table 1;Titles: ;All test queries (titles, again);What each contributed;Figure 2;What the validation;"
+    for heading in f"{headings}The trainings;The steps".split(";"):
+        assert re.search(rf"^##+ {re.escape(heading)}", page, re.MULTILINE), heading
+    for title in ("BM25", "BM25-RM3", "DRMM", "KTRel, our recipe", "BM25-RM3, KTRel and similar queries"):
+        rows = [line.split("|")[2:-1] for line in page.splitlines() if line.startswith(f"| {title} |")]
+        rows = [row for row in rows if len(row) == len(MEASURES)]
+        assert len(rows) >= 2
+        plain = [[cell.split("<")[0].strip(" *") for cell in row] for row in rows]
+        assert plain[0] == plain[1]  # the same queries twice: the means of the pool are those of the set
+    assert "| BERT | not run: no weights |" in page and page.count("*in the paper*") == 5
+    assert "for 8 comparisons a measure" in page and "2 epochs" not in page
+    assert not re.search(r"\bnan\b", page)
+    figures = re.findall(r"\]\((page-[\w-]+\.png)\)", page)
+    assert len(figures) == len(set(figures)) == 2
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in figures)
+    before = (tmp_path / "work" / "journal.json").stat().st_mtime_ns
+    experiment.main(command)
+    assert (tmp_path / "work" / "journal.json").stat().st_mtime_ns == before
+    assert (tmp_path / "page.md").read_text() == page
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--epochs", "0"], "--epochs must be at least 1"),
+        (["--grid", "-1"], "--grid must be at least 1"),
+        (["--rm3-terms", "10", "0"], "--rm3-terms and --rm3-documents"),
+        (["--notes", "no-such-file"], "--notes no-such-file"),
+        (["--only", "gpt"], "unknown rows gpt"),
+    ],
+)
+def test_wrong_options(tmp_path, options, message, capsys):
+    names = ("corpus", "train", "validation", "words", "knowledge", "concepts", "work", "output")
+    always = [part for name in names for part in (f"--{name}", str(tmp_path / "x"))]
+    try:
+        experiment.main(["ktrel", *always, "--test", "a", "E", *options])
+    except InputError as error:
+        assert message in str(error)
+    except SystemExit as raised:
+        assert raised.code == 2 and message in capsys.readouterr().err
+    else:
+        raise AssertionError("taken as it is")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_dry_run_prints_all_steps_and_makes_nothing(tmp_path, capsys):
+    names = ("corpus", "train", "validation", "words", "knowledge", "concepts", "work", "output")
+    always = [part for name in names for part in (f"--{name}", str(tmp_path / "x"))]
+    experiment.main(["ktrel", *always, "--test", "a", "E", "--dry-run", "--only", "bm25"])
+    lines = capsys.readouterr().out.splitlines()
+    commands = [line for line in lines if not line.startswith("#")]
+    assert all(line.startswith("python -m rerank_plugin.") for line in commands)
+    assert sum(" --rm3-terms " in line for line in commands) == 36 + 1 and not (tmp_path / "x").exists()
