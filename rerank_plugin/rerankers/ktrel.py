@@ -237,6 +237,11 @@ class Ktrel(nn.Module):
             parts.append((self.b, self.concepts(concept_ids, concept_mask)))
         return parts
 
+    @property
+    def largest_score(self) -> Tensor:
+        """``|a| + |b|``, which no score exceeds; a scalar."""
+        return sum(factor.abs() for factor in (getattr(self, "a", None), getattr(self, "b", None)) if factor is not None)
+
     def score_encodings(self, queries: Tensor, documents: Tensor) -> Tensor:
         """Scores [B] of encoded queries [B, E] and documents [B, E]."""
         return (queries * documents).sum(dim=1)

@@ -1,6 +1,7 @@
 """Training an encoder against the other documents and queries of its batch.
 
-A model whose score is a product of two encodings (KTRel) need not look at pairs. Each batch has some documents, for
+A model whose score is a product of two encodings (KTRel) need not look at pairs. It says what its largest score is,
+and the temperature is of scores as shares of that. Each batch has some documents, for
 each of them a few queries that it is relevant for, and every query is scored against every document. The loss is the
 cross-entropy of the softmax over the documents of each query, and over the queries of each document, to the relevant
 ones in proportion to their relevance: every relevant pair that meets in a batch by chance counts as one, and none as
@@ -138,7 +139,9 @@ class ContrastiveTrainer(Trainer):
             queries = self._encode_queries([self.pools[number].words for number in batch.pools.tolist()])  # [Q, E]
             order, documents = self._encode_documents(batch.rows)  # [B, E]
             grades = torch.from_numpy(batch.grades[:, order]).to(self.device)  # [Q, B]
-            yield softmax_loss(queries @ documents.T, grades, self.config.temperature), len(batch.rows)
+            # Scores between -1 and 1: learned factors say how parts weigh, and not how sharp the softmax is.
+            scores = queries @ documents.T / self.model.largest_score
+            yield softmax_loss(scores, grades, self.config.temperature), len(batch.rows)
 
     def _encode_queries(self, words: Sequence[QueryWords]) -> Tensor:
         """Encodings [Q, E]."""

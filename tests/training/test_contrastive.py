@@ -111,6 +111,16 @@ def test_learns(corpus, tmp_path):
     assert encoder.trainer.history[-1]["loss"] < encoder.trainer.history[0]["loss"]
 
 
+def test_the_factor_of_a_single_part_is_no_temperature(corpus, tmp_path):
+    """Scores are shares of the largest one, so a of KTRel-W does not sharpen the softmax."""
+    first, second = Encoder(corpus, tmp_path / "1"), Encoder(corpus, tmp_path / "2")
+    with torch.no_grad():
+        second.model.a.fill_(7.0)
+    for encoder in (first, second):
+        encoder.trainer.train()
+    assert [e["loss"] for e in first.trainer.history] == pytest.approx([e["loss"] for e in second.trainer.history])
+
+
 def test_resumed_equals_uninterrupted(corpus, tmp_path):
     whole = Encoder(corpus, tmp_path / "whole", epochs=4, patience=9)
     whole.trainer.train()
