@@ -1,0 +1,470 @@
+"""The experiments of [K] on any judged collection: the steps that make a run of every row.
+
+Each model is trained once and ranks the whole collection ([K] 4.2). What is chosen on the validation queries (the
+parameters of BM25 and RM3, the shapes of the paper's KTRel, the weights of fused runs) is read when the steps before
+have made it, so the stages come one by one. Outputs are named after a digest of the commands that lead to them: after
+a change of options nothing is taken for done that is not, and what is still the same is not made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Iterator, NamedTuple, Sequence
+
+from rerank_plugin.checkpoints import read_config
+from rerank_plugin.corpora import queries_and_judgments
+from rerank_plugin.corpora.records import Judgments, Query
+from rerank_plugin.corpora.sources import exists
+from rerank_plugin.errors import InputError
+from rerank_plugin.experiments import ktrel_rows as rows_of
+from rerank_plugin.experiments.ktrel_rows import (
+    BY_NAME,
+    ENCODERS,
+    FUSED,
+    HYBRID,
+    INTERACTION,
+    LEXICAL,
+    NEIGHBOURS,
+    NOT_RUN,
+    OURS,
+    PAPER,
+    RERANKED,
+    RM3,
+    TRAINED,
+    VALIDATION_MEASURES,
+    Ingredient,
+    Row,
+    merged,
+)
+from rerank_plugin.experiments.ktrel_tuning import Bm25, Rm3, Shape, best, drawn, mean_average_precision
+from rerank_plugin.experiments.steps import Step
+
+VALIDATION = "validation"
+ALL = "all"  # a size: all training queries
+
+
+class Queries(NamedTuple):
+    """Queries that are searched with: a name, and where they and their judgments are from."""
+
+    name: str
+    spec: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the experiments are run on, and how large they are.
+
+    Attributes:
+        train: queries and judgments, which may be other texts of the same ids.
+        tests: sets of test queries; the first one has tables of its own, and all of them pooled.
+        words, knowledge, concepts: folders of word vectors, a compiled knowledge base and concept vectors.
+        stem: stemmer of the forward index, which the word vectors must be of; or None.
+        plain_words: word vectors for an index without stemming; None leaves that ingredient out.
+        only: names of the rows to run; none for all of them.
+        figure_models: rows of figure 2. sizes: numbers of training queries of figure 2, or ALL.
+        ingredients: names of the ingredients to train; None for all.
+        epochs: of a training, at most. pairs: of a query in an epoch, at most. patience: epochs without improvement.
+        ingredient_epochs: of an ingredient's training, at most; None for as many as the recipe has.
+        validation_candidates: documents of the tuned BM25-RM3 that models of pairs are validated on; 0 for all.
+        grid: shapes that are tried for each of the paper's KTRel; 0 for ``shape`` alone.
+        k1, b, rm3_terms, rm3_documents, rm3_weights: of the grids.
+        fusion_step: between weights of fused runs.
+        rerank_depth: documents of the hybrid that are re-ranked.
+        train_options: more options of every training.
+        at_once: steps that run at the same time.
+    """
+
+    work: Path
+    corpus: str
+    train: tuple[str, ...]
+    validation: str
+    tests: tuple[Queries, ...]
+    words: str
+    knowledge: str
+    concepts: str
+    stem: str | None = None
+    plain_words: str | None = None
+    only: tuple[str, ...] = ()
+    figure_models: tuple[str, ...] = rows_of.FIGURE
+    sizes: tuple[str, ...] = ("100", "200", "500", "1000", "2000", ALL)
+    ingredients: tuple[str, ...] | None = None
+    depth: int = 1000
+    epochs: int = 30
+    pairs: int = 10
+    patience: int = 5
+    ingredient_epochs: int | None = None
+    validation_candidates: int = 0
+    grid: int = 6
+    grid_epochs: int = 4
+    shape: Shape = Shape(2, 200, 20, 0.2)
+    k1: tuple[float, ...] = (0.5, 0.9, 1.2, 1.6, 2.0)
+    b: tuple[float, ...] = (0.2, 0.4, 0.6, 0.75, 0.9)
+    rm3_terms: tuple[int, ...] = (10, 20, 50, 100)
+    rm3_documents: tuple[int, ...] = (5, 10, 20)
+    rm3_weights: tuple[float, ...] = (0.3, 0.5, 0.7)
+    fusion_step: float = 0.05
+    rerank_depth: int = 500
+    train_options: tuple[str, ...] = ()
+    device: str = "cpu"
+    seed: int = 42
+    at_once: int = 2
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.tests]
+        if not names or len(set(names)) < len(names) or VALIDATION in names:
+            raise InputError(f"give at least one set of test queries, each with a name of its own, not '{VALIDATION}'")
+        if bad := [name for name in names if not re.fullmatch(r"[\w.-]+", name)]:
+            raise InputError(f"'{bad[0]}' cannot name a set of test queries: use letters, digits, '-', '_' and '.'")
+        _check_known("rows", self.only, BY_NAME)
+        _check_known("models of the figure", self.figure_models, rows_of.FIGURE)
+        _check_known("ingredients", self.ingredients or (), [one.name for one in rows_of.INGREDIENTS])
+        if bad := [size for size in self.sizes if size != ALL and not (size.isdecimal() and int(size) > 0)]:
+            raise InputError(f"'{bad[0]}' is no number of training queries: expected 1, 2, ... or '{ALL}'")
+
+
+def _check_known(what: str, names: Sequence[str], known: Sequence[str]) -> None:
+    if unknown := [name for name in names if name not in known]:
+        raise InputError(f"unknown {what} {', '.join(unknown)}; known: {', '.join(known)}")
+
+
+def queries_of(spec: str) -> str:
+    """The part of ``QUERIES,QRELS`` that names queries; other forms name both."""
+    return spec.split(",")[0] if "," in spec and not exists(spec) else spec
+
+
+def judgments_of(spec: str) -> str:
+    """The part of ``QUERIES,QRELS`` that names judgments."""
+    return spec.split(",")[-1] if "," in spec and not exists(spec) else spec
+
+
+class Plan:
+    """The steps of the experiments, in stages: what stands in one stage needs nothing of the same stage.
+
+    Args:
+        dry: whether what would be chosen is taken as the first that would be tried, to see steps before any has run.
+    """
+
+    def __init__(self, settings: Settings, dry: bool = False):
+        self.settings, self.work, self.dry = settings, Path(settings.work), dry
+
+    # What there is to do.
+
+    def rows(self) -> list[Row]:
+        """The rows of the tables; the one that all are compared with is always there."""
+        only = self.settings.only
+        return [row for row in rows_of.ROWS if not only or row.name in only or row.name == RM3]
+
+    def needed(self) -> list[Row]:
+        """The rows, and those that they are made from, each once, in the tables' order."""
+        names = {name for row in self.rows() for name in self._with_stages(row)}
+        names |= {name for row in self.figure_rows() for name in self._with_stages(row)}
+        return [row for row in rows_of.ROWS if row.name in names and row.kind != NOT_RUN]
+
+    def _with_stages(self, row: Row) -> set[str]:
+        stages = (HYBRID,) if row.kind == RERANKED else row.stages
+        return {row.name}.union(*(self._with_stages(BY_NAME[name]) for name in stages))
+
+    def figure_rows(self) -> list[Row]:
+        """The models of figure 2, of those rows that are run."""
+        shown = {row.name for row in self.rows()}
+        return [BY_NAME[name] for name in self.settings.figure_models if name in shown and self.settings.sizes]
+
+    def ingredients(self) -> list[Ingredient]:
+        """Those whose base is run and whose data are given: word vectors without stemming, several training sets."""
+        settings, shown = self.settings, {row.name for row in self.rows()}
+        return [
+            one
+            for one in rows_of.INGREDIENTS
+            if one.base in shown
+            and (settings.ingredients is None or one.name in settings.ingredients)
+            and (settings.plain_words or not one.plain)
+            and (one.sets is None or one.sets < len(settings.train))
+        ]
+
+    def stages(self) -> Iterator[list[Step]]:
+        """The stages one by one: what one chose is read when it has run."""
+        settings, needed = self.settings, self.needed()
+        ingredients = self.ingredients()
+        plain = [self.plain_indexing()] if any(one.plain for one in ingredients) else []
+        random = [self.random_concepts()] if any(not one.concepts for one in ingredients) else []
+        yield [self.indexing(), *plain, *random]
+        tuned = [row for row in needed if row.kind == PAPER and settings.grid]
+        shapes = [self.grid_training(row, shape) for row in tuned for shape in self.shapes(row)]
+        yield [*shapes, *(self.validation_search(f"bm25-{one.k1}-{one.b}", one.options) for one in self.bm25_grid())]
+        yield [self.rm3_search(one) for one in self.rm3_grid()]
+        if settings.validation_candidates:
+            yield [self.run(BY_NAME[RM3], self.validation)]
+        yield from self._trainings([row for row in needed if row.kind != RERANKED])
+        fused = [row for row in needed if row.kind == FUSED]
+        members = [BY_NAME[name] for name in dict.fromkeys(name for row in fused for name in row.stages)]
+        plain_rows = [row for row in needed if row.kind not in (FUSED, RERANKED)]
+        found = [self.run(row, self.validation) for row in members]
+        found += [self.run(row, test) for row in plain_rows for test in settings.tests]
+        found += [self.run(row, test, size) for row, size in self.sized() for test in settings.tests]
+        yield _once(found)
+        yield [self.fusion_weights(row) for row in fused if row.method == "linear"]
+        reranked = [row for row in needed if row.kind == RERANKED]
+        yield [
+            *(self.training(row) for row in reranked),
+            *(self.run(row, test) for row in fused for test in settings.tests),
+        ]
+        yield [self.run(row, test) for row in reranked for test in settings.tests]
+
+    def _trainings(self, needed: Sequence[Row]) -> Iterator[list[Step]]:
+        """All trainings but those of re-rankers, and then what KTRel encodes."""
+        sized = list(self.sized())
+        trained = [self.training(row) for row in needed if row.kind in TRAINED]
+        trained += [self.ingredient(one) for one in self.ingredients()]
+        yield _once([*trained, *(self.training(row, size) for row, size in sized)])
+        encoders = [(row, ALL) for row in needed if row.kind in ENCODERS]
+        encoders += [(row, size) for row, size in sized if row.kind in ENCODERS]
+        yield [self.encoding(row, size) for row, size in encoders]
+
+    def sized(self) -> Iterator[tuple[Row, str]]:
+        """The models of figure 2 with each smaller number of training queries; those with all are the rows'."""
+        for row in self.figure_rows():
+            yield from ((row, size) for size in self.settings.sizes if size != ALL)
+
+    # What is read.
+
+    @property
+    def validation(self) -> Queries:
+        return Queries(VALIDATION, self.settings.validation)
+
+    @cached_property
+    def validation_judgments(self) -> Judgments:
+        """Of those queries that there are."""
+        return restricted(*queries_and_judgments(self.settings.validation))
+
+    def training_queries(self) -> list[Query]:
+        return [query for spec in self.settings.train for query in queries_and_judgments(spec)[0]]
+
+    def reached(self, training: Step) -> dict:
+        """The measures of a training's best epoch on the validation queries."""
+        return read_config(training.output)["measures"]
+
+    # Indexes, encodings.
+
+    def step(self, kind: str, name: str, command: Sequence, suffix: str = "", prints: bool = False) -> Step:
+        """A step whose output is named after its command."""
+        words = tuple(map(str, (*command, "--seed", self.settings.seed)))
+        name = f"{name}-{hashlib.sha256(' '.join(words).encode()).hexdigest()[:8]}"
+        output = self.work / kind / f"{name}{suffix}"
+        option = () if prints else (("--index" if kind == "indexes" else "--output"), str(output))
+        return Step(f"{kind}-{name}".replace("/", "-"), (*words, *option), output, prints)
+
+    def indexing(self) -> Step:
+        settings = self.settings
+        stem = ("--stem", settings.stem) if settings.stem else ()
+        command = ("index", "--corpus", settings.corpus, "--knowledge", settings.knowledge, *stem, "--overwrite")
+        return self.step("indexes", "index", command)
+
+    def plain_indexing(self) -> Step:
+        """An index without stemming."""
+        return self.step("indexes", "plain", ("index", "--corpus", self.settings.corpus, "--overwrite"))
+
+    @property
+    def index(self) -> Path:
+        return self.indexing().output
+
+    def random_concepts(self) -> Step:
+        """Concept vectors as their training starts."""
+        command = ("embed", "concepts", "--knowledge", self.settings.knowledge, "--holdout", 0, "--epochs", 1)
+        return self.step("concepts", "random", (*command, "--learning-rate", "1e-9", "--overwrite"))
+
+    def encoding(self, row: Row, size: str = ALL) -> Step:
+        """The documents' encodings, which are kept in the index; the output is what the command says of them.
+
+        Where judgments of similar queries are searched with this model, the training queries are kept beside them.
+        """
+        checkpoint = self.training(row, size).output
+        asked = size == ALL and any(one.kind == NEIGHBOURS and row.name in one.stages for one in self.needed())
+        judged = [word for spec in self.settings.train for word in ("--judged", spec)] if asked else []
+        command = ("index", "--encode", checkpoint, "--index", self.index, *judged, *self._device, "--overwrite")
+        return self.step("encodings", checkpoint.name, command, ".txt", prints=True)
+
+    @property
+    def _device(self) -> tuple[str, ...]:
+        return ("--device", self.settings.device) if self.settings.device != "cpu" else ()
+
+    # Tuning.
+
+    def bm25_grid(self) -> list[Bm25]:
+        return [Bm25(*one) for one in product(self.settings.k1, self.settings.b)]
+
+    def rm3_grid(self) -> list[Rm3]:
+        settings = self.settings
+        return [
+            Rm3(self.bm25, *one) for one in product(settings.rm3_terms, settings.rm3_documents, settings.rm3_weights)
+        ]
+
+    def validation_search(self, name: str, options: Sequence[str]) -> Step:
+        return self._search(f"{VALIDATION}/{name}", self.settings.validation, options)
+
+    def rm3_search(self, one: Rm3) -> Step:
+        return self.validation_search(f"rm3-{one.terms}-{one.documents}-{one.weight}", one.options)
+
+    def validation_ap(self, search: Step) -> float:
+        return mean_average_precision(search.output, self.validation_judgments)
+
+    @cached_property
+    def bm25(self) -> Bm25:
+        """The parameters with the best MAP on the validation queries."""
+        if self.dry:
+            return self.bm25_grid()[0]
+        return best(
+            self.bm25_grid(),
+            lambda one: self.validation_ap(self.validation_search(f"bm25-{one.k1}-{one.b}", one.options)),
+        )
+
+    @cached_property
+    def rm3(self) -> Rm3:
+        """The same of BM25-RM3."""
+        if self.dry:
+            return self.rm3_grid()[0]
+        return best(self.rm3_grid(), lambda one: self.validation_ap(self.rm3_search(one)))
+
+    def shapes(self, row: Row) -> list[Shape]:
+        """What is tried for a row of the paper's KTRel."""
+        return drawn(row.name, self.settings.grid, self.settings.seed)
+
+    def grid_training(self, row: Row, shape: Shape) -> Step:
+        options = (*self._paper(shape), "--epochs", self.settings.grid_epochs)
+        return self._train("grid", f"{row.name}-{'-'.join(map(str, shape))}", row, options)
+
+    def shape(self, row: Row) -> Shape:
+        """The shape whose short training reached the best MAP on the validation queries."""
+        tried = self.shapes(row)
+        if self.dry or not tried:
+            return tried[0] if tried else self.settings.shape
+        measure = VALIDATION_MEASURES[0]
+        return best(tried, lambda shape: self.reached(self.grid_training(row, shape))[measure])
+
+    # Trainings.
+
+    def training(self, row: Row, size: str = ALL) -> Step:
+        """A row's training, on so many queries."""
+        some = () if size == ALL else ("--train-queries", size)
+        name = row.name if size == ALL else f"{row.name}@{size}"
+        return self._train("checkpoints", name, row, (*self._training_options(row), *some))
+
+    def _training_options(self, row: Row) -> tuple:
+        settings = self.settings
+        usual = ("--patience", settings.patience, "--epochs", settings.epochs, "--pairs-per-query", settings.pairs)
+        if row.kind == OURS:
+            return self._recipe()
+        if row.kind == PAPER:
+            return self._paper(self.shape(row))
+        if row.kind == RERANKED:
+            return (*usual, *self._hybrid(), "--depth", settings.rerank_depth)
+        if not settings.validation_candidates:
+            return (*usual, "--first-stage", "all")
+        run = self.run(BY_NAME[RM3], self.validation).output
+        few = ("--validation-run", run, "--validation-depth", settings.validation_candidates)
+        return (*usual, "--first-stage", "all", *few)
+
+    def _recipe(self, epochs: int | None = None) -> tuple:
+        """Ours, with its epochs or fewer; pairs are for ingredients that are trained on pairs."""
+        at_most = self.settings.epochs if epochs is None else min(epochs, self.settings.epochs)
+        own = int(rows_of.RECIPE[rows_of.RECIPE.index("--epochs") + 1])
+        pairs = ("--pairs-per-query", self.settings.pairs)
+        return (*rows_of.RECIPE, "--first-stage", "all", "--epochs", min(own, at_most), *pairs)
+
+    def _paper(self, shape: Shape) -> tuple:
+        settings = self.settings
+        usual = ("--patience", settings.patience, "--epochs", settings.epochs, "--pairs-per-query", settings.pairs)
+        return (*usual, "--first-stage", "all", *shape.options)
+
+    def ingredient(self, one: Ingredient) -> Step:
+        """The training of an ingredient; of the recipe itself with all its epochs, it is the row's."""
+        row, settings = BY_NAME[one.base], self.settings
+        options = merged(list(map(str, self._recipe(settings.ingredient_epochs))), one.train)
+        if self._train("checkpoints", row.name, row, options, one) == self.training(row):
+            return self.training(row)
+        return self._train("ingredients", one.name, row, options, one)
+
+    def _train(self, kind: str, name: str, row: Row, options: Sequence, one: Ingredient | None = None) -> Step:
+        settings = self.settings
+        plain, sets, graph = (one.plain, one.sets, one.concepts) if one else (False, None, True)
+        index = self.plain_indexing().output if plain else self.index
+        concepts = settings.concepts if graph else self.random_concepts().output
+        usual = ("--measures", *VALIDATION_MEASURES, *self._device)
+        command = [
+            "train", "--index", index, "--words", settings.plain_words if plain else settings.words,
+            *(("--concepts", concepts) if row.reads_concepts else ()),
+            *(word for spec in settings.train[:sets] for word in ("--train", spec)),
+            "--validation", settings.validation,
+            *merged(usual, row.train, list(map(str, options)), settings.train_options), "--overwrite", "--resume",
+        ]  # fmt: skip
+        return self.step(kind, name, command)
+
+    # Runs.
+
+    def run(self, row: Row, queries: Queries, size: str = ALL) -> Step:
+        """A row's run of some queries, the model trained on so many."""
+        name = f"{queries.name}/{row.name}" + ("" if size == ALL else f"@{size}")
+        if row.kind == FUSED:
+            return self._fused(row, queries)
+        return self._search(name, queries.spec, self._searched(row, size), self._depth(row))
+
+    def _depth(self, row: Row) -> int:
+        return self.settings.rerank_depth if row.kind == RERANKED else self.settings.depth
+
+    def _searched(self, row: Row, size: str) -> tuple:
+        """Options of a search."""
+        if row.kind == LEXICAL:
+            return self.rm3.options if row.name == RM3 else self.bm25.options
+        if row.kind == NEIGHBOURS:
+            return ("--first-stage", f"neighbours:{self.training(BY_NAME[row.stages[0]]).output}")
+        checkpoint = self.training(row, size).output
+        if row.kind == INTERACTION:
+            return ("--first-stage", "all", "--reranker", checkpoint, *self._device)
+        if row.kind == RERANKED:
+            return (*self._hybrid(), "--reranker", checkpoint, *self._device)
+        dense = ("--dense-device", "cpu") if self._device else ()
+        return ("--first-stage", f"dense:{checkpoint}", *self._device, *dense)
+
+    def _search(self, name: str, spec: str, options: Sequence, depth: int | None = None) -> Step:
+        command = ("search", "--index", self.index, "--queries", queries_of(spec), *options)
+        return self.step("runs", name, (*command, "--depth", depth or self.settings.depth), ".run")
+
+    def _fused(self, row: Row, queries: Queries) -> Step:
+        runs = [self.run(BY_NAME[name], queries).output for name in row.stages]
+        how = ("--method", "rrf") if row.method == "rrf" else ("--tuned", self.fusion_weights(row).output)
+        command = ("fuse", *runs, *how, "--output-depth", self.settings.depth)
+        return self.step("runs", f"{queries.name}/{row.name}", command, ".run")
+
+    def fusion_weights(self, row: Row) -> Step:
+        """What the validation queries say of a row's weights, in JSON."""
+        runs = [self.run(BY_NAME[name], self.validation).output for name in row.stages]
+        tuning = ("--tune", judgments_of(self.settings.validation), "--step", self.settings.fusion_step)
+        command = ("fuse", *runs, "--method", "linear", *tuning, "--measure", "AP", "--format", "json")
+        return self.step("weights", row.name, command, ".json", prints=True)
+
+    def weights(self, row: Row) -> list[float]:
+        if self.dry:
+            return [1 / len(row.stages)] * len(row.stages)
+        return json.loads(self.fusion_weights(row).output.read_text(encoding="utf-8"))["best"]["weights"]
+
+    def _hybrid(self) -> tuple:
+        """Options of the hybrid as a first stage: the same documents and scores as its run has."""
+        row = BY_NAME[HYBRID]
+        encoder = self.training(BY_NAME[row.stages[1]]).output
+        how = ("--fuse", f"dense:{encoder}", "--fusion", "linear", "--fusion-depth", self.settings.depth)
+        return (*self.rm3.options, *how, "--fusion-weight", *self.weights(row))
+
+
+def _once(steps: Sequence[Step]) -> list[Step]:
+    """The steps without repetitions, in their order."""
+    return list({step.name: step for step in steps}.values())
+
+
+def restricted(queries: Sequence[Query], judgments: Judgments) -> Judgments:
+    """The judgments of those queries alone: a file of judgments may be of more."""
+    return {query.id: judgments[query.id] for query in queries}

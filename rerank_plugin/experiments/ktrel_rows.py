@@ -1,0 +1,184 @@
+"""What the experiments of [K] compare: rows of table 1 and ours, what each is trained with, and published values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Sequence
+
+from rerank_plugin.experiments.delta import DELTA
+from rerank_plugin.features.lexical import FIRST_STAGE_SHARE, LEX3
+
+# What a row's run is made by.
+LEXICAL = "lexical"  # a search of Lucene, its parameters tuned
+INTERACTION = "interaction"  # a model that scores every pair of query and document
+PAPER = "paper"  # KTRel as [K] 4.2 trains it
+OURS = "ours"  # KTRel by RECIPE
+NEIGHBOURS = "neighbours"  # the judgments of similar training queries
+FUSED = "fused"  # runs of other rows
+RERANKED = "reranked"  # the best of HYBRID
+NOT_RUN = "not run"
+ENCODERS = (PAPER, OURS)
+TRAINED = (INTERACTION, *ENCODERS, RERANKED)
+
+BM25, RM3, HYBRID = "bm25", "bm25-rm3", "hybrid"
+VALIDATION_MEASURES = ("AP", "nDCG@10")  # [K] 4.2 stops and chooses by MAP
+
+# Ours, found on NFCorpus's dev split.
+RECIPE = tuple(
+    "--loss softmax --batch-size 128 --learning-rate 0.002 --queries-per-document 3 --epochs 30 --patience 8 --set "
+    "document_words=250 query_words=32 layers=0 unit_vectors=true embedding_dropout=0.3".split()
+)
+
+
+class Row(NamedTuple):
+    """A row of table 1.
+
+    Attributes:
+        name: of its runs and checkpoint. title: in the tables.
+        kind: what makes its run, one of the constants above.
+        train: options of its training, where there is one.
+        stages: of a fused row, the rows it fuses; of a row of NEIGHBOURS, the one whose encodings it searches.
+        method: of a fused row; weights of ``linear`` are tuned on the validation queries.
+    """
+
+    name: str
+    title: str
+    kind: str
+    train: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
+    method: str = "linear"
+
+    @property
+    def reads_concepts(self) -> bool:
+        """Whether its training takes concept vectors."""
+        return self.kind in ENCODERS and "ktrel-w" not in self.train
+
+
+def _interaction(name: str, title: str, *more: str) -> Row:
+    return Row(name, title, INTERACTION, ("--model", name, "--training-documents", "collection", *more))
+
+
+ROWS = (
+    Row(BM25, "BM25", LEXICAL),
+    Row(RM3, "BM25-RM3", LEXICAL),
+    _interaction("duet", "DUET", "--set", "parts=both"),  # the full model: local and distributed
+    _interaction("knrm", "KNRM"),
+    _interaction("drmm", "DRMM"),
+    _interaction("conv-knrm", "Conv-KNRM"),
+    Row("bert", "BERT", NOT_RUN),
+    Row("biobert", "BioBERT", NOT_RUN),
+    Row("ktrel-c", "KTRel-C", PAPER, ("--model", "ktrel-c")),
+    Row("ktrel-w", "KTRel-W", PAPER, ("--model", "ktrel-w")),
+    Row("ktrel", "KTRel", PAPER, ("--model", "ktrel")),
+    Row("ktrel-c-ours", "KTRel-C, our recipe", OURS, ("--model", "ktrel-c")),
+    Row("ktrel-w-ours", "KTRel-W, our recipe", OURS, ("--model", "ktrel-w")),
+    Row("ktrel-ours", "KTRel, our recipe", OURS, ("--model", "ktrel")),
+    Row("hybrid-rrf", "BM25-RM3 and KTRel, rrf", FUSED, stages=(RM3, "ktrel-ours"), method="rrf"),
+    Row(HYBRID, "BM25-RM3 and KTRel, linear", FUSED, stages=(RM3, "ktrel-ours")),
+    Row(
+        "hybrid-delta",
+        "the same, re-ranked by Delta",
+        RERANKED,
+        (*DELTA, "--lexical-features", *LEX3, FIRST_STAGE_SHARE),
+    ),
+    Row("neighbours", "Judgments of similar queries", NEIGHBOURS, stages=("ktrel-ours",)),
+    Row(
+        "hybrid-neighbours",
+        "BM25-RM3, KTRel and similar queries",
+        FUSED,
+        stages=(RM3, "ktrel-ours", "neighbours"),
+    ),
+)
+BY_NAME = {row.name: row for row in ROWS}
+FIGURE = ("drmm", "duet", "knrm", "conv-knrm", "ktrel", "ktrel-ours")  # of figure 2, without the lines of LEXICAL rows
+
+
+class Ingredient(NamedTuple):
+    """A training that differs from RECIPE in one thing.
+
+    Attributes:
+        name: of its checkpoint. title: in the table.
+        base: the row it is a variant of.
+        train: options instead of the recipe's; hyper-parameters under --set are changed one by one.
+        sets: how many of the training sets, the first ones; None for all.
+        plain: whether words are not stemmed; needs an index and word vectors of its own.
+        concepts: whether concept vectors are given; without, concepts start at random.
+    """
+
+    name: str
+    title: str
+    base: str
+    train: tuple[str, ...] = ()
+    sets: int | None = None
+    plain: bool = False
+    concepts: bool = True
+
+
+# The paper's loss goes with its optimizer's default learning rate and the middle of its batch sizes.
+_MARGIN = ("--loss", "hinge", "--weights", "none", "--batch-size", "20", "--learning-rate", "0.001")
+
+_LAYER = tuple("--set layers=1 heads=5 feed_forward=200 identity_start=true dropout=0.2 embedding_dropout=0".split())
+
+INGREDIENTS = (
+    Ingredient("recipe", "our recipe", "ktrel-ours"),
+    Ingredient("words", "without concepts (KTRel-W)", "ktrel-w-ours"),
+    Ingredient("concepts", "without words (KTRel-C)", "ktrel-c-ours"),
+    Ingredient("margin", "the paper's margin loss", "ktrel-ours", _MARGIN),
+    Ingredient("words-margin", "KTRel-W, the paper's margin loss", "ktrel-w-ours", _MARGIN),
+    Ingredient("titles", "the first training set alone", "ktrel-ours", sets=1),
+    Ingredient("words-titles", "KTRel-W, the first training set alone", "ktrel-w-ours", sets=1),
+    Ingredient("words-cold", "KTRel-W, temperature 0.05", "ktrel-w-ours", ("--temperature", "0.05")),
+    Ingredient("words-warm", "KTRel-W, temperature 0.2", "ktrel-w-ours", ("--temperature", "0.2")),
+    Ingredient("words-layer", "KTRel-W, with the transformer layer", "ktrel-w-ours", _LAYER),
+    Ingredient("words-dropout", "KTRel-W, dropout 0.1", "ktrel-w-ours", ("--set", "embedding_dropout=0.1")),
+    Ingredient("words-lengths", "KTRel-W, vectors of any length", "ktrel-w-ours", ("--set", "unit_vectors=false")),
+    Ingredient("words-short", "KTRel-W, 100 words of a document", "ktrel-w-ours", ("--set", "document_words=100")),
+    Ingredient("random-concepts", "concepts without vectors of the graph", "ktrel-ours", concepts=False),
+    Ingredient("words-plain", "KTRel-W, words without stemming", "ktrel-w-ours", plain=True),
+)
+
+
+def merged(*parts: Sequence[str]) -> tuple[str, ...]:
+    """Options of a command, those of a later part instead of an earlier one's; values of --set by their names.
+
+    Options may be written ``--name value...`` or ``--name=value``.
+    """
+    options: dict[str, list[str]] = {}
+    values: dict[str, str] = {}  # of --set
+    for part in parts:
+        name = ""
+        for word in part:
+            if word.startswith("--"):
+                name, equals, word = word.partition("=")
+                options[name] = []
+                if not equals:
+                    continue
+            if name == "--set":
+                values[word.partition("=")[0]] = word
+            else:
+                options[name].append(word)
+    if "--set" in options:
+        options["--set"] = list(values.values())
+    return tuple(word for name, words in options.items() for word in (name, *words))
+
+
+# [K] table 1, by its columns; + and - against BM25-RM3, p < 0.01.
+MEASURES = {
+    "P@5": "P@5", "P@10": "P@10", "P@20": "P@20", "nDCG@5": "nDCG@5", "nDCG@10": "nDCG@10", "nDCG@20": "nDCG@20",
+    "AP": "MAP", "R@1000": "Recall",
+}  # fmt: skip
+PUBLISHED = {
+    name: tuple(values.split())
+    for name, values in {
+        BM25: "0.2846- 0.2419- 0.1733- 0.3524- 0.3267- 0.3038- 0.1548- 0.4740-",
+        RM3: "0.3056 0.2603 0.1912 0.3664 0.3431 0.3249 0.1801 0.6249",
+        "duet": "0.1967- 0.1840- 0.1561- 0.1857- 0.1883- 0.1892- 0.1264- 0.7673+",
+        "knrm": "0.2082- 0.1887- 0.1617- 0.1914- 0.1914- 0.1936- 0.1216- 0.7764+",
+        "drmm": "0.2940 0.2489 0.1819 0.3540 0.3330 0.3116 0.1651 0.7051+",
+        "conv-knrm": "0.3146 0.2865 0.2378+ 0.3010- 0.3090- 0.3138 0.2110+ 0.8143+",
+        "bert": "0.2084- 0.1998- 0.1536- 0.2090- 0.2196- 0.2062- 0.1567- 0.7847+",
+        "biobert": "0.3148 0.2989+ 0.2373+ 0.3508 0.3377 0.3228 0.2358+ 0.8265+",
+        "ktrel-c": "0.3127 0.2889+ 0.2304+ 0.3285- 0.3295- 0.3094- 0.2194+ 0.8047+",
+        "ktrel-w": "0.3204+ 0.3008+ 0.2377+ 0.3465 0.3369 0.3141 0.2228+ 0.8187+",
+        "ktrel": "0.3554+ 0.3294+ 0.2498+ 0.3708 0.3584 0.3424+ 0.2411+ 0.8520+",
+    }.items()
+}
