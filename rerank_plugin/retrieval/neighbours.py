@@ -151,7 +151,9 @@ class NeighboursStage:
         try:
             described = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
             names = ("vectors", "starts", "rows")
-            self.vectors, self.starts, self.rows = (open_array(folder / f"{name}.npy").view(np.ndarray) for name in names)
+            self.vectors, self.starts, self.rows = (
+                open_array(folder / f"{name}.npy").view(np.ndarray) for name in names
+            )
             found = {name: described[name] for name in ("format_version", "forward_index", "queries", "relevant")}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{folder} cannot be read ({error!r}); make it again with: {again} --overwrite") from None

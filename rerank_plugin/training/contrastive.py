@@ -67,9 +67,7 @@ class Batch(NamedTuple):
     grades: np.ndarray
 
 
-def batches(
-    known: Relevances, size: int, queries_per_document: int, generator: np.random.Generator
-) -> Iterator[Batch]:
+def batches(known: Relevances, size: int, queries_per_document: int, generator: np.random.Generator) -> Iterator[Batch]:
     """All documents that are relevant for something, in random order, with some queries of each.
 
     Args:
@@ -147,7 +145,9 @@ class ContrastiveTrainer(Trainer):
         """Encodings [Q, E]."""
         names = ("ids", "mask", "concepts", "concept_mask")
         return self.model.encode_queries(
-            *self._tensors(*(np.stack([getattr(one, name) for one in words]) for name in names if _given(words[0], name)))
+            *self._tensors(
+                *(np.stack([getattr(one, name) for one in words]) for name in names if _given(words[0], name))
+            )
         )
 
     def _encode_documents(self, rows: np.ndarray) -> tuple[np.ndarray, Tensor]:

@@ -36,7 +36,9 @@ def workspace(tmp_path_factory):
     made.queries = [Query(f"q{number}", text) for number, text in enumerate(texts())]
     ids = [id for id, _, _ in documents] + ["not-in-the-index"]
     made.judgments = {
-        query.id: {str(id): int(random.integers(-1, 3)) for id in random.choice(ids, random.integers(1, 9), replace=False)}
+        query.id: {
+            str(id): int(random.integers(-1, 3)) for id in random.choice(ids, random.integers(1, 9), replace=False)
+        }
         for query in made.queries
     }
     made.judgments["q3"] = {ids[0]: 0}  # nothing relevant
@@ -120,7 +122,9 @@ def test_nothing_to_keep(workspace):
     with pytest.raises(InputError, match="exists already"):
         write_judged(workspace.forward, workspace.encoder, [("s", workspace.queries, workspace.judgments)])
     with pytest.raises(InputError, match="here: no query has a word"):
-        write_judged(workspace.forward, workspace.encoder, [("here", [Query("q0", UNKNOWN)], workspace.judgments)], True)
+        write_judged(
+            workspace.forward, workspace.encoder, [("here", [Query("q0", UNKNOWN)], workspace.judgments)], True
+        )
 
 
 @pytest.mark.parametrize("wrong", [{"neighbours": 0}, {"power": 0.0}, {"power": math.nan}, {"checkpoint": ""}])

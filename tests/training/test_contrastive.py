@@ -147,7 +147,13 @@ def test_a_model_without_encodings_is_refused(corpus, tmp_path):
     problem = learnable.Problem(corpus, tmp_path)
     with pytest.raises(InputError, match="softmax.*delta"):
         ContrastiveTrainer(
-            problem.model, problem.reranker.builder, problem.pools, TrainingConfig(loss="softmax"), dict, print, tmp_path
+            problem.model,
+            problem.reranker.builder,
+            problem.pools,
+            TrainingConfig(loss="softmax"),
+            dict,
+            print,
+            tmp_path,
         )
 
 

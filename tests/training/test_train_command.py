@@ -322,7 +322,12 @@ def test_other_texts_of_the_same_queries(inputs, tmp_path):
     folder, _ = inputs
     lines = (folder / "train.tsv").read_text().splitlines()
     (tmp_path / "longer.tsv").write_text("".join(f"{line} patients\n" for line in lines))
-    both = ["--train", f"{folder}/train.tsv,{folder}/train.qrels", "--train", f"{tmp_path}/longer.tsv,{folder}/train.qrels"]
+    both = [
+        "--train",
+        f"{folder}/train.tsv,{folder}/train.qrels",
+        "--train",
+        f"{tmp_path}/longer.tsv,{folder}/train.qrels",
+    ]
     config = train_ktrel(inputs, tmp_path / "both", *both, runs=False)
     assert config["training"]["train"] == both[1::2]
     one = train_ktrel(inputs, tmp_path / "one", *both[:2], runs=False)
@@ -341,7 +346,10 @@ def test_some_queries_are_those_of_more():
 @pytest.mark.parametrize(
     "more, said",
     [
-        (["--train", "a", "--train", "b", "--train-run", "r", "--validation", "v"], "--train-run gives the candidates of one"),
+        (
+            ["--train", "a", "--train", "b", "--train-run", "r", "--validation", "v"],
+            "--train-run gives the candidates of one",
+        ),
         (["--train", "a", "--train", "b", "--folds", "3"], "--folds takes all queries of one --train"),
         (["--train", "a", "--train-queries", "9", "--folds", "3"], "--folds takes all queries of one --train"),
         (["--train", "a", "--train-queries", "0", "--validation", "v"], "at least 1"),
