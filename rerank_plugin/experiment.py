@@ -155,6 +155,13 @@ def add_ktrel(papers) -> None:
     ktrel.add_argument(
         "--plain-words", metavar="WORDS", help="word vectors without stemming, to measure what stemming contributes"
     )
+    ktrel.add_argument(
+        "--weak",
+        action="append",
+        default=[],
+        metavar="CORPUS",
+        help="corpus to pre-train on, by its titles and abstracts",
+    )
     ktrel.add_argument("--only", nargs="+", default=[], metavar="ROW", help="run only these rows, and BM25-RM3")
     ktrel.add_argument(
         "--figure-models", nargs="*", metavar="ROW", help="models of figure 2 (all six); none: no figure"
@@ -190,6 +197,8 @@ def _add_ktrel_sizes(ktrel) -> None:
     size.add_argument(
         "--grid", type=int, default=6, help="configurations of the paper's grid that are tried for each KTRel; 0: one"
     )
+    size.add_argument("--weak-queries", type=int, default=38_000, help="titles to pre-train on")
+    size.add_argument("--weak-epochs", type=int, default=3, help="epochs of the pre-training")
     size.add_argument("--grid-epochs", type=int, default=4, help="epochs of these trials")
     size.add_argument("--k1", type=float, nargs="+", default=[0.5, 0.9, 1.2, 1.6, 2.0], help="of BM25, to try")
     size.add_argument("--b", type=float, nargs="+", default=[0.2, 0.4, 0.6, 0.75, 0.9], help="of BM25, to try")

@@ -24,6 +24,7 @@ from rerank_plugin.corpora.sources import exists
 from rerank_plugin.errors import InputError
 from rerank_plugin.experiments import ktrel_rows as rows_of
 from rerank_plugin.experiments.ktrel_rows import (
+    BEST,
     BY_NAME,
     ENCODERS,
     FUSED,
@@ -66,6 +67,8 @@ class Settings:
         words, knowledge, concepts: folders of word vectors, a compiled knowledge base and concept vectors.
         stem: stemmer of the forward index, which the word vectors must be of; or None.
         plain_words: word vectors for an index without stemming; None leaves that ingredient out.
+        weak: corpora of titles and abstracts to pre-train on; without them rows that are pre-trained are left out.
+        weak_queries: titles to pre-train on, at most so many. weak_epochs: of that training.
         only: names of the rows to run; none for all of them.
         figure_models: rows of figure 2. sizes: numbers of training queries of figure 2, or ALL.
         ingredients: names of the ingredients to train; None for all.
@@ -90,6 +93,9 @@ class Settings:
     concepts: str
     stem: str | None = None
     plain_words: str | None = None
+    weak: tuple[str, ...] = ()
+    weak_queries: int = 38_000
+    weak_epochs: int = 3
     only: tuple[str, ...] = ()
     figure_models: tuple[str, ...] = rows_of.FIGURE
     sizes: tuple[str, ...] = ("100", "200", "500", "1000", "2000", ALL)
@@ -157,8 +163,9 @@ class Plan:
 
     def rows(self) -> list[Row]:
         """The rows of the tables; the one that all are compared with is always there."""
-        only = self.settings.only
-        return [row for row in rows_of.ROWS if not only or row.name in only or row.name == RM3]
+        only, weak = self.settings.only, self.settings.weak
+        there = [row for row in rows_of.ROWS if weak or not row.pretrained]
+        return [row for row in there if not only or row.name in only or row.name == RM3]
 
     def needed(self) -> list[Row]:
         """The rows, and those that they are made from, each once, in the tables' order."""
@@ -167,8 +174,24 @@ class Plan:
         return [row for row in rows_of.ROWS if row.name in names and row.kind != NOT_RUN]
 
     def _with_stages(self, row: Row) -> set[str]:
-        stages = (HYBRID,) if row.kind == RERANKED else row.stages
+        stages = [HYBRID] if row.kind == RERANKED else list(row.stages)
+        if BEST in stages:
+            stages = [*(name for name in stages if name != BEST), *(one.name for one in self.of_our_recipe())]
         return {row.name}.union(*(self._with_stages(BY_NAME[name]) for name in stages))
+
+    def of_our_recipe(self) -> list[Row]:
+        """The rows that BEST is chosen of: those that are run, or KTRel where none is."""
+        shown = [row for row in self.rows() if row.kind == OURS]
+        return shown or [BY_NAME["ktrel-ours"]]
+
+    def stages_of(self, row: Row) -> tuple[str, ...]:
+        """What a row is made of, once the trainings have run."""
+        return tuple(self.best().name if name == BEST else name for name in row.stages)
+
+    def best(self) -> Row:
+        """The row of our recipe with the highest MAP on the validation queries."""
+        rows = self.of_our_recipe()
+        return rows[0] if self.dry else max(rows, key=lambda row: self.reached(self.training(row))["AP"])
 
     def figure_rows(self) -> list[Row]:
         """The models of figure 2, of those rows that are run."""
@@ -193,7 +216,11 @@ class Plan:
         ingredients = self.ingredients()
         plain = [self.plain_indexing()] if any(one.plain for one in ingredients) else []
         random = [self.random_concepts()] if any(not one.concepts for one in ingredients) else []
-        yield [self.indexing(), *plain, *random]
+        weak = [self.titles()] if any(row.pretrained for row in needed) else []
+        yield [self.indexing(), *plain, *random, *weak]
+        yield [self.extended()] if any(row.kind in ENCODERS for row in needed) else []
+        yield [self.titles_indexing()] if weak else []
+        yield [self.pretraining()] if weak else []
         tuned = [row for row in needed if row.kind == PAPER and settings.grid]
         shapes = [self.grid_training(row, shape) for row in tuned for shape in self.shapes(row)]
         yield [*shapes, *(self.validation_search(f"bm25-{one.k1}-{one.b}", one.options) for one in self.bm25_grid())]
@@ -202,7 +229,7 @@ class Plan:
             yield [self.run(BY_NAME[RM3], self.validation)]
         yield from self._trainings([row for row in needed if row.kind != RERANKED])
         fused = [row for row in needed if row.kind == FUSED]
-        members = [BY_NAME[name] for name in dict.fromkeys(name for row in fused for name in row.stages)]
+        members = [BY_NAME[name] for name in dict.fromkeys(name for row in fused for name in self.stages_of(row))]
         plain_rows = [row for row in needed if row.kind not in (FUSED, RERANKED)]
         found = [self.run(row, self.validation) for row in members]
         found += [self.run(row, test) for row in plain_rows for test in settings.tests]
@@ -273,6 +300,37 @@ class Plan:
     def index(self) -> Path:
         return self.indexing().output
 
+    def extended(self) -> Step:
+        """Word vectors for all words of the index."""
+        command = ("embed", "extend", "--words", self.settings.words, "--index", self.index, "--overwrite")
+        return self.step("words", "extended", command)
+
+    # Pre-training.
+
+    def titles(self) -> Step:
+        """Titles as queries, with their abstracts as what is relevant."""
+        settings = self.settings
+        corpora = (word for corpus in settings.weak for word in ("--corpus", corpus))
+        held_out = min(500, settings.weak_queries // 2)
+        sizes = ("--queries", settings.weak_queries, "--held-out", held_out)
+        return self.step("titles", "titles", ("weak", *corpora, *sizes, "--overwrite"))
+
+    def titles_indexing(self) -> Step:
+        stem = ("--stem", self.settings.stem) if self.settings.stem else ()
+        return self.step("indexes", "titles", ("index", "--corpus", self.titles().output, *stem, "--overwrite"))
+
+    def pretraining(self) -> Step:
+        """Our recipe for words on titles and abstracts; each abstract has one title, so a batch has more of them."""
+        titles = self.titles().output
+        options = merged(rows_of.RECIPE, ("--queries-per-document", "1", "--batch-size", "256"))
+        command = [
+            "train", "--index", self.titles_indexing().output, "--words", self.extended().output,
+            "--train", f"{titles}:train", "--validation", f"{titles}:dev", "--depth", "100", "--model", "ktrel-w",
+            *merged(options, ("--epochs", str(self.settings.weak_epochs), "--measures", "AP")), *self._device,
+            "--overwrite", "--resume",
+        ]  # fmt: skip
+        return self.step("checkpoints", "pretrained", command)
+
     def random_concepts(self) -> Step:
         """Concept vectors as their training starts."""
         command = ("embed", "concepts", "--knowledge", self.settings.knowledge, "--holdout", 0, "--epochs", 1)
@@ -284,7 +342,7 @@ class Plan:
         Where judgments of similar queries are searched with this model, the training queries are kept beside them.
         """
         checkpoint = self.training(row, size).output
-        asked = size == ALL and any(one.kind == NEIGHBOURS and row.name in one.stages for one in self.needed())
+        asked = size == ALL and row.kind == OURS and any(one.kind == NEIGHBOURS for one in self.needed())
         judged = [word for spec in self.settings.train for word in ("--judged", spec)] if asked else []
         command = ("index", "--encode", checkpoint, "--index", self.index, *judged, *self._device, "--overwrite")
         return self.step("encodings", checkpoint.name, command, ".txt", prints=True)
@@ -394,9 +452,11 @@ class Plan:
         plain, sets, graph = (one.plain, one.sets, one.concepts) if one else (False, None, True)
         index = self.plain_indexing().output if plain else self.index
         concepts = settings.concepts if graph else self.random_concepts().output
+        words = self.extended().output if row.kind in ENCODERS and (one is None or one.extended) else settings.words
+        start = ("--start-from", self.pretraining().output) if row.pretrained else ()
         usual = ("--measures", *VALIDATION_MEASURES, *self._device)
         command = [
-            "train", "--index", index, "--words", settings.plain_words if plain else settings.words,
+            "train", "--index", index, "--words", settings.plain_words if plain else words, *start,
             *(("--concepts", concepts) if row.reads_concepts else ()),
             *(word for spec in settings.train[:sets] for word in ("--train", spec)),
             "--validation", settings.validation,
@@ -421,7 +481,7 @@ class Plan:
         if row.kind == LEXICAL:
             return self.rm3.options if row.name == RM3 else self.bm25.options
         if row.kind == NEIGHBOURS:
-            return ("--first-stage", f"neighbours:{self.training(BY_NAME[row.stages[0]]).output}")
+            return ("--first-stage", f"neighbours:{self.training(BY_NAME[self.stages_of(row)[0]]).output}")
         checkpoint = self.training(row, size).output
         if row.kind == INTERACTION:
             return ("--first-stage", "all", "--reranker", checkpoint, *self._device)
@@ -435,14 +495,14 @@ class Plan:
         return self.step("runs", name, (*command, "--depth", depth or self.settings.depth), ".run")
 
     def _fused(self, row: Row, queries: Queries) -> Step:
-        runs = [self.run(BY_NAME[name], queries).output for name in row.stages]
+        runs = [self.run(BY_NAME[name], queries).output for name in self.stages_of(row)]
         how = ("--method", "rrf") if row.method == "rrf" else ("--tuned", self.fusion_weights(row).output)
         command = ("fuse", *runs, *how, "--output-depth", self.settings.depth)
         return self.step("runs", f"{queries.name}/{row.name}", command, ".run")
 
     def fusion_weights(self, row: Row) -> Step:
         """What the validation queries say of a row's weights, in JSON."""
-        runs = [self.run(BY_NAME[name], self.validation).output for name in row.stages]
+        runs = [self.run(BY_NAME[name], self.validation).output for name in self.stages_of(row)]
         tuning = ("--tune", judgments_of(self.settings.validation), "--step", self.settings.fusion_step)
         command = ("fuse", *runs, "--method", "linear", *tuning, "--measure", "AP", "--format", "json")
         return self.step("weights", row.name, command, ".json", prints=True)
@@ -455,7 +515,7 @@ class Plan:
     def _hybrid(self) -> tuple:
         """Options of the hybrid as a first stage: the same documents and scores as its run has."""
         row = BY_NAME[HYBRID]
-        encoder = self.training(BY_NAME[row.stages[1]]).output
+        encoder = self.training(BY_NAME[self.stages_of(row)[1]]).output
         how = ("--fuse", f"dense:{encoder}", "--fusion", "linear", "--fusion-depth", self.settings.depth)
         return (*self.rm3.options, *how, "--fusion-weight", *self.weights(row))
 

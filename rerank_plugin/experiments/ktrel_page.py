@@ -248,7 +248,9 @@ class Page:
     def _chosen_weights(self, row: Row) -> list[str]:
         found = json.loads(self.plan.fusion_weights(row).output.read_text(encoding="utf-8"))
         best = found["best"]
-        weights = ", ".join(f"{BY_NAME[name].title} {weight:.2f}" for name, weight in zip(row.stages, best["weights"]))
+        weights = ", ".join(
+            f"{BY_NAME[name].title} {weight:.2f}" for name, weight in zip(self.plan.stages_of(row), best["weights"])
+        )
         return [row.title, weights, str(len(found["tried"])), f"{best['AP']:.4f}"]
 
     def trainings(self) -> list[str]:

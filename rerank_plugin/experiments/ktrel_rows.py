@@ -20,6 +20,7 @@ ENCODERS = (PAPER, OURS)
 TRAINED = (INTERACTION, *ENCODERS, RERANKED)
 
 BM25, RM3, HYBRID = "bm25", "bm25-rm3", "hybrid"
+BEST = "best"  # stands for the row of OURS with the highest validation MAP
 VALIDATION_MEASURES = ("AP", "nDCG@10")  # [K] 4.2 stops and chooses by MAP
 
 # Ours, found on NFCorpus's dev split.
@@ -36,7 +37,9 @@ class Row(NamedTuple):
         name: of its runs and checkpoint. title: in the tables.
         kind: what makes its run, one of the constants above.
         train: options of its training, where there is one.
-        stages: of a fused row, the rows it fuses; of a row of NEIGHBOURS, the one whose encodings it searches.
+        stages: of a fused row, the rows it fuses; of a row of NEIGHBOURS, the one whose encodings it searches. BEST is
+            chosen when the trainings have run.
+        pretrained: whether its training starts from what was trained on titles and abstracts.
         method: of a fused row; weights of ``linear`` are tuned on the validation queries.
     """
 
@@ -46,6 +49,7 @@ class Row(NamedTuple):
     train: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
     method: str = "linear"
+    pretrained: bool = False
 
     @property
     def reads_concepts(self) -> bool:
@@ -72,20 +76,22 @@ ROWS = (
     Row("ktrel-c-ours", "KTRel-C, our recipe", OURS, ("--model", "ktrel-c")),
     Row("ktrel-w-ours", "KTRel-W, our recipe", OURS, ("--model", "ktrel-w")),
     Row("ktrel-ours", "KTRel, our recipe", OURS, ("--model", "ktrel")),
-    Row("hybrid-rrf", "BM25-RM3 and KTRel, rrf", FUSED, stages=(RM3, "ktrel-ours"), method="rrf"),
-    Row(HYBRID, "BM25-RM3 and KTRel, linear", FUSED, stages=(RM3, "ktrel-ours")),
+    Row("ktrel-w-titles", "KTRel-W, our recipe, pre-trained", OURS, ("--model", "ktrel-w"), pretrained=True),
+    Row("ktrel-titles", "KTRel, our recipe, pre-trained", OURS, ("--model", "ktrel"), pretrained=True),
+    Row("hybrid-rrf", "BM25-RM3 and KTRel, rrf", FUSED, stages=(RM3, BEST), method="rrf"),
+    Row(HYBRID, "BM25-RM3 and KTRel, linear", FUSED, stages=(RM3, BEST)),
     Row(
         "hybrid-delta",
         "the same, re-ranked by Delta",
         RERANKED,
         (*DELTA, "--lexical-features", *LEX3, FIRST_STAGE_SHARE),
     ),
-    Row("neighbours", "Judgments of similar queries", NEIGHBOURS, stages=("ktrel-ours",)),
+    Row("neighbours", "Judgments of similar queries", NEIGHBOURS, stages=(BEST,)),
     Row(
         "hybrid-neighbours",
         "BM25-RM3, KTRel and similar queries",
         FUSED,
-        stages=(RM3, "ktrel-ours", "neighbours"),
+        stages=(RM3, BEST, "neighbours"),
     ),
 )
 BY_NAME = {row.name: row for row in ROWS}
@@ -102,6 +108,7 @@ class Ingredient(NamedTuple):
         sets: how many of the training sets, the first ones; None for all.
         plain: whether words are not stemmed; needs an index and word vectors of its own.
         concepts: whether concept vectors are given; without, concepts start at random.
+        extended: whether words of the index without a vector get one of their own.
     """
 
     name: str
@@ -111,6 +118,7 @@ class Ingredient(NamedTuple):
     sets: int | None = None
     plain: bool = False
     concepts: bool = True
+    extended: bool = True
 
 
 # The paper's loss goes with its optimizer's default learning rate and the middle of its batch sizes.
@@ -128,6 +136,7 @@ INGREDIENTS = (
     Ingredient("words-titles", "KTRel-W, the first training set alone", "ktrel-w-ours", sets=1),
     Ingredient("words-cold", "KTRel-W, temperature 0.05", "ktrel-w-ours", ("--temperature", "0.05")),
     Ingredient("words-warm", "KTRel-W, temperature 0.2", "ktrel-w-ours", ("--temperature", "0.2")),
+    Ingredient("words-unknown", "KTRel-W, one vector for all rare words", "ktrel-w-ours", extended=False),
     Ingredient("words-layer", "KTRel-W, with the transformer layer", "ktrel-w-ours", _LAYER),
     Ingredient("words-dropout", "KTRel-W, dropout 0.1", "ktrel-w-ours", ("--set", "embedding_dropout=0.1")),
     Ingredient("words-lengths", "KTRel-W, vectors of any length", "ktrel-w-ours", ("--set", "unit_vectors=false")),

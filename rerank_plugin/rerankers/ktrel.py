@@ -164,6 +164,7 @@ class Ktrel(nn.Module):
 
     name = "ktrel"
     any_width = True  # padding is inert
+    starts_from_words = True  # a training of both parts may start from a checkpoint of words alone
 
     def __init__(
         self,

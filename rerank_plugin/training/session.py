@@ -310,9 +310,14 @@ def start_from(model, folder: Path, vectors: WordVectors | None) -> None:
         raise InputError(f"{folder} has other lexical features: {' '.join(before.config.lexical_features) or 'none'}")
     if vectors is not None:
         _check_same_words(folder, vectors)
-    check_weights(before.state_dict(), model.state_dict(), str(folder))
-    check_same_concepts(before, model, str(folder))
-    model.load_state_dict(before.state_dict())
+    weights = before.state_dict()
+    of_words = getattr(model, "starts_from_words", False) and before.config.parts == "words" != model.config.parts
+    if of_words:
+        weights = {**model.state_dict(), **weights}  # the concepts start as they would without
+    else:
+        check_same_concepts(before, model, str(folder))
+    check_weights(weights, model.state_dict(), str(folder))
+    model.load_state_dict(weights)
 
 
 def _check_same_words(folder: Path, vectors: WordVectors) -> None:

@@ -16,6 +16,7 @@ from rerank_plugin.experiments.ktrel import Plan, Queries, Settings, judgments_o
 from rerank_plugin.experiments.ktrel_page import published_line, value_cell
 from rerank_plugin.experiments.ktrel_results import Measured, TestSet, measure, unseen, words
 from rerank_plugin.experiments.ktrel_rows import (
+    BEST,
     BY_NAME,
     INGREDIENTS,
     MEASURES,
@@ -74,7 +75,7 @@ def test_rows_in_the_paper_s_order():
     theirs = [row.name for row in ROWS if row.name in PUBLISHED]
     assert theirs == list(PUBLISHED) == [row.name for row in ROWS[: len(PUBLISHED)]]
     assert len({row.title for row in ROWS}) == len(BY_NAME) == len(ROWS)
-    assert all(name in BY_NAME for row in ROWS for name in row.stages)
+    assert all(name in {*BY_NAME, BEST} for row in ROWS for name in row.stages)
     assert {one.base for one in INGREDIENTS} <= set(BY_NAME)
     assert len({one.name for one in INGREDIENTS}) == len(INGREDIENTS)
 
@@ -121,17 +122,46 @@ def test_specs_are_taken_apart_for_searches():
 
 def test_every_step_needs_only_what_earlier_stages_made(tmp_path):
     made, names = set(), set()
-    for stage in Plan(settings(tmp_path, plain_words="P"), dry=True).stages():
+    for stage in Plan(settings(tmp_path, plain_words="P", weak=("W",)), dry=True).stages():
         of_stage = {str(step.output) for step in stage}
         assert len(of_stage) == len(stage)
         for step in stage:
             assert step.name not in names and "/" not in step.name
             names.add(step.name)
             own = {str(step.output)}
-            used = {word.split(":", 1)[-1] for word in step.command if str(tmp_path) in word} - own
+            paths = (word.split(":", 1)[-1] if word[0] != "/" else word.split(":")[0] for word in step.command)
+            used = {path for path in paths if str(tmp_path) in path} - own
             assert used <= made, step.shown
         made |= of_stage
     assert len(names) > 200
+
+
+def test_the_best_row_of_our_recipe_is_chosen_on_the_validation_queries(tmp_path, monkeypatch):
+    reached = {"ktrel-c-ours": 0.1, "ktrel-w-ours": 0.3, "ktrel-ours": 0.2, "ktrel-w-titles": 0.4, "ktrel-titles": 0.35}
+    monkeypatch.setattr(Plan, "training", lambda self, row: row)
+    monkeypatch.setattr(Plan, "reached", lambda self, row: {"AP": reached[row.name]})
+    for more, expected in (
+        ({"weak": ("W",)}, "ktrel-w-titles"),
+        ({}, "ktrel-w-ours"),
+        ({"only": ("hybrid",)}, "ktrel-ours"),
+    ):
+        plan = Plan(settings(tmp_path, **more))
+        assert plan.stages_of(BY_NAME["hybrid-neighbours"]) == (RM3, expected, "neighbours")
+        assert {row.name for row in plan.needed()} >= {row.name for row in plan.of_our_recipe()}
+
+
+def test_without_corpora_nothing_is_pre_trained(tmp_path):
+    assert not any(row.pretrained for row in Plan(settings(tmp_path)).needed())
+    assert not any("pretrained" in step.name or "titles-index" in step.name for step in dry(tmp_path))
+    steps = {re.sub(r"-\w{8}$", "", step.name): step for step in dry(tmp_path, weak=("W", "V"))}
+    assert options_of(steps["titles-titles"])["--corpus"] == ["W", "V"]
+    before = options_of(steps["checkpoints-pretrained"])
+    assert before["--queries-per-document"] == ["1"] and before["--model"] == ["ktrel-w"]
+    after = options_of(steps["checkpoints-ktrel-titles"])
+    assert after["--start-from"] == [str(steps["checkpoints-pretrained"].output)]
+    assert "--start-from" not in options_of(steps["checkpoints-ktrel-ours"])
+    assert after["--words"] == before["--words"] == [str(steps["words-extended"].output)]
+    assert options_of(steps["ingredients-words-unknown"])["--words"] == ["W"] != after["--words"]
 
 
 def test_all_commands_are_accepted(tmp_path):
@@ -196,7 +226,7 @@ def test_outputs_are_named_after_what_leads_to_them(tmp_path):
         {step.name for step in dry(tmp_path, train_options=more)} for more in ((), ("--l2-convolution=1",))
     )
     assert {name for name in before & after if "ktrel" in name} == set()
-    assert all(re.match("indexes|concepts|runs-.*-(bm25|rm3)", name) for name in before & after)
+    assert all(re.match("indexes|concepts|words|runs-.*-(bm25|rm3)", name) for name in before & after)
     assert len(before) == len(after) and any("bm25" in name for name in before & after)
 
 
@@ -380,11 +410,11 @@ def test_from_the_command_to_the_page(tmp_path, monkeypatch):
     embed.main([*concepts, "--dimension", "20", "--epochs", "1"])
     command = (
         "ktrel --corpus sample --train sample:train --validation sample:dev --test titles sample:test --test again "
-        f"sample:test --words {tmp_path}/w --knowledge {tmp_path}/kb --concepts {tmp_path}/c --work {tmp_path}/work "
+        f"sample:test --weak sample --weak-queries 40 --weak-epochs 1 --words {tmp_path}/w --knowledge {tmp_path}/kb --concepts {tmp_path}/c --work {tmp_path}/work "
         f"--output {tmp_path}/page.md --epochs 1 --pairs 1 --grid 2 --grid-epochs 1 --sizes 10 all --figure-models "
         "drmm ktrel-ours --ingredients recipe margin --k1 0.9 --b 0.4 0.75 --rm3-terms 10 --rm3-documents 5 "
         "--rm3-weights 0.5 --fusion-step 0.25 --depth 60 --rerank-depth 15 --validation-candidates 10 --at-once 1 "
-        "--only bm25 drmm bert ktrel-w ktrel-ours hybrid hybrid-rrf hybrid-delta hybrid-neighbours "
+        "--only bm25 drmm bert ktrel-w ktrel-ours ktrel-titles hybrid hybrid-rrf hybrid-delta hybrid-neighbours "
         "--train-option=--batch-size=64"
     ).split()
     monkeypatch.setattr(Runner, "_run", run_here)
@@ -400,7 +430,7 @@ def test_from_the_command_to_the_page(tmp_path, monkeypatch):
         plain = [[cell.split("<")[0].strip(" *") for cell in row] for row in rows]
         assert plain[0] == plain[1]  # the same queries twice: the means of the pool are those of the set
     assert "| BERT | not run: no weights |" in page and page.count("*in the paper*") == 5
-    assert "for 8 comparisons a measure" in page
+    assert "for 9 comparisons a measure" in page
     assert not re.search(r"\bnan\b", page)
     figures = re.findall(r"\]\((page-[\w-]+\.png)\)", page)
     assert len(figures) == len(set(figures)) == 2

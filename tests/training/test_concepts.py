@@ -1,20 +1,23 @@
 """Training KTRel on concepts: a query's word is no word of the documents, and only its concept says what it means."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from rerank_plugin import search, train
-from rerank_plugin.checkpoints import load_checkpoint
+from rerank_plugin.checkpoints import load_checkpoint, save_checkpoint
 from rerank_plugin.errors import InputError
 from rerank_plugin.knowledge.embeddings import save_concept_vectors
 from rerank_plugin.knowledge.records import Concept
-from rerank_plugin.rerankers.ktrel import KtrelCConfig, KtrelConfig, KtrelWConfig
+from rerank_plugin.rerankers.ktrel import Ktrel, KtrelCConfig, KtrelConfig, KtrelWConfig
 from rerank_plugin.rerankers.sevmos import SevMosConfig
 from rerank_plugin.runs import read_run
 from rerank_plugin.text import embeddings
 from rerank_plugin.training.concepts import starting_concepts
+from rerank_plugin.training.session import start_from
 from tests import annotated
 from tests.training import learnable
 
@@ -104,6 +107,24 @@ def test_fine_tuning_with_other_concepts(made, tmp_path):
     other = write_vectors(tmp_path / "other", ["T98", *(one.id for one in CONCEPTS)])
     with pytest.raises(InputError, match="trained with other concepts than --concepts has"):
         run(made, tmp_path / "refused", "--concepts", str(other), *more)
+
+
+def test_both_parts_start_from_words_alone(made, tmp_path):
+    """The words and their layer are the checkpoint's, the concepts as without one."""
+    run(made, tmp_path / "both", "--concepts", str(made / "vectors"), "--epochs", "1")
+    both, _ = load_checkpoint(tmp_path / "both")
+    before = {name: tensor.clone() for name, tensor in both.state_dict().items()}
+    torch.manual_seed(9)
+    words = Ktrel(replace(both.config, parts="words", concepts=0), torch.rand_like(both.words.embeddings))
+    vectors = embeddings.load(tmp_path / "both")
+    save_checkpoint(tmp_path / "words", words, vectors, {})
+    start_from(both, tmp_path / "words", vectors)
+    for name, tensor in both.state_dict().items():
+        expected = words.state_dict()[name] if name == "a" or name.startswith("words.") else before[name]
+        assert torch.equal(tensor, expected), name
+    alone, _ = load_checkpoint(tmp_path / "words")
+    with pytest.raises(InputError, match="other concepts than --concepts"):
+        start_from(alone, tmp_path / "both", vectors)
 
 
 def test_words_alone_need_no_concepts(made, tmp_path):
