@@ -198,7 +198,7 @@ def test_bad_input_gets_one_line(workspace):
     assert "no index at nowhere" in said(f"{search} --index nowhere")
     (workspace / "half").mkdir()
     assert "interrupted" in said(f"{search} --index half")
-    assert "known: bm25-abstract, bm25-text, bm25-title, conv-knrm, delta" in said(f"{search} --index index --reranker nothing")
+    assert "known: bert, biobert, bm25-abstract, bm25-text, bm25-title, conv-knrm, delta" in said(f"{search} --index index --reranker nothing")
     assert "needs a trained checkpoint" in said(f"{search} --index index --reranker pacrr")
     assert "known: bm25, qld, bm25+rm3" in said(f"{search} --index index --first-stage splade")
     (workspace / "empty.tsv").write_text("")
