@@ -372,7 +372,7 @@ hyper_parameters = st.fixed_dictionaries(
 
 
 def test_fused_scores_are_the_modules():
-    """To 1e-5 of the largest score; documents of 0 to 70 words, two of five of them unknown."""
+    """To 1e-5 of the largest score, or of 0.1; documents of 0 to 70 words, two of five of them unknown."""
     spreads = []
 
     @settings(max_examples=60, deadline=None)
@@ -396,7 +396,8 @@ def test_fused_scores_are_the_modules():
             found = FusedDeltaClassifier(model, builder, 1 + seed % 3).score(terms, query, candidates)
         assert found.shape == (20,) and found.dtype == np.float32
         scale = max(np.abs(expected).max(), 1e-3)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * scale)
+        # A score near 0 is a difference of larger numbers, and their rounding is left.
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * max(scale, 0.1))
         spreads.append(np.ptp(expected) / scale)
 
     agree()
