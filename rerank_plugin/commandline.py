@@ -59,6 +59,7 @@ def add_first_stage_options(to: argparse.ArgumentParser, judged: bool = False) -
         "--first-stage",
         default="bm25",
         help=f"bm25, qld or bm25+rm3; {DENSE}CHECKPOINT, the best documents by this model's encodings of the index; "
+        f"{NEIGHBOURS}CHECKPOINT, what was relevant for similar judged queries (index --judged); "
         f"{WHOLE}, every document with score 0{more}",
     )
     first.add_argument("--field", default="contents", help="contents (title + abstract), title or abstract")

@@ -238,6 +238,11 @@ def _task(options):
         values["lexical_features"] = list(PAPER_NAMES)
     only_runs = options.train_run and (options.validation_run or options.folds is not None)
     training = training_config(options)
+    if training.loss == CONTRASTIVE and options.training_documents:
+        raise InputError(
+            "--training-documents is for losses of pairs or documents: softmax learns from the relevant documents of a "
+            "batch, against all others in it"
+        )
     documents = options.training_documents or recipes.documents(options.model)
     return Task(
         model=options.model,

@@ -166,14 +166,14 @@ class NeighboursStage:
         fits = self.vectors.shape[1:] == (self.encoder.size,) and len(self.starts) == len(self.vectors) + 1
         if found != expected or not fits:
             raise InputError(f"{folder} does not fit the index, or is damaged; make it again with: {again} --overwrite")
-        self.counts = np.diff(self.starts.astype(np.int64))
+        self.counts, self.every = np.diff(self.starts.astype(np.int64)), np.arange(len(self.vectors))
 
     def search(self, text: str, depth: int) -> Candidates:
         """The best ``depth`` documents, by float32 score, then by decreasing document id."""
         query = unit(self.encoder.encode(text))
         if query is None:
             return Candidates(self.forward, np.zeros(0, np.int64), np.zeros(0, np.float32))
-        cosines = self.encoder.inner_products(query, self.vectors, np.arange(len(self.vectors)))
+        cosines = self.encoder.inner_products(query, self.vectors, self.every)
         # By cosine, of equal ones the first: the same neighbours whatever their order in memory.
         nearest = np.argsort(-cosines, kind="stable")[: self.config.neighbours]
         nearest = nearest[cosines[nearest] > 0]

@@ -312,6 +312,11 @@ def test_an_encoder_with_softmax(inputs, tmp_path):
     assert config["training"]["optimizer"] == "adam" and "AP" in config["measures"]
 
 
+def test_softmax_draws_no_documents(inputs, tmp_path):
+    with pytest.raises(InputError, match="--training-documents is for losses of pairs"):
+        train_ktrel(inputs, tmp_path / "c", "--loss", "softmax", "--training-documents", "judged")
+
+
 def test_ktrel_is_trained_on_the_whole_collection(inputs, tmp_path):
     config = train_ktrel(inputs, tmp_path / "c")
     assert config["training"]["documents"] == "collection" and config["training"]["loss"] == "hinge"
