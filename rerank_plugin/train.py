@@ -136,20 +136,21 @@ def _add_training_options(parser) -> None:
     training.add_argument("--batch-size", type=int, help="examples a step (256; PACRR's recipe 32)")
     training.add_argument(
         "--loss",
-        help="hinge (pairs; the default), bce (documents, as a classifier) or softmax (an encoder's: the relevant pairs "
-        "of a batch against all its others)",
+        help="hinge (pairs; the default), bce (documents, as a classifier) or softmax (an encoder's, such as ktrel: the "
+        "relevant pairs of a batch against all its others)",
     )
     training.add_argument(
         "--weights", help="of examples: sqrt (the default) or none; for bce none (the default), sqrt or log"
     )
     training.add_argument(
         "--sampling",
-        help="of pairs: balanced (the default; as many relevant as other documents of each query) or groups "
-        "(the PACRR paper's: highly relevant against relevant, relevant against others)",
+        help="of pairs: balanced (the default; as many relevant as other documents of each query), groups "
+        "(the PACRR paper's: highly relevant against relevant, relevant against others) or batch (an encoder's: all "
+        "pairs among the documents of a batch, each of which is encoded once)",
     )
     training.add_argument("--optimizer", help="adagrad (the default), adadelta, adam or sgd")
     training.add_argument("--temperature", type=float, help="of softmax (0.1)")
-    training.add_argument("--queries-per-document", type=int, help="queries of each document in a batch of softmax (4)")
+    training.add_argument("--queries-per-document", type=int, help="queries of each document in a batch of an encoder (4)")
     training.add_argument("--learning-rate", type=float, help="adagrad 0.01, adadelta 1, adam 0.001, sgd 0.01")
     training.add_argument("--l2-convolution", type=float, help="L2 cost of the convolutions' weights (1e-4)")
     training.add_argument("--l2-feed-forward", type=float, help="L2 cost of the feed-forward weights (1e-4)")
@@ -229,7 +230,6 @@ def _task(options):
     """The :class:`~rerank_plugin.training.session.Task` of the command line."""
     from rerank_plugin.training import recipes
     from rerank_plugin.training.session import Task
-    from rerank_plugin.training.trainer import CONTRASTIVE
 
     values = _model_values(options)
     if options.select_lexical_features is not None and not values.get("lexical_features"):
@@ -238,11 +238,6 @@ def _task(options):
         values["lexical_features"] = list(PAPER_NAMES)
     only_runs = options.train_run and (options.validation_run or options.folds is not None)
     training = training_config(options)
-    if training.loss == CONTRASTIVE and options.training_documents:
-        raise InputError(
-            "--training-documents is for losses of pairs or documents: softmax learns from the relevant documents of a "
-            "batch, against all others in it"
-        )
     documents = options.training_documents or recipes.documents(options.model)
     return Task(
         model=options.model,
@@ -260,7 +255,7 @@ def _task(options):
         validation_run=options.validation_run,
         depth=options.depth,
         validation_depth=options.validation_depth,
-        documents="relevant" if training.loss == CONTRASTIVE else documents,
+        documents="relevant" if training.of_batches else documents,
         concepts=options.concepts,
         start_from=options.start_from,
         device=options.device,
@@ -271,11 +266,22 @@ def _task(options):
 
 
 def training_config(options):
-    """The :class:`~rerank_plugin.training.trainer.TrainingConfig` of the command line and the model's recipe."""
+    """The :class:`~rerank_plugin.training.trainer.TrainingConfig` of the command line and the model's recipe.
+
+    Raises:
+        InputError: an option is unknown, or would have no effect beside the others.
+    """
     from rerank_plugin.training import recipes
 
     given = {name: getattr(options, name) for name in TRAINING_OPTIONS if getattr(options, name) is not None}
-    return recipes.training_config(options.model, given)
+    config = recipes.training_config(options.model, given)
+    by_batch = config.of_batches
+    idle = ["pairs_per_query", "training_documents"] if by_batch else ["queries_per_document"]
+    idle += ["weights", "sampling"] if config.loss == "softmax" else ["temperature"]
+    if useless := [name for name in idle if getattr(options, name) is not None]:
+        how = f"with {by_batch} a batch is documents and some queries of each" if by_batch else "it is for encoders"
+        raise InputError(f"--{useless[0].replace('_', '-')} does nothing here ({how}): leave it out")
+    return config
 
 
 def _model_values(options) -> dict:

@@ -122,7 +122,7 @@ class Ingredient(NamedTuple):
 
 
 # The paper's loss goes with its optimizer's default learning rate and the middle of its batch sizes.
-_MARGIN = ("--loss", "hinge", "--weights", "none", "--batch-size", "20", "--learning-rate", "0.001")
+_MARGIN = tuple("--loss hinge --weights none --sampling batch --batch-size 20 --learning-rate 0.001".split())
 
 _LAYER = tuple("--set layers=1 heads=5 feed_forward=200 identity_start=true dropout=0.2 embedding_dropout=0".split())
 

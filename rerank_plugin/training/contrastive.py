@@ -1,11 +1,14 @@
 """Training an encoder against the other documents and queries of its batch.
 
-A model whose score is a product of two encodings (KTRel) need not look at pairs. It says what its largest score is,
-and the temperature is of scores as shares of that. Each batch has some documents, for
-each of them a few queries that it is relevant for, and every query is scored against every document. The loss is the
-cross-entropy of the softmax over the documents of each query, and over the queries of each document, to the relevant
-ones in proportion to their relevance: every relevant pair that meets in a batch by chance counts as one, and none as
-a negative. [K] trains on pairs (equation 2); this is what encoders for retrieval are trained with since.
+A model whose score is a product of two encodings (KTRel) need not encode both documents of every pair. Each batch has
+some documents, for each of them a few queries that it is relevant for, and every query is scored against every
+document. Relevant pairs that meet in a batch by chance count as what they are. There are two losses of such scores:
+
+* ``hinge`` is [K]'s margin loss (equation 2) of all pairs of a batch: of each query, each relevant document against
+  each that is less relevant or not at all. The paper does not say which less relevant documents it trained with.
+* ``softmax`` is the cross-entropy of the softmax over the documents of each query, and over the queries of each
+  document, to the relevant ones in proportion to their relevance: what encoders for retrieval are trained with since
+  the paper. The model says what its largest score is, and the temperature is of scores as shares of that.
 
 A document is many times as long as a query, so batches are made from documents: an epoch encodes each document that
 is relevant for anything once, and learns from several queries of each.
@@ -26,8 +29,9 @@ from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import QueryWords
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex
+from rerank_plugin.training.losses import pairwise_hinge, relevance_weights
 from rerank_plugin.training.pairs import Pool
-from rerank_plugin.training.trainer import Trainer
+from rerank_plugin.training.trainer import SOFTMAX, Trainer
 
 PIECES = 4  # a batch's documents are encoded in so many pieces of similar lengths: less padding
 
@@ -117,19 +121,40 @@ def _cross_entropy(scores: Tensor, grades: Tensor) -> Tensor:
     return losses[mass > 0].mean()
 
 
+def margin_loss(scores: Tensor, grades: Tensor, weighted: bool = False) -> Tensor:
+    """Mean of ``max(0, 1 - rel(Q, D+) + rel(Q, D-))`` over all pairs of a batch ([K] equation 2).
+
+    Args:
+        scores: float [Q, B]. grades: float [Q, B]; D+ has a higher one than D-.
+        weighted: whether a pair weighs as its relevance says ([D18] 4.2.1), and not as any other.
+
+    Returns:
+        a scalar; 0 where all documents are equally relevant.
+    """
+    queries, better = (grades > 0).nonzero(as_tuple=True)  # [n]
+    more = grades[queries] < grades[queries, better, None]  # [n, B]; D+ against which documents
+    at, worse = more.nonzero(as_tuple=True)  # [pairs]
+    queries, better = queries[at], better[at]
+    if not len(at):
+        return scores.sum() * 0.0
+    weights = relevance_weights(grades[queries, better], grades[queries, worse]) if weighted else torch.ones(())
+    return pairwise_hinge(scores[queries, better], scores[queries, worse], weights.to(scores))
+
+
 class ContrastiveTrainer(Trainer):
-    """Trains an encoder with :func:`softmax_loss`; a batch is ``batch_size`` documents.
+    """Trains an encoder with :func:`softmax_loss` or :func:`margin_loss`; a batch is ``batch_size`` documents.
 
     Raises:
         InputError: the model has no encodings.
     """
 
     def __init__(self, model, *arguments, **named):
+        super().__init__(model, *arguments, **named)
         if not hasattr(model, "encode_queries"):
             raise InputError(
-                f"--loss softmax is for models whose scores are products of encodings (ktrel), not for {model.name}"
+                f"{self.config.of_batches} is for models whose scores are products of encodings (ktrel), not for "
+                f"{model.name}"
             )
-        super().__init__(model, *arguments, **named)
         self.known = relevances(self.pools)
 
     def _losses(self, generator: np.random.Generator, epoch: int) -> Iterator[tuple[Tensor, int]]:
@@ -137,9 +162,14 @@ class ContrastiveTrainer(Trainer):
             queries = self._encode_queries([self.pools[number].words for number in batch.pools.tolist()])  # [Q, E]
             order, documents = self._encode_documents(batch.rows)  # [B, E]
             grades = torch.from_numpy(batch.grades[:, order]).to(self.device)  # [Q, B]
-            # Scores between -1 and 1: learned factors say how parts weigh, and not how sharp the softmax is.
-            scores = queries @ documents.T / self.model.largest_score
-            yield softmax_loss(scores, grades, self.config.temperature), len(batch.rows)
+            yield self._loss(queries @ documents.T, grades), len(batch.rows)
+
+    def _loss(self, scores: Tensor, grades: Tensor) -> Tensor:
+        """Of scores [Q, B] and grades [Q, B], a scalar."""
+        if self.config.loss != SOFTMAX:
+            return margin_loss(scores, grades, self.config.weights == "sqrt")
+        # Scores between -1 and 1: learned factors say how parts weigh, and not how sharp the softmax is.
+        return softmax_loss(scores / self.model.largest_score, grades, self.config.temperature)
 
     def _encode_queries(self, words: Sequence[QueryWords]) -> Tensor:
         """Encodings [Q, E]."""

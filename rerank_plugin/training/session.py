@@ -35,7 +35,7 @@ from rerank_plugin.training.candidates import CandidateFinder
 from rerank_plugin.training.concepts import check_same_concepts, starting_concepts
 from rerank_plugin.training.pairs import WITHOUT_CANDIDATES, Pool, make_pools
 from rerank_plugin.training.saving import Outcome, Saver, work_folder
-from rerank_plugin.training.trainer import CONTRASTIVE, Trainer, TrainingConfig
+from rerank_plugin.training.trainer import Trainer, TrainingConfig
 from rerank_plugin.training.validation import Validation
 
 log = logging.getLogger(__name__)
@@ -246,7 +246,7 @@ class Session:
         described = {**data, **asdict(task.training)}
         saver = Saver(folder, model, self.vectors, described, task.keep_epochs, words)
         kind = Trainer
-        if task.training.loss == CONTRASTIVE:
+        if task.training.of_batches:
             from rerank_plugin.training.contrastive import ContrastiveTrainer as kind
         trainer = kind(
             model, reranker.builder, pools, task.training, validation, saver.save, folder, task.device, data, saver.keep

@@ -36,7 +36,7 @@ OPTIMIZERS = {
     "sgd": (torch.optim.SGD, 0.01),
 }
 
-CONTRASTIVE = "softmax"  # a loss of whole batches, which no Objective is
+SOFTMAX, BATCH = "softmax", "batch"  # a loss and a sampling of whole batches, which no Objective has
 STATE_FILE, TENSORS_FILE, LOG_FILE, PLOT_FILE = "state.json", "state.safetensors", "log.jsonl", "log.png"
 
 
@@ -49,9 +49,9 @@ class TrainingConfig:
         learning_rate: by default the optimizer's own.
         l2_convolution, l2_feed_forward: L2 costs of the weights of the two stages.
         pairs_per_query: examples drawn from a query in an epoch, at most: pairs, or documents for a classifier.
-        loss, weights, sampling: see :mod:`rerank_plugin.training.objectives`; of softmax, which encoders are trained
-            with, :mod:`rerank_plugin.training.contrastive`.
-        temperature, queries_per_document: of softmax.
+        loss, weights, sampling: see :mod:`rerank_plugin.training.objectives`; of the loss softmax and the sampling
+            batch, which encoders are trained with, :mod:`rerank_plugin.training.contrastive`.
+        temperature: of softmax. queries_per_document: of softmax and of batch.
     """
 
     epochs: int = 30
@@ -70,8 +70,9 @@ class TrainingConfig:
     queries_per_document: int = 4
 
     def __post_init__(self) -> None:
-        if self.loss != CONTRASTIVE:
-            objective(self.loss, self.weights, self.sampling)
+        if self.loss != SOFTMAX:
+            # what is known of the loss beside its sampling
+            objective(self.loss, self.weights, "balanced" if self._by_batch else self.sampling)
         if self.optimizer not in OPTIMIZERS:
             raise InputError(f"unknown optimizer '{self.optimizer}'; known: {', '.join(OPTIMIZERS)}")
         if self.learning_rate is None:
@@ -84,6 +85,16 @@ class TrainingConfig:
             0 <= cost < math.inf for cost in (self.l2_convolution, self.l2_feed_forward)
         ):
             raise InputError("learning rate and temperature must be above 0 and L2 costs not below 0")
+
+
+    @property
+    def _by_batch(self) -> bool:
+        return (self.loss, self.sampling) == ("hinge", BATCH)
+
+    @property
+    def of_batches(self) -> str | None:
+        """The option that says that losses are of whole batches, or None where they are of single examples."""
+        return "--loss softmax" if self.loss == SOFTMAX else "--sampling batch" if self._by_batch else None
 
 
 class Trainer:
@@ -119,9 +130,12 @@ class Trainer:
         self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
         self.validate, self.save, self.keep = validate, save, keep
         self.folder, self.device = folder, device
-        self.objective = None if config.loss == CONTRASTIVE else objective(config.loss, config.weights, config.sampling)
+        self.objective = None if config.of_batches else objective(config.loss, config.weights, config.sampling)
         self.tables = _sparse_tables(self.model)
-        self.optimizer = OPTIMIZERS[config.optimizer][0](self._parameter_groups(), lr=config.learning_rate)
+        # Over a whole vocabulary Adam's steps are as long as the rest of a batch, and fused ones a tenth of that. Other
+        # models keep the usual ones, whose last digits differ.
+        fused = {"fused": True} if self.tables and config.optimizer == "adam" else {}
+        self.optimizer = OPTIMIZERS[config.optimizer][0](self._parameter_groups(), lr=config.learning_rate, **fused)
         self.data = data or {}
         self.history: list[dict] = []
 

@@ -9,7 +9,7 @@ import torch
 from rerank_plugin.errors import InputError
 from rerank_plugin.rerankers.ktrel import Ktrel, KtrelWConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.training.contrastive import ContrastiveTrainer, batches, relevances, softmax_loss
+from rerank_plugin.training.contrastive import ContrastiveTrainer, batches, margin_loss, relevances, softmax_loss
 from rerank_plugin.training.pairs import make_pools
 from rerank_plugin.training.trainer import TrainingConfig
 from tests.training import learnable
@@ -75,6 +75,31 @@ def test_loss_against_the_plain_one():
         assert softmax_loss(scores, grades, 0.3).item() == pytest.approx(plain_loss(scores, grades, 0.3))
 
 
+def test_margin_loss_by_hand():
+    """[K] equation 2. Of the first query the pairs are 2 > 1, 2 > 0 and 1 > 0; the second has no relevant document."""
+    scores = torch.tensor([[0.5, 0.2, 0.1], [0.0, 3.0, -3.0]])
+    grades = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    assert margin_loss(scores, grades).item() == pytest.approx((0.7 + 0.6 + 0.9) / 3)
+    weighted = (0.7 + math.sqrt(2) * 0.6 + 0.9) / 3
+    assert margin_loss(scores, grades, weighted=True).item() == pytest.approx(weighted)
+    assert margin_loss(scores, torch.ones(2, 3)).item() == 0
+
+
+def test_margin_loss_against_the_plain_one():
+    generator = torch.Generator().manual_seed(4)
+    for _ in range(20):
+        scores = torch.randn((5, 7), generator=generator, dtype=torch.float64)
+        grades = torch.randint(0, 3, (5, 7), generator=generator).double()
+        losses = [
+            max(0.0, 1 - scores[q, i].item() + scores[q, j].item())
+            for q in range(5)
+            for i in range(7)
+            for j in range(7)
+            if grades[q, i] > grades[q, j]
+        ]
+        assert margin_loss(scores, grades).item() == pytest.approx(sum(losses) / len(losses))
+
+
 def test_batches_hold_every_relevant_document_once_and_all_grades_between_what_is_drawn(corpus, tmp_path):
     encoder = Encoder(corpus, tmp_path)
     known = relevances(encoder.pools)
@@ -103,8 +128,12 @@ def test_a_document_of_many_queries_draws_some(corpus, tmp_path):
     assert {len(one) for one in drawn} == {3} and len(drawn) > 5
 
 
-def test_learns(corpus, tmp_path):
-    encoder = Encoder(corpus, tmp_path, epochs=30, patience=30, learning_rate=0.02)
+PAPER = {"loss": "hinge", "weights": "none", "sampling": "batch"}
+
+
+@pytest.mark.parametrize("how", [{}, PAPER], ids=["softmax", "margin"])
+def test_learns(corpus, tmp_path, how):
+    encoder = Encoder(corpus, tmp_path, epochs=30, patience=30, learning_rate=0.02, **how)
     before = encoder.validate()["AP"]
     encoder.trainer.train()
     assert before < 0.6 and encoder.trainer.best > 0.9
@@ -145,7 +174,7 @@ def test_words_outside_the_batches_stay(corpus, tmp_path):
 
 def test_a_model_without_encodings_is_refused(corpus, tmp_path):
     problem = learnable.Problem(corpus, tmp_path)
-    with pytest.raises(InputError, match="softmax.*delta"):
+    with pytest.raises(InputError, match="--loss softmax is for .*encodings.*delta"):
         ContrastiveTrainer(
             problem.model,
             problem.reranker.builder,

@@ -312,9 +312,27 @@ def test_an_encoder_with_softmax(inputs, tmp_path):
     assert config["training"]["optimizer"] == "adam" and "AP" in config["measures"]
 
 
-def test_softmax_draws_no_documents(inputs, tmp_path):
-    with pytest.raises(InputError, match="--training-documents is for losses of pairs"):
-        train_ktrel(inputs, tmp_path / "c", "--loss", "softmax", "--training-documents", "judged")
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        (["--loss", "softmax", "--training-documents", "judged"], "--training-documents .*--loss softmax"),
+        (["--loss", "softmax", "--weights", "none"], "--weights .*--loss softmax"),
+        (["--loss", "softmax", "--sampling", "balanced"], "--sampling .*--loss softmax"),
+        (["--loss", "softmax", "--pairs-per-query", "3"], "--pairs-per-query .*--loss softmax"),
+        (["--sampling", "batch", "--pairs-per-query", "3"], "--pairs-per-query .*--sampling batch"),
+        (["--sampling", "batch", "--temperature", "0.2"], "--temperature"),
+        (["--sampling", "groups", "--queries-per-document", "2"], "--queries-per-document"),
+    ],
+)
+def test_options_without_effect_are_refused(inputs, tmp_path, options, option):
+    with pytest.raises(InputError, match=f"{option}.*leave it out"):
+        train_ktrel(inputs, tmp_path / "c", *options)
+
+
+def test_the_paper_s_loss_by_batches(inputs, tmp_path):
+    config = train_ktrel(inputs, tmp_path / "c", "--sampling", "batch")
+    assert config["training"]["documents"] == "relevant" and config["training"]["sampling"] == "batch"
+    assert config["training"]["loss"] == "hinge" and config["training"]["weights"] == "none"
 
 
 def test_ktrel_is_trained_on_the_whole_collection(inputs, tmp_path):
