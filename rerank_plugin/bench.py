@@ -20,6 +20,8 @@ EXAMPLES = """examples:
   python -m rerank_plugin.bench --reranker delta --documents 10000 100000 1000000 --batch 1 --work-folder /var/tmp/bench
   # your own model on your own index and queries
   python -m rerank_plugin.bench --reranker delta:checkpoints/d --index indexes/mine --queries mine.tsv --whole
+  # retrieval from KTRel's stored encodings, without a first stage
+  python -m rerank_plugin.bench --reranker ktrel-w --dense --documents 10000 100000 --batch 1
   # what else you could run: MiniLM- and TinyBERT-shaped cross-encoders, in float32 and int8
   python -m rerank_plugin.bench --reranker delta --cross-encoders
   # on a GPU
@@ -55,6 +57,9 @@ def arguments():
         help="queries scored together; those but 1 at the first depth only (default: 1 8 64; 1 8 with --quick)",
     )  # fmt: skip
     parser.add_argument("--whole", action="store_true", help="measure the whole query, too (needs Java)")
+    parser.add_argument(
+        "--dense", action="store_true", help="measure dense search over all documents, too, of rerankers that can (ktrel)"
+    )
     parser.add_argument("--cross-encoders", action="store_true", help="measure cross-encoders, too (extra 'bench')")
     parser.add_argument("--quick", action="store_true", help="small sizes and few repetitions: figures mean little")
     _add_collection_options(parser)
@@ -160,6 +165,7 @@ def _suite(options):
         run=options.run,
         first_stage=commandline.first_stage_config(options) if options.whole else None,
         cross_encoders=options.cross_encoders,
+        dense=(options.dense_device or options.device) if options.dense else None,
         work_folder=options.work_folder,
         options=RerankerOptions(options.device, options.batch_size, threads=threads, **running),
         seconds=options.seconds or (QUICK_SECONDS if quick else SECONDS),

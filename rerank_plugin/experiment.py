@@ -179,7 +179,8 @@ def _add_ktrel_sizes(ktrel) -> None:
     size = ktrel.add_argument_group("size of the experiment")
     size.add_argument("--depth", type=int, default=1000, help="documents a query that are measured")
     size.add_argument("--rerank-depth", type=int, default=500, help="documents of the hybrid that are re-ranked")
-    size.add_argument("--epochs", type=int, default=30, help="epochs of a training, at most")
+    size.add_argument("--epochs", type=int, default=30, help="epochs of a training, at most, but of our recipe")
+    size.add_argument("--recipe-epochs", type=int, help="epochs of our recipe, at most (as it says)")
     size.add_argument(
         "--pairs", type=int, default=10, help="pairs a query in an epoch, at most, where pairs are learned"
     )
@@ -304,7 +305,7 @@ def _ktrel_settings(options):
     """The :class:`~rerank_plugin.experiments.ktrel.Settings` of the command line."""
     from dataclasses import fields
 
-    from rerank_plugin.experiments.ktrel import Queries, Settings
+    from rerank_plugin.experiments.ktrel_settings import Queries, Settings
 
     given = vars(options)
     values = {field.name: given[field.name] for field in fields(Settings) if given.get(field.name) is not None}

@@ -144,13 +144,15 @@ def _add_training_options(parser) -> None:
     )
     training.add_argument(
         "--sampling",
-        help="of pairs: balanced (the default; as many relevant as other documents of each query), groups "
+        help="of pairs: balanced (the default, but of ktrel; as many relevant as other documents of each query), groups "
         "(the PACRR paper's: highly relevant against relevant, relevant against others) or batch (an encoder's: all "
         "pairs among the documents of a batch, each of which is encoded once)",
     )
     training.add_argument("--optimizer", help="adagrad (the default), adadelta, adam or sgd")
     training.add_argument("--temperature", type=float, help="of softmax (0.1)")
-    training.add_argument("--queries-per-document", type=int, help="queries of each document in a batch of an encoder (4)")
+    training.add_argument(
+        "--queries-per-document", type=int, help="queries of each document in a batch of an encoder (4)"
+    )
     training.add_argument("--learning-rate", type=float, help="adagrad 0.01, adadelta 1, adam 0.001, sgd 0.01")
     training.add_argument("--l2-convolution", type=float, help="L2 cost of the convolutions' weights (1e-4)")
     training.add_argument("--l2-feed-forward", type=float, help="L2 cost of the feed-forward weights (1e-4)")
@@ -158,7 +160,7 @@ def _add_training_options(parser) -> None:
         "--training-documents",
         choices=("candidates", "judged", "all", "collection"),
         help="documents that pairs are drawn from: the first stage's (the default), the judged ones, both, or the whole "
-        "collection (the default of ktrel); what is not judged counts as non-relevant",
+        "collection (the default of ktrel, by --sampling balanced); what is not judged counts as non-relevant",
     )
     training.add_argument(
         "--pairs-per-query", type=int, help="pairs, or documents, drawn from a query in an epoch, at most (50)"

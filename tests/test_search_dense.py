@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
     embed.main(words.split())
     train.main(
         f"--model ktrel-w --set heads=1 feed_forward=20 --index {folder}/index --words {folder}/words "
-        "--train sample:train --validation sample:dev --epochs 1 --pairs-per-query 5 --depth 50 --measures AP "
+        "--train sample:train --validation sample:dev --epochs 1 --depth 50 --measures AP "
         f"--output {folder}/ktrel".split()
     )
     index.main(f"--encode {folder}/ktrel --index {folder}/index".split())
@@ -119,7 +119,7 @@ def test_training_takes_such_first_stages(folder):
     for name, stage in [("whole", ["all"]), ("mixed", ["bm25", "--fuse", f"dense:{folder}/ktrel"])]:
         train.main(
             f"--model ktrel-w --set heads=1 feed_forward=20 --index {folder}/index --words {folder}/words "
-            "--train sample:train --validation sample:dev --epochs 1 --pairs-per-query 2 --depth 20 --measures AP "
+            "--train sample:train --validation sample:dev --epochs 1 --depth 20 --measures AP "
             f"--output {folder}/{name}".split()
             + ["--first-stage", *stage]
         )
@@ -160,7 +160,10 @@ def test_dense_retrieval_needs_no_java(folder):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--first-stage", "dense"], "unknown first stage 'dense'; known: bm25, qld, bm25+rm3, dense:CHECKPOINT, neighbours:CHECKPOINT, all"),
+        (
+            ["--first-stage", "dense"],
+            "unknown first stage 'dense'; known: bm25, qld, bm25+rm3, dense:CHECKPOINT, neighbours:CHECKPOINT, all",
+        ),
         (["--first-stage", "dense:"], "dense:CHECKPOINT"),
         (["--first-stage", "dense:nowhere"], "nowhere"),
         (["--fuse", "all"], "--fuse takes searches"),
@@ -200,7 +203,9 @@ def test_judged_queries_as_a_first_stage(folder, capsys):
     assert found.keys() == {"q1", "q3"} and len(found["q1"].doc_ids) == 40
     nearest = searched(folder, "nearest.run", *stage, "--neighbours", "1", "--neighbour-power", "2")
     assert 0 < len(nearest["q1"].doc_ids) < 40
-    fused = searched(folder, "three.run", "--first-stage", "bm25", "--fuse", f"dense:{folder}/ktrel", "--fuse", stage[1])
+    fused = searched(
+        folder, "three.run", "--first-stage", "bm25", "--fuse", f"dense:{folder}/ktrel", "--fuse", stage[1]
+    )
     assert "q2" not in fused and {*found["q1"].doc_ids} <= {*fused["q1"].doc_ids}
     with pytest.raises(commandline.InputError, match="exists already: --overwrite"):
         index.main([*encode, "--judged", "sample:train"])

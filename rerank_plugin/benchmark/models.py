@@ -20,6 +20,7 @@ from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.benchmark.stored_encodings import stored_encodings
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import LEX3
+from rerank_plugin.retrieval.dense import has_inner_products
 from rerank_plugin.retrieval.forward import ForwardIndex
 from rerank_plugin.text.embeddings import WordVectors
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -52,11 +53,19 @@ class Subject(NamedTuple):
 
     Attributes:
         largest_difference: between the paths' scores, relative to the largest plain score.
+        checkpoint: its folder, where it has one.
     """
 
     name: str
     paths: dict[str, rerankers.Reranker]
     largest_difference: float | None
+    checkpoint: Path | None = None
+
+    @property
+    def retrieves(self) -> bool:
+        """Whether dense search works with it."""
+        model = getattr(self.paths[PLAIN], "model", None)
+        return self.checkpoint is not None and model is not None and has_inner_products(model.name)
 
 
 def check_spec(spec: str) -> None:
@@ -84,28 +93,36 @@ def check_spec(spec: str) -> None:
 
 @contextmanager
 def opened(
-    spec: str, collection: Collection, depth: int, options: rerankers.RerankerOptions, seed: int
+    spec: str,
+    collection: Collection,
+    depth: int,
+    options: rerankers.RerankerOptions,
+    seed: int,
+    encoded: bool = False,
 ) -> Iterator[Subject]:
     """Load a reranker on both of its paths and compare their scores, which also compiles what is to be compiled.
 
     Args:
         options: of the fast path; the plain one takes device, threads and batch size from them.
+        encoded: whether the collection's encodings are there in any case, also where the fast path does not use them.
 
     Raises:
         InputError: it cannot be used.
     """
     with ExitStack() as stack:
-        loadable, forward = spec, collection.forward
+        loadable, forward, checkpoint = spec, collection.forward, Path(spec.partition(":")[2] or spec)
         if spec in RANDOM_WEIGHTS:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-            loadable = f"{spec}:{random_weights(spec, forward, folder / 'weights', seed)}"
+            checkpoint = random_weights(spec, forward, folder / "weights", seed)
+            loadable = f"{spec}:{checkpoint}"
         plain = replace(options, fast=False, precision="float32", compile=False)
         paths = {PLAIN: rerankers.load(loadable, forward, plain)}
         if spec in RANDOM_WEIGHTS:
-            stack.enter_context(stored_encodings(paths[PLAIN], collection, CHECKED, depth, seed))
+            stack.enter_context(stored_encodings(paths[PLAIN], collection, CHECKED, depth, seed, encoded))
         if _takes_options(spec):
             paths[FAST] = rerankers.load(loadable, forward, options)
-        yield Subject(_label(spec), paths, largest_difference(paths, collection, depth))
+        difference = largest_difference(paths, collection, depth)
+        yield Subject(_label(spec), paths, difference, checkpoint if checkpoint.is_dir() else None)
 
 
 def random_weights(name: str, index: ForwardIndex, folder: Path, seed: int) -> Path:

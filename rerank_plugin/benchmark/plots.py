@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Callable, Sequence
 
-from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, SCORING, WHOLE, Row
+from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, SCORING, Row
 
 BUDGET_MS = 100.0  # what [D18] allows for a query
 COLOURS = {PLAIN: "tab:gray", FAST: "tab:blue"}
@@ -56,7 +56,7 @@ def _bars(axes, rows: Sequence[Row]) -> None:
 def _name(row: Row) -> str:
     if row.stage == CROSS_ENCODER:
         return f"{row.reranker} ({row.document_batch} at once)"
-    return row.reranker if row.stage == SCORING else f"{row.reranker}, {WHOLE}"
+    return row.reranker if row.stage == SCORING else f"{row.reranker}, {row.stage}"
 
 
 def _curves(axes, rows: Sequence[Row], along: str, label: str) -> None:

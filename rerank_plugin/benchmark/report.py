@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, Sequence
 
-from rerank_plugin.benchmark.rows import CROSS_ENCODER, SCORING, WHOLE, Row
+from rerank_plugin.benchmark.rows import CROSS_ENCODER, DENSE, SCORING, WHOLE, Row
 
 HEADINGS = {
     SCORING: "Scoring alone (gather, features, model)",
     WHOLE: "The whole query (first stage, gather, features, model, sorting)",
+    DENSE: "Dense search over all documents (encoding the query, inner products, the best of them)",
     CROSS_ENCODER: "Cross-encoders (model alone; plain: float32 through transformers, fast: int8 through ONNX Runtime)",
 }
 
@@ -41,6 +42,7 @@ _TIMED: Column = ("timed", lambda row: f"{row.measured_documents or row.depth} o
 COLUMNS = {
     SCORING: [*_WHAT, _BATCH, *_TIMES, _DIFFERENCE],
     WHOLE: [*_WHAT, _BATCH, *_TIMES, _STAGES],
+    DENSE: [*_WHAT, *_TIMES, _DIFFERENCE],
     CROSS_ENCODER: [*_WHAT, _AT_ONCE, _TIMED, *_TIMES],
 }
 

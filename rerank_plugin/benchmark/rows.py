@@ -12,7 +12,7 @@ import numpy as np
 from rerank_plugin.benchmark.measuring import Timings
 
 PLAIN, FAST = "plain", "fast"
-SCORING, WHOLE, CROSS_ENCODER = "scoring", "whole query", "cross-encoder"
+SCORING, WHOLE, CROSS_ENCODER, DENSE = "scoring", "whole query", "cross-encoder", "dense search"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Row:
         depth: candidates asked for. candidates: those that there were, on average.
         queries_per_second: of all repetitions together.
         ratio_to_plain: how many times faster than the plain path, by the medians.
-        stage: what was timed: scoring (gather, features, model), whole query, or cross-encoder.
+        stage: what was timed: scoring (gather, features, model), whole query, cross-encoder, or dense search.
         stages: of a whole query, the median milliseconds of its parts.
         measured_queries: of a batch, the queries that were timed; the times are those of the whole batch.
         measured_documents: of the candidates, those that were timed; the times are those of all candidates.

@@ -20,18 +20,21 @@ AT_ONCE = 256  # documents encoded at once
 
 
 @contextmanager
-def stored_encodings(reranker, collection: Collection, queries: int, depth: int, seed: int) -> Iterator[None]:
+def stored_encodings(
+    reranker, collection: Collection, queries: int, depth: int, seed: int, always: bool = False
+) -> Iterator[None]:
     """Write encodings for a neural reranker into the index, and remove them in the end; nothing where its model has
     none, or does not use them on its device.
 
     Args:
         queries, depth: the candidates that are encoded, rather than at random.
+        always: also where its device does not use them.
     """
     from rerank_plugin.rerankers.encodings import SCORERS, weights_checksum
     from rerank_plugin.retrieval.encodings import encodings_folder, write_encodings
 
     model = getattr(reranker, "model", None)
-    if model is None or model.name not in SCORERS or reranker.options.device != "cpu":
+    if model is None or model.name not in SCORERS or (reranker.options.device != "cpu" and not always):
         yield
         return
     index, key = collection.forward, weights_checksum(model, reranker.builder.vocabulary)
@@ -52,10 +55,10 @@ def _encode(reranker, rows: np.ndarray) -> np.ndarray:
 
     from rerank_plugin.rerankers.encodings import encode_batch
 
-    builder = reranker.builder
+    builder, device = reranker.builder, reranker.options.device
     with torch.inference_mode():
         pieces = (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
-        encoded = [encode_batch(reranker.model, builder, piece, builder.document_words, "cpu") for piece in pieces]
+        encoded = [encode_batch(reranker.model, builder, piece, builder.document_words, device) for piece in pieces]
     return np.concatenate(encoded)
 
 

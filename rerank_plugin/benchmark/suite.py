@@ -14,6 +14,7 @@ from rerank_plugin import rerankers
 from rerank_plugin.benchmark import cross_encoders, machine
 from rerank_plugin.benchmark import collection as collections
 from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.dense_search import dense_rows
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.models import RANDOM_WEIGHTS, Subject, check_spec, opened
 from rerank_plugin.benchmark.rows import PLAIN, Row
@@ -32,6 +33,7 @@ class Suite:
         depths, batches: every depth with single queries, and every batch at the first depth.
         documents: sizes of generated collections; not looked at with ``index``.
         index, queries, run: an index that is there, its queries, and the candidates to take.
+        dense: device for dense search, where that is measured, too.
         first_stage: settings of the whole query's first stage; None to measure scoring alone.
         work_folder: where generated collections are kept; None for a temporary one.
         seconds, repetitions: of a measurement, at most (never fewer than five repetitions).
@@ -46,6 +48,7 @@ class Suite:
     run: Path | None
     first_stage: object | None
     cross_encoders: bool
+    dense: str | None
     work_folder: Path | None
     options: rerankers.RerankerOptions
     seconds: float
@@ -159,9 +162,13 @@ def _first_stage_name(config) -> str:
 def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Iterator[Row]:
     """All rows of one reranker."""
     try:
-        with opened(spec, searched.collection, suite.deepest, suite.options, suite.seed) as subject:
+        dense = suite.dense is not None
+        with opened(spec, searched.collection, suite.deepest, suite.options, suite.seed, dense) as subject:
             for depth, batch in suite.combinations:
                 yield from _said(_measured(subject, searched, depth, batch, setup))
+            if dense and subject.retrieves:
+                for depth in dict.fromkeys(suite.depths):
+                    yield from _said(dense_rows(subject, searched.collection, depth, setup, suite.dense))
     except (ImportError, InputError) as error:
         if suite.specs:
             raise InputError(f"cannot measure {spec}: {error}") from error

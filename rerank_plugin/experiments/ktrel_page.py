@@ -9,7 +9,7 @@ from typing import Sequence
 
 from rerank_plugin.evaluation import tables
 from rerank_plugin.evaluation.significance import EQUIVALENT
-from rerank_plugin.experiments.ktrel import ALL, Plan
+from rerank_plugin.experiments.ktrel import Plan
 from rerank_plugin.experiments.ktrel_results import Measured, TestSet, measure, unseen
 from rerank_plugin.experiments.ktrel_rows import (
     BM25,
@@ -25,6 +25,7 @@ from rerank_plugin.experiments.ktrel_rows import (
     VALIDATION_MEASURES,
     Row,
 )
+from rerank_plugin.experiments.ktrel_settings import ALL
 from rerank_plugin.experiments.plots import Line, plot_sizes
 from rerank_plugin.experiments.steps import Runner, Step
 from rerank_plugin.runs import read_run, replacing

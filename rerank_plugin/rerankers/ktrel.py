@@ -18,7 +18,9 @@ Where the paper is silent:
 * Positions are not encoded: none of the paper's four steps does it, and the up to 8 candidate concepts of one n-gram
   have no order.
 * Queries and documents share a part's embeddings and layer.
-* a and b start at 1. A single part keeps its factor: the margin of the loss is 1, and a cosine's range is fixed.
+* a and b start at 20, and a single part keeps its factor: the margin of the loss is 1, so where a factor is 1 nearly
+  every pair violates it, and the pairs that are ranked right already outweigh the others. By Adam's default steps a
+  factor grows by 1 in a thousand batches, so it should start near where it is to be.
 * Of heads, feed-forward width and dropout only the grids are given; the defaults lie inside them.
 * Lengths at which texts are cut: 200 and 16 words, 200 and 64 concepts.
 * A concept that is mentioned again is another item of the sequence, as a word is.
@@ -59,6 +61,7 @@ class KtrelConfig:
         identity_start: whether the layer starts as the two normalizations alone, by zero weights at the end of both its
             blocks: so it starts from what the vectors know, as a sum of them would.
         embedding_dropout: of the embeddings' numbers, before the layer.
+        factor: what a and b start at.
         document_words, query_words: where longer texts are cut.
         document_concepts, query_concepts: the same for concepts, of which a mention has up to 8.
         concepts: rows of the concept embeddings; 0 for words alone.
@@ -74,6 +77,7 @@ class KtrelConfig:
     unit_vectors: bool = False
     identity_start: bool = False
     embedding_dropout: float = 0.0
+    factor: float = 20.0
     document_words: int = 200
     query_words: int = 16
     document_concepts: int = 200
@@ -179,14 +183,14 @@ class Ktrel(nn.Module):
         self.config, self.concept_vocabulary = config, concept_vocabulary
         self.words, self.concepts = None, None
         if config.parts != "concepts":
-            self.words, self.a = SequenceEncoder(vectors, config), nn.Parameter(torch.ones(()))
+            self.words, self.a = SequenceEncoder(vectors, config), nn.Parameter(torch.tensor(float(config.factor)))
         if config.parts != "words":
             shape = (config.concepts, config.concept_dimension)
             if concept_vectors is None:
                 concept_vectors = torch.empty(shape).uniform_(-UNTRAINED_RANGE, UNTRAINED_RANGE)
             if tuple(concept_vectors.shape) != shape:
                 raise InputError(f"concept vectors are {list(concept_vectors.shape)}, expected {list(shape)}")
-            self.concepts, self.b = SequenceEncoder(concept_vectors, config), nn.Parameter(torch.ones(()))
+            self.concepts, self.b = SequenceEncoder(concept_vectors, config), nn.Parameter(torch.tensor(float(config.factor)))
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The paper has no L2 cost."""

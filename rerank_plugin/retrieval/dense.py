@@ -174,19 +174,27 @@ class DenseStage:
         """Nothing is held open."""
 
 
+def has_inner_products(model: str) -> bool:
+    """Whether the scores of models of this name are inner products of two encodings."""
+    return hasattr(_found_scorer(model), "inner_products")
+
+
+def _found_scorer(name: str):
+    from rerank_plugin.rerankers.encodings import SCORERS
+
+    module, _, scorer = SCORERS.get(name, "").partition(":")
+    return getattr(import_module(module), scorer) if module else None
+
+
 def _scorer_class(name: str, checkpoint: Path):
     """What scores from the encodings of a checkpoint's model.
 
     Raises:
         InputError: its score is no inner product of two encodings.
     """
-    from rerank_plugin.rerankers.encodings import SCORERS
-
-    module, _, scorer = SCORERS.get(name, "").partition(":")
-    found = getattr(import_module(module), scorer) if module else None
-    if not hasattr(found, "inner_products"):
+    if not has_inner_products(name):
         raise InputError(
             f"{checkpoint}: the score of the model '{name}' is no inner product of a query's and a document's "
             "encoding, so it cannot retrieve; ktrel can"
         )
-    return found
+    return _found_scorer(name)

@@ -136,9 +136,7 @@ class Session:
             parse(measure)  # a mistyped name is said before anything takes long
         self.model_class, self.config_class = model_classes(task.model)
         self.index = Index(task.index)
-        self.concepts = starting_concepts(
-            task.concepts, task.model, self.config_class, task.values, self.index.forward
-        )
+        self.concepts = starting_concepts(task.concepts, task.model, self.config_class, task.values, self.index.forward)
         self.values = {**task.values, **self.concepts.values}
         self.model_config = build_config(self.config_class, self.values, "command line")
         self.vectors = self._read_words()

@@ -86,7 +86,6 @@ class TrainingConfig:
         ):
             raise InputError("learning rate and temperature must be above 0 and L2 costs not below 0")
 
-
     @property
     def _by_batch(self) -> bool:
         return (self.loss, self.sampling) == ("hinge", BATCH)

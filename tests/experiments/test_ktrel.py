@@ -12,7 +12,7 @@ import pytest
 from rerank_plugin import embed, experiment, index, search, train
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
-from rerank_plugin.experiments.ktrel import Plan, Queries, Settings, judgments_of, queries_of, restricted
+from rerank_plugin.experiments.ktrel import Plan
 from rerank_plugin.experiments.ktrel_page import published_line, value_cell
 from rerank_plugin.experiments.ktrel_results import Measured, TestSet, measure, unseen, words
 from rerank_plugin.experiments.ktrel_rows import (
@@ -26,6 +26,7 @@ from rerank_plugin.experiments.ktrel_rows import (
     ROWS,
     merged,
 )
+from rerank_plugin.experiments.ktrel_settings import Queries, Settings, judgments_of, queries_of, restricted
 from rerank_plugin.experiments.ktrel_tuning import GRID, Bm25, Shape, best, drawn, mean_average_precision
 from rerank_plugin.experiments.plots import Line, plot_sizes
 from rerank_plugin.experiments.steps import Runner
@@ -195,19 +196,24 @@ def test_all_commands_are_accepted(tmp_path):
 
 
 def test_trainings_are_as_the_paper_and_the_recipe_say(tmp_path):
-    steps = {re.sub(r"-\w{8}$", "", step.name): step for step in dry(tmp_path, grid=0, epochs=20)}
+    steps = {re.sub(r"-\w{8}$", "", step.name): step for step in dry(tmp_path, grid=0, epochs=7, recipe_epochs=20)}
     paper = options_of(steps["checkpoints-ktrel"])
-    assert paper["--batch-size"] == ["20"] and "heads=2" in paper["--set"] and "--loss" not in paper
+    assert (
+        paper["--epochs"] == ["7"]
+        and paper["--batch-size"] == ["20"]
+        and "heads=2" in paper["--set"]
+        and "--loss" not in paper
+    )
     assert paper["--train"] == ["T", "T2,J2"] and paper["--first-stage"] == ["all"]
     ours = options_of(steps["checkpoints-ktrel-ours"])
-    assert ours["--loss"] == ["softmax"] and ours["--epochs"] == ["20"]  # at most: the recipe has 30
+    assert ours["--loss"] == ["softmax"] and ours["--epochs"] == ["20"]  # at most: the recipe has 40
     assert set(RECIPE[RECIPE.index("--set") + 1 :]) == set(ours["--set"])
     assert options_of(steps["checkpoints-ktrel-ours@100"])["--train-queries"] == ["100"]
     assert options_of(steps["ingredients-titles"])["--train"] == ["T"]
     assert "ingredients-recipe" not in steps  # it is the row
     layer = options_of(steps["ingredients-words-layer"])["--set"]
     assert "layers=1" in layer and "layers=0" not in layer and "document_words=250" in layer
-    assert options_of(steps["ingredients-margin"])["--pairs-per-query"] == ["10"]
+    assert options_of(steps["ingredients-margin"])["--sampling"] == ["batch"]
     assert not any("plain" in name for name in steps)
     delta = options_of(steps["checkpoints-hybrid-delta"])
     assert delta["--first-stage"] == ["bm25+rm3"] and delta["--fuse"][0].startswith("dense:")
@@ -217,7 +223,7 @@ def test_trainings_are_as_the_paper_and_the_recipe_say(tmp_path):
 def test_ingredients_with_fewer_epochs_are_compared_with_the_recipe_of_as_many(tmp_path):
     steps = {re.sub(r"-\w{8}$", "", step.name): step for step in dry(tmp_path, ingredient_epochs=3)}
     assert options_of(steps["ingredients-recipe"])["--epochs"] == ["3"]
-    assert options_of(steps["checkpoints-ktrel-ours"])["--epochs"] == ["30"]
+    assert options_of(steps["checkpoints-ktrel-ours"])["--epochs"] == ["40"]
 
 
 def test_outputs_are_named_after_what_leads_to_them(tmp_path):
@@ -411,7 +417,7 @@ def test_from_the_command_to_the_page(tmp_path, monkeypatch):
     command = (
         "ktrel --corpus sample --train sample:train --validation sample:dev --test titles sample:test --test again "
         f"sample:test --weak sample --weak-queries 40 --weak-epochs 1 --words {tmp_path}/w --knowledge {tmp_path}/kb --concepts {tmp_path}/c --work {tmp_path}/work "
-        f"--output {tmp_path}/page.md --epochs 1 --pairs 1 --grid 2 --grid-epochs 1 --sizes 10 all --figure-models "
+        f"--output {tmp_path}/page.md --epochs 1 --recipe-epochs 1 --pairs 1 --grid 2 --grid-epochs 1 --sizes 10 all --figure-models "
         "drmm ktrel-ours --ingredients recipe margin --k1 0.9 --b 0.4 0.75 --rm3-terms 10 --rm3-documents 5 "
         "--rm3-weights 0.5 --fusion-step 0.25 --depth 60 --rerank-depth 15 --validation-candidates 10 --at-once 1 "
         "--only bm25 drmm bert ktrel-w ktrel-ours ktrel-titles hybrid hybrid-rrf hybrid-delta hybrid-neighbours "

@@ -64,7 +64,7 @@ def run(made, output, *more, model="ktrel"):
         "--train", f"{made}/train.tsv,{made}/train.qrels", "--train-run", str(made / "train.run"),
         "--validation", f"{made}/dev.tsv,{made}/dev.qrels", "--validation-run", str(made / "dev.run"),
         "--measures", "AP", "--epochs", "2", "--batch-size", "16", "--dropout", "0", "--learning-rate", "0.01",
-        "--training-documents", "candidates", "--output", str(output), *more,
+        "--sampling", "balanced", "--training-documents", "candidates", "--output", str(output), *more,
     ])  # fmt: skip
 
 

@@ -319,8 +319,8 @@ def test_an_encoder_with_softmax(inputs, tmp_path):
         (["--loss", "softmax", "--weights", "none"], "--weights .*--loss softmax"),
         (["--loss", "softmax", "--sampling", "balanced"], "--sampling .*--loss softmax"),
         (["--loss", "softmax", "--pairs-per-query", "3"], "--pairs-per-query .*--loss softmax"),
-        (["--sampling", "batch", "--pairs-per-query", "3"], "--pairs-per-query .*--sampling batch"),
-        (["--sampling", "batch", "--temperature", "0.2"], "--temperature"),
+        (["--pairs-per-query", "3"], "--pairs-per-query .*--sampling batch"),
+        (["--temperature", "0.2"], "--temperature"),
         (["--sampling", "groups", "--queries-per-document", "2"], "--queries-per-document"),
     ],
 )
@@ -330,13 +330,13 @@ def test_options_without_effect_are_refused(inputs, tmp_path, options, option):
 
 
 def test_the_paper_s_loss_by_batches(inputs, tmp_path):
-    config = train_ktrel(inputs, tmp_path / "c", "--sampling", "batch")
+    config = train_ktrel(inputs, tmp_path / "c")
     assert config["training"]["documents"] == "relevant" and config["training"]["sampling"] == "batch"
     assert config["training"]["loss"] == "hinge" and config["training"]["weights"] == "none"
 
 
-def test_ktrel_is_trained_on_the_whole_collection(inputs, tmp_path):
-    config = train_ktrel(inputs, tmp_path / "c")
+def test_ktrel_by_pairs_is_trained_on_the_whole_collection(inputs, tmp_path):
+    config = train_ktrel(inputs, tmp_path / "c", "--sampling", "balanced")
     assert config["training"]["documents"] == "collection" and config["training"]["loss"] == "hinge"
 
 

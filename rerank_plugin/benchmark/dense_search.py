@@ -1,0 +1,95 @@
+"""Retrieval from stored encodings over a whole collection: dense search against the plain way to do it.
+
+Both encode the query, multiply it with every document's encoding, and take the best by score and then by decreasing
+document id: the plain one by torch and a sort of all, the other as the search command does it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.measuring import Case
+from rerank_plugin.benchmark.models import CHECKED, SMALLEST_SCALE, Subject
+from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN, Row, latencies
+from rerank_plugin.benchmark.scoring import Setup, columns, query_numbers
+from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
+
+
+class PlainSearch:
+    """A first stage by torch alone; it says nothing of queries that the model cannot read.
+
+    Args:
+        reranker: on its plain path. vectors: encodings of all documents, float32 or float16 [R, E].
+    """
+
+    def __init__(self, reranker, vectors: np.ndarray):
+        import torch
+
+        self.model, self.builder, self.device = reranker.model, reranker.builder, reranker.options.device
+        self.vectors = torch.from_numpy(np.array(vectors, np.float32)).to(self.device)  # [R, E]
+
+    def search(self, text: str, depth: int) -> Candidates:
+        """The best ``depth`` documents for a plain-text query."""
+        import torch
+
+        index = self.builder.index
+        words = self.builder.query(index.query(text))
+        parts = [words.ids, words.mask]
+        if words.concepts is not None:
+            parts += [words.concepts, words.concept_mask]
+        with torch.inference_mode():
+            encoding = self.model.encode_queries(*(torch.from_numpy(part)[None].to(self.device) for part in parts))
+            scores = (self.vectors @ encoding[0]).cpu().numpy()  # [R]
+        order = Candidates(index, np.arange(len(index)), scores).order(scores)[:depth]
+        return Candidates(index, order, scores[order])
+
+
+def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setup, device: str) -> list[Row]:
+    """A row of each way, one query after the other.
+
+    Args:
+        subject: a model whose score is an inner product, and which has encoded the collection.
+        device: where the vectors are searched.
+
+    Raises:
+        InputError: the collection holds no encodings by this model, or the device cannot be used.
+    """
+    fast = DenseStage(collection.index, DenseConfig(str(subject.checkpoint), device=device))
+    stages = {PLAIN: PlainSearch(subject.paths[PLAIN], fast.vectors), FAST: fast}
+    difference = largest_difference(stages, collection, depth)
+    timings = setup.meter.measure({path: _case(stage, collection, depth) for path, stage in stages.items()})
+    known = {"candidates": min(depth, len(collection)), "candidate_source": "all documents"}
+    known |= {"largest_difference": difference, "precision": "float32"}
+    return [
+        Row(
+            stage=DENSE,
+            **{**columns(subject, path, collection, depth, 1, setup), **known},
+            **latencies(timings[path], timings[PLAIN], 1),
+        )
+        for path in stages
+    ]
+
+
+def largest_difference(stages: dict, collection: Collection, depth: int) -> float:
+    """Between the scores at the same ranks of the first queries, relative to the largest one of each."""
+    differences = [0.0]
+    for query in collection.queries[:CHECKED]:
+        plain, fast = (
+            stages[path].search(query.text, depth).first_stage_scores.astype(np.float64) for path in (PLAIN, FAST)
+        )
+        if len(fast):  # otherwise the model can read nothing of it
+            scale = max(np.abs(plain).max(initial=0.0), SMALLEST_SCALE)
+            differences.append(float(np.abs(plain - fast).max(initial=0.0)) / scale)
+    return max(differences)
+
+
+def _case(stage, collection: Collection, depth: int) -> Case:
+    """A search a call, with the next query each time."""
+
+    def prepare(call: int):
+        text = collection.queries[query_numbers(call, 1, len(collection.queries))[0]].text
+        return lambda: len(stage.search(text, depth))
+
+    return prepare

@@ -1,0 +1,71 @@
+"""Dense search in the benchmark: the plain way finds what the search command finds, and both are timed."""
+
+import numpy as np
+import pytest
+
+from rerank_plugin import rerankers
+from rerank_plugin.bench import main
+from rerank_plugin.benchmark.collection import generated
+from rerank_plugin.benchmark.dense_search import PlainSearch, dense_rows, largest_difference
+from rerank_plugin.benchmark.measuring import Meter
+from rerank_plugin.benchmark.models import opened
+from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN
+from rerank_plugin.benchmark.scoring import Setup
+from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
+
+OPTIONS = rerankers.RerankerOptions(threads=1)
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """A generated collection."""
+    return generated(tmp_path_factory.mktemp("dense"), 300, 5, 20, lucene=False)
+
+
+@pytest.fixture
+def subject(named):
+    with opened("ktrel-w", named, 20, OPTIONS, 3) as found:
+        yield found
+
+
+def test_both_ways_find_the_same(named, subject):
+    fast = DenseStage(named.index, DenseConfig(str(subject.checkpoint)))
+    plain = PlainSearch(subject.paths[PLAIN], fast.vectors)
+    for query in named.queries:
+        found, expected = fast.search(query.text, 25), plain.search(query.text, 25)
+        assert found.rows.tolist() == expected.rows.tolist()
+        np.testing.assert_allclose(found.first_stage_scores, expected.first_stage_scores, rtol=1e-5, atol=1e-5)
+    assert 0 <= largest_difference({PLAIN: plain, FAST: fast}, named, 25) < 1e-5
+
+
+def test_rows(named, subject):
+    setup = Setup(Meter(0.1, 5), "cpu", 1, "a machine")
+    plain, fast = dense_rows(subject, named, 10, setup, "cpu")
+    assert (plain.path, fast.path, fast.stage, fast.batch, fast.depth) == (PLAIN, FAST, DENSE, 1, 10)
+    assert fast.candidate_source == "all documents" and fast.candidates == 10 and fast.largest_difference < 1e-5
+    assert fast.ratio_to_plain == pytest.approx(plain.median_ms / fast.median_ms)
+
+
+def test_what_retrieves(named):
+    for name, can in (("ktrel-w", True), ("sevmos", False), ("delta", False), ("wmd-title", False)):
+        with opened(name, named, 20, OPTIONS, 3) as subject:
+            assert subject.retrieves == can, name
+
+
+def test_encodings_must_be_there(named, subject, tmp_path):
+    """A checkpoint of the user's whose index was not encoded."""
+    with opened("ktrel-w", named, 20, OPTIONS, 4) as other:
+        left = other.checkpoint.rename(tmp_path / "left")
+    with pytest.raises(InputError, match="holds no encodings"):
+        dense_rows(subject._replace(checkpoint=left), named, 10, Setup(Meter(0.1, 5), "cpu", 1, "m"), "cpu")
+
+
+def test_the_command(tmp_path, capsys):
+    main(
+        f"--quick --reranker ktrel-w knrm --documents 300 --depth 10 --batch 1 --dense --plot {tmp_path}/p.png".split()
+    )
+    said = capsys.readouterr().out
+    table = said[said.index("### Dense search") :]
+    assert table.count("| ktrel-w") == 2 and "knrm" not in table
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
