@@ -98,3 +98,21 @@ def index(index_folder):
     from rerank_plugin.retrieval.index_folder import Index
 
     return Index(index_folder)
+
+
+@pytest.fixture
+def index_command(monkeypatch, capsys):
+    """Runs the index command in this process: its status, stdout and stderr. Logging stays as the tests set it up."""
+    from rerank_plugin import commandline, index
+
+    monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
+
+    def run(*arguments):
+        status = 0
+        try:
+            commandline.run(index.main, [str(argument) for argument in arguments])
+        except SystemExit as stopped:
+            status = stopped.code
+        return (status, *capsys.readouterr())
+
+    return run

@@ -61,7 +61,7 @@ class KtrelConfig:
         identity_start: whether the layer starts as the two normalizations alone, by zero weights at the end of both its
             blocks: so it starts from what the vectors know, as a sum of them would.
         embedding_dropout: of the embeddings' numbers, before the layer.
-        factor: what a and b start at.
+        factor: what a and b start at. For a loss of shares of the largest score (softmax) 1 lets their proportion move.
         document_words, query_words: where longer texts are cut.
         document_concepts, query_concepts: the same for concepts, of which a mention has up to 8.
         concepts: rows of the concept embeddings; 0 for words alone.

@@ -9,8 +9,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin import checkpoints, commandline, rerankers
-from rerank_plugin import index as index_command
+from rerank_plugin import checkpoints, rerankers
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import LEX3, PAPER_NAMES
@@ -507,22 +506,6 @@ def test_vectors_from_a_gpu_are_the_cpus(index, vectors, name):
 # The command.
 
 
-@pytest.fixture
-def command(monkeypatch, capsys):
-    """Run the command in this process; its status, stdout and stderr. Logging stays as the tests set it up."""
-    monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
-
-    def run(*arguments):
-        status = 0
-        try:
-            commandline.run(index_command.main, [str(argument) for argument in arguments])
-        except SystemExit as stopped:
-            status = stopped.code
-        return (status, *capsys.readouterr())
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def whole_index(tmp_path_factory):
     """An index folder that is complete for opening, made without Java."""
@@ -538,12 +521,12 @@ def whole_index(tmp_path_factory):
     return folder
 
 
-def test_the_command_encodes_an_index(command, whole_index, vectors, tmp_path):
+def test_the_command_encodes_an_index(index_command, whole_index, vectors, tmp_path):
     from rerank_plugin.retrieval.index_folder import Index
 
     checkpoints.save_checkpoint(tmp_path / "c", make("ktrel", vectors), vectors, {})
     arguments = ("--encode", tmp_path / "c", "--index", whole_index)
-    status, out, err = command(*arguments)
+    status, out, err = index_command(*arguments)
     assert (status, err) == (0, "") and "10 documents, 6 numbers each" in out and "documents per second" in out
     index = Index(whole_index)
     index.verify()
@@ -551,9 +534,9 @@ def test_the_command_encodes_an_index(command, whole_index, vectors, tmp_path):
     expected = scores_of(encodable.module_reranker(make("ktrel", vectors), vectors, index.forward))
     assert_same(scores_of(one), expected, 1e-5)
     assert isinstance(one.fast, EncodedDocuments) and one.fast.vectors.dtype == np.float32
-    status, out, err = command(*arguments, "--half")
+    status, out, err = index_command(*arguments, "--half")
     assert (status, out) == (2, "") and "--overwrite" in err and err.count("\n") == 1
-    status, _, err = command(*arguments, "--half", "--overwrite", "--batch-size", 4)
+    status, _, err = index_command(*arguments, "--half", "--overwrite", "--batch-size", 4)
     assert status == 0, err
     one = rerankers.load(f"ktrel:{tmp_path / 'c'}", index.forward)
     assert_same(scores_of(one), expected, 1e-2)
@@ -568,6 +551,6 @@ def test_the_command_encodes_an_index(command, whole_index, vectors, tmp_path):
         (["--encode", "c", "--batch-size", "0"], "--batch-size must be at least 1"),
     ],
 )
-def test_what_the_command_refuses(command, whole_index, more, said):
-    status, out, err = command(*more, "--index", whole_index)
+def test_what_the_command_refuses(index_command, whole_index, more, said):
+    status, out, err = index_command(*more, "--index", whole_index)
     assert (status, out) == (2, "") and said in err and err.count("\n") == 1

@@ -6,8 +6,6 @@ import shutil
 import numpy as np
 import pytest
 
-from rerank_plugin import commandline
-from rerank_plugin import index as index_command
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.errors import InputError
 from rerank_plugin.knowledge import sample
@@ -158,24 +156,9 @@ def test_writing_no_documents_at_all(tmp_path):
 # The command.
 
 
-@pytest.fixture
-def command(monkeypatch, capsys):
-    monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
-
-    def run(*arguments):
-        status = 0
-        try:
-            commandline.run(index_command.main, [str(argument) for argument in arguments])
-        except SystemExit as stopped:
-            status = stopped.code
-        return (status, *capsys.readouterr())
-
-    return run
-
-
-def test_the_command(command, knowledge, tmp_path):
+def test_the_command(index_command, knowledge, tmp_path):
     (tmp_path / "corpus.jsonl").write_text('{"_id": "1", "title": "Stroke", "text": "Aspirin after a stroke."}\n')
-    status, out, _ = command(
+    status, out, _ = index_command(
         "--corpus", tmp_path / "corpus.jsonl", "--knowledge", knowledge.folder, "--index", tmp_path / "index"
     )
     assert status == 0 and "3 concepts, " in out
@@ -191,7 +174,7 @@ def test_the_command(command, knowledge, tmp_path):
         (["--encode", "c", "--knowledge", "kb"], "--knowledge is for building an index"),
     ],
 )
-def test_what_the_command_refuses(command, tmp_path, arguments, said):
-    status, out, err = command(*arguments, "--index", tmp_path / "index")
+def test_what_the_command_refuses(index_command, tmp_path, arguments, said):
+    status, out, err = index_command(*arguments, "--index", tmp_path / "index")
     assert (status, out) == (2, "") and said in err and err.count("\n") == 1
     assert not list(tmp_path.iterdir())
