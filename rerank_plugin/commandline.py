@@ -82,6 +82,16 @@ def _add_dense_options(to: argparse.ArgumentParser) -> None:
     )
     dense.add_argument("--nprobe", type=int, default=32, help="groups of documents that ivf reads")
     dense.add_argument("--ef-search", type=int, default=128, help="documents that hnsw keeps in view")
+    dense.add_argument(
+        "--dense-feedback",
+        type=int,
+        default=0,
+        metavar="N",
+        help="search a second time with the query moved towards the N best documents, as RM3 does for BM25 (0)",
+    )
+    dense.add_argument(
+        "--dense-feedback-weight", type=float, default=0.6, help="of those documents; the query's own is 1"
+    )
     dense.add_argument("--neighbours", type=int, default=100, help=f"judged queries that {NEIGHBOURS}CHECKPOINT asks")
     dense.add_argument(
         "--neighbour-power", type=float, default=4.0, help="of their cosines; a high one listens to the closest alone"
@@ -151,7 +161,9 @@ def _stage_config(name: str, options: argparse.Namespace):
         from rerank_plugin.retrieval.dense import DenseConfig
 
         device = options.dense_device or getattr(options, "device", "cpu")
-        return DenseConfig(name.removeprefix(DENSE), options.dense_index, options.nprobe, options.ef_search, device)
+        how = (options.dense_index, options.nprobe, options.ef_search, device)
+        feedback = (options.dense_feedback, options.dense_feedback_weight)
+        return DenseConfig(name.removeprefix(DENSE), *how, *feedback)
     if name.startswith(NEIGHBOURS):
         from rerank_plugin.retrieval.neighbours import NeighboursConfig
 

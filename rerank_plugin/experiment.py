@@ -206,6 +206,12 @@ def _add_ktrel_sizes(ktrel) -> None:
     size.add_argument("--rm3-terms", type=int, nargs="+", default=[10, 20, 50, 100], help="of RM3, to try")
     size.add_argument("--rm3-documents", type=int, nargs="+", default=[5, 10, 20], help="of RM3, to try")
     size.add_argument("--rm3-weights", type=float, nargs="+", default=[0.3, 0.5, 0.7], help="of RM3, to try")
+    size.add_argument(
+        "--feedback-documents", type=int, nargs="+", default=[3, 5, 10], help="of KTRel's feedback, to try"
+    )
+    size.add_argument(
+        "--feedback-weights", type=float, nargs="+", default=[0.3, 0.6, 1.0], help="of KTRel's feedback, to try"
+    )
     size.add_argument("--fusion-step", type=float, default=0.05, help="between weights of hybrids")
 
 
@@ -226,8 +232,8 @@ def main(argv: list[str] | None = None) -> None:
         pacrr(options, argv)
         return
     if options.paper == "ktrel":
-        if min(*options.rm3_terms, *options.rm3_documents) < 1:
-            parser.error("--rm3-terms and --rm3-documents must be at least 1")
+        if min(*options.rm3_terms, *options.rm3_documents, *options.feedback_documents) < 1:
+            parser.error("--rm3-terms and --rm3-documents, and --feedback-documents, must be at least 1")
         ktrel(options, argv)
         return
     if options.weak_queries < 2 or min(options.filters) < 1:

@@ -23,6 +23,7 @@ from rerank_plugin.experiments.ktrel_rows import (
     BEST,
     BY_NAME,
     ENCODERS,
+    FEEDBACK,
     FUSED,
     HYBRID,
     INTERACTION,
@@ -48,7 +49,7 @@ from rerank_plugin.experiments.ktrel_settings import (
     queries_of,
     restricted,
 )
-from rerank_plugin.experiments.ktrel_tuning import Bm25, Rm3, Shape, best, drawn, mean_average_precision
+from rerank_plugin.experiments.ktrel_tuning import Bm25, Feedback, Rm3, Shape, best, drawn, mean_average_precision
 from rerank_plugin.experiments.steps import Step
 
 
@@ -131,6 +132,8 @@ class Plan:
         if settings.validation_candidates:
             yield [self.run(BY_NAME[RM3], self.validation)]
         yield from self._trainings([row for row in needed if row.kind != RERANKED])
+        if any(row.kind == FEEDBACK for row in needed):
+            yield [self.feedback_search(one) for one in self.feedback_grid()]
         fused = [row for row in needed if row.kind == FUSED]
         members = [BY_NAME[name] for name in dict.fromkeys(name for row in fused for name in self.stages_of(row))]
         plain_rows = [row for row in needed if row.kind not in (FUSED, RERANKED)]
@@ -291,6 +294,22 @@ class Plan:
             return self.rm3_grid()[0]
         return best(self.rm3_grid(), lambda one: self.validation_ap(self.rm3_search(one)))
 
+    def feedback_grid(self) -> list[Feedback]:
+        settings = self.settings
+        return [Feedback(*one) for one in product(settings.feedback_documents, settings.feedback_weights)]
+
+    def feedback_search(self, one: Feedback) -> Step:
+        """The validation queries by the model whose feedback is tuned."""
+        options = (*self._dense(self.training(self.best())), *one.options)
+        return self._search(f"{VALIDATION}/feedback-{one.documents}-{one.weight}", self.settings.validation, options)
+
+    @cached_property
+    def feedback(self) -> Feedback:
+        """The same of dense search's feedback."""
+        if self.dry:
+            return self.feedback_grid()[0]
+        return best(self.feedback_grid(), lambda one: self.validation_ap(self.feedback_search(one)))
+
     def shapes(self, row: Row) -> list[Shape]:
         """What is tried for a row of the paper's KTRel."""
         return drawn(row.name, self.settings.grid, self.settings.seed)
@@ -383,13 +402,19 @@ class Plan:
             return self.rm3.options if row.name == RM3 else self.bm25.options
         if row.kind == NEIGHBOURS:
             return ("--first-stage", f"neighbours:{self.training(BY_NAME[self.stages_of(row)[0]]).output}")
+        if row.kind == FEEDBACK:
+            return (*self._dense(self.training(BY_NAME[self.stages_of(row)[0]])), *self.feedback.options)
         checkpoint = self.training(row, size).output
         if row.kind == INTERACTION:
             return ("--first-stage", "all", "--reranker", checkpoint, *self._device)
         if row.kind == RERANKED:
             return (*self._hybrid(), "--reranker", checkpoint, *self._device)
-        dense = ("--dense-device", "cpu") if self._device else ()
-        return ("--first-stage", f"dense:{checkpoint}", *self._device, *dense)
+        return self._dense(self.training(row, size))
+
+    def _dense(self, training: Step) -> tuple:
+        """Options of dense search with a trained model."""
+        device = (*self._device, "--dense-device", "cpu") if self._device else ()
+        return ("--first-stage", f"dense:{training.output}", *device)
 
     def _search(self, name: str, spec: str, options: Sequence, depth: int | None = None) -> Step:
         command = ("search", "--index", self.index, "--queries", queries_of(spec), *options)

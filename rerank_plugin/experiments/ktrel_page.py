@@ -14,7 +14,9 @@ from rerank_plugin.experiments.ktrel_results import Measured, TestSet, measure, 
 from rerank_plugin.experiments.ktrel_rows import (
     BM25,
     BY_NAME,
+    FEEDBACK,
     FUSED,
+    HYBRID,
     MEASURES,
     NOT_RUN,
     PAPER,
@@ -113,7 +115,29 @@ class Page:
                     f"({len(rest.queries):,} queries):",
                     self._table(rest, False),
                 ]
-        return parts
+        return parts + self.against_the_hybrid()
+
+    def against_the_hybrid(self) -> list[str]:
+        """What was added to the hybrid, on the first set, compared with it."""
+        added = [row for row in self.rows if row.kind in (FUSED, RERANKED) and row.name != HYBRID]
+        if HYBRID not in {row.name for row in self.rows} or not added:
+            return []
+        first = self.sets[0].name
+        measured = self.measured.of_set(first)
+        lines = [["", *(TITLES.get(name, name) for name in MEASURES)]]
+        for row in added:
+            cells = []
+            for name in MEASURES:
+                test = measured.comparison(row.name, HYBRID, name, len(added))
+                mark = test.mark(ALPHA).replace(EQUIVALENT, "")
+                cells.append(f"{test.difference:+.4f}" + (f"<sup>{mark}</sup>" if mark else ""))
+            lines.append([row.title, *cells])
+        return [
+            f"### Against the hybrid: {first}",
+            f"Differences from '{BY_NAME[HYBRID].title}'; + higher, - lower by the same test with Bonferroni "
+            f"correction for {len(added)} comparisons a measure.",
+            tables.markdown(lines),
+        ]
 
     def _table(self, measured: Measured, published: bool) -> str:
         """Rows by measures; with ``published``, a line below each row that the paper has."""
@@ -231,6 +255,10 @@ class Page:
         reached = plan.validation_ap(plan.rm3_search(rm3))
         lines.append([BY_NAME[RM3].title, shown, str(len(plan.rm3_grid())), f"{reached:.4f}"])
         for row in plan.needed():
+            if row.kind == FEEDBACK:
+                reached = plan.validation_ap(plan.feedback_search(plan.feedback))
+                shown = f"{plan.feedback.documents} documents of {plan.best().title}, weight {plan.feedback.weight:g}"
+                lines.append([row.title, shown, str(len(plan.feedback_grid())), f"{reached:.4f}"])
             if row.kind == PAPER:
                 lines.append(self._chosen_shape(row))
             if row.kind == FUSED and row.method == "linear":

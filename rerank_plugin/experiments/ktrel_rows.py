@@ -12,6 +12,7 @@ LEXICAL = "lexical"  # a search of Lucene, its parameters tuned
 INTERACTION = "interaction"  # a model that scores every pair of query and document
 PAPER = "paper"  # KTRel as [K] 4.2 trains it
 OURS = "ours"  # KTRel by RECIPE
+FEEDBACK = "feedback"  # dense search with pseudo-relevance feedback
 NEIGHBOURS = "neighbours"  # the judgments of similar training queries
 FUSED = "fused"  # runs of other rows
 RERANKED = "reranked"  # the best of HYBRID
@@ -42,8 +43,8 @@ class Row(NamedTuple):
         name: of its runs and checkpoint. title: in the tables.
         kind: what makes its run, one of the constants above.
         train: options of its training, where there is one.
-        stages: of a fused row, the rows it fuses; of a row of NEIGHBOURS, the one whose encodings it searches. BEST is
-            chosen when the trainings have run.
+        stages: of a fused row, the rows it fuses; of rows of FEEDBACK and NEIGHBOURS, the one whose encodings they
+            search. BEST is chosen when the trainings have run.
         pretrained: whether its training starts from what was trained on titles and abstracts.
         method: of a fused row; weights of ``linear`` are tuned on the validation queries.
     """
@@ -83,9 +84,11 @@ ROWS = (
     Row("ktrel-ours", "KTRel, our recipe", OURS, ("--model", "ktrel")),
     Row("ktrel-w-titles", "KTRel-W, our recipe, pre-trained", OURS, ("--model", "ktrel-w"), pretrained=True),
     Row("ktrel-titles", "KTRel, our recipe, pre-trained", OURS, ("--model", "ktrel"), pretrained=True),
+    Row("feedback", "KTRel, our recipe, with feedback", FEEDBACK, stages=(BEST,)),
     Row("hybrid-rrf", "BM25-RM3 and KTRel, rrf", FUSED, stages=(RM3, BEST), method="rrf"),
     Row(HYBRID, "BM25-RM3 and KTRel, linear", FUSED, stages=(RM3, BEST)),
     Row("hybrid-both", "BM25-RM3, KTRel-W and KTRel, linear", FUSED, stages=(RM3, *OF_BOTH)),
+    Row("hybrid-feedback", "BM25-RM3 and KTRel with feedback", FUSED, stages=(RM3, "feedback")),
     Row(
         "hybrid-delta",
         "the same, re-ranked by Delta",
@@ -95,9 +98,9 @@ ROWS = (
     Row("neighbours", "Judgments of similar queries", NEIGHBOURS, stages=(BEST,)),
     Row(
         "hybrid-neighbours",
-        "BM25-RM3, KTRel and similar queries",
+        "BM25-RM3, KTRel with feedback, similar queries",
         FUSED,
-        stages=(RM3, BEST, "neighbours"),
+        stages=(RM3, "feedback", "neighbours"),
     ),
 )
 BY_NAME = {row.name: row for row in ROWS}
@@ -127,7 +130,7 @@ class Ingredient(NamedTuple):
     extended: bool = True
 
 
-# The paper's loss goes with its optimizer's default learning rate, the middle of its batch sizes, and the model's factor.
+# The paper's loss goes with its optimizer's default learning rate, the middle of its batch sizes, and factors as there.
 _MARGIN = tuple(
     "--loss hinge --weights none --sampling batch --batch-size 20 --learning-rate 0.001 --set factor=20".split()
 )

@@ -45,7 +45,7 @@ class Settings:
         ingredient_epochs: of an ingredient's training, at most; None for as many as the recipe has.
         validation_candidates: documents of the tuned BM25-RM3 that models of pairs are validated on; 0 for all.
         grid: shapes that are tried for each of the paper's KTRel; 0 for ``shape`` alone.
-        k1, b, rm3_terms, rm3_documents, rm3_weights: of the grids.
+        k1, b, rm3_terms, rm3_documents, rm3_weights, feedback_documents, feedback_weights: of the grids.
         fusion_step: between weights of fused runs.
         rerank_depth: documents of the hybrid that are re-ranked.
         train_options: more options of every training.
@@ -84,6 +84,8 @@ class Settings:
     rm3_terms: tuple[int, ...] = (10, 20, 50, 100)
     rm3_documents: tuple[int, ...] = (5, 10, 20)
     rm3_weights: tuple[float, ...] = (0.3, 0.5, 0.7)
+    feedback_documents: tuple[int, ...] = (3, 5, 10)
+    feedback_weights: tuple[float, ...] = (0.3, 0.6, 1.0)
     fusion_step: float = 0.05
     rerank_depth: int = 500
     train_options: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What the experiments of [K] choose on the validation queries: parameters of BM25 and RM3, and KTRel's shape.
+"""What the experiments of [K] choose on the validation queries: parameters of BM25 and RM3, KTRel's shape and feedback.
 
 BM25 and RM3 are tuned by grid search ([K] 4.3): first k1 and b, then with them RM3's terms, documents and weight. Of
 equal values the first one tried counts. KTRel's grid ([K] 4.2) has 240 shapes; some are drawn from it by chance.
@@ -41,6 +41,17 @@ class Rm3(NamedTuple):
     def options(self) -> tuple[str, ...]:
         words = ("--rm3-terms", self.terms, "--rm3-documents", self.documents, "--rm3-weight", self.weight)
         return ("--first-stage", "bm25+rm3", *self.bm25.options[2:], *map(str, words))
+
+
+class Feedback(NamedTuple):
+    """Parameters of dense search's pseudo-relevance feedback."""
+
+    documents: int
+    weight: float
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return "--dense-feedback", str(self.documents), "--dense-feedback-weight", str(self.weight)
 
 
 class Shape(NamedTuple):

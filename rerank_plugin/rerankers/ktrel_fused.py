@@ -46,6 +46,13 @@ class KtrelScorer:
         """What no document's encoding is longer than: it is a unit vector of each part, up to rounding."""
         return 1.001 * math.sqrt(len(self.encoders))
 
+    @property
+    def factors(self) -> np.ndarray:
+        """What each number of an encoded query was multiplied with, float32 [E]: a, and b."""
+        return np.concatenate(
+            [np.full(encoder.embeddings.shape[1], factor, np.float32) for factor, encoder in self.encoders]
+        )
+
     def score(
         self, terms: QueryTerms, query: QueryWords, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:

@@ -9,12 +9,17 @@ vectors in another order than the model, so its scores may differ by what float3
 E products can be is known (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1); more documents are
 fetched until none that is left out can be by rounding alone.
 
+With pseudo-relevance feedback the best documents that the query finds are taken for relevant, and their mean is added to
+the query, which then searches again: what RM3 is to BM25 (Rocchio 1971 without its negative part; of dense retrieval
+Li et al., ACM TOIS 41(3), 2023). The scores are then those of the query so moved, and no longer the model's.
+
 Letters in shapes: C candidates, E numbers of an encoding.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -41,6 +46,8 @@ class DenseConfig:
         kind: ``flat`` (all documents are compared), ``ivf`` or ``hnsw`` (see :mod:`rerank_plugin.retrieval.nearest`).
         nprobe: groups that ``ivf`` reads. ef_search: documents that ``hnsw`` keeps in view, at least the depth.
         device: ``cpu``, or ``cuda`` for a faiss that knows GPUs.
+        feedback: documents of the pseudo-relevance feedback; 0 for none. feedback_weight: of their mean, where the
+            query weighs 1.
     """
 
     name: str = field(default="dense", init=False)
@@ -49,6 +56,8 @@ class DenseConfig:
     nprobe: int = 32
     ef_search: int = 128
     device: str = "cpu"
+    feedback: int = 0
+    feedback_weight: float = 0.6
 
     def __post_init__(self) -> None:
         if not self.checkpoint:
@@ -57,6 +66,8 @@ class DenseConfig:
             raise InputError(f"unknown index of vectors '{self.kind}'; known: {', '.join(KINDS)}")
         if min(self.nprobe, self.ef_search) < 1:
             raise InputError("--nprobe and --ef-search must be at least 1")
+        if self.feedback < 0 or not 0 <= self.feedback_weight < math.inf:
+            raise InputError("--dense-feedback and --dense-feedback-weight must not be below 0")
 
     def open(self, index) -> DenseStage:
         """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`."""
@@ -149,6 +160,21 @@ class DenseStage:
         encoding = self.encoder.encode(text)
         if encoding is None or not len(self.vectors):
             return Candidates(self.forward, np.zeros(0, np.int64), np.zeros(0, np.float32))
+        if self.config.feedback:
+            encoding = self._moved(encoding)
+        return self._nearest(encoding, depth)
+
+    def _moved(self, encoding: np.ndarray) -> np.ndarray:
+        """The encoding of a query, float32 [E], moved towards the best documents that it finds.
+
+        In each part of the model the query's unit vector gets their mean added, before the part's factor.
+        """
+        best = self._nearest(encoding, self.config.feedback)
+        mean = self.vectors[best.rows].mean(axis=0, dtype=np.float32)
+        return encoding + np.float32(self.config.feedback_weight) * self.encoder.scorer.factors * mean
+
+    def _nearest(self, encoding: np.ndarray, depth: int) -> Candidates:
+        """The best ``depth`` documents for an encoding float32 [E]."""
         most = min(len(self.forward), self.searcher.most or len(self.forward))
         if min(depth, len(self.forward)) > most:
             raise InputError(f"faiss returns at most {most} documents from a GPU: lower the depth, or use the CPU")

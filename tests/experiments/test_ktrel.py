@@ -147,7 +147,8 @@ def test_the_best_row_of_our_recipe_is_chosen_on_the_validation_queries(tmp_path
         ({"only": ("hybrid",)}, "ktrel-ours"),
     ):
         plan = Plan(settings(tmp_path, **more))
-        assert plan.stages_of(BY_NAME["hybrid-neighbours"]) == (RM3, expected, "neighbours")
+        assert plan.stages_of(BY_NAME["hybrid"]) == (RM3, expected)
+        assert plan.stages_of(BY_NAME["feedback"]) == plan.stages_of(BY_NAME["neighbours"]) == (expected,)
         assert {row.name for row in plan.needed()} >= {row.name for row in plan.of_our_recipe()}
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from rerank_plugin import checkpoints
 from rerank_plugin.corpora.records import Query
@@ -144,6 +145,70 @@ def test_models_that_read_concepts_retrieve_by_them(tmp_path, vectors, parts):
     assert len(stage.search("myocardial infarction", 3)) == 3 and len(stage.search("zyzzyva", 3)) == 0
 
 
+# Feedback.
+
+
+def plain_feedback(model, documents, text, stage, weight, count):
+    """Scores of all documents, float64 [R], by the two searches written out.
+
+    Each part's unit vector of the query gets the mean of the same part of the best documents, and is then weighed by a
+    or b. Of the documents the best are those of the stage without feedback.
+    """
+    words = stage.encoder.reranker.builder.query(stage.forward.query(text))
+    parts = [(model.words, words.ids, words.mask, "a"), (model.concepts, words.concepts, words.concept_mask, "b")]
+    best, scores, start = stage.search(text, count).rows, np.zeros(len(documents)), 0
+    for part, ids, mask, factor in parts:
+        if part is None:
+            continue
+        size = part.embeddings.shape[1]
+        of_part = documents[:, start : start + size].astype(np.float64)
+        with torch.inference_mode():
+            query = part(torch.from_numpy(ids)[None], torch.from_numpy(mask)[None])[0].double().numpy()
+        moved = query + weight * of_part[best].mean(axis=0)
+        scores += getattr(model, factor).item() * (of_part @ moved)
+        start += size
+    return scores
+
+
+@pytest.mark.parametrize("text", QUERIES[:4])
+def test_feedback_moves_the_query_towards_the_best_documents(workspace, text):
+    """Over many ties, so the scores of the ranks are compared, and which documents have them."""
+    without, stage = opened(workspace), opened(workspace, feedback=7, feedback_weight=0.8)
+    model = stage.encoder.reranker.model
+    expected = plain_feedback(model, np.asarray(stage.vectors), text, without, 0.8, 7)
+    result = stage.search(text, 50)
+    np.testing.assert_allclose(result.first_stage_scores, np.sort(expected)[::-1][:50], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result.first_stage_scores, expected[result.rows], rtol=1e-5, atol=1e-5)
+    assert result.order(result.first_stage_scores).tolist() == list(range(50))
+
+
+def test_feedback_weighs_the_parts_as_the_model_does(tmp_path, vectors):
+    index = annotated.build_index(tmp_path / "index")
+    ids = [f"H{number:02}" for number in range(1, 11)]
+    model = encodable.ktrel(
+        vectors, seed=3, concept_ids=ids, concepts=len(ids), concept_dimension=4, heads=2, parts="both",
+        document_concepts=12, query_concepts=6,
+    )  # fmt: skip
+    with torch.no_grad():
+        model.a.fill_(2.0)
+        model.b.fill_(0.25)
+    checkpoints.save_checkpoint(tmp_path / "both", model, vectors, {})
+    one = from_checkpoint(index.forward, tmp_path / "both", RerankerOptions())
+    encode_index(one.model, one.builder)
+    workspace = SimpleNamespace(folder=index.folder, forward=index.forward, models={"both": tmp_path / "both"})
+    without, stage = opened(workspace, "both"), opened(workspace, "both", feedback=2, feedback_weight=1.5)
+    for text in ("aspirin after heart attack in women", "myocardial infarction"):
+        expected = plain_feedback(one.model, np.asarray(stage.vectors), text, without, 1.5, 2)
+        result = stage.search(text, 100)
+        np.testing.assert_allclose(result.first_stage_scores, np.sort(expected)[::-1], rtol=1e-5, atol=1e-5)
+
+
+def test_feedback_of_no_weight_changes_nothing(workspace):
+    for text in QUERIES:
+        assert found(opened(workspace, feedback=3, feedback_weight=0.0), text, 40) == found(opened(workspace), text, 40)
+    assert not len(opened(workspace, feedback=3).search("zyzzyva", 5))
+
+
 # Approximate indexes.
 
 
@@ -272,6 +337,8 @@ def test_settings_are_refused_by_name(workspace):
         ({"checkpoint": ""}, "dense:CHECKPOINT"),
         ({"kind": "annoy"}, "unknown index of vectors 'annoy'; known: flat, ivf, hnsw"),
         ({"nprobe": 0}, "--nprobe and --ef-search must be at least 1"),
+        ({"feedback": -1}, "--dense-feedback and --dense-feedback-weight"),
+        ({"feedback_weight": float("nan")}, "--dense-feedback and --dense-feedback-weight"),
     ]:
         with pytest.raises(InputError, match=said):
             DenseConfig(**{"checkpoint": "x", **wrong})
