@@ -10,6 +10,7 @@ import pytest
 
 import rerank_plugin
 from rerank_plugin import bench, commandline, embed, fuse, index, search, train
+from rerank_plugin.errors import InputError
 from rerank_plugin.runs import read_run
 
 
@@ -58,6 +59,18 @@ def test_dense_retrieval_is_the_reranker_over_all_documents(folder):
     assert whole["q2"].doc_ids == searched(folder, "all.run", "--first-stage", "all", "--depth", "30")["q2"].doc_ids
     tags = {name: (folder / name).read_text().split()[5] for name in ("dense.run", "all.run")}
     assert tags == {"dense.run": "dense", "all.run": "all"}
+
+
+def test_feedback_is_an_option_of_the_search(folder):
+    """It moves the query, and with a weight of 0 it does not."""
+    dense = ["--first-stage", f"dense:{folder}/ktrel", "--depth", "200"]
+    plain = searched(folder, "plain.run", *dense)
+    moved = searched(folder, "moved.run", *dense, "--dense-feedback", "5", "--dense-feedback-weight", "3")
+    same = searched(folder, "same.run", *dense, "--dense-feedback", "5", "--dense-feedback-weight", "0")
+    assert moved.keys() == plain.keys() and moved["q1"].doc_ids != plain["q1"].doc_ids
+    assert [same[query].doc_ids for query in plain] == [plain[query].doc_ids for query in plain]
+    with pytest.raises(InputError, match="--dense-feedback"):
+        searched(folder, "wrong.run", *dense, "--dense-feedback", "-1")
 
 
 def test_all_documents_are_read_by_a_reranker_whatever_the_depth(folder):
