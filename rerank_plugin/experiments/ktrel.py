@@ -448,7 +448,7 @@ class Plan:
 
 def _pretrained(row: Row) -> bool:
     """Whether a row, or one that it is made from, is pre-trained."""
-    return row.pretrained or any(BY_NAME[name].pretrained for name in row.stages if name != BEST)
+    return row.pretrained or any(_pretrained(BY_NAME[name]) for name in row.stages if name != BEST)
 
 
 def _once(steps: Sequence[Step]) -> list[Step]:

@@ -254,11 +254,11 @@ class Page:
         shown = f"{rm3.terms} terms of {rm3.documents} documents, weight {rm3.weight} of the query, BM25 as above"
         reached = plan.validation_ap(plan.rm3_search(rm3))
         lines.append([BY_NAME[RM3].title, shown, str(len(plan.rm3_grid())), f"{reached:.4f}"])
+        if any(row.kind == FEEDBACK for row in plan.needed()):
+            reached = plan.validation_ap(plan.feedback_search(plan.feedback))
+            shown = f"{plan.feedback.documents} documents, weight {plan.feedback.weight:g}; with {plan.best().title}"
+            lines.append(["KTRel's feedback", shown, str(len(plan.feedback_grid())), f"{reached:.4f}"])
         for row in plan.needed():
-            if row.kind == FEEDBACK:
-                reached = plan.validation_ap(plan.feedback_search(plan.feedback))
-                shown = f"{plan.feedback.documents} documents of {plan.best().title}, weight {plan.feedback.weight:g}"
-                lines.append([row.title, shown, str(len(plan.feedback_grid())), f"{reached:.4f}"])
             if row.kind == PAPER:
                 lines.append(self._chosen_shape(row))
             if row.kind == FUSED and row.method == "linear":

@@ -21,7 +21,6 @@ ENCODERS = (PAPER, OURS)
 TRAINED = (INTERACTION, *ENCODERS, RERANKED)
 
 BM25, RM3, HYBRID = "bm25", "bm25-rm3", "hybrid"
-OF_BOTH = ("ktrel-w-titles", "ktrel-titles")
 BEST = "best"  # stands for the row of OURS with the highest validation MAP
 VALIDATION_MEASURES = ("AP", "nDCG@10")  # [K] 4.2 stops and chooses by MAP
 
@@ -85,10 +84,12 @@ ROWS = (
     Row("ktrel-w-titles", "KTRel-W, our recipe, pre-trained", OURS, ("--model", "ktrel-w"), pretrained=True),
     Row("ktrel-titles", "KTRel, our recipe, pre-trained", OURS, ("--model", "ktrel"), pretrained=True),
     Row("feedback", "KTRel, our recipe, with feedback", FEEDBACK, stages=(BEST,)),
+    Row("feedback-w", "KTRel-W, pre-trained, with feedback", FEEDBACK, stages=("ktrel-w-titles",)),
+    Row("feedback-both", "KTRel, pre-trained, with feedback", FEEDBACK, stages=("ktrel-titles",)),
     Row("hybrid-rrf", "BM25-RM3 and KTRel, rrf", FUSED, stages=(RM3, BEST), method="rrf"),
     Row(HYBRID, "BM25-RM3 and KTRel, linear", FUSED, stages=(RM3, BEST)),
-    Row("hybrid-both", "BM25-RM3, KTRel-W and KTRel, linear", FUSED, stages=(RM3, *OF_BOTH)),
     Row("hybrid-feedback", "BM25-RM3 and KTRel with feedback", FUSED, stages=(RM3, "feedback")),
+    Row("hybrid-both", "BM25-RM3, KTRel-W and KTRel with feedback", FUSED, stages=(RM3, "feedback-w", "feedback-both")),
     Row(
         "hybrid-delta",
         "the same, re-ranked by Delta",
