@@ -417,20 +417,21 @@ def test_from_the_command_to_the_page(tmp_path, monkeypatch):
     embed.main([*concepts, "--dimension", "20", "--epochs", "1"])
     command = (
         "ktrel --corpus sample --train sample:train --validation sample:dev --test titles sample:test --test again "
-        f"sample:test --weak sample --weak-queries 40 --weak-epochs 1 --words {tmp_path}/w --knowledge {tmp_path}/kb --concepts {tmp_path}/c --work {tmp_path}/work "
-        f"--output {tmp_path}/page.md --epochs 1 --recipe-epochs 1 --pairs 1 --grid 2 --grid-epochs 1 --sizes 10 all --figure-models "
-        "drmm ktrel-ours --ingredients recipe margin --k1 0.9 --b 0.4 0.75 --rm3-terms 10 --rm3-documents 5 "
+        f"sample:test --weak sample --weak-queries 40 --weak-epochs 1 --words {tmp_path}/w --knowledge {tmp_path}/kb "
+        f"--concepts {tmp_path}/c --work {tmp_path}/work --output {tmp_path}/page.md --epochs 1 --recipe-epochs 1 "
+        "--pairs 1 --grid 1 --grid-epochs 1 --sizes 10 all --feedback-documents 3 --feedback-weights 0.5 "
+        "--figure-models drmm ktrel-ours --ingredients recipe margin --k1 0.9 --b 0.4 0.75 --rm3-terms 10 --rm3-documents 5 "
         "--rm3-weights 0.5 --fusion-step 0.25 --depth 60 --rerank-depth 15 --validation-candidates 10 --at-once 1 "
         "--only bm25 drmm bert ktrel-w ktrel-ours ktrel-titles hybrid hybrid-rrf hybrid-delta hybrid-neighbours "
-        "--train-option=--batch-size=64"
+        "--train-option=--batch-size=64 --train-option=--set=document_words=30"
     ).split()
     monkeypatch.setattr(Runner, "_run", run_here)
     experiment.main(command)
     page = (tmp_path / "page.md").read_text()
-    headings = "Table 1;Titles: ;All test queries (titles, again);What each contributed;Figure 2;What the validation;"
+    headings = "Table 1;Titles: ;All test queries (titles, again);Against the hybrid: titles;What each contributed;Figure 2;What the validation;"
     for heading in f"{headings}The trainings;The steps".split(";"):
         assert re.search(rf"^##+ {re.escape(heading)}", page, re.MULTILINE), heading
-    for title in ("BM25", "BM25-RM3", "DRMM", "KTRel, our recipe", "BM25-RM3, KTRel and similar queries"):
+    for title in ("BM25", "BM25-RM3", "DRMM", "KTRel, our recipe", "BM25-RM3, KTRel with feedback, similar queries"):
         rows = [line.split("|")[2:-1] for line in page.splitlines() if line.startswith(f"| {title} |")]
         rows = [row for row in rows if len(row) == len(MEASURES)]
         assert len(rows) >= 2

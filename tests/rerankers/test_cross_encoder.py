@@ -262,7 +262,7 @@ def test_every_trained_parameter_moves_the_scores(folders, index):
 
 @pytest.fixture(params=["bare", "bert", "roberta"])
 def checkpoint(request, folders, index, tmp_path):
-    """A checkpoint whose encoder's folder is gone, and the scores it has to give."""
+    """A checkpoint whose encoder's folder is gone, and the weights and scores it has to give."""
     source = shutil.copytree(folders[request.param], tmp_path / "source")
     model = CrossEncoder(CrossEncoderConfig(encoder=str(source))).eval()
     with torch.no_grad():
@@ -271,11 +271,13 @@ def checkpoint(request, folders, index, tmp_path):
     expected = reranker(model, index).score(QUERY, small.candidates(index))
     save_checkpoint(tmp_path / "checkpoint", model, None, {"seed": 3})
     shutil.rmtree(source)
-    return tmp_path / "checkpoint", expected
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    return tmp_path / "checkpoint", weights, expected
 
 
 def test_a_checkpoint_stands_alone(checkpoint, index):
-    folder, expected = checkpoint
+    """The weights are the same bit for bit; the same products may be added up otherwise from other addresses."""
+    folder, weights, expected = checkpoint
     names = {path.name for path in folder.iterdir()}
     assert names == {"config.json", "model.safetensors", "encoder"}
     assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.pt"))
@@ -283,11 +285,13 @@ def test_a_checkpoint_stands_alone(checkpoint, index):
     for spec in (f"bert:{folder}", str(folder)):
         one = rerankers.load(spec, index)
         assert not one.model.training
-        np.testing.assert_array_equal(one.score(QUERY, small.candidates(index)), expected)
+        loaded = one.model.state_dict()
+        assert loaded.keys() == weights.keys() and all(torch.equal(loaded[name], weights[name]) for name in weights)
+        np.testing.assert_allclose(one.score(QUERY, small.candidates(index)), expected, rtol=1e-6, atol=1e-7)
 
 
 def test_checkpoints_are_loaded_strictly(checkpoint):
-    folder, _ = checkpoint
+    folder, *_ = checkpoint
     weights = load_file(folder / "model.safetensors")
     name = next(name for name in weights if "word_embeddings" in name)
     for change, said in [
@@ -304,7 +308,7 @@ def test_checkpoints_are_loaded_strictly(checkpoint):
 
 
 def test_a_checkpoint_without_its_encoder(checkpoint):
-    folder, _ = checkpoint
+    folder, *_ = checkpoint
     shutil.rmtree(folder / "encoder")
     with pytest.raises(InputError, match="encoder is no encoder folder"):
         load_checkpoint(folder)
