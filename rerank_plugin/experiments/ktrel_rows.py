@@ -83,7 +83,7 @@ ROWS = (
     Row("ktrel-ours", "KTRel, our recipe", OURS, ("--model", "ktrel")),
     Row("ktrel-w-titles", "KTRel-W, our recipe, pre-trained", OURS, ("--model", "ktrel-w"), pretrained=True),
     Row("ktrel-titles", "KTRel, our recipe, pre-trained", OURS, ("--model", "ktrel"), pretrained=True),
-    Row("feedback", "KTRel, our recipe, with feedback", FEEDBACK, stages=(BEST,)),
+    Row("feedback", "The best of our recipe, with feedback", FEEDBACK, stages=(BEST,)),
     Row("feedback-w", "KTRel-W, pre-trained, with feedback", FEEDBACK, stages=("ktrel-w-titles",)),
     Row("feedback-both", "KTRel, pre-trained, with feedback", FEEDBACK, stages=("ktrel-titles",)),
     Row("hybrid-rrf", "BM25-RM3 and KTRel, rrf", FUSED, stages=(RM3, BEST), method="rrf"),
@@ -92,7 +92,7 @@ ROWS = (
     Row("hybrid-both", "BM25-RM3, KTRel-W and KTRel with feedback", FUSED, stages=(RM3, "feedback-w", "feedback-both")),
     Row(
         "hybrid-delta",
-        "the same, re-ranked by Delta",
+        "BM25-RM3 and KTRel, linear, re-ranked by Delta",
         RERANKED,
         (*DELTA, "--lexical-features", *LEX3, FIRST_STAGE_SHARE),
     ),
