@@ -58,7 +58,7 @@ def arguments():
     )  # fmt: skip
     parser.add_argument("--whole", action="store_true", help="measure the whole query, too (needs Java)")
     parser.add_argument(
-        "--dense", action="store_true", help="measure dense search over all documents, too, of rerankers that can (ktrel)"
+        "--dense", action="store_true", help="measure dense search over all documents, too, of models that can (ktrel)"
     )
     parser.add_argument("--cross-encoders", action="store_true", help="measure cross-encoders, too (extra 'bench')")
     parser.add_argument("--quick", action="store_true", help="small sizes and few repetitions: figures mean little")

@@ -24,10 +24,12 @@ Train a neural reranker on judged queries; after each epoch it re-ranks the cand
 queries, and the epoch with the best measure becomes the checkpoint. Candidates come from the first stage,
 or from runs given with --train-run and --validation-run (then no Java is needed).
 
-Each model is trained as its paper says where nothing else is given: pacrr, drmm, duet and matchpyramid by the
-PACRR paper, and knrm and conv-knrm like them (hinge loss without weights, pairs by groups, batches of 32, Adam,
-30 epochs, of which the one with the best ERR@20 is kept); delta-classifier and sevmos as classifiers with
-Adadelta; all others as Delta (weighted hinge loss, balanced pairs, batches of 256, Adagrad, nDCG@20).
+Each model is trained as its paper says where nothing else is given: pacrr, drmm, duet and matchpyramid by
+the PACRR paper, and knrm and conv-knrm like them (hinge loss without weights, pairs by groups, batches of
+32, Adam, 30 epochs, of which the one with the best ERR@20 is kept); ktrel, ktrel-w and ktrel-c by the KTRel
+paper (hinge loss without weights, over all pairs in batches of 20 documents, Adam, the epoch with the best
+AP); delta-classifier and sevmos as classifiers with Adadelta; bert and biobert on pairs, 16 a step, with
+Adam; all others as Delta (weighted hinge loss, balanced pairs, batches of 256, Adagrad, nDCG@20).
 
 With --folds there are no validation queries of their own: each fold of the training queries is ranked by a model
 that never saw it, trained on the other folds but for a sample that validates. OUTPUT is then a folder with
@@ -91,7 +93,8 @@ def arguments():
     parser.add_argument(
         "--measures",
         nargs="+",
-        help="validation measures; the first decides (nDCG@20 AP; of models by PACRR's recipe ERR@20 nDCG@20)",
+        help="validation measures; the first decides (nDCG@20 AP; of models by PACRR's recipe ERR@20 nDCG@20, of ktrel "
+        "AP nDCG@10)",
     )
     parser.add_argument("--device", default="cpu", help="torch device")
     parser.add_argument("--threads", type=int, default=2, help="first-stage searches at once")
@@ -133,7 +136,7 @@ def _add_training_options(parser) -> None:
     training.add_argument(
         "--patience", type=int, help="epochs without a better measure before stopping (5; PACRR's recipe 30)"
     )
-    training.add_argument("--batch-size", type=int, help="examples a step (256; PACRR's recipe 32)")
+    training.add_argument("--batch-size", type=int, help="examples a step (256; PACRR's recipe 32; ktrel 20 documents)")
     training.add_argument(
         "--loss",
         help="hinge (pairs; the default), bce (documents, as a classifier) or softmax (an encoder's, such as ktrel: the "
@@ -281,7 +284,8 @@ def training_config(options):
     idle = ["pairs_per_query", "training_documents"] if by_batch else ["queries_per_document"]
     idle += ["weights", "sampling"] if config.loss == "softmax" else ["temperature"]
     if useless := [name for name in idle if getattr(options, name) is not None]:
-        how = f"with {by_batch} a batch is documents and some queries of each" if by_batch else "it is for encoders"
+        needed = {"temperature": "--loss softmax", "queries_per_document": "--loss softmax or --sampling batch"}
+        how = f"it is for {needed[useless[0]]}" if useless[0] in needed else f"batches of {by_batch} are of documents"
         raise InputError(f"--{useless[0].replace('_', '-')} does nothing here ({how}): leave it out")
     return config
 

@@ -1,10 +1,10 @@
 """Training pairs: two documents of one query, the first more relevant than the second ([D18] 3.4, 4.2).
 
 Each query has a pool of documents, made from its first-stage candidates, its judged documents, both, or the whole
-collection; a document that is not judged counts as non-relevant. (The paper trained on first result pages only, and names missing documents
-from deep in the results as its weakness in 5.3.1.) What is not retrieved is left out by default: a re-ranker never sees
-it, and where many relevant documents share no word with the query they would teach that matching words speak against a
-document.
+collection; a document that is not judged counts as non-relevant. (The paper trained on first result pages only, and
+names missing documents from deep in the results as its weakness in 5.3.1.) What is not retrieved is left out by
+default: a re-ranker never sees it, and where many relevant documents share no word with the query they would teach that
+matching words speak against a document.
 
 Every epoch draws afresh, in one of two ways. *balanced*: as many non-relevant as relevant documents a query ([D18]
 4.2), and of the pairs among them a number that is bounded, so that no query drowns the others. *groups*: highly

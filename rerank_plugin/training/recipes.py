@@ -9,8 +9,8 @@ from rerank_plugin.training.trainer import TrainingConfig
 PACRR = {"weights": "none", "sampling": "groups", "batch_size": 32, "optimizer": "adam", "patience": 30}
 
 # [K] 4.2: margin ranking loss without weights, Adam with its defaults, batches of 10, 20 or 50, early stopping on MAP.
-# The paper does not say how it drew pairs. Drawn from the whole collection they take ten times as long as those of a
-# batch's documents, for each of which two documents are encoded.
+# The paper does not say how it drew pairs. For one that is drawn from the collection two documents are encoded; among
+# the documents of a batch each is encoded once for all its pairs.
 KTREL = {"weights": "none", "sampling": "batch", "batch_size": 20, "optimizer": "adam"}
 
 # [K] 4.3 says nothing of BERT's training but its layer; these are of the ranges in BERT's own paper (appendix A.3).

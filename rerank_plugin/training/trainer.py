@@ -131,8 +131,8 @@ class Trainer:
         self.folder, self.device = folder, device
         self.objective = None if config.of_batches else objective(config.loss, config.weights, config.sampling)
         self.tables = _sparse_tables(self.model)
-        # Over a whole vocabulary Adam's steps are as long as the rest of a batch, and fused ones a tenth of that. Other
-        # models keep the usual ones, whose last digits differ.
+        # Over a whole vocabulary Adam's steps would take about as long as the rest of a batch; fused ones copy no
+        # table. Other models keep the usual ones, whose last digits differ.
         fused = {"fused": True} if self.tables and config.optimizer == "adam" else {}
         self.optimizer = OPTIMIZERS[config.optimizer][0](self._parameter_groups(), lr=config.learning_rate, **fused)
         self.data = data or {}
