@@ -24,9 +24,9 @@ run: install
 	$(BIN)/python -m rerank_plugin.train --model delta --lexical-features lex3 --index $(SAMPLE) \
 		--words embeddings/sample --train sample:train --validation sample:dev --epochs 8 \
 		--output $(CHECKPOINT) --overwrite
-	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --queries sample:test --output runs/sample-bm25.run
+	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --queries sample:test --output runs/sample-bm25.run --overwrite
 	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --queries sample:test \
-		--reranker delta:$(CHECKPOINT) --output runs/sample-bm25-delta.run
+		--reranker delta:$(CHECKPOINT) --output runs/sample-bm25-delta.run --overwrite
 	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --query "heart attack aspirin" --reranker delta:$(CHECKPOINT)
 	$(BIN)/python -m rerank_plugin.evaluate --qrels sample:test runs/sample-bm25.run runs/sample-bm25-delta.run \
 		--baseline runs/sample-bm25.run

@@ -108,6 +108,7 @@ def _add_output_options(parser) -> None:
     group.add_argument("--json", type=Path, metavar="FILE", help="write the rows as a JSON list")
     group.add_argument("--markdown", type=Path, metavar="FILE", help="write the table that goes to stdout")
     group.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the latencies")
+    group.add_argument("--overwrite", action="store_true", help="replace such files where they are there already")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -116,19 +117,25 @@ def main(argv: list[str] | None = None) -> None:
     commandline.set_up_logging(options.verbose)
     _check(parser, options)
     from rerank_plugin.benchmark.report import markdown
-    from rerank_plugin.benchmark.rows import write_json, write_text
+    from rerank_plugin.benchmark.rows import ROWS, TABLE, write_json
     from rerank_plugin.benchmark.suite import measure
+    from rerank_plugin.files.outputs import PICTURE, check_free, is_stream, replacing
+
+    for path, kind in ((options.json, ROWS), (options.markdown, TABLE), (options.plot, PICTURE)):
+        if path and not is_stream(path):  # what cannot be written should not wait for hours of measuring
+            check_free(path, kind, options.overwrite)
 
     rows = list(measure(_suite(options)))
     if options.json:
-        write_json(rows, options.json)
+        write_json(rows, options.json, options.overwrite)
     said = markdown(rows, shlex.join(["python", "-m", "rerank_plugin.bench", *(argv or sys.argv[1:])]))
     if options.markdown:
-        write_text(said, options.markdown)
+        with replacing(options.markdown, TABLE, options.overwrite) as file:
+            file.write(said.encode())
     if options.plot:
         from rerank_plugin.benchmark.plots import plot
 
-        plot(rows, options.plot)
+        plot(rows, options.plot, options.overwrite)
     print(said, end="")
 
 

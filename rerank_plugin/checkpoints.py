@@ -15,14 +15,18 @@ from types import UnionType
 from typing import get_args, get_origin, get_type_hints
 
 from rerank_plugin import __version__
-from rerank_plugin.atomic import link_or_copy, replacing_folder
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, healed, link_or_copy, replacing_folder
 from rerank_plugin.knowledge.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
 from rerank_plugin.text import embeddings
 from rerank_plugin.text.embeddings import WordVectors
 from rerank_plugin.text.vocabulary import Vocabulary
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+_WORDS = (embeddings.VOCABULARY_FILE, embeddings.VECTORS_FILE, embeddings.SETTINGS_FILE)
+CHECKPOINT = FolderKind(
+    "a checkpoint", CONFIG_FILE, ("model", "config"), (WEIGHTS_FILE, *_WORDS, CONCEPTS_FILE, "encoder/*")
+)
 
 # Model name to 'module:Module:Config'. Names of one module differ in what its configuration starts from.
 MODELS = {
@@ -114,7 +118,7 @@ def save_checkpoint(
         **description,
     }
     weights = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}
-    with replacing_folder(folder) as writing:
+    with replacing_folder(folder, CHECKPOINT, overwrite=True) as writing:
         if vectors is None:
             model.write_files(writing)
         elif words is None:
@@ -151,7 +155,7 @@ def read_config(folder: Path) -> dict:
     Raises:
         InputError: it is missing, unreadable, or names no model.
     """
-    path = Path(folder) / CONFIG_FILE
+    path = healed(folder) / CONFIG_FILE
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

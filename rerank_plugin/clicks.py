@@ -106,17 +106,19 @@ def convert(options) -> None:
 
 def simulate(options) -> None:
     from rerank_plugin.corpora import click_simulation
-    from rerank_plugin.errors import InputError
+    from rerank_plugin.files.outputs import check_free, is_stream
     from rerank_plugin.runs import read_run
 
-    if options.output.is_dir() or (options.output.exists() and not options.overwrite):
-        raise InputError(f"{options.output}: is there already: name another file, or replace a log with --overwrite")
+    if not is_stream(options.output):
+        check_free(options.output, click_simulation.CLICK_LOG, options.overwrite)
     users = click_simulation.Users(options.sessions, options.eta, options.noise, options.depth)
     queries, judgments = click_simulation.all_judgments(options.simulate)
     run = read_run(options.run) if options.run else None
     simulated = click_simulation.simulate(queries, judgments, run, users, options.seed)
     written, lines = click_simulation.write_log(
-        options.output, commandline.progress(simulated, "simulating", "queries", total=len(queries))
+        options.output,
+        commandline.progress(simulated, "simulating", "queries", total=len(queries)),
+        options.overwrite,
     )
     if written < len(queries):
         log.warning("%d of %d queries have no click, or are not in the run", len(queries) - written, len(queries))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 import time
 from typing import Callable, Iterable, Iterator, TypeVar
@@ -186,18 +187,31 @@ def _stage_config(name: str, options: argparse.Namespace):
 
 
 def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None) -> None:
-    """Run a command's ``main`` and exit: 0 on success, 2 with one line on stderr on bad input, 130 on interrupt."""
+    """Run a command's ``main`` and exit: 0 on success, 2 with one line on stderr on bad input, 128 + N on a signal.
+
+    SIGTERM (docker stop, batch systems) and SIGHUP (a terminal that closes; unless it is ignored, as under nohup) end a
+    command as Ctrl-C does: what it began is tidied up.
+    """
+    signal.signal(signal.SIGTERM, _end)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _end)
     try:
         main(argv)
     except InputError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        number = interrupt.args[0] if interrupt.args else signal.SIGINT
         print("interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(128 + number)
     except BrokenPipeError:  # the reader of a pipe (head, less) has gone: not our failure, but nothing more to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _end(number: int, frame) -> None:
+    """A signal's handler that ends the process as Ctrl-C does."""
+    raise KeyboardInterrupt(number)
 
 
 def set_up_logging(verbose: bool) -> None:

@@ -132,12 +132,11 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def words(options) -> None:
-    from rerank_plugin.errors import InputError
+    from rerank_plugin.files.outputs import check_free
     from rerank_plugin.text import embeddings
     from rerank_plugin.text.tokenizer import tokenizer
 
-    if options.output.exists() and not options.overwrite:
-        raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
+    check_free(options.output, embeddings.WORD_VECTORS, options.overwrite)
     used = tokenizer(options.stem)
     started = time.monotonic()
     if options.imported:
@@ -149,7 +148,7 @@ def words(options) -> None:
         )
         vectors = embeddings.train(_texts(options.corpus), config, options.seed, used)
         settings = {**embeddings.described(config), "corpora": options.corpus, "seed": options.seed}
-    embeddings.save(vectors, options.output, settings)
+    embeddings.save(vectors, options.output, settings, options.overwrite)
     count, dimension = vectors.matrix.shape
     print(f"{options.output}: {count:,} words, {dimension} dimensions in {time.monotonic() - started:.1f} s")
 
@@ -165,30 +164,28 @@ def _settings(folder: Path) -> dict:
 
 
 def extend(options) -> None:
-    from rerank_plugin.errors import InputError
+    from rerank_plugin.files.outputs import check_free
     from rerank_plugin.retrieval.index_folder import Index
     from rerank_plugin.text import embeddings
 
-    if options.output.exists() and not options.overwrite:
-        raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
+    check_free(options.output, embeddings.WORD_VECTORS, options.overwrite)
     before, index = embeddings.load(options.words), Index(options.index).forward
     index.check_tokenizer(before.vocabulary.tokenizer, str(options.words))
     vectors = embeddings.extend(before, index.terms.take(range(index.vocabulary_size)), options.seed)
     extended = {"index": str(options.index), "seed": options.seed}
-    embeddings.save(vectors, options.output, {**_settings(options.words), "extended": extended})
+    embeddings.save(vectors, options.output, {**_settings(options.words), "extended": extended}, options.overwrite)
     count = len(vectors.vocabulary)
     print(f"{options.output}: {count:,} words, {count - len(before.vocabulary):,} of them with random vectors")
 
 
 def compact(options) -> None:
-    from rerank_plugin.errors import InputError
+    from rerank_plugin.files.outputs import check_free
     from rerank_plugin.text import embeddings
 
-    if options.output.exists() and not options.overwrite:
-        raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
+    check_free(options.output, embeddings.WORD_VECTORS, options.overwrite)
     before = embeddings.load(options.words)
     vectors = embeddings.compact(before, options.most_frequent)
-    embeddings.save(vectors, options.output, {**_settings(options.words), "precision": "int8"})
+    embeddings.save(vectors, options.output, {**_settings(options.words), "precision": "int8"}, options.overwrite)
     size = sum(path.stat().st_size for path in options.output.iterdir())
     error = abs(vectors.matrix - before.matrix[: len(vectors.matrix)]).max()
     print(f"{options.output}: {len(vectors.vocabulary):,} words, {size / 1e6:.1f} MB, largest change {error:.2g}")
@@ -209,13 +206,13 @@ def check_concepts(parser, options) -> None:
 def concepts(options) -> None:
     from dataclasses import asdict
 
-    from rerank_plugin.errors import InputError
+    from rerank_plugin.files.outputs import check_free
     from rerank_plugin.knowledge import concept_training
+    from rerank_plugin.knowledge.embeddings import CONCEPT_VECTORS
     from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
     from rerank_plugin.knowledge.transe import TransEConfig
 
-    if options.output.exists() and not options.overwrite:
-        raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
+    check_free(options.output, CONCEPT_VECTORS, options.overwrite)
     config = TransEConfig(**{name: getattr(options, name) for name in asdict(TransEConfig())})
     knowledge = KnowledgeBase(options.knowledge)
     started = time.monotonic()
@@ -227,7 +224,7 @@ def concepts(options) -> None:
         options.final,
         lambda epochs: commandline.progress(epochs, "training", "epochs", config.epochs),
     )
-    concept_training.save(done, knowledge, options.output)
+    concept_training.save(done, knowledge, options.output, options.overwrite)
     print(f"{options.output}: {len(knowledge):,} concepts, {config.dimension} dimensions", end="")
     print(f" in {time.monotonic() - started:.1f} s")
     for line in concept_training.figures(done):

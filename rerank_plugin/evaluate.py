@@ -104,6 +104,7 @@ def arguments():
         help="add Kendall's tau and the share of the top 10 in common with --baseline",
     )
     parser.add_argument("--output", type=Path, help="file to write instead of printing")
+    parser.add_argument("--overwrite", action="store_true", help="replace --output and --scatter, if there already")
     add_pacrr_options(parser)
     subset_options.add_subset_options(parser)
     return parser
@@ -144,9 +145,10 @@ def main(argv: list[str] | None = None) -> None:
     if options.output is None:
         print(text, end="")
         return
-    from rerank_plugin.runs import replacing
+    from rerank_plugin.evaluation.tables import REPORT
+    from rerank_plugin.files.outputs import replacing
 
-    with replacing(options.output) as file:
+    with replacing(options.output, REPORT, options.overwrite) as file:
         file.write(text.encode())
 
 
@@ -234,7 +236,7 @@ def before_and_after(options) -> str:
     if options.scatter is not None:
         from rerank_plugin.evaluation.scatter import plot_scatter
 
-        plot_scatter(found, options.scatter)
+        plot_scatter(found, options.scatter, overwrite=options.overwrite)
     return bulk.FORMATS[options.format](found, lettered)
 
 

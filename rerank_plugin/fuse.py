@@ -30,6 +30,7 @@ def arguments():
     parser = commandline.parser("fuse", DESCRIPTION, EXAMPLES)
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="TREC run file, also .gz; two at least")
     parser.add_argument("--output", type=Path, metavar="RUN", help="run file to write")
+    parser.add_argument("--overwrite", action="store_true", help="replace a run that is there already")
     parser.add_argument("--method", choices=("rrf", "linear"), help="reciprocal ranks (the default) or scores")
     parser.add_argument(
         "--weights",
@@ -72,6 +73,12 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--tune finds weights: it takes no --weights")
     if not options.tune and len(options.k or []) > 1:
         parser.error("several values of --k are for --tune")
+    if options.output is not None:
+        from rerank_plugin.files.outputs import check_free, is_stream
+        from rerank_plugin.runs import RUN
+
+        if not is_stream(options.output):  # before hours of tuning
+            check_free(options.output, RUN, options.overwrite)
     runs = _read(options.runs)
     fusion = _tuned(options, runs) if options.tune else _given(options)
     if options.output is not None:
@@ -173,7 +180,7 @@ def _write(options, runs: list, fusion) -> None:
         query: RankedList(one.doc_ids[: options.output_depth], one.scores[: options.output_depth])
         for query, one in fuse(runs, fusion, options.depth).items()
     }
-    write_run(options.output, fused, options.tag or fusion.method)
+    write_run(options.output, fused, options.tag or fusion.method, options.overwrite)
     log.info("%s: %d queries of %d runs", options.output, len(fused), len(runs))
 
 

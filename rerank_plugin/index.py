@@ -85,9 +85,9 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--knowledge is for building an index: give it with --corpus")
     if options.verify:
         from rerank_plugin.retrieval.index_folder import Index
+        from rerank_plugin.retrieval.verification import verify
 
-        Index(options.index).verify()
-        print(f"{options.index}: all files match their checksums")
+        print(f"{options.index}: all {verify(Index(options.index))} files match their checksums")
         return
     if options.encode:
         if options.batch_size is not None and options.batch_size < 1:

@@ -7,23 +7,20 @@ other way round), so what we write has no ties: equal scores are moved apart by 
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
-import os
-import shutil
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Iterator, Mapping, NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.text_files import DAMAGED, byte_lines, lines
+from rerank_plugin.corpora.text_files import DAMAGED, byte_lines, first_line, lines
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FileKind, is_packed, replacing
 
 log = logging.getLogger(__name__)
 
-UNFINISHED = (".part", ".part.journal", ".tmp")  # what RunWriter and replacing leave when they are killed
+PART, JOURNAL = ".part", ".part.journal"  # ends of the names of a run that is not finished
 TOO_LARGE = 2.0**128 - 2.0**103  # from here on a number rounds to an infinite float32
 
 
@@ -163,7 +160,7 @@ def run_files(folder: str | Path) -> list[Path]:
         log.warning("%s: left out: %s", folder, left_out)
     same: dict[str, Path] = {}
     for path in found:
-        name = path.name[:-3] if _is_packed(path) else path.name
+        name = path.name[:-3] if is_packed(path) else path.name
         if (other := same.setdefault(name, path)) is not path:
             raise InputError(
                 f"{folder}: {other.name} and {path.name} have the same name but for .gz: leave one of them"
@@ -175,7 +172,7 @@ def _no_run(path: Path) -> str | None:
     """Why an entry of a folder is no run; None for a run."""
     if path.name.startswith("."):
         return "hidden"
-    if path.name.endswith(UNFINISHED):
+    if path.name.endswith((PART, JOURNAL)):
         return "unfinished"
     if not path.is_file():
         return "no file"
@@ -192,178 +189,32 @@ def _no_run(path: Path) -> str | None:
     return "its first line is not: query Q0 document rank score tag"
 
 
-def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str) -> None:
-    """Write a whole run, gzipped where the name ends in .gz, under another name first: it is all or nothing."""
-    with replacing(Path(path)) as file:
-        for query_id, ranking in run.items():
-            file.write(_encode(format_ranking(query_id, ranking.doc_ids, ranking.scores, tag), query_id))
-
-
-class RunWriter:
-    """Writes a run query by query, so that an interrupted search can go on where it stopped.
-
-    Finished queries stand in ``PATH.part``. ``PATH.part.journal`` holds the settings (JSON, one line) and, for each
-    finished query, the length of PATH.part after it, a tab, and the query's id. A query counts once its journal line
-    is complete; what PATH.part holds beyond the last such line is cut off on resuming. Closing renames PATH.part to
-    PATH; leaving the ``with`` block by an exception keeps both files.
-
-    Args:
-        settings: what a resumed run must have in common with its first part; goes through JSON.
-        resume: go on with PATH.part, if there is one; otherwise it is overwritten.
-
-    Attributes:
-        finished: ids of the queries that are done, those of the resumed part included.
-    """
-
-    def __init__(self, path: str | Path, tag: str, settings: Mapping[str, Any], resume: bool = False):
-        self.path, self.tag = Path(path), tag
-        self.part, self.journal_path = _sibling(self.path, ".part"), _sibling(self.path, ".part.journal")
-        self.finished: set[str] = set()
-        header = json.dumps({**settings, "tag": tag}, default=str)
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if not (resume and self._reopen(json.loads(header))):
-                self._start(header)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
-
-    def __enter__(self) -> RunWriter:
-        return self
-
-    def __exit__(self, kind, error, traceback) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._close_files()
-
-    def write(self, query_id: str, doc_ids: Sequence[str], scores: np.ndarray) -> None:
-        """Add the ranking of one query, in any order of its documents; one with no documents counts as finished."""
-        if query_id in self.finished:
-            raise InputError(f"{self.path}: query {query_id} is written twice: query ids must be unique")
-        block = _encode(format_ranking(query_id, doc_ids, scores, self.tag), query_id)
-        try:
-            # The block must be with the operating system before the line that vouches for it.
-            self._file.write(block)
-            self._file.flush()
-            self._journal.write(f"{self._file.tell()}\t{query_id}\n".encode())
-            self._journal.flush()
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
-        self.finished.add(query_id)
-
-    def close(self) -> None:
-        """Give the run its final name and remove the journal."""
-        if self._file.closed:
-            return
-        try:
-            os.fsync(self._file.fileno())
-            self._close_files()
-            if _is_packed(self.path):
-                self._pack()
-            else:
-                os.replace(self.part, self.path)
-            self.journal_path.unlink()
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
-
-    def _start(self, header: str) -> None:
-        self.journal_path.unlink(missing_ok=True)  # first: it must never vouch for a file it does not belong to
-        self._file = open(self.part, "wb")
-        self._journal = open(self.journal_path, "wb")
-        self._journal.write(header.encode() + b"\n")
-        self._journal.flush()
-
-    def _reopen(self, settings: dict) -> bool:
-        """Go on with an earlier part; False where there is none."""
-        if not self.part.exists() or not self.journal_path.exists():
-            return False
-        header, *entries = self.journal_path.read_bytes().split(b"\n")[:-1] or [b""]  # without an incomplete last line
-        if not header:
-            return False
-        self._compare(header, settings)
-        size, end, kept = self.part.stat().st_size, 0, len(header) + 1
-        for entry in entries:
-            offset, tab, query_id = entry.partition(b"\t")
-            # After a power failure the journal can be ahead of the run itself, or damaged: trust its sound beginning.
-            if not (tab and query_id and offset.isdigit() and end <= int(offset) <= size):
-                break
-            end = int(offset)
-            kept += len(entry) + 1
-            self.finished.add(query_id.decode())
-        self._file = _cut(self.part, end)
-        self._journal = _cut(self.journal_path, kept)
-        return True
-
-    def _compare(self, header: bytes, settings: dict) -> None:
-        try:
-            before = json.loads(header)
-        except ValueError:
-            before = None
-        if not isinstance(before, dict):
-            raise InputError(f"{self.journal_path}: damaged: leave out --resume to start afresh")
-        differing = [
-            f"{name} was {json.dumps(before.get(name))} and is {json.dumps(settings.get(name))}"
-            for name in sorted(before.keys() | settings.keys())
-            if before.get(name) != settings.get(name)
-        ]
-        if differing:
-            raise InputError(
-                f"{self.part}: was begun with other settings: {', '.join(differing)}: repeat its settings to go on, or "
-                "leave out --resume to start afresh"
-            )
-
-    def _pack(self) -> None:
-        with open(self.part, "rb") as plain, replacing(self.path) as packed:
-            shutil.copyfileobj(plain, packed)
-        self.part.unlink()
-
-    def _close_files(self) -> None:
-        self._file.close()
-        self._journal.close()
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes ``path``'s place when the block ends well, and vanishes when it does not.
-
-    Where the name ends in .gz it is gzipped, without name and time, so that equal contents make equal files.
-    """
-    temporary = _sibling(path, f".{os.getpid()}.tmp")
+def is_run(path: Path) -> bool:
+    """Whether the first line of a file is one that we write: ``query Q0 document 1 score tag``."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as files:
-            file = files.enter_context(open(temporary, "wb"))
-            yield files.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)) if _is_packed(path) else file
-        os.replace(temporary, path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    finally:
-        with suppress(OSError):  # it is in place, or was never made
-            temporary.unlink()
+        _, q0, _, rank, score, _ = first_line(path).decode().split()
+        float(score)
+    except ValueError:
+        return False
+    return (q0, rank) == ("Q0", "1")
 
 
-def _is_packed(path: Path) -> bool:
-    return path.name.lower().endswith(".gz")
+RUN = FileKind("a run", is_run)
 
 
-def _sibling(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
+def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str, overwrite: bool = False) -> None:
+    """Write a whole run, gzipped where the name ends in .gz, under another name first: it is all or nothing.
+
+    Raises:
+        InputError: something is there that must not be replaced, or a ranking cannot be written.
+    """
+    with replacing(path, RUN, overwrite) as file:
+        for query_id, ranking in run.items():
+            file.write(encode(format_ranking(query_id, ranking.doc_ids, ranking.scores, tag), query_id))
 
 
-def _cut(path: Path, size: int) -> BinaryIO:
-    """Open a file for writing on after its first ``size`` bytes, without what follows them."""
-    file = open(path, "r+b")
-    file.truncate(size)
-    file.seek(size)
-    return file
-
-
-def _encode(text: str, query_id: str) -> bytes:
+def encode(text: str, query_id: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:  # lone surrogates, which JSON can hold
         raise InputError(f"query {query_id}: its id or one of its documents' is no valid Unicode ({error})") from error
-
-
-def _unwritable(path: Path, error: OSError) -> InputError:
-    return InputError(f"{path}: cannot be written ({error.strerror or error})")

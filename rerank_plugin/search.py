@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -54,7 +55,12 @@ def arguments():
     )
     parser.add_argument("--show", type=int, default=10, help="documents to print for --query")
     parser.add_argument("--tag", help="run tag (default: the reranker's or first stage's name)")
-    parser.add_argument("--resume", action="store_true", help="go on with an interrupted run of the same settings")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with an interrupted run of the same settings; one that is finished stays as it is",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace a run that is there already")
     parser.add_argument("--device", default="cpu", help="torch device of a neural reranker: cpu, cuda, cuda:1, mps")
     parser.add_argument("--batch-size", type=int, default=1024, help="candidates a neural reranker scores at once")
     parser.add_argument("--threads", type=int, default=2, help="first-stage searches that run ahead of the scoring")
@@ -161,17 +167,17 @@ def _all_candidates(options, index):
 def search_batch(options) -> None:
     """Write a run; whatever happens, finished queries are kept for --resume."""
     from rerank_plugin.corpora import queries as read_queries
-    from rerank_plugin.retrieval.index_folder import Index
+    from rerank_plugin.files.run_writer import RunWriter
+    from rerank_plugin.retrieval.index_folder import open_whole
     from rerank_plugin.retrieval.pipeline import rank_all
-    from rerank_plugin.runs import RunWriter, strictly_decreasing
+    from rerank_plugin.runs import strictly_decreasing
 
-    index = Index(options.index)
+    _check_output(options)
     queries = read_queries(options.queries)
-    reranker = _open_reranker(options, index)
-    source = _candidate_source(options, index)
+    reranker, source = open_whole(lambda: _open(options))
     tag = options.tag or (reranker.name if reranker else _candidate_name(options))
-    with RunWriter(options.output, tag, _settings(options, options.run), options.resume) as writer:
-        open_queries = [query for query in queries if query.id not in writer.finished]
+    with RunWriter(options.output, tag, _settings(options, options.run), options.resume, options.overwrite) as writer:
+        open_queries = [query for query in queries if not writer.complete and query.id not in writer.finished]
         _say_finished(queries, open_queries)
         started, empty = time.monotonic(), []
         rankings = rank_all(open_queries, source, reranker, options.threads, options.queries_at_once)
@@ -183,7 +189,31 @@ def search_batch(options) -> None:
     _say_empty(empty)
     seconds = time.monotonic() - started
     rate = len(open_queries) / max(seconds, 1e-9)
-    print(f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)")
+    _say(options, f"{len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)")
+
+
+def _open(options):
+    """The reranker and the candidates' source, of one generation of the index."""
+    from rerank_plugin.retrieval.index_folder import Index
+
+    index = Index(options.index)
+    return _open_reranker(options, index), _candidate_source(options, index)
+
+
+def _check_output(options) -> None:
+    """Say at once what would be refused in the end."""
+    from rerank_plugin.files.outputs import check_free, is_stream
+    from rerank_plugin.runs import RUN
+
+    if not is_stream(options.output):
+        check_free(options.output, RUN, options.overwrite or options.resume)
+
+
+def _say(options, message: str) -> None:
+    """A last line: on stdout, but not among the lines of a run that goes there."""
+    from rerank_plugin.files.outputs import is_stream
+
+    print(f"{options.output}: {message}", file=sys.stderr if is_stream(options.output) else sys.stdout)
 
 
 def _written(ranking, options):
@@ -210,9 +240,10 @@ def search_folder(options) -> None:
     of its own, with the same settings. All get their names when the last query is done.
     """
     from rerank_plugin.corpora import queries as read_queries
+    from rerank_plugin.files.run_writer import RunWriter
     from rerank_plugin.retrieval.bulk import rank_lists
     from rerank_plugin.retrieval.index_folder import Index
-    from rerank_plugin.runs import RunWriter, run_files, strictly_decreasing
+    from rerank_plugin.runs import run_files, strictly_decreasing
 
     started = time.monotonic()
     _check_output_folder(options)
@@ -225,11 +256,18 @@ def search_folder(options) -> None:
     without: list[list[str]] = [[] for _ in paths]
     with ExitStack() as files:
         writers = [
-            files.enter_context(RunWriter(options.output / path.name, tag, _settings(options, path), options.resume))
+            files.enter_context(
+                RunWriter(
+                    options.output / path.name, tag, _settings(options, path), options.resume, options.overwrite
+                )
+            )
             for path in paths
         ]
         # Killed between two lines, the runs differ in what is finished: each query is ranked for those that lack it.
-        places = {query: [at for at, one in enumerate(writers) if query.id not in one.finished] for query in queries}
+        places = {
+            query: [at for at, one in enumerate(writers) if not one.complete and query.id not in one.finished]
+            for query in queries
+        }
         open_queries = [query for query in queries if places[query]]
         _say_finished(queries, open_queries)
         tasks = ((query, [runs[at](query) for at in places[query]]) for query in open_queries)
@@ -294,12 +332,10 @@ def _settings(options, run: Path | None) -> dict:
 def search_one(options) -> None:
     """Print rank, score, first-stage rank and title of the best documents for one query."""
     from rerank_plugin.corpora import Query
-    from rerank_plugin.retrieval.index_folder import Index
+    from rerank_plugin.retrieval.index_folder import open_whole
     from rerank_plugin.retrieval.pipeline import rank
 
-    index = Index(options.index)
-    reranker = _open_reranker(options, index)
-    source = _candidate_source(options, index)
+    reranker, source = open_whole(lambda: _open(options))
     query = Query("query", options.query)
     ranking = rank(query, source(query), reranker)
     print_ranking(ranking, options.show)

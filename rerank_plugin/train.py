@@ -200,10 +200,12 @@ def main(argv: list[str] | None = None) -> None:
 
 def train(options) -> None:
     """Read everything, train, put the result in place, and print what was reached."""
-    if options.output.exists() and not options.overwrite:
-        raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
+    from rerank_plugin.files.outputs import check_free
+    from rerank_plugin.training.cross_validation import CROSS_VALIDATED
+    from rerank_plugin.training.saving import TRAINED
     from rerank_plugin.training.session import Session
 
+    check_free(options.output, TRAINED if options.folds is None else CROSS_VALIDATED, options.overwrite)
     task = _task(options)
     if options.folds is not None:
         print(_cross_validate(options, Session(task)) + f"\n{options.output}")
@@ -267,6 +269,7 @@ def _task(options):
         threads=options.threads,
         keep_epochs=options.keep_epochs,
         resume=options.resume,
+        overwrite=options.overwrite,
     )
 
 

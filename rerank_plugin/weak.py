@@ -33,17 +33,16 @@ def main(argv: list[str] | None = None) -> None:
     options = arguments().parse_args(argv)
     commandline.set_up_logging(options.verbose)
     from rerank_plugin.corpora import documents
-    from rerank_plugin.corpora.weak_labels import WeakLabelsConfig, write
-    from rerank_plugin.errors import InputError
+    from rerank_plugin.corpora.weak_labels import WEAK_LABELS, WeakLabelsConfig, write
+    from rerank_plugin.files.outputs import check_free
 
-    if options.output.exists() and not options.overwrite:
-        raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")
+    check_free(options.output, WEAK_LABELS, options.overwrite)
     config = WeakLabelsConfig(options.queries, options.held_out)
     streams = (
         commandline.progress(documents(corpus, ids_required=False), f"reading {corpus}", "documents")
         for corpus in options.corpus
     )
-    made = write(chain.from_iterable(streams), options.output, config, options.seed)
+    made = write(chain.from_iterable(streams), options.output, config, options.seed, options.overwrite)
     print(
         f"{options.output}: {made.documents:,} documents, {made.training:,} queries for training and "
         f"{made.validation:,} for validation"

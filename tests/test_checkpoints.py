@@ -95,10 +95,17 @@ def test_saving_leaves_the_model_in_its_mode(tmp_path, model, vectors):
 
 
 def test_saving_replaces(folder, vectors):
-    (folder / "stale.txt").write_text("of an older checkpoint")
+    (folder / "concepts.txt").write_text("of an older checkpoint")
     save_checkpoint(folder, small.delta(vectors, seed=8, filters=3), vectors, {})
     assert load_checkpoint(folder)[0].config.filters == 3
-    assert not (folder / "stale.txt").exists()
+    assert not (folder / "concepts.txt").exists()
+
+
+def test_saving_replaces_nothing_of_the_users(folder, vectors):
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="notes.txt"):
+        save_checkpoint(folder, small.delta(vectors, seed=8, filters=3), vectors, {})
+    assert load_checkpoint(folder)[0].config.filters != 3 and (folder / "notes.txt").read_text() == "mine"
 
 
 def test_a_checkpoint_stays_when_writing_another_fails(folder, model, vectors):

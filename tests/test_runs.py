@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.run_writer import RunWriter
 from rerank_plugin.runs import (
     RankedList,
-    RunWriter,
     format_ranking,
     read_run,
     sort_order,
@@ -150,7 +150,7 @@ def test_written_runs_read_the_same(tmp_path_factory, content):
         assert found[query].doc_ids == [doc_ids[at] for at in order]
         assert found[query].scores.dtype == np.float32
         assert found[query].scores.tolist() == strictly_decreasing(scores[order]).tolist()
-    write_run(path, found, "tag")
+    write_run(path, found, "tag", overwrite=True)
     assert path.read_bytes() == first
 
 
@@ -258,11 +258,11 @@ def interrupted(path, number, error=KeyboardInterrupt, **kwargs):
             raise error
 
 
-def finish(path, resume=True):
-    with RunWriter(path, "tag", SETTINGS, resume) as writer:
+def finish(path, resume=True, overwrite=False):
+    with RunWriter(path, "tag", SETTINGS, resume, overwrite) as writer:
         done = set(writer.finished)
         for query in RANKINGS:
-            if query not in writer.finished:
+            if not writer.complete and query not in writer.finished:
                 writer.write(query, *RANKINGS[query])
     return done
 
@@ -297,8 +297,14 @@ def test_every_moment_of_a_kill(tmp_path, expected):
     seen = set()
     for run_end in range(len(part) + 1):
         for journal_end in range(0, len(journal) + 1, 1 if run_end in (0, 30, len(part)) else 7):
+            path.unlink(missing_ok=True)
             path.with_name("a.run.part").write_bytes(part[:run_end])
             path.with_name("a.run.part.journal").write_bytes(journal[:journal_end])
+            if run_end and journal_end <= journal.index(b"\n"):  # no kill leaves that: it is somebody else's file
+                with pytest.raises(InputError, match="was not left by an interrupted search"):
+                    finish(path)
+                assert path.with_name("a.run.part").read_bytes() == part[:run_end]
+                continue
             seen.add(frozenset(finish(path)))
             assert path.read_bytes() == expected, (run_end, journal_end)
             assert list(path.parent.iterdir()) == [path]
@@ -340,10 +346,12 @@ def test_interrupted_twice_with_a_torn_journal_line(tmp_path, expected):
     assert path.read_bytes() == expected
 
 
-def test_without_resume_a_part_is_overwritten(tmp_path, expected):
+def test_a_part_is_overwritten_only_when_asked(tmp_path, expected):
     path = tmp_path / "runs" / "a.run"
     interrupted(path, 3)
-    assert finish(path, resume=False) == set()
+    with pytest.raises(InputError, match="holds 3 queries of an interrupted search: resume or overwrite it"):
+        finish(path, resume=False)
+    assert finish(path, resume=False, overwrite=True) == set()
     assert path.read_bytes() == expected
 
 
@@ -385,7 +393,7 @@ def test_a_bad_ranking_leaves_the_queries_before_it(tmp_path):
     path = tmp_path / "a.run"
     for bad in (["d d"], ["\ud800"]):
         with pytest.raises(InputError, match="query q2"):
-            with RunWriter(path, "tag", SETTINGS) as writer:
+            with RunWriter(path, "tag", SETTINGS, overwrite=True) as writer:
                 writer.write("q1", *RANKINGS["q1"])
                 writer.write("q2", bad, array(1))
         assert (tmp_path / "a.run.part").read_text() == format_ranking("q1", *RANKINGS["q1"], "tag")

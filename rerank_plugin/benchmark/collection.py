@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -16,13 +15,13 @@ from typing import Iterator, Sequence
 import numpy as np
 
 from rerank_plugin import __version__, commandline
-from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.benchmark.candidates import Ranked, best_matches
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex
-from rerank_plugin.retrieval.index_folder import DESCRIPTION, FORMAT_VERSION, Index, describe_files
+from rerank_plugin.retrieval.index_folder import FORMAT_VERSION, INDEX, Index, write_description
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +198,7 @@ def _index_without_lucene(corpus: Path, folder: Path) -> None:
     from rerank_plugin.retrieval.string_table import hash_strings
     from rerank_plugin.text.tokenizer import SETTINGS
 
-    with replacing_folder(folder) as writing:
+    with replacing_folder(folder, INDEX, overwrite=True) as writing:
         writer = ForwardIndexWriter(writing / "forward")
         for batch in _batches(corpus):
             ids, titles, abstracts = (list(column) for column in zip(*batch))
@@ -213,9 +212,8 @@ def _index_without_lucene(corpus: Path, folder: Path) -> None:
             "tokenizer": SETTINGS,
             "documents": writer.title_lengths.length,
             "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
-            "files": describe_files(writing),
         }
-        (writing / DESCRIPTION).write_text(json.dumps(description, indent=1), encoding="utf-8")
+        write_description(writing, description)
 
 
 def _batches(corpus: Path) -> Iterator[list]:

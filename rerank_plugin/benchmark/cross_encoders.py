@@ -12,7 +12,6 @@ batch. Word-piece tokenization is left out, in their favour.
 from __future__ import annotations
 
 import logging
-import tempfile
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from rerank_plugin.benchmark.measuring import Case, Meter
 from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, Row, latencies
 from rerank_plugin.benchmark.scoring import Setup, query_numbers
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import scratch_folder
 
 PIECES = 30_522  # word pieces of BERT's vocabulary
 SPECIAL_PIECES = 3  # [CLS] query [SEP] text [SEP]
@@ -139,7 +139,7 @@ def _scorers(shape: Shape, setup: Setup, seed: int) -> Iterator[dict[str, Scorer
     if setup.device != "cpu":
         yield {PLAIN: _transformers_scorer(model.to(setup.device), setup.device)}
         return
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+    with scratch_folder() as folder:
         quantized = _quantized(model, Path(folder))
         yield {
             PLAIN: _transformers_scorer(model, setup.device),

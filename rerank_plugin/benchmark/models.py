@@ -6,7 +6,6 @@ speed does not depend on the weights, and so needs no training.
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.benchmark.stored_encodings import stored_encodings
 from rerank_plugin.errors import InputError
 from rerank_plugin.features.lexical import LEX3
+from rerank_plugin.files.outputs import scratch_folder
 from rerank_plugin.retrieval.dense import has_inner_products
 from rerank_plugin.retrieval.forward import ForwardIndex
 from rerank_plugin.text.embeddings import WordVectors
@@ -112,7 +112,7 @@ def opened(
     with ExitStack() as stack:
         loadable, forward, checkpoint = spec, collection.forward, Path(spec.partition(":")[2] or spec)
         if spec in RANDOM_WEIGHTS:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+            folder = stack.enter_context(scratch_folder())
             checkpoint = random_weights(spec, forward, folder / "weights", seed)
             loadable = f"{spec}:{checkpoint}"
         plain = replace(options, fast=False, precision="float32", compile=False)

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Callable, Sequence
 
 from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, SCORING, Row
+from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing
 
 BUDGET_MS = 100.0  # what [D18] allows for a query
 COLOURS = {PLAIN: "tab:gray", FAST: "tab:blue"}
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
+def plot(rows: Sequence[Row], path: Path, overwrite: bool = False) -> None:
     """Draw the rows as a PNG: bars of the first depth and collection, and curves where there were several."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -30,9 +31,8 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     FigureCanvasAgg(figure)
     for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels):
         draw(axes)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", dpi=120)
+    with replacing(path, PICTURE, overwrite) as file:
+        figure.savefig(file, format="png", dpi=120, metadata=PICTURE_METADATA)
 
 
 def _same(row: Row, first: Row) -> bool:

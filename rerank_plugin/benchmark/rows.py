@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from rerank_plugin.benchmark.measuring import Timings
+from rerank_plugin.files.outputs import FileKind, beginning, replacing
 
 PLAIN, FAST = "plain", "fast"
 SCORING, WHOLE, CROSS_ENCODER, DENSE = "scoring", "whole query", "cross-encoder", "dense search"
@@ -82,19 +82,15 @@ def latencies(timings: Timings, plain: Timings, batch: int) -> dict[str, float]:
     }
 
 
-def write_json(rows: list[Row], path: Path) -> None:
+ROWS = FileKind("a list of measured rows", lambda path: beginning(path).startswith(b'[\n{"reranker"'))
+TABLE = FileKind("a table that this command wrote", lambda path: b"rerank_plugin.bench" in path.read_bytes())
+
+
+def write_json(rows: list[Row], path: Path, overwrite: bool = False) -> None:
     """A JSON list with one row a line."""
     lines = ",\n".join(json.dumps(row.as_json(), ensure_ascii=False) for row in rows)
-    write_text(f"[\n{lines}\n]\n", path)
-
-
-def write_text(text: str, path: Path) -> None:
-    """Write a file that appears whole or not at all."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    with replacing(path, ROWS, overwrite) as file:
+        file.write(f"[\n{lines}\n]\n".encode())
 
 
 def _rounded(value):

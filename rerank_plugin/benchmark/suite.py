@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from rerank_plugin.benchmark.models import RANDOM_WEIGHTS, Subject, check_spec, 
 from rerank_plugin.benchmark.rows import PLAIN, Row
 from rerank_plugin.benchmark.scoring import Setup, scoring_rows
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import scratch_folder
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ def _collections(suite: Suite, stack: ExitStack) -> list[Callable[[], Searched]]
         return [lambda: _existing(suite)]
     folder = suite.work_folder
     if folder is None:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        folder = stack.enter_context(scratch_folder())
     lucene = suite.first_stage is not None
 
     def make(size: int) -> Searched:

@@ -22,17 +22,20 @@ from typing import Iterable, Mapping, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.corpora.click_filters import Filter
 from rerank_plugin.corpora.click_logs import ClickLog, LoggedQuery, merged
 from rerank_plugin.corpora.click_relevance import Formula, grades
 from rerank_plugin.corpora.records import Judgments
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.runs import RankedList, write_run
 
 SHARES = {"train": 0.6, "dev": 0.2, "test": 0.2}
 BALANCED = ("train", "dev")  # [D17] 3.1; the test split is never touched
 DESCRIPTION = "clicks.json"
+CLICKS = FolderKind(
+    "a folder made of a click log", DESCRIPTION, ("log", "formula"), ("queries.jsonl", "qrels/*.tsv", "runs/*.run")
+)
 
 
 class Kept(NamedTuple):
@@ -130,7 +133,7 @@ def write(
         source: what clicks.json says the log was.
         overwrite: replace a folder of this kind that is there already; any other is an InputError.
     """
-    _check_free(folder, overwrite)
+    check_free(folder, CLICKS, overwrite)
     kept, merges = filtered(log, texts, counts)
     parts = {}
     for name, ids in split(kept.queries, seed).items():
@@ -144,7 +147,7 @@ def write(
         "log": source, "formula": formula.name, "mu": formula.mu, "lambda": formula.lambda_, "balance": balance,
         "seed": seed, **asdict(summary),
     }  # fmt: skip
-    with replacing_folder(folder) as writing:
+    with replacing_folder(folder, CLICKS, overwrite) as writing:
         _write_queries(writing / "queries.jsonl", kept.queries)
         (writing / "qrels").mkdir()
         for name, judged in parts.items():
@@ -154,15 +157,6 @@ def write(
             )
         (writing / DESCRIPTION).write_text(json.dumps(how, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return summary
-
-
-def _check_free(folder: Path, overwrite: bool) -> None:
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
-    if not (folder / DESCRIPTION).is_file():
-        raise InputError(f"{folder}: is there already, and was not written from a click log: name another folder")
-    if not overwrite:
-        raise InputError(f"{folder}: is there already: name another folder, or replace it with --overwrite")
 
 
 def _sizes(judged: Judgments) -> dict[str, int]:

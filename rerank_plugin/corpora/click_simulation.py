@@ -25,8 +25,13 @@ import numpy as np
 
 from rerank_plugin.corpora.click_logs import COLUMNS, OPTIONAL
 from rerank_plugin.corpora.records import Judgments, Query
+from rerank_plugin.corpora.text_files import first_line
 from rerank_plugin.errors import InputError
-from rerank_plugin.runs import RankedList, replacing, sort_order
+from rerank_plugin.files.outputs import FileKind, replacing
+from rerank_plugin.runs import RankedList, sort_order
+
+HEADER = ("\t".join((OPTIONAL, *COLUMNS)) + "\n").encode()
+CLICK_LOG = FileKind("a simulated click log", lambda path: first_line(path) == HEADER)
 
 PAGE = 20  # documents of a first page ([D18] 4.1)
 FULL_TEXT = 0.5  # of the documents
@@ -141,11 +146,13 @@ def _ranked(run: Mapping[str, RankedList], query_id: str, depth: int) -> list[st
     return [ranking.doc_ids[at] for at in order.tolist()]
 
 
-def write_log(path: Path, simulated: Iterable[tuple[Query, Simulated, np.ndarray]]) -> tuple[int, int]:
+def write_log(
+    path: Path, simulated: Iterable[tuple[Query, Simulated, np.ndarray]], overwrite: bool = False
+) -> tuple[int, int]:
     """Write a log with the queries' own ids; how many queries and lines it has."""
     queries = rows = 0
-    with replacing(path) as file:
-        file.write(("\t".join((OPTIONAL, *COLUMNS)) + "\n").encode())
+    with replacing(path, CLICK_LOG, overwrite) as file:
+        file.write(HEADER)
         for query, found, available in simulated:
             text = " ".join(query.text.split())
             if not text:

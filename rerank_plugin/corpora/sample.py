@@ -17,12 +17,9 @@ streamed: memory depends on the number of queries, not on that of documents.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
-import os
 import re
-import shutil
 from collections import defaultdict
 from pathlib import Path
 from random import Random
@@ -47,9 +44,11 @@ from rerank_plugin.corpora.sample_phrases import (
     Kind,
 )
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, replacing_folder
 
 DOCUMENTS, QUERIES, SEED = 1500, 150, 13
 
+COLLECTION = FolderKind("a generated collection", "corpus.jsonl.gz", (), ("queries.jsonl", "qrels/*.tsv", "README.md"))
 DOCUMENTS_PER_QUERY = 10  # at least; of them TOPICAL are about topics, the rest is background
 TOPICAL = 9.6
 SPLITS = {"train": 0.60, "dev": 0.13, "test": 0.27}  # of the topics, so that no topic is in two splits
@@ -436,29 +435,8 @@ def generate(output: Path, documents: int = DOCUMENTS, queries: int = QUERIES, s
             f"--documents {documents}: {queries} queries need at least {DOCUMENTS_PER_QUERY * queries} documents "
             f"({DOCUMENTS_PER_QUERY} each): give more documents or fewer queries"
         )
-    with _renamed_into(Path(output)) as folder:
+    with replacing_folder(output, COLLECTION) as folder:
         _write(folder, documents, queries, seed)
-
-
-@contextlib.contextmanager
-def _renamed_into(output: Path) -> Iterator[Path]:
-    """A new folder beside ``output`` that takes its name if all goes well and is removed otherwise."""
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise InputError(f"{output} exists already and is not an empty folder: choose another --output or remove it")
-    output = output.resolve()
-    partial = output.parent / f".{output.name}.{os.getpid()}.partial"
-    try:
-        partial.mkdir(parents=True)
-    except OSError as error:
-        raise InputError(f"{output}: cannot write there: {error.strerror}") from error
-    try:
-        yield partial
-        if output.exists():
-            output.rmdir()
-        partial.rename(output)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 class Planned:

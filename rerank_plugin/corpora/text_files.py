@@ -77,6 +77,14 @@ def byte_lines(path: Path) -> Iterator[bytes]:
         yield from lines
 
 
+def first_line(path: Path) -> bytes:
+    """The first line of a file as bytes, with its line end; empty where it has none or is damaged."""
+    try:
+        return next(byte_lines(path), b"")
+    except DAMAGED:
+        return b""
+
+
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines of a file that must be sound, without their line ends; blank lines are left out."""
     number = 0

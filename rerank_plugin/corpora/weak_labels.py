@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Iterable, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.corpora.records import Document
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.text.tokenizer import tokenize
+
+DESCRIPTION = "weak-labels.json"
+WEAK_LABELS = FolderKind(
+    "a folder of weak labels", DESCRIPTION, ("queries", "held_out"), ("corpus.jsonl.gz", "queries.jsonl", "qrels/*.tsv")
+)
 
 
 @dataclass(frozen=True)
@@ -49,16 +54,18 @@ class Counts(NamedTuple):
     validation: int
 
 
-def write(documents: Iterable[Document], folder: Path, config: WeakLabelsConfig, seed: int) -> Counts:
+def write(
+    documents: Iterable[Document], folder: Path, config: WeakLabelsConfig, seed: int, overwrite: bool = False
+) -> Counts:
     """Write a BEIR folder with the splits ``train`` and ``dev``, atomically.
 
     Of documents with the same title or the same abstract the first is taken. The drawn queries depend on the documents'
     order and the seed alone. Documents get ids of their own.
 
     Raises:
-        InputError: fewer documents can be used than there are to be queries.
+        InputError: something is there that must not be replaced, or fewer documents can be used than there are to be queries.
     """
-    with replacing_folder(folder) as writing:
+    with replacing_folder(folder, WEAK_LABELS, overwrite) as writing:
         titles = _write_corpus(documents, writing / "corpus.jsonl.gz", config)
         if len(titles) < config.queries:
             raise InputError(
@@ -73,6 +80,7 @@ def write(documents: Iterable[Document], folder: Path, config: WeakLabelsConfig,
         for split, numbers in (("dev", drawn[: config.held_out]), ("train", drawn[config.held_out :])):
             lines = "".join(f"t{number}\td{number}\t1\n" for number in numbers)
             (writing / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}", encoding="utf-8")
+        (writing / DESCRIPTION).write_text(json.dumps({**asdict(config), "seed": seed}, indent=1), encoding="utf-8")
     return Counts(len(titles), config.queries - config.held_out, config.held_out)
 
 

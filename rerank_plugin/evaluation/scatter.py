@@ -8,10 +8,12 @@ from typing import Mapping, Sequence
 import numpy as np
 
 from rerank_plugin.evaluation.bulk import BulkEvaluation
-from rerank_plugin.runs import replacing
+from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing
 
 
-def plot_scatter(bulk: BulkEvaluation, path: Path, titles: Mapping[str, str] | None = None) -> None:
+def plot_scatter(
+    bulk: BulkEvaluation, path: Path, titles: Mapping[str, str] | None = None, overwrite: bool = False
+) -> None:
     """Write a PNG: a row of panels a measure, a panel a method, a point a run, x before and y after re-ranking.
 
     Points above the dashed line y = x are runs that improved; panels of a measure have the same scale. The paper puts
@@ -19,6 +21,7 @@ def plot_scatter(bulk: BulkEvaluation, path: Path, titles: Mapping[str, str] | N
 
     Args:
         titles: of methods; others stand with their names.
+        overwrite: whether a picture that is there already is replaced.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -38,8 +41,8 @@ def plot_scatter(bulk: BulkEvaluation, path: Path, titles: Mapping[str, str] | N
             axes.set_xlabel("before")
     for axes, method in zip(panels[0], bulk.after):
         axes.set_title(f"{(titles or {}).get(method, method)}\n{axes.get_title()}", fontsize="small")
-    with replacing(Path(path)) as file:
-        figure.savefig(file, format="png", dpi=120)
+    with replacing(path, PICTURE, overwrite) as file:
+        figure.savefig(file, format="png", dpi=120, metadata=PICTURE_METADATA)
 
 
 def _limits(values: Sequence[np.ndarray]) -> tuple[float, float]:

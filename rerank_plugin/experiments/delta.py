@@ -200,7 +200,7 @@ class Plan:
 
     def _candidates(self, split: str) -> Step:
         queries, output = getattr(self.settings, split), self.work / "runs" / f"{split}.run"
-        command = ["search", "--index", self.index, "--queries", queries, "--depth", self.settings.depth]
+        command = ["search", "--index", self.index, "--queries", queries, "--depth", self.settings.depth, "--overwrite"]
         return self._step(f"candidates-{split}", [*command, "--output", output], output)
 
     def _training(self, row: Row) -> Step:
@@ -277,7 +277,7 @@ class Plan:
         """A run of the row in each setting."""
         settings = self.settings
         reranker = row.reranker if row.reranker is not None else self.checkpoints / row.name
-        queries = ["search", "--index", self.index, "--queries", settings.test]
+        queries = ["search", "--index", self.index, "--queries", settings.test, "--overwrite"]
         steps = []
         if row.reranker != "":
             output = self.runs(CANDIDATES) / f"{row.name}.run"

@@ -12,8 +12,10 @@ from rerank_plugin.evaluation.evaluation import Evaluation, evaluate
 from rerank_plugin.evaluation.marks import marked_table
 from rerank_plugin.experiments.delta import CANDIDATES, JUDGED, ORDER, SELECTED, TUNED, WEAK, Plan, sweep
 from rerank_plugin.experiments.plots import plot_sweep
+from rerank_plugin.experiments.steps import PAGE
+from rerank_plugin.files.outputs import replacing
 from rerank_plugin.retrieval.index_folder import Index
-from rerank_plugin.runs import RankedList, read_run, replacing
+from rerank_plugin.runs import RankedList, read_run
 
 HARD = (20, 10, 5, 2)  # non-relevant documents with all query words in their titles; the paper's is the first
 MEASURES = ("NDCG.20", "MAP", "Prec.5")
@@ -79,7 +81,7 @@ def write_page(plan: Plan, output: Path, notes: Path | None, command: str) -> No
     if SELECTED in results.titles:
         parts += _selection(plan)
     parts += _trainings(plan)
-    with replacing(output) as file:
+    with replacing(output, PAGE, overwrite=True) as file:
         file.write(("\n\n".join(part.strip() for part in parts) + "\n").encode())
 
 

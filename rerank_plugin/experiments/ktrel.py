@@ -417,13 +417,13 @@ class Plan:
         return ("--first-stage", f"dense:{training.output}", *device)
 
     def _search(self, name: str, spec: str, options: Sequence, depth: int | None = None) -> Step:
-        command = ("search", "--index", self.index, "--queries", queries_of(spec), *options)
+        command = ("search", "--index", self.index, "--queries", queries_of(spec), *options, "--overwrite")
         return self.step("runs", name, (*command, "--depth", depth or self.settings.depth), ".run")
 
     def _fused(self, row: Row, queries: Queries) -> Step:
         runs = [self.run(BY_NAME[name], queries).output for name in self.stages_of(row)]
         how = ("--method", "rrf") if row.method == "rrf" else ("--tuned", self.fusion_weights(row).output)
-        command = ("fuse", *runs, *how, "--output-depth", self.settings.depth)
+        command = ("fuse", *runs, *how, "--output-depth", self.settings.depth, "--overwrite")
         return self.step("runs", f"{queries.name}/{row.name}", command, ".run")
 
     def fusion_weights(self, row: Row) -> Step:

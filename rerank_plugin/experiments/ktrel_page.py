@@ -29,8 +29,9 @@ from rerank_plugin.experiments.ktrel_rows import (
 )
 from rerank_plugin.experiments.ktrel_settings import ALL
 from rerank_plugin.experiments.plots import Line, plot_sizes
-from rerank_plugin.experiments.steps import Runner, Step
-from rerank_plugin.runs import read_run, replacing
+from rerank_plugin.experiments.steps import PAGE, Runner, Step
+from rerank_plugin.files.outputs import replacing
+from rerank_plugin.runs import read_run
 
 ALPHA, FIGURE_ALPHA = 0.01, 0.05  # [K] table 1, figure 2
 POOLED = "all test queries"
@@ -51,7 +52,7 @@ def write_page(plan: Plan, journal: Runner, output: Path, notes: Path | None, co
     if notes is not None:
         parts.append(Path(notes).read_text(encoding="utf-8").strip())
     parts += [*page.table_1(), *page.ingredients(), *page.figure_2(), *page.chosen(), *page.trainings(), *page.steps()]
-    with replacing(output) as file:
+    with replacing(output, PAGE, overwrite=True) as file:
         file.write(("\n\n".join(part.strip() for part in parts) + "\n").encode())
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Callable, NamedTuple, Sequence, TypeVar
 
 from rerank_plugin.corpora.records import Judgments
-from rerank_plugin.runs import read_run, replacing
+from rerank_plugin.files.outputs import INNER, replacing
+from rerank_plugin.runs import read_run
 
 T = TypeVar("T")
 
@@ -96,6 +97,6 @@ def mean_average_precision(run: Path, judgments: Judgments) -> float:
 
     evaluator = Evaluator(judgments, ["AP"])
     value = evaluator.summary(evaluator.values(read_run(run)))["AP"]
-    with replacing(kept) as file:
+    with replacing(kept, INNER, overwrite=True) as file:
         file.write(json.dumps({"AP": value}).encode())
     return value

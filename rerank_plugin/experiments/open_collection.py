@@ -31,13 +31,16 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from rerank_plugin import commandline
-from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.corpora.jsonl import parse
 from rerank_plugin.corpora.text_files import byte_lines
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.rerankers.wmd import STOP_WORDS
 from rerank_plugin.text.tokenizer import split_sentences
 
+OPEN_COLLECTION = FolderKind(
+    "an open collection", "collection.json", ("seed",), ("corpus.jsonl.gz", "queries.jsonl", "qrels/*.tsv")
+)
 HELD_OUT = 0.1  # of the queries of each source
 UNTITLED, SHORTENED = 0.5, 0.5  # of the documents, and of the queries that are titles or questions
 SHORT_WORDS = (2, 5)
@@ -61,6 +64,7 @@ class Collection:
     """
 
     def __init__(self, seed: int):
+        self.seed = seed
         self.random = np.random.default_rng(seed)
         self.documents: list[tuple[str, str, str]] = []
         self.judged: list[Judged] = []
@@ -118,9 +122,10 @@ class Collection:
         ]
         return " ".join(spans[self.random.integers(len(spans))]) if spans else query
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, overwrite: bool = False) -> None:
         """A BEIR folder with the splits train and dev, atomically."""
-        with replacing_folder(folder) as writing:
+        with replacing_folder(folder, OPEN_COLLECTION, overwrite) as writing:
+            (writing / OPEN_COLLECTION.description).write_text(json.dumps({"seed": self.seed}), encoding="utf-8")
             with gzip.open(writing / "corpus.jsonl.gz", "wt", encoding="utf-8") as file:
                 for id, title, text in self.documents:
                     file.write(json.dumps({"_id": id, "title": title, "text": text}, ensure_ascii=False) + "\n")
@@ -201,14 +206,16 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--articles", type=Path, required=True, help="articles with paragraphs and licence, JSONL")
     parser.add_argument("--abstracts", type=Path, nargs="+", required=True, help="titles and abstracts, JSONL files")
     parser.add_argument("--output", type=Path, required=True, help="BEIR folder to write")
+    parser.add_argument("--overwrite", action="store_true", help="replace a folder that this command made")
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
+    check_free(options.output, OPEN_COLLECTION, options.overwrite)
     collection = Collection(options.seed)
     collection.add_medquad(options.medquad)
     collection.add_known_items("pubmedqa", pubmedqa(options.pubmedqa))
     collection.add_known_items("article", articles(options.articles))
     collection.add_known_items("abstract", abstracts(options.abstracts))
-    collection.write(options.output)
+    collection.write(options.output, options.overwrite)
     print(f"{options.output}: {len(collection.documents):,} documents, {len(collection.judged):,} queries")
 
 

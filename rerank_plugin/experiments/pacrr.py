@@ -237,7 +237,7 @@ class Plan:
 
     def _search(self, collection: Collection, name: str, split: str, output: str, *options) -> Step:
         path = self.run(collection, output)
-        command = ["search", "--index", self.index(collection), "--queries", getattr(collection, split)]
+        command = ["search", "--index", self.index(collection), "--queries", getattr(collection, split), "--overwrite"]
         return self._step(
             collection, name, [*command, "--depth", self.settings.depth, *options, "--output", path], path
         )

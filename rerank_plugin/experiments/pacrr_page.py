@@ -12,9 +12,10 @@ from rerank_plugin.evaluation.evaluation import evaluate
 from rerank_plugin.experiments import matches
 from rerank_plugin.experiments.pacrr import FIRST_STAGES, MEASURES, Collection, Plan
 from rerank_plugin.experiments.plots import Curve, plot_hyper_parameters, plot_trainings
-from rerank_plugin.experiments.steps import Runner
+from rerank_plugin.experiments.steps import PAGE, Runner
+from rerank_plugin.files.outputs import replacing
 from rerank_plugin.retrieval.index_folder import Index
-from rerank_plugin.runs import read_run, replacing
+from rerank_plugin.runs import read_run
 
 ORDER = "order"  # the runs before re-ranking
 FIRST_STAGE_TITLES = {"bm25": ("BM25", "B"), "qld": ("QLD", "Q")}
@@ -46,7 +47,7 @@ def write_page(plan: Plan, journal: Runner, output: Path, notes: Path | None, co
         parts.append(Path(notes).read_text(encoding="utf-8").strip())
     for collection in settings.collections:
         parts += CollectionPage(plan, journal, collection, output).parts()
-    with replacing(output) as file:
+    with replacing(output, PAGE, overwrite=True) as file:
         file.write(("\n\n".join(part.strip() for part in parts) + "\n").encode())
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, Mapping, NamedTuple, Sequence
 
-from rerank_plugin.runs import replacing
+from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing
 from rerank_plugin.training.plots import draw_history
 
 
@@ -102,5 +102,5 @@ def _panels(path: Path, count: int, columns: int = 8) -> Iterator[Sequence]:
     for unused in panels[count:]:
         unused.set_axis_off()
     yield panels[:count]
-    with replacing(path) as file:
-        figure.savefig(file, format="png", dpi=120)
+    with replacing(path, PICTURE, overwrite=True) as file:
+        figure.savefig(file, format="png", dpi=120, metadata=PICTURE_METADATA)

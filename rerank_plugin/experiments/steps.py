@@ -22,11 +22,12 @@ from threading import Lock
 from typing import IO, Iterable, Iterator, Sequence
 
 from rerank_plugin.errors import InputError
-from rerank_plugin.runs import replacing
+from rerank_plugin.files.outputs import INNER, FileKind, beginning, replacing
 
 log = logging.getLogger(__name__)
 
 JOURNAL, LOGS = "journal.json", "logs"
+PAGE = FileKind("a page of this experiment", lambda path: b"python -m rerank_plugin.experiment" in beginning(path))
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Runner:
         }
         with self.lock:
             self.journal[step.name] = entry
-            with replacing(self.folder / JOURNAL) as file:
+            with replacing(self.folder / JOURNAL, INNER, overwrite=True) as file:
                 file.write(json.dumps(self.journal, indent=1).encode())
 
 

@@ -12,9 +12,9 @@ from typing import Callable, Iterable, Iterator, Sequence, TypeVar
 import numpy as np
 
 from rerank_plugin import __version__
-from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.errors import InputError
-from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, FORMAT_VERSION, fold
+from rerank_plugin.files.outputs import replacing_folder
+from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, FORMAT_VERSION, KNOWLEDGE_BASE, fold
 from rerank_plugin.knowledge.records import Concept, Relation, Source
 from rerank_plugin.retrieval.arrays import ArrayWriter, save_array
 from rerank_plugin.retrieval.string_table import StringTableWriter, hash_strings
@@ -45,12 +45,10 @@ def compile_knowledge(
         What knowledge.json holds.
 
     Raises:
-        InputError: the folder exists and ``overwrite`` is not given, an id occurs twice, or no concept is left.
+        InputError: something is there that must not be replaced, an id occurs twice, or no concept is left.
     """
     folder = Path(folder)
-    if folder.exists() and not overwrite:
-        raise InputError(f"{folder} exists already; choose another --output or replace it with --overwrite")
-    with replacing_folder(folder) as writing:
+    with replacing_folder(folder, KNOWLEDGE_BASE, overwrite) as writing:
         concepts = _Concepts(writing, kept_types)
         for batch in _batches(progress(source.concepts, "concepts")):
             concepts.extend(batch)

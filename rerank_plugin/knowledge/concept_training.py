@@ -75,9 +75,9 @@ def relation_names(knowledge: KnowledgeBase, config: TransEConfig) -> list[str]:
     return names + [f"{name} (inverse)" for name in names] if config.inverse else names
 
 
-def save(trained: Trained, knowledge: KnowledgeBase, folder: Path) -> None:
+def save(trained: Trained, knowledge: KnowledgeBase, folder: Path, overwrite: bool = False) -> None:
     ids = knowledge.ids.take(np.arange(len(knowledge)))
-    save_concept_vectors(ids, *trained.vectors, folder, trained.settings)
+    save_concept_vectors(ids, *trained.vectors, folder, trained.settings, overwrite)
 
 
 def figures(trained: Trained) -> list[str]:

@@ -12,10 +12,13 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, healed, replacing_folder
 
 IDS_FILE, VECTORS_FILE, SETTINGS_FILE = "concepts.txt", "concepts.safetensors", "concepts.json"
+CONCEPT_VECTORS = FolderKind(
+    "a folder of concept vectors", SETTINGS_FILE, ("concepts", "dimension"), (IDS_FILE, VECTORS_FILE)
+)
 
 
 class ConceptVectors(NamedTuple):
@@ -25,13 +28,15 @@ class ConceptVectors(NamedTuple):
     matrix: np.ndarray
 
 
-def save_concept_vectors(ids: Sequence[str], matrix: np.ndarray, relations: np.ndarray, folder: Path, settings: dict):
+def save_concept_vectors(
+    ids: Sequence[str], matrix: np.ndarray, relations: np.ndarray, folder: Path, settings: dict, overwrite: bool = False
+) -> None:
     """Write a folder of concept vectors, atomically. Shapes: matrix [C, D], relations [R, D]."""
     from safetensors.numpy import save_file
 
     tensors = {"vectors": matrix, "relations": relations}
     described = {"concepts": len(ids), "dimension": matrix.shape[1], **settings}
-    with replacing_folder(folder) as writing:
+    with replacing_folder(folder, CONCEPT_VECTORS, overwrite) as writing:
         (writing / IDS_FILE).write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
         save_file(
             {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()},
@@ -50,7 +55,7 @@ def load_concept_vectors(folder: str | Path) -> ConceptVectors:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    folder = Path(folder)
+    folder = healed(folder)
     path = folder / VECTORS_FILE
     try:
         text = (folder / IDS_FILE).read_text(encoding="utf-8")

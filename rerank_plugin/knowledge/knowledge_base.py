@@ -19,11 +19,15 @@ from pathlib import Path
 import numpy as np
 
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, healed
 from rerank_plugin.retrieval.arrays import open_array
 from rerank_plugin.retrieval.string_table import StringTable, hash_strings
 
 FORMAT_VERSION = 1
 DESCRIPTION = "knowledge.json"
+KNOWLEDGE_BASE = FolderKind(
+    "a compiled knowledge base", DESCRIPTION, ("checksum", "files"), ("annotation/*",), listed="files"
+)
 REQUIRED = {"files": dict, "relation_names": list, "type_names": list, "checksum": str}
 
 
@@ -35,7 +39,7 @@ class KnowledgeBase:
     """
 
     def __init__(self, folder: str | Path):
-        self.folder = Path(folder)
+        self.folder = healed(folder)
         self.description = _description(self.folder)
         self.checksum: str = self.description["checksum"]
         self.relation_names: list[str] = self.description["relation_names"]

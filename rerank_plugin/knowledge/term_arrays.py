@@ -19,7 +19,8 @@ from typing import Iterable, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.knowledge import normalization
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from rerank_plugin.retrieval.arrays import open_array, ranges, save_array
@@ -27,6 +28,7 @@ from rerank_plugin.retrieval.arrays import open_array, ranges, save_array
 log = logging.getLogger(__name__)
 
 FOLDER, DESCRIPTION = "annotation", "annotation.json"
+ANNOTATION = FolderKind("the terms of a knowledge base", DESCRIPTION, ("knowledge", "rules"), ("*.npy",))
 FORMAT_VERSION = 1
 GRAM, CODE_POINT_BITS = 3, 21
 BATCH = 10_000  # terms that are read at once
@@ -76,13 +78,13 @@ def open_terms(knowledge: KnowledgeBase) -> TermArrays:
         return arrays
     arrays = build(_forms_of(knowledge))
     try:
-        with replacing_folder(folder) as writing:
+        with replacing_folder(folder, ANNOTATION, overwrite=True) as writing:
             for name, array in arrays._asdict().items():
                 save_array(writing / f"{name}.npy", array)
             described = {**key, "lengths": _lengths(arrays)}
             (writing / DESCRIPTION).write_text(json.dumps(described), encoding="utf-8")
-    except OSError as error:
-        log.warning("%s cannot be written (%s): the terms are made anew each time", folder, error.strerror or error)
+    except InputError as error:
+        log.warning("%s: the terms are made anew each time", error)
         return arrays
     return _opened(folder, key) or arrays
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -11,16 +10,17 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Callable, Iterable, Iterator
+from uuid import uuid4
 
 import numpy as np
 
 from rerank_plugin import __version__
-from rerank_plugin.atomic import link_or_copy, replacing_folder
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import link_or_copy, replacing_folder
 from rerank_plugin.retrieval.concepts import KNOWLEDGE, ConceptWriter, text_to_annotate
 from rerank_plugin.retrieval.forward import ForwardIndexWriter
-from rerank_plugin.retrieval.index_folder import DESCRIPTION, FORMAT_VERSION, describe_files
+from rerank_plugin.retrieval.index_folder import FORMAT_VERSION, GENERATION, INDEX, write_description
 from rerank_plugin.retrieval.lucene import LuceneWriter, lucene_ids
 from rerank_plugin.retrieval.string_table import SeenHashes, StringTable, hash_strings
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
@@ -89,12 +89,10 @@ def build_index(
             without one the index holds no concepts.
 
     Raises:
-        InputError: the folder exists and ``overwrite`` is not given, or there is no document to index.
+        InputError: something is there that must not be replaced, or there is no document to index.
     """
     folder = Path(folder)
-    if folder.exists() and not overwrite:
-        raise InputError(f"{folder} exists already; choose another --index or replace it with --overwrite")
-    with replacing_folder(folder) as building:
+    with replacing_folder(folder, INDEX, overwrite) as building:
         threads = threads or os.cpu_count() or 1
         return _build(progress(documents), building, source, problems, threads, tokenizer, annotator)
 
@@ -108,7 +106,8 @@ def _build(
     tokenizer: Tokenizer,
     annotator,
 ) -> BuildReport:
-    lucene = LuceneWriter(folder / "lucene", threads)
+    generation = uuid4().hex
+    lucene = LuceneWriter(folder / "lucene", threads, generation)
     forward = ForwardIndexWriter(folder / "forward", tokenizer)
     concepts = None if annotator is None else ConceptWriter(folder / "forward")
     seen = SeenHashes()
@@ -140,6 +139,7 @@ def _build(
     statistics = forward.finish(_rows_of_lucene_numbers(folder))
     description = {
         "format_version": FORMAT_VERSION,
+        GENERATION: generation,
         "created_by": f"rerank_plugin {__version__}",
         "source": source,
         "tokenizer": tokenizer.settings,
@@ -149,9 +149,8 @@ def _build(
         "lucene": {"fields": ["title", "abstract", "contents"], "positions": True, "document_vectors": True},
         **({KNOWLEDGE: annotator.settings, "concepts": concepts.concepts.length} if concepts is not None else {}),
         "left_out": problems.summary(),
-        "files": describe_files(folder),
     }
-    (folder / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
+    write_description(folder, description)
     found = None if concepts is None else concepts.concepts.length
     return BuildReport(forward.title_lengths.length, len(forward.term_ids), statistics["text"].tokens, found)
 

@@ -6,7 +6,7 @@
 file            dtype and shape             content
 ==============  ==========================  ========================================================================
 vectors.npy     float32 or float16 [R, E]   the vectors, rows as in the forward index; memory-mapped when it is read
-encodings.json                              checksums of weights and forward index, shape, dtype, what made it
+encodings.json                              checksums of weights, forward index and vectors, shape, dtype, what made it
 ==============  ==========================  ========================================================================
 
 What is here knows no model: it stores vectors and finds them again.
@@ -16,22 +16,25 @@ from __future__ import annotations
 
 import json
 import logging
-from hashlib import blake2b
 from pathlib import Path
 from typing import Iterable
 
 import numpy as np
 from numpy.lib import format as npy
 
-from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.retrieval.arrays import open_array
 from rerank_plugin.retrieval.forward import ForwardIndex
-from rerank_plugin.retrieval.index_folder import DESCRIPTION
+from rerank_plugin.retrieval.index_folder import ENCODINGS as FOLDER
+from rerank_plugin.retrieval.index_folder import describe_file
 
 log = logging.getLogger(__name__)
 
-FOLDER, VECTORS_FILE, DESCRIPTION_FILE = "encodings", "vectors.npy", "encodings.json"
+VECTORS_FILE, DESCRIPTION_FILE = "vectors.npy", "encodings.json"
+ENCODED = FolderKind(
+    "a folder of encodings", DESCRIPTION_FILE, ("weights", "forward_index"), (VECTORS_FILE, "ivf/*", "hnsw/*", "judged/*")
+)
 FORMAT_VERSION = 1
 DTYPES = ("float32", "float16")
 
@@ -39,21 +42,6 @@ DTYPES = ("float32", "float16")
 def encodings_folder(index: ForwardIndex, key: str) -> Path:
     """Where the vectors of the weights with this checksum are kept; the folder need not be there."""
     return index.folder.parent / FOLDER / key
-
-
-def forward_checksum(index: ForwardIndex) -> str:
-    """Checksum of all files of a forward index and of its knowledge base, from those written when it was built.
-
-    Raises:
-        InputError: the index has no description, or not one of this form.
-    """
-    path = index.folder.parent / DESCRIPTION
-    try:
-        files = json.loads(path.read_text(encoding="utf-8"))["files"]
-        forward = {name: files[name] for name in sorted(files) if name.startswith(("forward/", "knowledge/"))}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} does not tell which documents the index holds ({error!r})") from None
-    return blake2b(json.dumps(forward, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def write_encodings(
@@ -78,20 +66,20 @@ def write_encodings(
         the folder.
 
     Raises:
-        InputError: the folder exists and ``overwrite`` is not given, or a vector is not finite in this dtype.
+        InputError: the folder exists and must not be replaced, or a vector is not finite in this dtype.
     """
     folder, shape = encodings_folder(index, key), (len(index), size)
-    if folder.exists() and not overwrite:
-        raise InputError(f"{folder} exists already: these weights have encoded the index; --overwrite does it again")
+    if index.checksum is None:
+        raise InputError(f"{index.folder} is not in an index folder, whose index.json tells which documents it holds")
     described = {
         "format_version": FORMAT_VERSION,
         "weights": key,
-        "forward_index": forward_checksum(index),
+        "forward_index": index.checksum,
         "shape": list(shape),
         "dtype": dtype,
         **(description or {}),
     }
-    with replacing_folder(folder) as writing:
+    with replacing_folder(folder, ENCODED, overwrite) as writing:
         with open(writing / VECTORS_FILE, "wb") as file:
             header = {"descr": npy.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
             npy.write_array_header_1_0(file, header)
@@ -101,6 +89,7 @@ def write_encodings(
                 rows += len(piece)
         if rows != len(index):
             raise RuntimeError(f"{rows} vectors for {len(index)} documents")
+        described["files"] = {VECTORS_FILE: describe_file(writing / VECTORS_FILE)}
         text = json.dumps(described, indent=1, ensure_ascii=False)
         (writing / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
     return folder
@@ -133,7 +122,7 @@ def find_encodings(index: ForwardIndex, key: str, size: int) -> np.ndarray | Non
         vectors = open_array(folder / VECTORS_FILE)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder} cannot be read ({error!r}); {again}") from None
-    if found["forward_index"] != forward_checksum(index):
+    if found["forward_index"] != index.checksum:
         log.warning("%s was made from another index and is not used; %s", folder, again)
         return None
     shape = [len(index), size]

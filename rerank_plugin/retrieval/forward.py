@@ -74,6 +74,8 @@ class ForwardIndex:
     Args:
         knowledge: what its concepts are rows of; None where it holds none, and then ``concepts`` and
             ``concept_offsets`` are None, too.
+        checksum: of all its files and of its knowledge base; what is made of it keeps this, to be told from what was
+            made of another. None where the index folder does not tell.
     """
 
     def __init__(
@@ -82,11 +84,13 @@ class ForwardIndex:
         mean_lengths: dict[str, float],
         tokenizer: Tokenizer = PLAIN,
         knowledge: IndexKnowledge | None = None,
+        checksum: str | None = None,
     ):
         self.folder = folder
         self.mean_lengths = mean_lengths
         self.tokenizer = tokenizer
         self.knowledge = knowledge
+        self.checksum = checksum
         self.concepts, self.concept_offsets = None, None
         if knowledge is not None:
             self.concepts = open_array(folder / "concepts.npy")

@@ -24,13 +24,18 @@ from rerank_plugin.retrieval.java import java_class
 LUCENE_FIELDS = ("contents", "title", "abstract")
 FIRST_STAGES = ("bm25", "qld", "bm25+rm3")
 RAM_BUFFER_MB = 256.0
+GENERATION_KEY = "rerank_plugin.generation"
 _ID_PAGE = 50_000
 
 
 class LuceneWriter:
-    """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors."""
+    """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors.
 
-    def __init__(self, folder: Path, threads: int):
+    Args:
+        generation: what tells this build from others; kept in Lucene's commit.
+    """
+
+    def __init__(self, folder: Path, threads: int, generation: str):
         java_class("java.lang.Object")  # the JVM has to run before pyserini is imported
         from pyserini.index.lucene import LuceneIndexer
 
@@ -39,6 +44,10 @@ class LuceneWriter:
         # Anserini lets 2 GB of postings grow in memory before it writes them; its writer takes a smaller limit live.
         writer = java_class("org.apache.commons.lang3.reflect.FieldUtils").readField(self.indexer, "writer", True)
         writer.getConfig().setRAMBufferSizeMB(RAM_BUFFER_MB)
+        # In every commit, so that a reader can tell that it opened the same build as the forward index.
+        data = java_class("java.util.HashMap")()
+        data.put(GENERATION_KEY, generation)
+        writer.setLiveCommitData(data.entrySet())
 
     def add(self, ids: Sequence[str], titles: Sequence[str], abstracts: Sequence[str]) -> None:
         """Add documents, in one crossing to Java."""
@@ -122,7 +131,22 @@ class FirstStageConfig:
 
     def open(self, index) -> FirstStage:
         """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`; starts the JVM."""
-        return FirstStage(index.lucene_folder, index.forward, self)
+        from jnius import JavaException
+
+        forward = index.forward
+        try:
+            opened = FirstStage(index.lucene_folder, forward, self)
+        except JavaException as error:  # files that are gone, or do not belong together
+            index.check_same()
+            raise InputError(f"{index.lucene_folder} cannot be opened ({error}): rebuild the index") from None
+        index.check_same()
+        found = opened.generation
+        if found != index.generation:
+            raise InputError(
+                f"{index.lucene_folder} is of another build ({found}) than the rest of the index ({index.generation}): "
+                "rebuild it"
+            )
+        return opened
 
 
 class FirstStage:
@@ -221,6 +245,14 @@ class FirstStage:
             return np.asarray(expanded.lucene_docids, np.int64), np.asarray(expanded.scores, np.float32)
 
         return search
+
+    @property
+    def generation(self) -> str | None:
+        """The build that Lucene's commit is of; None where it does not say."""
+        from jnius import cast
+
+        reader = cast("org.apache.lucene.index.DirectoryReader", self.reader)
+        return reader.getIndexCommit().getUserData().get(GENERATION_KEY)
 
     def close(self) -> None:
         self.reader.close()

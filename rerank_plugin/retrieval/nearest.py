@@ -29,8 +29,8 @@ from typing import Iterator
 
 import numpy as np
 
-from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.parallel import available_threads, split
 from rerank_plugin.retrieval.encodings import DESCRIPTION_FILE
 
@@ -39,6 +39,7 @@ ANN_KINDS = (IVF, HNSW)
 KINDS = (FLAT, *ANN_KINDS)
 FORMAT_VERSION = 1
 INDEX_FILE, ANN_FILE = "index.faiss", "ann.json"
+ANN = FolderKind("an approximate index", ANN_FILE, ("kind", "encodings"), (INDEX_FILE,))
 PIECE = 65_536  # vectors that are converted, or compared by one thread, at once
 SAMPLE = 64  # vectors of each group that its centre is computed from, at most
 MOST_OF_GPU = 2048  # documents that faiss returns from a GPU
@@ -98,17 +99,16 @@ def build_ann(encodings: Path, vectors: np.ndarray, config: AnnConfig, overwrite
         encodings: their folder. vectors: float32 or float16 [R, E].
 
     Raises:
-        InputError: it is there already and ``overwrite`` is not given, or there are more groups than vectors.
+        InputError: something is there that must not be replaced, or there are more groups than vectors.
     """
     folder = ann_folder(encodings, config.kind)
-    if folder.exists() and not overwrite:
-        raise InputError(f"{folder} exists already: --overwrite builds it again")
+    check_free(folder, ANN, overwrite)
     faiss = faiss_module()
     with _threads(faiss, config.threads or available_threads()):
         index, options = _trained(faiss, vectors, config)
         for start in range(0, len(vectors), PIECE):
             index.add(np.ascontiguousarray(vectors[start : start + PIECE], np.float32))
-    with replacing_folder(folder) as writing:
+    with replacing_folder(folder, ANN, overwrite) as writing:
         faiss.write_index(index, str(writing / INDEX_FILE))
         described = {
             "format_version": FORMAT_VERSION,

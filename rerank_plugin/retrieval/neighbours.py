@@ -32,16 +32,24 @@ from typing import Iterable, Sequence
 
 import numpy as np
 
-from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.corpora.records import Judgments, Query
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.retrieval.arrays import open_array, ranges, save_array
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.dense import QueryEncoder
-from rerank_plugin.retrieval.encodings import encodings_folder, forward_checksum
+from rerank_plugin.retrieval.encodings import encodings_folder
+from rerank_plugin.retrieval.index_folder import describe_file
 from rerank_plugin.retrieval.forward import ForwardIndex
 
 FOLDER, DESCRIPTION_FILE = "judged", "judged.json"
+ARRAYS = ("vectors", "starts", "rows")
+JUDGED = FolderKind(
+    "a folder of judged queries",
+    DESCRIPTION_FILE,
+    ("forward_index", "sources"),
+    tuple(f"{name}.npy" for name in ARRAYS),
+)
 FORMAT_VERSION = 1
 
 
@@ -93,11 +101,10 @@ def write_judged(
         the folder, and how many queries it holds.
 
     Raises:
-        InputError: the folder exists and ``overwrite`` is not given, or no query is left.
+        InputError: the folder exists and must not be replaced, or no query is left.
     """
     folder = judged_folder(index, encoder.key)
-    if folder.exists() and not overwrite:
-        raise InputError(f"{folder} exists already: --overwrite encodes judged queries again")
+    check_free(folder, JUDGED, overwrite)
     vectors, rows, sources = [], [], []
     for source, queries, judgments in sets:
         sources.append(source)
@@ -114,15 +121,16 @@ def write_judged(
     counts = np.array([len(one) for one in rows])
     described = {
         "format_version": FORMAT_VERSION,
-        "forward_index": forward_checksum(index),
+        "forward_index": index.checksum,
         "sources": sources,
         "queries": len(vectors),
         "relevant": int(counts.sum()),
     }
-    with replacing_folder(folder) as writing:
+    with replacing_folder(folder, JUDGED, overwrite) as writing:
         save_array(writing / "vectors.npy", np.stack(vectors))
         save_array(writing / "starts.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64))
         save_array(writing / "rows.npy", np.concatenate(rows).astype(np.uint32))
+        described["files"] = {f"{name}.npy": describe_file(writing / f"{name}.npy") for name in ARRAYS}
         text = json.dumps(described, indent=1, ensure_ascii=False)
         (writing / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
     return folder, len(vectors)
@@ -150,16 +158,15 @@ class NeighboursStage:
             raise InputError(f"{index.folder} holds no judged queries for {config.checkpoint}; keep them with: {again}")
         try:
             described = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
-            names = ("vectors", "starts", "rows")
             self.vectors, self.starts, self.rows = (
-                open_array(folder / f"{name}.npy").view(np.ndarray) for name in names
+                open_array(folder / f"{name}.npy").view(np.ndarray) for name in ARRAYS
             )
             found = {name: described[name] for name in ("format_version", "forward_index", "queries", "relevant")}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{folder} cannot be read ({error!r}); make it again with: {again} --overwrite") from None
         expected = {
             "format_version": FORMAT_VERSION,
-            "forward_index": forward_checksum(self.forward),
+            "forward_index": self.forward.checksum,
             "queries": len(self.vectors),
             "relevant": len(self.rows),
         }

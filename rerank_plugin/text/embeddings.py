@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Iterable, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, healed, replacing_folder, scratch_folder
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_of
 from rerank_plugin.text.vocabulary import Vocabulary
 
@@ -23,6 +22,9 @@ UNKNOWN_RANGE = 0.25  # UNK ~ U[-0.25, 0.25] ([D18] 3.1)
 INT8 = 127  # the largest 8-bit number
 SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
 VOCABULARY_FILE, VECTORS_FILE, SETTINGS_FILE = "vocab.txt", "embeddings.safetensors", "words.json"
+WORD_VECTORS = FolderKind(
+    "a folder of word vectors", SETTINGS_FILE, ("tokenizer", "words"), (VOCABULARY_FILE, VECTORS_FILE)
+)
 
 
 class WordVectors(NamedTuple):
@@ -73,7 +75,7 @@ def train(texts: Iterable[str], config: Word2VecConfig, seed: int, tokenizer: To
     """
     from gensim.models import Word2Vec
 
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         path = os.path.join(folder, "sentences.txt")
         with open(path, "w", encoding="utf-8") as file:
             for text in texts:
@@ -172,9 +174,9 @@ def extend(vectors: WordVectors, words: Iterable[str], seed: int) -> WordVectors
     return WordVectors(Vocabulary([*vectors.vocabulary.words[1:], *new], vectors.vocabulary.tokenizer), matrix)
 
 
-def save(vectors: WordVectors, folder: Path, settings: dict) -> None:
+def save(vectors: WordVectors, folder: Path, settings: dict, overwrite: bool = False) -> None:
     """Write a folder of word vectors (vocab.txt, embeddings.safetensors, words.json), atomically."""
-    with replacing_folder(folder) as writing:
+    with replacing_folder(folder, WORD_VECTORS, overwrite) as writing:
         write(vectors, writing, settings)
 
 
@@ -202,7 +204,7 @@ def load(folder: Path) -> WordVectors:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    folder = Path(folder)
+    folder = healed(folder)
     vocabulary = Vocabulary.load(folder / VOCABULARY_FILE, _tokenizer_settings(folder))
     path = folder / VECTORS_FILE
     try:

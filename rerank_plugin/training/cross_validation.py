@@ -17,25 +17,33 @@ from typing import Sequence
 
 import numpy as np
 
-from rerank_plugin.atomic import replacing_folder
 from rerank_plugin.checkpoints import CONFIG_FILE, load_checkpoint, read_config
 from rerank_plugin.corpora.records import Query
 from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation import tables
 from rerank_plugin.evaluation.significance import paired_t_test
 from rerank_plugin.evaluation.values import Evaluator, Values
+from rerank_plugin.files.outputs import INNER, FolderKind, check_free, replacing, replacing_folder
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.pipeline import rank_all
-from rerank_plugin.runs import RankedList, replacing, write_run
+from rerank_plugin.runs import RankedList, write_run
 from rerank_plugin.training.folds import Fold, as_text
-from rerank_plugin.training.saving import WORDS, Outcome, link_all, read_outcome, work_folder
-from rerank_plugin.training.session import CROSS_VALIDATION_FILE, HeldOut, Session
+from rerank_plugin.training.saving import TRAINED, TRAINING, WORDS, Outcome, link_all, read_outcome, work_folder
+from rerank_plugin.text.embeddings import WORD_VECTORS
+from rerank_plugin.training.session import CROSS_VALIDATION_FILE, HeldOut, Session, Task
 
 log = logging.getLogger(__name__)
 
 FOLDS_FILE, RUN_FILE, TABLE_FILE = "folds.tsv", "cross-validated.run", "cross-validation.md"
+CROSS_VALIDATED = FolderKind("a cross-validation", FOLDS_FILE, (), (RUN_FILE, TABLE_FILE, *TRAINED.inside("fold-*")))
+INTERRUPTED = FolderKind(
+    "an interrupted cross-validation",
+    CROSS_VALIDATION_FILE,
+    ("data", "folds"),
+    (*TRAINED.inside("fold-*"), *TRAINING.inside("fold-*.training"), *WORD_VECTORS.inside(WORDS)),
+)
 ALPHA = 0.05  # the stricter one of [P] table 1
 
 
@@ -51,10 +59,11 @@ def cross_validate(session: Session, folds: Sequence[Fold], output: Path) -> str
     folds_text = as_text({fold.name: fold.test for fold in folds})
     work = work_folder(output)
     settings = _settings(session, folds)
-    _check(work, settings, session.task.resume)
+    check_free(output, CROSS_VALIDATED, session.task.overwrite)
+    _check(work, settings, session.task)
     _warn_of_a_start_that_knows_the_folds(session)
     session.pools  # what is wrong with the candidates is said before there is anything to resume
-    with replacing(work / CROSS_VALIDATION_FILE) as file:
+    with replacing(work / CROSS_VALIDATION_FILE, INNER, overwrite=True) as file:
         file.write(json.dumps(settings).encode())
     outcomes = []
     for number, fold in enumerate(folds, 1):
@@ -78,7 +87,7 @@ def cross_validate(session: Session, folds: Sequence[Fold], output: Path) -> str
         after |= _ranked(session, fold.test, _checkpoint(work, fold))
     after = {query.id: after[query.id] for query in session.queries}
     table = as_markdown(session, folds, outcomes, before, after)
-    with replacing_folder(output) as writing:
+    with replacing_folder(output, CROSS_VALIDATED, session.task.overwrite) as writing:
         for fold in folds:
             link_all(_checkpoint(work, fold), _checkpoint(writing, fold))
         (writing / FOLDS_FILE).write_text(folds_text, encoding="utf-8")
@@ -106,15 +115,19 @@ def _settings(session: Session, folds: Sequence[Fold]) -> dict:
     return json.loads(json.dumps(settings))
 
 
-def _check(work: Path, settings: dict, resume: bool) -> None:
+def _check(work: Path, settings: dict, task: Task) -> None:
     """Whether there is nothing yet, or what is there can be gone on with."""
     path = work / CROSS_VALIDATION_FILE
     if not work.exists() or not any(work.iterdir()):
         return
     if not path.exists():
         raise InputError(f"{work} holds another training: finish it, or delete it")
-    if not resume:
-        raise InputError(f"{work} holds a cross-validation that was interrupted: go on with --resume, or delete it")
+    check_free(work, INTERRUPTED, overwrite=True)
+    if not task.resume:
+        if not task.overwrite:
+            raise InputError(f"{work} holds a cross-validation that was interrupted: resume or overwrite it")
+        shutil.rmtree(work)
+        return
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
         differing = [name for name in settings if before.get(name) != settings[name]]
@@ -147,7 +160,7 @@ def _train(session: Session, fold: Fold, place: Path, folds_checksum: int, words
         "validation_queries": list(judgments),
     }
     held_out = HeldOut(fold.validation, judgments, candidates, _highest_grade(session))
-    session.train(place, pools, held_out, data=data, words=words)
+    session.train(place, pools, held_out, data=data, words=words, overwrite=True)
 
 
 def _highest_grade(session: Session) -> float:

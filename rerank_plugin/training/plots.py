@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rerank_plugin.files.outputs import PICTURE_METADATA
+
 NOT_MEASURES = ("epoch", "loss", "deciding", "training_seconds", "validation_seconds")
 
 
@@ -15,7 +17,7 @@ def plot_history(history: list[dict], path: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     FigureCanvasAgg(figure)
     draw_history(figure.add_subplot(), history)
-    figure.savefig(path, format="png", dpi=120)
+    figure.savefig(path, format="png", dpi=120, metadata=PICTURE_METADATA)
 
 
 def draw_history(losses, history: list[dict]) -> None:

@@ -7,24 +7,70 @@ appears whole when the training is done.
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Iterator, NamedTuple
 
-from rerank_plugin.atomic import link_or_copy, replacing_folder
-from rerank_plugin.checkpoints import CONFIG_FILE, read_config, save_checkpoint
+from rerank_plugin.checkpoints import CHECKPOINT, CONFIG_FILE, read_config, save_checkpoint
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, check_free, link_or_copy, locked, replacing_folder
 from rerank_plugin.text import embeddings
-from rerank_plugin.text.embeddings import WordVectors
-from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE
+from rerank_plugin.text.embeddings import WORD_VECTORS, WordVectors
+from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE, STATE_FILE, TENSORS_FILE, replace
 
-BEST, EPOCHS, WORDS = "best", "epochs", "words"
+BEST, EPOCHS, WORDS, MARKER_FILE = "best", "epochs", "words", "training.json"
+
+TRAINED = FolderKind(
+    "a trained checkpoint",
+    CONFIG_FILE,
+    CHECKPOINT.keys,
+    (*CHECKPOINT.files, LOG_FILE, PLOT_FILE, "selection.md", *CHECKPOINT.inside(f"{EPOCHS}/*")),
+)
+TRAINING = FolderKind(
+    "an interrupted training",
+    MARKER_FILE,
+    ("training",),
+    (
+        STATE_FILE, f"*.{TENSORS_FILE}", LOG_FILE, PLOT_FILE, ".writing-*", *CHECKPOINT.inside(BEST),
+        *CHECKPOINT.inside(f"{EPOCHS}/*"), *WORD_VECTORS.inside(WORDS),
+    ),
+)  # fmt: skip
 
 
 def work_folder(output: Path) -> Path:
     """Where what belongs to an output lies until it is finished."""
     return output.with_name(output.name + ".training")
+
+
+@contextmanager
+def work_folder_held(folder: Path, resume: bool, overwrite: bool) -> Iterator[None]:
+    """Hold the folder that a training works in; no other process can while the block runs.
+
+    Raises:
+        InputError: another process trains there, something else is there, or an interrupted training that is neither
+            to be gone on with nor to be replaced.
+    """
+    check_free(folder, TRAINING, overwrite=True)
+    if folder.is_dir() and any(folder.iterdir()) and not (resume or overwrite):
+        raise InputError(f"{folder} holds a training that was interrupted: resume or overwrite it")
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(folder):
+            yield
+    finally:
+        with suppress(OSError):  # there is something to go on with, or all is done
+            folder.rmdir()
+
+
+def empty_work_folder(folder: Path, training: dict) -> None:
+    """Remove what an older training left, and say what is trained there now."""
+    for one in folder.iterdir():
+        if one.name != MARKER_FILE:  # it stays to the last: without it the rest would be taken for the user's
+            shutil.rmtree(one) if one.is_dir() else one.unlink()
+    replace(folder / MARKER_FILE, lambda path: path.write_text(json.dumps({"training": training}), encoding="utf-8"))
 
 
 class Saver:
@@ -42,7 +88,7 @@ class Saver:
     ):
         self.folder, self.model, self.vectors, self.training = folder, model, vectors, training
         self.every, self.words = every, words or folder / WORDS
-        self.fresh = True
+        self.fresh, self.epochs = True, 0
 
     def go_on(self, epochs: int) -> None:
         """Keep what is there: the training was resumed after so many epochs.
@@ -50,7 +96,7 @@ class Saver:
         Raises:
             InputError: they should all be kept, and were not.
         """
-        self.fresh = False
+        self.fresh, self.epochs = False, epochs
         if not self.every:
             return
         missing = [epoch for epoch in range(1, epochs + 1) if not (self._of(epoch) / CONFIG_FILE).exists()]
@@ -63,8 +109,9 @@ class Saver:
     def keep(self, measures: dict) -> None:
         """Called after every epoch, before it counts as done."""
         if self.fresh:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            empty_work_folder(self.folder, self.training)
             self.fresh = False
+        self.epochs = measures["epoch"]
         if self.vectors is not None and not self.words.exists():
             embeddings.save(self.vectors, self.words, {})
         if self.every:
@@ -73,28 +120,29 @@ class Saver:
     def save(self, measures: dict) -> None:
         """Called after that, when the epoch is the best so far."""
         if self.every:
-            with replacing_folder(self.folder / BEST) as writing:
+            with replacing_folder(self.folder / BEST, CHECKPOINT, overwrite=True) as writing:
                 link_all(self._of(measures["epoch"]), writing)
         else:
             self._save(self.folder / BEST, measures)
 
-    def finish(self, epochs: int, deciding: str, output: Path) -> Outcome:
+    def finish(self, deciding: str, output: Path, overwrite: bool = False) -> Outcome:
         """Put the best checkpoint, its log and its picture in place, and remove what the training worked with.
 
         Args:
-            epochs: that were trained. deciding: name of the measure that says which was best, for the message.
+            deciding: name of the measure that says which was best, for the message.
+            overwrite: whether a trained checkpoint that is there already is replaced.
 
         Raises:
             InputError: no epoch gave a number.
         """
         if not (self.folder / BEST).exists():
             raise InputError(f"no epoch gave a finite {deciding}: nothing to keep; see {self.folder / LOG_FILE}")
-        with replacing_folder(output) as writing:
+        with replacing_folder(output, TRAINED, overwrite) as writing:
             link_all(self.folder / BEST, writing)
             for name in (LOG_FILE, PLOT_FILE):
                 link_or_copy(self.folder / name, writing / name)
             if self.every:
-                for epoch in range(1, epochs + 1):
+                for epoch in range(1, self.epochs + 1):
                     link_all(self._of(epoch), writing / EPOCHS / self._of(epoch).name)
         shutil.rmtree(self.folder)
         return read_outcome(output)
@@ -123,13 +171,6 @@ def read_outcome(checkpoint: Path) -> Outcome:
     }
     lines = (checkpoint / LOG_FILE).read_text(encoding="utf-8").splitlines()
     return Outcome(reached["epoch"], measures, len(lines))
-
-
-def put_in_place(made: Path, output: Path) -> None:
-    """Give a finished folder its final name; one that is there already goes."""
-    if output.exists():
-        shutil.rmtree(output)
-    made.rename(output)
 
 
 def link_all(source: Path, target: Path) -> None:

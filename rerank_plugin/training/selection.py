@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple, Sequence
 
 from rerank_plugin.errors import InputError
-from rerank_plugin.runs import replacing
-from rerank_plugin.training.saving import put_in_place
+from rerank_plugin.files.outputs import INNER, FolderKind, check_free, replacing, replacing_folder
+from rerank_plugin.training.saving import TRAINED, TRAINING, link_all
 
 if TYPE_CHECKING:
     from rerank_plugin.training.session import Session
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SELECTION_FILE = "selection.json"
+SELECTION = FolderKind(
+    "an interrupted selection",
+    SELECTION_FILE,
+    ("settings", "measured"),
+    (*TRAINED.inside("*"), *TRAINING.inside("*.training")),
+)
 
 
 class Step(NamedTuple):
@@ -46,13 +52,16 @@ def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[st
     """
     task, names = session.task, session.model_config.lexical_features
     folder = output.with_name(output.name + ".selection")
-    if folder.exists() and not task.resume:
-        raise InputError(f"{folder} holds a selection that was interrupted: go on with --resume, or delete it")
+    check_free(folder, SELECTION, overwrite=True)
+    if folder.exists() and any(folder.iterdir()) and not (task.resume or task.overwrite):
+        raise InputError(f"{folder} holds a selection that was interrupted: resume or overwrite it")
+    if not task.resume:
+        shutil.rmtree(folder, ignore_errors=True)
 
     def measure(features: tuple[str, ...]) -> float:
         place = folder / "+".join(features)
         config, pools = session.config_with(features)
-        outcome = session.train(place, pools, config=config)
+        outcome = session.train(place, pools, config=config, overwrite=True)
         if len(features) < count:
             shutil.rmtree(place)
         return outcome.measures[task.measures[0]]
@@ -62,7 +71,8 @@ def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[st
     path = select(names, count, measure, folder, settings)
     chosen, table = (*path[-1].kept, path[-1].chosen), as_markdown(path, task.measures[0])
     (folder / "+".join(chosen) / "selection.md").write_text(table, encoding="utf-8")
-    put_in_place(folder / "+".join(chosen), output)
+    with replacing_folder(output, TRAINED, task.overwrite) as writing:
+        link_all(folder / "+".join(chosen), writing)
     shutil.rmtree(folder)
     return chosen, table
 
@@ -86,6 +96,7 @@ def select(
         raise InputError(f"cannot select {count} of {len(names)} lexical features")
     settings = json.loads(json.dumps({**settings, "names": list(names)}))
     measured = _read(folder / SELECTION_FILE, settings)
+    _write(folder / SELECTION_FILE, settings, measured)  # first: it tells that what else will lie there is ours
     path: list[Step] = []
     kept: tuple[str, ...] = ()
     while len(kept) < count:
@@ -121,7 +132,7 @@ def _read(path: Path, settings: dict) -> dict[str, float]:
 
 def _write(path: Path, settings: dict, measured: dict[str, float]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
+    with replacing(path, INNER, overwrite=True) as file:
         file.write(json.dumps({"settings": settings, "measured": measured}, indent=1).encode())
 
 

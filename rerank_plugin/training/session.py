@@ -22,6 +22,7 @@ from rerank_plugin.checkpoints import build_config, check_weights, load_checkpoi
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.corpora.records import Judgments, Query
 from rerank_plugin.errors import InputError
+from rerank_plugin.files.outputs import check_free
 from rerank_plugin.evaluation.measures import parse
 from rerank_plugin.features.lexical import FIRST_STAGE, FIRST_STAGE_SHARE
 from rerank_plugin.rerankers import RerankerOptions
@@ -34,7 +35,7 @@ from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.training.candidates import CandidateFinder
 from rerank_plugin.training.concepts import check_same_concepts, starting_concepts
 from rerank_plugin.training.pairs import WITHOUT_CANDIDATES, Pool, make_pools
-from rerank_plugin.training.saving import Outcome, Saver, work_folder
+from rerank_plugin.training.saving import TRAINED, Outcome, Saver, work_folder, work_folder_held
 from rerank_plugin.training.trainer import Trainer, TrainingConfig
 from rerank_plugin.training.validation import Validation
 
@@ -64,6 +65,7 @@ class Task:
         device: torch's. threads: first-stage searches at once.
         keep_epochs: whether every epoch's checkpoint is kept.
         resume: whether trainings that were interrupted go on.
+        overwrite: whether a checkpoint that is there already is replaced, and an interrupted training.
     """
 
     model: str
@@ -88,6 +90,7 @@ class Task:
     threads: int = 2
     keep_epochs: bool = False
     resume: bool = False
+    overwrite: bool = False
 
 
 class HeldOut(NamedTuple):
@@ -219,11 +222,13 @@ class Session:
         config=None,
         data: dict | None = None,
         words: Path | None = None,
+        overwrite: bool | None = None,
     ) -> Outcome:
         """Train a model and put its best epoch's checkpoint in place.
 
         Args:
             pools, held_out, config, data: the session's where they are not given.
+            overwrite: the task's where it is not given.
             words: folder for the word vectors that the checkpoints of several trainings share.
 
         Raises:
@@ -233,7 +238,14 @@ class Session:
         if (folder / CROSS_VALIDATION_FILE).exists():
             raise InputError(f"{folder} holds a cross-validation: go on with its --folds and --resume, or delete it")
         pools, held_out = self.pools if pools is None else pools, held_out or self.held_out
-        config, data = config or self.model_config, data or self.data
+        overwrite = task.overwrite if overwrite is None else overwrite
+        check_free(output, TRAINED, overwrite)
+        with work_folder_held(folder, task.resume, overwrite):
+            saver = self._train(folder, pools, held_out, config or self.model_config, data or self.data, words)
+            return saver.finish(task.measures[0], output, overwrite)
+
+    def _train(self, folder: Path, pools, held_out, config, data: dict, words: Path | None) -> Saver:
+        task = self.task
         model, reranker = self.fresh_model(config)
         if pools and config.lexical_features:
             values = np.concatenate([pool.features for pool in pools]).astype(np.float64)
@@ -254,7 +266,7 @@ class Session:
             saver.go_on(len(trainer.history))
         log.info("training on %d queries", len(pools))
         trainer.train()
-        return saver.finish(len(trainer.history), task.measures[0], output)
+        return saver
 
     def _read_words(self) -> WordVectors | None:
         """The word vectors; None for a model that is built without any."""

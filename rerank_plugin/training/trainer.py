@@ -267,16 +267,16 @@ class Trainer:
 
         self.folder.mkdir(parents=True, exist_ok=True)
         lines = "".join(json.dumps(_finite_or_none(entry)) + "\n" for entry in self.history)
-        _replace(self.folder / LOG_FILE, lambda path: path.write_text(lines, encoding="utf-8"))
-        _replace(self.folder / PLOT_FILE, lambda path: plot_history(self.history, path))
+        replace(self.folder / LOG_FILE, lambda path: path.write_text(lines, encoding="utf-8"))
+        replace(self.folder / PLOT_FILE, lambda path: plot_history(self.history, path))
         tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": tensor.contiguous() for name, tensor in state.items()}
         epoch = len(self.history)
         name = f"{epoch}.{TENSORS_FILE}"  # a file of its own, so that a kill between the two writes does no harm
-        _replace(self.folder / name, lambda path: save_file(tensors, path))
+        replace(self.folder / name, lambda path: save_file(tensors, path))
         state = json.dumps({"settings": self.settings(), "tensors": name, "history": self.history})
-        _replace(self.folder / STATE_FILE, lambda path: path.write_text(state, encoding="utf-8"))
+        replace(self.folder / STATE_FILE, lambda path: path.write_text(state, encoding="utf-8"))
         for old in self.folder.glob(f"*.{TENSORS_FILE}"):
             if old.name != name:
                 old.unlink()
@@ -360,7 +360,7 @@ def _finite_or_none(entry: dict) -> dict:
     return {name: value if math.isfinite(value) else None for name, value in entry.items()}
 
 
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
+def replace(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file under a temporary name of the same ending and rename it."""
     writing = path.with_name(f".writing-{os.getpid()}-{path.name}")
     write(writing)

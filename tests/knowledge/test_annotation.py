@@ -234,8 +234,8 @@ def test_a_folder_that_cannot_be_written_to(knowledge, tmp_path, monkeypatch, ca
     shutil.copytree(knowledge.folder, folder)
     shutil.rmtree(folder / "annotation", ignore_errors=True)
 
-    def refuse(folder):
-        raise PermissionError(13, os.strerror(13))
+    def refuse(folder, *_, **__):
+        raise InputError(f"{folder}: cannot be written (Permission denied)")
 
     monkeypatch.setattr(term_arrays, "replacing_folder", refuse)
     assert Annotator(KnowledgeBase(folder), threads=1).annotate("cold")

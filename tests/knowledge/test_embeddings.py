@@ -99,7 +99,8 @@ def test_inverse_relations_are_named(knowledge, tmp_path):
 
 def test_what_the_command_refuses(knowledge, tmp_path, capsys):
     (tmp_path / "there").mkdir()
-    with pytest.raises(InputError, match="exists already"):
+    (tmp_path / "there" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="is not a folder of concept vectors"):
         embed.main(["concepts", "--knowledge", str(knowledge), "--output", str(tmp_path / "there")])
     with pytest.raises(InputError, match="no knowledge base at"):
         embed.main(["concepts", "--knowledge", str(tmp_path / "no"), "--output", str(tmp_path / "v")])

@@ -10,7 +10,7 @@ from rerank_plugin.rerankers.encodings import encode_index
 from rerank_plugin.rerankers.ktrel import Ktrel, KtrelConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.rerankers.sevmos import SevMos, SevMosConfig
-from rerank_plugin.retrieval.index_folder import DESCRIPTION, describe_files
+from rerank_plugin.retrieval.index_folder import DESCRIPTION, describe_files, forward_checksum
 from tests.rerankers import small
 
 
@@ -18,7 +18,9 @@ def build_index(folder, documents=small.DOCUMENTS):
     """A forward index inside an index folder that says what it holds."""
     folder.mkdir(parents=True)
     index = small.build_index(folder / "forward", documents)
-    (folder / DESCRIPTION).write_text(json.dumps({"files": describe_files(folder)}))
+    description = {"files": describe_files(folder)}
+    (folder / DESCRIPTION).write_text(json.dumps(description))
+    index.checksum = forward_checksum(description)
     return index
 
 

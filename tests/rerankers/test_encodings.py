@@ -20,6 +20,7 @@ from rerank_plugin.rerankers.encodings import EncodedDocuments, encode_index, we
 from rerank_plugin.rerankers.ktrel_fused import KtrelScorer
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.encodings import encodings_folder, find_encodings, write_encodings
+from rerank_plugin.retrieval.verification import verify
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests.rerankers import encodable, guarded, small
 
@@ -416,7 +417,7 @@ def test_writing_is_all_or_nothing(tmp_path):
     assert list((tmp_path / "index" / "encodings").iterdir()) == []
     write_encodings(index, "key", [rows[:4], rows[4:]], 3)
     np.testing.assert_array_equal(find_encodings(index, "key", 3), rows)
-    with pytest.raises(InputError, match="--overwrite"):
+    with pytest.raises(InputError, match="exists already.*overwrite"):
         write_encodings(index, "key", [-rows], 3)
     with pytest.raises(KeyboardInterrupt):
         write_encodings(index, "key", interrupted(), 3, overwrite=True)
@@ -515,8 +516,10 @@ def whole_index(tmp_path_factory):
     folder = tmp_path_factory.mktemp("command") / "index"
     index = encodable.build_index(folder)
     description = json.loads((folder / DESCRIPTION).read_text())
-    fields = {field: {"mean_length": mean} for field, mean in index.mean_lengths.items()}
-    description |= {"format_version": FORMAT_VERSION, "tokenizer": SETTINGS, "fields": fields}
+    fields = {
+        field: {"tokens": round(mean * len(index)), "mean_length": mean} for field, mean in index.mean_lengths.items()
+    }
+    description |= {"format_version": FORMAT_VERSION, "tokenizer": SETTINGS, "fields": fields, "documents": len(index)}
     (folder / DESCRIPTION).write_text(json.dumps(description))
     return folder
 
@@ -529,13 +532,13 @@ def test_the_command_encodes_an_index(index_command, whole_index, vectors, tmp_p
     status, out, err = index_command(*arguments)
     assert (status, err) == (0, "") and "10 documents, 6 numbers each" in out and "documents per second" in out
     index = Index(whole_index)
-    index.verify()
+    verify(index)
     one = rerankers.load(f"ktrel:{tmp_path / 'c'}", index.forward)
     expected = scores_of(encodable.module_reranker(make("ktrel", vectors), vectors, index.forward))
     assert_same(scores_of(one), expected, 1e-5)
     assert isinstance(one.fast, EncodedDocuments) and one.fast.vectors.dtype == np.float32
     status, out, err = index_command(*arguments, "--half")
-    assert (status, out) == (2, "") and "--overwrite" in err and err.count("\n") == 1
+    assert (status, out) == (2, "") and "exists already" in err and err.count("\n") == 1
     status, _, err = index_command(*arguments, "--half", "--overwrite", "--batch-size", 4)
     assert status == 0, err
     one = rerankers.load(f"ktrel:{tmp_path / 'c'}", index.forward)

@@ -11,6 +11,7 @@ from rerank_plugin.errors import InputError
 from rerank_plugin.retrieval.building import build_index
 from rerank_plugin.retrieval.index_folder import Index
 from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.verification import verify
 
 SMALL = [Document("a", "aspirin", "heart"), Document("b", "stroke", ""), Document("c", "", "kidney")]
 
@@ -70,12 +71,12 @@ def test_strict_stops_at_the_first_duplicate_and_leaves_nothing(tmp_path):
 def test_an_index_is_replaced_only_when_asked(tmp_path):
     build(tmp_path / "index")
     before = (tmp_path / "index" / "index.json").read_bytes()
-    with pytest.raises(InputError, match="exists already.*--overwrite"):
+    with pytest.raises(InputError, match="exists already.*overwrite"):
         build(tmp_path / "index", many(5))
     assert (tmp_path / "index" / "index.json").read_bytes() == before
     assert build(tmp_path / "index", many(5), overwrite=True).documents == 5
     index = Index(tmp_path / "index")
-    index.verify()
+    verify(index)
     assert len(index.forward) == 5 and names(tmp_path) == ["index"]
     assert index.first_stage(FirstStageConfig()).search("aspirin word3", 5).ids == ["d3"]
 
@@ -114,7 +115,7 @@ def test_an_exception_in_the_stream_keeps_the_index_that_was_there(tmp_path):
     with pytest.raises(Stop):
         build(tmp_path / "index", broken(), overwrite=True)
     assert names(tmp_path) == ["index"]
-    Index(tmp_path / "index").verify()
+    verify(Index(tmp_path / "index"))
     assert Index(tmp_path / "index").description["documents"] == 3
 
 
@@ -193,7 +194,7 @@ def refusal(folder):
 
 
 def test_the_copy_opens_before_it_is_damaged(copy):
-    Index(copy).verify()
+    verify(Index(copy))
 
 
 def test_what_is_no_index_is_refused(tmp_path):
@@ -246,7 +247,7 @@ def test_a_missing_or_shortened_file_is_noticed_at_opening(copy):
         path.write_bytes(content + b"x")
         assert f"{path} has {len(content) + 1} bytes" in refusal(copy)
         path.write_bytes(content)
-    Index(copy).verify()
+    verify(Index(copy))
 
 
 def test_a_changed_byte_in_any_file_is_noticed_by_verify(copy):
@@ -258,10 +259,10 @@ def test_a_changed_byte_in_any_file_is_noticed_by_verify(copy):
             changed[place] ^= 1
             path.write_bytes(changed)
             with pytest.raises(InputError, match="does not match its checksum") as raised:
-                index.verify()
+                verify(index)
             assert str(path) in str(raised.value)
         path.write_bytes(content)
-    index.verify()
+    verify(index)
 
 
 def test_lucene_and_the_forward_index_must_belong_together(copy, tmp_path):

@@ -16,6 +16,7 @@ from rerank_plugin.retrieval.building import build_index
 from rerank_plugin.retrieval.concepts import ConceptWriter
 from rerank_plugin.retrieval.index_folder import Index
 from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.verification import verify
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def test_no_mention_reaches_from_a_title_into_its_abstract(annotator, tmp_path):
 def test_the_index_needs_no_other_folder(folder, knowledge, annotator, tmp_path):
     """It has the knowledge base and the settings, and is as good elsewhere."""
     index = Index(shutil.copytree(folder, tmp_path / "elsewhere"))
-    index.verify()
+    verify(index)
     assert index.description["knowledge"] == annotator.settings
     assert index.description["concepts"] == len(index.forward.concepts)
     assert {"forward/concepts.npy", "forward/concept_offsets.npy", "knowledge/knowledge.json"} <= set(
@@ -111,7 +112,7 @@ def test_damage(folder, tmp_path, name):
     data = (copy / name).read_bytes()
     (copy / name).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(InputError, match=name):
-        Index(copy).verify()
+        verify(Index(copy))
     (copy / name).unlink()
     with pytest.raises(InputError, match=f"{name} is missing"):
         Index(copy)
@@ -140,7 +141,7 @@ def test_what_the_annotator_keeps_is_made_again(folder, tmp_path):
     expected = Index(folder).forward.knowledge.query("stroke").tolist()
     shutil.rmtree(copy / "knowledge" / "annotation")
     for _ in range(2):
-        Index(copy).verify()
+        verify(Index(copy))
         assert Index(copy).forward.knowledge.query("stroke").tolist() == expected != []
 
 

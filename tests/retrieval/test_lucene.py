@@ -11,6 +11,7 @@ from rerank_plugin.errors import InputError
 from rerank_plugin.retrieval.building import build_index
 from rerank_plugin.retrieval.index_folder import Index
 from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.verification import verify
 
 # Words that Lucene's stemmer leaves alone. The twins tie with one another for every query; their ids differ in length.
 DOCUMENTS = [
@@ -125,7 +126,7 @@ def test_a_damaged_index_is_refused(tmp_path):
     content[-1] ^= 1
     path.write_bytes(content)
     with pytest.raises(InputError, match="tokens.npy does not match its checksum"):
-        Index(tmp_path / "index").verify()
+        verify(Index(tmp_path / "index"))
     path.write_bytes(content[:-4])
     with pytest.raises(InputError, match="tokens.npy has .* damaged or half copied"):
         Index(tmp_path / "index")

@@ -184,17 +184,17 @@ def test_saved_and_loaded_they_are_the_same(saved):
 
 def test_saving_again_replaces_the_folder(saved):
     _, folder = saved
-    (folder / "left-over").write_text("x")
-    save(WordVectors(Vocabulary(["c"]), np.ones((2, 5), np.float32)), folder, {})
+    with pytest.raises(InputError, match="exists already"):
+        save(WordVectors(Vocabulary(["c"]), np.ones((2, 5), np.float32)), folder, {})
+    save(WordVectors(Vocabulary(["c"]), np.ones((2, 5), np.float32)), folder, {}, overwrite=True)
     assert load(folder).vocabulary.words == [UNKNOWN, "c"]
-    assert not (folder / "left-over").exists()
     assert [path.name for path in folder.parent.iterdir()] == ["words"]
 
 
 def test_an_interrupted_save_keeps_what_was_there(saved):
     vectors, folder = saved
     with pytest.raises(TypeError):
-        save(vectors, folder, {"settings that JSON cannot hold": object()})
+        save(vectors, folder, {"settings that JSON cannot hold": object()}, overwrite=True)
     assert load(folder).vocabulary.words == vectors.vocabulary.words
     assert [path.name for path in folder.parent.iterdir()] == ["words"]
 

@@ -1,0 +1,1 @@
+"""Files: outputs that appear whole or not at all."""

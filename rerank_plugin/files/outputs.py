@@ -1,0 +1,367 @@
+"""Outputs: what may be replaced, how it appears whole or not at all, and what a killed process leaves.
+
+The rules, for every command:
+
+* What exists is replaced only where the caller allows it, and only where the same command made it: a file or folder is
+  recognized by its content (`FileKind`, `FolderKind`), and a folder must hold nothing else. Anything else is refused.
+* A symbolic link is followed: the link stays, and the rules hold for what it leads to.
+* An output is written under a temporary name beside it, ``.NAME.rerank_plugin-XXXXXXXX``, and renamed. Whoever writes
+  there holds a lock (flock) on it; what nobody holds is of a dead process, and the next writer in the same folder
+  removes it.
+* Folders are exchanged in one step where the system can (Linux). Elsewhere the old one is moved aside first, and a
+  process that dies between the two renames leaves it under a known name, from which `healed` brings it back.
+* Into a device or a pipe is written; it is never replaced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import gzip
+import json
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import BinaryIO, Callable, Iterator
+
+from rerank_plugin.errors import InputError
+
+MARK = ".rerank_plugin-"  # between the name of an output and the random end of its temporary name
+ASIDE = "replaced"  # the end of the name that an old folder has between two renames
+
+
+class OutputLockedError(InputError):
+    """Another process that is still running writes this output."""
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """Files that one command writes.
+
+    Attributes:
+        name: with its article, for messages: "a run".
+        made: whether a file that exists and is not empty is one of them.
+    """
+
+    name: str
+    made: Callable[[Path], bool]
+
+    def fault(self, path: Path) -> str | None:
+        """Why what exists at ``path`` must not be replaced; None where it may be."""
+        if not path.is_file():
+            return "is a folder" if path.is_dir() else "is no regular file"
+        return None if path.stat().st_size == 0 or self.made(path) else f"is not {self.name}"
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """Folders that one command writes.
+
+    Attributes:
+        name: with its article, for messages: "an index".
+        description: the file that each of them has.
+        keys: of the JSON object in that file; none where it is not JSON.
+        files: patterns of the other files, relative to the folder; ``*`` does not match a slash.
+        listed: key of the description under which further files are named, as keys of an object.
+    """
+
+    name: str
+    description: str
+    keys: tuple[str, ...]
+    files: tuple[str, ...]
+    listed: str | None = None
+
+    def inside(self, folder: str) -> tuple[str, ...]:
+        """Patterns of the files of such a folder that is a part of another one."""
+        return tuple(f"{folder}/{name}" for name in (self.description, *self.files))
+
+    def fault(self, path: Path) -> str | None:
+        """Why what exists at ``path`` must not be replaced; None where it may be. An empty folder may be."""
+        if not path.is_dir():
+            return "is a file"
+        found = [one.relative_to(path).as_posix() for one in sorted(path.rglob("*")) if not _has_entries(one)]
+        if not found:
+            return None
+        described = self._described(path)
+        if described is None:
+            return f"is not {self.name}"
+        own = {self.description, *(described.get(self.listed, ()) if self.listed else ())}
+        for one in found:
+            if one not in own and MARK not in one and not any(_matches(one, pattern) for pattern in self.files):
+                return f"is {self.name}, but holds {one}, which is of something else"
+        return None
+
+    def _described(self, path: Path) -> dict | None:
+        """The folder's description, empty where it is no JSON; None where it is not one of this kind."""
+        try:
+            text = (path / self.description).read_bytes()
+            described = json.loads(text) if self.keys else {}
+        except (OSError, ValueError):
+            return None
+        return described if isinstance(described, dict) and all(key in described for key in self.keys) else None
+
+
+PICTURE_METADATA = {"Software": "rerank_plugin"}  # for matplotlib's savefig: how we recognize our PNG files
+PICTURE = FileKind("a picture that this program drew", lambda path: b"Software\0rerank_plugin" in beginning(path))
+INNER = FileKind("a file of ours", lambda path: True)  # within a folder that was checked as a whole
+
+
+def _has_entries(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and any(path.iterdir())
+
+
+def _matches(path: str, pattern: str) -> bool:
+    parts, patterns = path.split("/"), pattern.split("/")
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+
+
+def check_free(path: str | Path, kind: FileKind | FolderKind, overwrite: bool = False) -> Path:
+    """Refuse to write where something lies that must not be replaced; returns the place that links lead to.
+
+    Args:
+        overwrite: whether the user allows that one of this kind is replaced.
+
+    Raises:
+        InputError: something else is there, or one of this kind that may not be replaced.
+    """
+    place = Path(os.path.realpath(path))
+    try:
+        if not os.path.lexists(place):
+            return place
+        fault = kind.fault(place)
+        free = not any(place.iterdir()) if place.is_dir() else place.stat().st_size == 0
+    except OSError as error:
+        raise unwritable(Path(path), error) from error
+    if fault is not None:
+        raise InputError(f"{path} {fault}: it is left as it is; choose another place, or move it away yourself")
+    if not overwrite and not free:
+        raise InputError(f"{path} exists already: choose another place, or overwrite it")
+    return place
+
+
+def beginning(path: Path) -> bytes:
+    """The first 4 KB of a file."""
+    with open(path, "rb") as file:
+        return file.read(4096)
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is a device or a pipe, which is written into and never replaced."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
+@contextmanager
+def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = False) -> Iterator[Path]:
+    """A temporary folder to write into, which takes the folder's name when the block ends without an exception.
+
+    On an exception it is removed, and what was there stays as it was. There is always a folder that works.
+
+    Raises:
+        InputError: as `check_free`, before the block and again after it; or the place cannot be written to.
+    """
+    place = check_free(healed(folder), kind, overwrite)
+    with ExitStack() as cleaning:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            writing = cleaning.enter_context(_temporary(place, Path.mkdir))
+        except OSError as error:
+            raise unwritable(Path(folder), error) from error
+        yield writing
+        check_free(place, kind, overwrite)
+        try:
+            put_in_place(writing, place)
+        except OSError as error:
+            raise unwritable(Path(folder), error) from error
+
+
+def put_in_place(made: Path, place: Path) -> None:
+    """Give a finished folder its final name; one that is there already must have been checked, and goes."""
+    if not place.is_dir():
+        made.rename(place)
+    elif _exchange(made, place):
+        shutil.rmtree(made)
+    else:
+        aside = _aside(place)
+        with locked(place):  # the lock moves with the folder: nobody heals while this process lives
+            place.rename(aside)
+            try:
+                made.rename(place)
+            except BaseException:
+                aside.rename(place)
+                raise
+            shutil.rmtree(aside)
+
+
+@contextmanager
+def replacing(path: str | Path, kind: FileKind, overwrite: bool = False) -> Iterator[BinaryIO]:
+    """A file to write that takes ``path``'s place when the block ends well, and vanishes when it does not.
+
+    Where the name ends in .gz it is gzipped, without name and time, so that equal contents make equal files. What
+    ``path`` is when it is a device or a pipe is written into.
+
+    Raises:
+        InputError: as `check_free`, before the block and again after it; or the place cannot be written to.
+    """
+    path = Path(path)
+    try:
+        if is_stream(path):
+            with open(path, "wb") as file:
+                yield file
+            return
+        place = check_free(path, kind, overwrite)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary(place, lambda path: path.touch(exist_ok=False)) as temporary:
+            with ExitStack() as files:
+                file = files.enter_context(open(temporary, "r+b"))
+                yield files.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)) if is_packed(path) else file
+            check_free(place, kind, overwrite)
+            os.replace(temporary, place)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder among the system's temporary files, for this user alone, that is gone when the block ends.
+
+    What a killed process left of one is removed when the next one is made.
+    """
+    place = Path(tempfile.gettempdir()) / "scratch"
+    with _temporary(place, lambda path: path.mkdir(mode=0o700)) as folder:
+        yield folder
+
+
+def healed(folder: str | Path) -> Path:
+    """The folder, after bringing it back where a process died between the two renames of a replacement."""
+    folder = Path(folder)
+    place = Path(os.path.realpath(folder))
+    aside = _aside(place)
+    if aside.is_dir() and not place.exists():
+        with suppress(OSError, OutputLockedError), locked(aside):
+            aside.rename(place)
+    return folder
+
+
+def open_locked(path: Path) -> BinaryIO:
+    """A file opened for reading and writing, made where there is none, that one process alone may hold.
+
+    Raises:
+        OutputLockedError: another process holds it.
+        OSError: it cannot be opened, or is a symbolic link, through which nothing is written.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "is no regular file")
+            _lock(descriptor, path)
+            if _is_still(descriptor, path):
+                return open(descriptor, "r+b")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its owner renamed it before the lock was free: look again
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files and folders in a folder that no living process holds."""
+    for leftover in folder.glob(f".*{MARK}*"):
+        place = leftover.with_name(leftover.name[1 : leftover.name.rindex(MARK)])
+        if leftover == _aside(place) and not place.exists():
+            healed(place)
+            continue
+        with suppress(OSError, OutputLockedError), locked(leftover):
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """A second name for a file, which takes no space; a copy where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is gzipped, by its name."""
+    return path.name.lower().endswith(".gz")
+
+
+@contextmanager
+def _temporary(place: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A new temporary file or folder beside ``place``, locked, and gone when the block ends unless it was renamed."""
+    remove_leftovers(place.parent)
+    while True:
+        temporary = place.with_name(f".{place.name}{MARK}{secrets.token_hex(4)}")
+        make(temporary)
+        descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+        with suppress(OSError):  # some network file systems have no locks: then nobody removes leftovers there, either
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _is_still(descriptor, temporary):
+            break
+        os.close(descriptor)  # somebody took it for a leftover before it was locked
+    try:
+        yield temporary
+    finally:
+        if _is_still(descriptor, temporary):  # else it is in place; what an exchange left is removed there
+            shutil.rmtree(temporary, ignore_errors=True) if temporary.is_dir() else temporary.unlink()
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file or folder that exists.
+
+    Raises:
+        OutputLockedError: another process holds it.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _lock(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OutputLockedError(f"{path} is being written by another process: wait for it, or choose another place")
+
+
+def _is_still(descriptor: int, path: Path) -> bool:
+    """Whether a path still names the open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except OSError:
+        return False
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders exchange their names in one step; False where the system or the file system cannot."""
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)  # Linux, glibc 2.28 and later
+    if renameat2 is None:
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+
+
+def _aside(place: Path) -> Path:
+    return place.with_name(f".{place.name}{MARK}{ASIDE}")
+
+
+def unwritable(path: Path, error: OSError) -> InputError:
+    """What to tell the user of a place that cannot be written to."""
+    return InputError(f"{path}: cannot be written ({error.strerror or error})")
