@@ -132,7 +132,7 @@ def test_the_seed_decides_what_is_simulated(tmp_path, capsys):
     assert log.ids_given and {id: query.text for id, query in log.queries.items()} == {
         query.id: query.text for query in queries("sample")
     }
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         simulated(tmp_path, "a.tsv")
 
 

@@ -276,22 +276,50 @@ def test_pubmed_files_are_indexed_and_the_last_version_is_found(workspace):
     assert "malformed XML" in refusal(workspace, "index --corpus pubmed --index strict-pubmed --strict")
 
 
-def test_ctrl_c_leaves_no_half_index(workspace):
+def test_a_signal_leaves_no_half_index(workspace):
     """A real signal: Java must not take it, or nothing is tidied up."""
     with open(workspace / "long.jsonl", "w") as file:
         for number in range(100_000):
             file.write(
                 json.dumps({"_id": str(number), "title": f"title {number}", "text": "heart attack " * 50}) + "\n"
             )
-    process = start(workspace, *"rerank_plugin.index --corpus long.jsonl --index long".split())
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        process = start_index(workspace, "long")
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 128 + number and err.strip().splitlines()[-1] == "interrupted", err
+        assert not (workspace / "long").exists() and not list(workspace.glob(".long*"))
+        assert not list(workspace.glob("hs_err*"))
+
+
+def test_what_a_killed_build_leaves_goes_with_the_next_one(workspace):
+    (workspace / "short.jsonl").write_text(json.dumps({"_id": "1", "title": "aspirin", "text": "heart"}) + "\n")
+    killed, living = start_index(workspace, "killed"), start_index(workspace, "living")
+    killed.kill()
+    killed.wait()
+    assert list(workspace.glob(".killed.rerank_plugin-*")) and list(workspace.glob(".living.rerank_plugin-*"))
+    command(workspace, "index --corpus short.jsonl --index next")
+    assert not list(workspace.glob(".killed.*")) and list(workspace.glob(".living.rerank_plugin-*"))
+    living.terminate()
+    living.wait()
+
+
+def start_index(workspace, name):
+    """A build of long.jsonl that has begun to write. Signals act as on a terminal, whatever this process was told."""
+    begin = (
+        "import runpy, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); sys.argv = sys.argv[0:1] + sys.argv[2:]; "
+        "runpy.run_module('rerank_plugin.index', run_name='__main__')"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", begin, "-", "--corpus", "long.jsonl", "--index", name],
+        cwd=workspace, env={**os.environ, "PYTHONPATH": PACKAGE_PARENT},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     deadline = time.monotonic() + 60
-    while not list(workspace.glob(".long.writing-*/forward/tokens.npy")) and time.monotonic() < deadline:
+    while not list(workspace.glob(f".{name}.rerank_plugin-*/forward/tokens.npy")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and err.strip().splitlines()[-1] == "interrupted", err
-    assert not (workspace / "long").exists() and not list(workspace.glob(".long*"))
-    assert not list(workspace.glob("hs_err*"))
+    return process
 
 
 def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace):

@@ -381,6 +381,7 @@ INTERRUPT = """
 import os, signal, threading, time
 from rerank_plugin.parallel import split
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with it ignored
 finished = []
 
 def work(start, stop):

@@ -40,6 +40,7 @@ def searched(folder, name, *arguments):
             str(folder / "q.tsv"),
             "--output",
             str(folder / name),
+            "--overwrite",
             *arguments,
         ]
     )
@@ -94,7 +95,7 @@ def test_a_hybrid_first_stage_is_the_fusion_of_the_runs(folder, fusion):
     )
     weights = ["--weights", fusion[-1]] if "--fusion-weight" in fusion else []
     runs = [str(folder / "one.run"), str(folder / "two.run")]
-    fuse.main([*runs, "--method", fusion[1], *weights, "--output-depth", "50", "--output", str(folder / "fused.run")])
+    fuse.main([*runs, "--method", fusion[1], *weights, "--output-depth", "50", "--output", str(folder / "fused.run"), "--overwrite"])
     fused = read_run(folder / "fused.run")
     for query in hybrid:
         # Runs are written without ties, so the two may differ where one list had some
@@ -220,7 +221,7 @@ def test_judged_queries_as_a_first_stage(folder, capsys):
         folder, "three.run", "--first-stage", "bm25", "--fuse", f"dense:{folder}/ktrel", "--fuse", stage[1]
     )
     assert "q2" not in fused and {*found["q1"].doc_ids} <= {*fused["q1"].doc_ids}
-    with pytest.raises(commandline.InputError, match="exists already: --overwrite"):
+    with pytest.raises(commandline.InputError, match="exists already.*overwrite"):
         index.main([*encode, "--judged", "sample:train"])
 
 

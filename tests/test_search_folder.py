@@ -167,12 +167,12 @@ def test_an_interrupted_search_goes_on(workspace, index_folder, together, capsys
     if together == "1":
         assert set(done) == {"q1", "q2", "q3"} and not {"q1", "q2", "q3"} & {query for query, _ in SCORED}
     with pytest.raises(KeyboardInterrupt):
-        search(index_folder, "runs", "out", "--reranker", HERE + "Stopping")
+        search(index_folder, "runs", "out", "--reranker", HERE + "Stopping", "--overwrite")
     assert (workspace / "out" / "c.run").read_bytes() == (
         workspace / "whole" / "c.run"
     ).read_bytes()  # until it is done
     with pytest.raises(InputError, match="was begun with other settings: .*reranker was"):
-        search(index_folder, "runs", "out", *options, "--resume")
+        search(index_folder, "runs", "out", *options, "--resume", "--overwrite")
 
 
 def test_what_is_no_run_is_left_out_and_said(workspace, index_folder, capsys):

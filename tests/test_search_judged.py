@@ -29,7 +29,7 @@ def workspace(tmp_path, monkeypatch, index_folder):
 
 
 def search(index_folder, *arguments):
-    main(["--index", str(index_folder), "--queries", "q.tsv", "--output", "out.run", *arguments])
+    main(["--index", str(index_folder), "--queries", "q.tsv", "--output", "out.run", "--overwrite", *arguments])
     return {query: ranking.doc_ids for query, ranking in read_run("out.run").items()}
 
 

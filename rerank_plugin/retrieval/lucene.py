@@ -19,7 +19,7 @@ import numpy as np
 from rerank_plugin.errors import InputError
 from rerank_plugin.retrieval.candidates import Candidates
 from rerank_plugin.retrieval.forward import ForwardIndex
-from rerank_plugin.retrieval.java import java_class
+from rerank_plugin.retrieval.java import java_class, start_jvm
 
 LUCENE_FIELDS = ("contents", "title", "abstract")
 FIRST_STAGES = ("bm25", "qld", "bm25+rm3")
@@ -90,7 +90,7 @@ def lucene_ids(folder: Path) -> Iterator[list[str]]:
 
 def _open_reader(folder: Path):
     directory = java_class("org.apache.lucene.store.FSDirectory").open(
-        java_class("java.nio.file.Paths").get(str(folder))
+        java_class("java.nio.file.Paths").get(str(folder.absolute()))  # Java stays where it was started
     )
     reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
     from jnius import cast
@@ -131,6 +131,7 @@ class FirstStageConfig:
 
     def open(self, index) -> FirstStage:
         """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`; starts the JVM."""
+        start_jvm()
         from jnius import JavaException
 
         forward = index.forward

@@ -59,7 +59,6 @@ def cross_validate(session: Session, folds: Sequence[Fold], output: Path) -> str
     folds_text = as_text({fold.name: fold.test for fold in folds})
     work = work_folder(output)
     settings = _settings(session, folds)
-    check_free(output, CROSS_VALIDATED, session.task.overwrite)
     _check(work, settings, session.task)
     _warn_of_a_start_that_knows_the_folds(session)
     session.pools  # what is wrong with the candidates is said before there is anything to resume

@@ -398,8 +398,8 @@ def test_a_folder_that_is_there(tmp_path):
     make(tmp_path / "empty", overwrite=True)
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "corpus.jsonl").write_text("{}")
-    for folder in ("corpus", "log.tsv"):
-        with pytest.raises(InputError, match="is not a folder made of a click log"):
+    for folder, fault in (("corpus", "is not a folder made of a click log"), ("log.tsv", "is a file")):
+        with pytest.raises(InputError, match=fault):
             make(tmp_path / folder, overwrite=True)
     assert (tmp_path / "corpus" / "corpus.jsonl").read_text() == "{}"
 

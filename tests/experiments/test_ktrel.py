@@ -285,7 +285,7 @@ def test_bm25_is_chosen_by_the_validation_runs(tmp_path, monkeypatch):
 def test_a_kept_map_is_that_of_the_run(tmp_path):
     run = tmp_path / "a.run"
     for order, value in ((["d2", "d1"], 0.5), (["d1", "d2"], 1.0)):
-        write_run(run, {"q": RankedList(order, np.array([2.0, 1.0], np.float32))}, "t")
+        write_run(run, {"q": RankedList(order, np.array([2.0, 1.0], np.float32))}, "t", overwrite=True)
         assert [mean_average_precision(run, {"q": {"d1": 1}}) for _ in range(2)] == [value] * 2
     kept = json.loads((tmp_path / "a.ap.json").read_text())
     assert kept == {"AP": 1.0}

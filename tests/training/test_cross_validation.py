@@ -142,7 +142,7 @@ def test_resuming(inputs, made, tmp_path, monkeypatch):
     work = tmp_path / "made.training"
     first = (work / "fold-1" / "model.safetensors").stat()
     assert (work / "fold-2.training" / "state.json").exists() and not (work / "fold-3").exists()
-    with pytest.raises(InputError, match="made.training holds a cross-validation.*--resume"):
+    with pytest.raises(InputError, match="made.training holds a cross-validation.*resume"):
         cross_validate(inputs, tmp_path / "made", *how)
     with pytest.raises(InputError, match="made.training holds a cross-validation"):
         run(inputs, tmp_path / "made")
@@ -291,5 +291,6 @@ def test_another_training_is_not_touched(inputs, tmp_path, monkeypatch):
         cross_validate(inputs, tmp_path / "made", "--resume")
     assert (tmp_path / "made.training" / "state.json").exists()
     (tmp_path / "made").mkdir()
-    with pytest.raises(InputError, match="made exists already"):
-        cross_validate(inputs, tmp_path / "made")
+    (tmp_path / "made" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="made is not a cross-validation"):
+        cross_validate(inputs, tmp_path / "made", "--overwrite")

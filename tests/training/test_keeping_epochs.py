@@ -110,7 +110,10 @@ def test_nothing_of_an_older_training_is_left(inputs, tmp_path, monkeypatch):
     """A training is begun anew, with fewer epochs: those of the interrupted one are none of its."""
     with validation_killed(monkeypatch, 3):
         run(inputs, tmp_path / "made", "--keep-epochs")
-    run(inputs, tmp_path / "made", "--keep-epochs", "--epochs", "1", "--seed", "9")
+    again = ["--keep-epochs", "--epochs", "1", "--seed", "9"]
+    with pytest.raises(InputError, match="holds a training that was interrupted: resume or overwrite it"):
+        run(inputs, tmp_path / "made", *again)
+    run(inputs, tmp_path / "made", *again, "--overwrite")
     assert [path.name for path in (tmp_path / "made" / "epochs").iterdir()] == ["01"]
     assert contents(tmp_path / "made") == contents(tmp_path / "made" / "epochs" / "01")
     assert read_config(tmp_path / "made")["seed"] == 9

@@ -67,11 +67,16 @@ def test_resuming_a_killed_training(inputs, tmp_path, monkeypatch):
 def test_an_existing_checkpoint_is_kept_unless_told(inputs, tmp_path):
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "precious").write_text("x")
-    with pytest.raises(InputError, match="made exists"):
+    with pytest.raises(InputError, match="made is not a trained checkpoint"):
         run(inputs, tmp_path / "made")
+    with pytest.raises(InputError, match="made is not a trained checkpoint"):
+        run(inputs, tmp_path / "made", "--overwrite")
     assert (tmp_path / "made" / "precious").exists()
-    run(inputs, tmp_path / "made", "--overwrite", "--epochs", "1")
-    load_checkpoint(tmp_path / "made")
+    run(inputs, tmp_path / "other", "--epochs", "1")
+    with pytest.raises(InputError, match="other exists already"):
+        run(inputs, tmp_path / "other", "--epochs", "1")
+    run(inputs, tmp_path / "other", "--overwrite", "--epochs", "1", "--seed", "7")
+    assert read_config(tmp_path / "other")["seed"] == 7
 
 
 def test_training_and_validation_must_not_share_queries(inputs, tmp_path):
@@ -141,7 +146,7 @@ def test_an_interrupted_selection_is_gone_on_with(inputs, tmp_path, monkeypatch)
     run(inputs, tmp_path / "whole", *select)
     with validation_killed(monkeypatch):
         run(inputs, tmp_path / "parts", *select)
-    with pytest.raises(InputError, match="--resume"):
+    with pytest.raises(InputError, match="resume or overwrite it"):
         run(inputs, tmp_path / "parts", *select)
     run(inputs, tmp_path / "parts", *select, "--resume")
     files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]

@@ -1,0 +1,357 @@
+"""What the commands do to files that are not theirs, to each other, and to an index that is replaced meanwhile."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from rerank_plugin import clicks, commandline, embed, evaluate, fuse, search, train, weak
+from rerank_plugin import index as index_command
+from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.errors import InputError
+from rerank_plugin.files.run_writer import RunWriter
+from rerank_plugin.knowledge import __main__ as knowledge
+from rerank_plugin.retrieval.building import build_index
+from rerank_plugin.retrieval.index_folder import Index, IndexReplacedError, open_whole, write_description
+from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.verification import verify
+from rerank_plugin.runs import read_run
+
+QUERIES = "q1\taspirin and the heart\nq2\tvitamin\n"
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch, index_folder):
+    """A folder to work in, with queries, a small corpus and the shared index under the name ``index``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
+    (tmp_path / "queries.tsv").write_text(QUERIES)
+    (tmp_path / "corpus.jsonl").write_text(json.dumps({"_id": "d1", "title": "aspirin", "text": "heart"}) + "\n")
+    (tmp_path / "index").symlink_to(index_folder)
+    return tmp_path
+
+
+def run(module, line):
+    """A command in this process: its status and what it printed to stderr is left to ``capsys``."""
+    try:
+        commandline.run(module.main, line.split())
+    except SystemExit as stopped:
+        return stopped.code
+    return 0
+
+
+def refused(module, line, capsys, said):
+    capsys.readouterr()
+    assert run(module, line) == 2
+    out, err = capsys.readouterr()
+    assert said in err and err.count("\n") == 1 and not out, err
+
+
+SEARCH = "--index index --queries queries.tsv --output"
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        (index_command, "--corpus corpus.jsonl --index V --overwrite"),
+        (index_command, "--corpus V --index V --overwrite"),
+        (embed, "words --corpus corpus.jsonl --min-count 1 --epochs 1 --output V --overwrite"),
+        (knowledge, "compile --source sample --output V --overwrite"),
+        (train, "--model delta --index index --words none --train q --validation q --output V --overwrite"),
+        (weak, "--corpus corpus.jsonl --output V --overwrite"),
+        (clicks, "--simulate sample --output V/corpus.jsonl --overwrite"),
+        (search, f"{SEARCH} V/corpus.jsonl --overwrite"),
+        (search, f"{SEARCH} V/corpus.jsonl --resume"),
+        (fuse, "a.run b.run --output V/corpus.jsonl --overwrite"),
+    ],
+)  # fmt: skip
+def test_a_users_folder_or_file_is_never_replaced(work, capsys, module, line):
+    (work / "V").mkdir()
+    for name in ("corpus.jsonl", "thesis.tex"):
+        (work / "V" / name).write_text('{"_id": "d1", "title": "mine", "text": "all of it"}\n')
+    for name in ("a.run", "b.run"):
+        (work / name).write_text("q1 Q0 d1 1 1.0 t\n")
+    refused(module, line, capsys, "it is left as it is")
+    assert sorted(path.name for path in (work / "V").iterdir()) == ["corpus.jsonl", "thesis.tex"]
+    assert all("mine" in path.read_text() for path in (work / "V").iterdir())
+
+
+def test_a_foreign_file_in_an_index_keeps_it(work, capsys):
+    assert run(index_command, "--corpus corpus.jsonl --index V") == 0
+    (work / "V" / "lucene" / "thesis.tex").write_text("mine")
+    refused(index_command, "--corpus corpus.jsonl --index V --overwrite", capsys, "holds lucene/thesis.tex")
+    (work / "V" / "lucene" / "thesis.tex").unlink()
+    assert run(index_command, "--corpus corpus.jsonl --index V --overwrite") == 0
+
+
+def test_a_run_is_replaced_only_when_asked(work, capsys):
+    assert run(search, f"{SEARCH} o.run") == 0
+    before = (work / "o.run").read_bytes()
+    capsys.readouterr()
+    refused(search, f"{SEARCH} o.run", capsys, "o.run exists already: choose another place, or overwrite it")
+    assert run(search, f"{SEARCH} o.run --depth 1 --overwrite") == 0
+    assert len(before.splitlines()) > len((work / "o.run").read_text().splitlines()) == 2
+    assert run(search, f"{SEARCH} o.run --resume") == 0  # it is finished
+    assert len((work / "o.run").read_text().splitlines()) == 2
+    refused(search, f"{SEARCH} o.run --resume --tag other", capsys, "with the tag bm25 instead of other")
+    assert run(fuse, "o.run o.run --output fused.run") == 0
+    refused(fuse, "o.run o.run --output fused.run", capsys, "exists already")
+    assert run(fuse, "o.run o.run --output fused.run --overwrite") == 0
+
+
+def test_what_an_interrupted_search_left_is_replaced_only_when_asked(work, capsys):
+    with pytest.raises(KeyboardInterrupt):
+        with RunWriter("o.run", "bm25", {}) as writer:
+            writer.write("q1", ["MED-1"], np.array([1.0], np.float32))
+            raise KeyboardInterrupt
+    refused(search, f"{SEARCH} o.run", capsys, "o.run.part holds 1 queries of an interrupted search")
+    assert run(search, f"{SEARCH} o.run --overwrite") == 0 and read_run("o.run").keys() == {"q1", "q2"}
+    (work / "p.run.part").write_text("mine")
+    refused(search, f"{SEARCH} p.run --overwrite", capsys, "p.run.part was not left by an interrupted search")
+    assert (work / "p.run.part").read_text() == "mine"
+
+
+def test_nothing_is_written_through_a_planted_link(work, capsys):
+    (work / "thesis.tex").write_text("mine")
+    for planted in ("o.run.part", "o.run.part.journal"):
+        (work / planted).symlink_to("thesis.tex")
+        refused(search, f"{SEARCH} o.run", capsys, "cannot be written")
+        (work / planted).unlink()
+    assert (work / "thesis.tex").read_text() == "mine"
+
+
+def test_the_second_search_at_one_output_is_refused(work, capsys):
+    with RunWriter("o.run", "bm25", {}) as writer:
+        refused(search, f"{SEARCH} o.run --overwrite", capsys, "o.run.part is being written by another process")
+        writer.write("q1", ["MED-1"], np.array([1.0], np.float32))
+    assert (work / "o.run").read_text() == "q1 Q0 MED-1 1 1 bm25\n"
+
+
+def test_many_processes_at_one_output_leave_one_whole_run(work):
+    """Each of them either writes the whole run, or is refused; their lines never mix."""
+    line = (
+        "import sys, numpy as np; from rerank_plugin.files.run_writer import RunWriter; from rerank_plugin.errors "
+        "import InputError\n"
+        "tag = sys.argv[1]\n"
+        "try:\n"
+        "    with RunWriter('o.run', tag, {'tag': tag}, overwrite=True) as writer:\n"
+        "        for q in range(300): writer.write(f'q{q}', ['a', 'b'], np.array([2.0, 1.0], np.float32))\n"
+        "except InputError: sys.exit(2)\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", line, f"t{number}"]) for number in range(6)]
+    statuses = [process.wait(60) for process in processes]
+    assert set(statuses) <= {0, 2} and 0 in statuses
+    tags = {line.split()[-1] for line in (work / "o.run").read_text().splitlines()}
+    assert len(tags) == 1 and len((work / "o.run").read_text().splitlines()) == 600
+    assert statuses[int(tags.pop()[1:])] == 0
+
+
+def test_a_device_is_written_into(work, capsys):
+    try:
+        os.mknod(work / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    except OSError:
+        pytest.skip("only root can make a device")
+    for line in (f"{SEARCH} null", f"{SEARCH} null --overwrite"):
+        assert run(search, line) == 0
+    assert stat.S_ISCHR((work / "null").stat().st_mode)
+    assert "null: 2 queries" in capsys.readouterr().err
+
+
+def test_a_run_into_a_pipe(work):
+    os.mkfifo(work / "pipe")
+    read = []
+    reader = threading.Thread(target=lambda: read.append((work / "pipe").read_text()), daemon=True)
+    reader.start()
+    assert run(search, f"{SEARCH} pipe") == 0
+    reader.join(60)
+    assert run(search, f"{SEARCH} o.run") == 0 and read == [(work / "o.run").read_text()]
+
+
+def test_reports_are_replaced_only_when_asked(work, capsys):
+    (work / "qrels.txt").write_text("q1 0 MED-1 1\n")
+    assert run(search, f"{SEARCH} o.run") == 0
+    for form in ("table", "markdown", "csv", "json"):
+        line = f"--qrels qrels.txt o.run --format {form} --output measures.{form}"
+        capsys.readouterr()
+        assert run(evaluate, line) == 0
+        refused(evaluate, line, capsys, "exists already")
+        assert run(evaluate, f"{line} --overwrite") == 0
+    capsys.readouterr()
+    refused(evaluate, "--qrels qrels.txt o.run --output queries.tsv --overwrite", capsys, "is not a table of measures")
+    assert (work / "queries.tsv").read_text() == QUERIES
+
+
+# One generation of an index is one thing.
+
+OLD = [Document(f"a{n}", f"aspirin {n}", "heart attack " * (n % 7)) for n in range(60)]
+NEW = [Document(f"b{n}", f"vitamin {n}", "aspirin deficiency " * (n % 5)) for n in range(60)][::-1]
+
+
+def build(folder, documents):
+    build_index(iter(documents), folder, "test", Problems(), overwrite=True, threads=1)
+
+
+@pytest.fixture(scope="module")
+def two_builds(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("builds")
+    build(folder / "old", OLD)
+    build(folder / "new", NEW)
+    return folder
+
+
+def test_an_index_that_is_replaced_between_its_parts_is_not_mixed(two_builds, tmp_path):
+    place = shutil.copytree(two_builds / "old", tmp_path / "index")
+    index = Index(place)
+    assert len(index.forward) == 60
+    shutil.rmtree(place)
+    shutil.copytree(two_builds / "new", place)
+    with pytest.raises(IndexReplacedError, match="was replaced while it was being opened"):
+        index.first_stage(FirstStageConfig())
+    with pytest.raises(IndexReplacedError):
+        other = Index(place)
+        shutil.rmtree(place)
+        shutil.copytree(two_builds / "old", place)
+        other.forward
+
+
+def test_what_is_replaced_while_it_is_opened_is_opened_again(two_builds, tmp_path):
+    place = shutil.copytree(two_builds / "old", tmp_path / "index")
+    builds = ["new", "old", "new"]
+
+    def opening():
+        index = Index(place)
+        index.forward
+        if builds:
+            shutil.rmtree(place)
+            shutil.copytree(two_builds / builds.pop(), place)
+        return index.forward, index.first_stage(FirstStageConfig())
+
+    forward, first_stage = open_whole(opening)
+    assert not builds and forward is first_stage.forward
+    assert {id[0] for id in first_stage.search("aspirin", 5).ids} == {"b"}
+
+
+def test_lucene_of_another_build_is_refused(two_builds, tmp_path):
+    """Of as many documents and with a description that fits: only the recorded generation tells."""
+    place = shutil.copytree(two_builds / "old", tmp_path / "index")
+    shutil.rmtree(place / "lucene")
+    shutil.copytree(two_builds / "new" / "lucene", place / "lucene")
+    description = json.loads((place / "index.json").read_text())
+    write_description(place, description)
+    with pytest.raises(InputError, match="is of another build"):
+        Index(place).first_stage(FirstStageConfig())
+
+
+def test_an_index_of_before_there_were_generations_is_searched(two_builds, tmp_path):
+    place = shutil.copytree(two_builds / "old", tmp_path / "index")
+    description = json.loads((place / "index.json").read_text())
+    del description["generation"], description["checksum"]
+    (place / "index.json").write_text(json.dumps(description))
+    assert verify(Index(place))
+    with pytest.raises(InputError, match="is of another build"):  # Lucene says one: somebody mixed them
+        Index(place).first_stage(FirstStageConfig())
+
+
+SEARCHER = """
+import sys
+from rerank_plugin.errors import InputError
+from rerank_plugin.retrieval.index_folder import Index, open_whole
+from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.java import start_jvm
+
+start_jvm()
+for _ in range(int(sys.argv[2])):
+    def opening():
+        index = Index(sys.argv[1])
+        index.forward
+        return index.first_stage(FirstStageConfig())
+    try:
+        stage = open_whole(opening)
+    except InputError as error:
+        print("refused", error)
+        continue
+    found = stage.search("aspirin", 60)
+    titles = stage.forward.titles.take(found.rows)
+    whole = {id[0] for id in found.ids}, {title.split()[0] for title in titles}
+    print("whole" if whole in (({"a"}, {"aspirin"}), ({"b"}, {"vitamin"})) else f"mixed {whole}")
+    stage.close()
+"""
+
+
+def test_searches_while_an_index_is_replaced_again_and_again(two_builds, tmp_path):
+    """Real processes: whatever the moment, what is opened is one build."""
+    place = shutil.copytree(two_builds / "old", tmp_path / "index")
+    searching = subprocess.Popen(
+        [sys.executable, "-c", SEARCHER, str(place), "150"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    replaced = 0
+    while searching.poll() is None:
+        build(place, (NEW, OLD)[replaced % 2])
+        replaced += 1
+    out, err = searching.communicate()
+    said = out.splitlines()
+    assert searching.returncode == 0 and len(said) == 150, err
+    assert all(line == "whole" or "replaced while" in line for line in said), set(said)
+    assert said.count("whole") > 100 and replaced > 5
+
+
+# Verification.
+
+
+@pytest.fixture
+def copy(two_builds, tmp_path):
+    return shutil.copytree(two_builds / "old", tmp_path / "index")
+
+
+def change(folder, **changes):
+    description = json.loads((folder / "index.json").read_text())
+    (folder / "index.json").write_text(json.dumps({**description, **changes}))
+    return description
+
+
+def test_verification_notices_a_changed_description(copy):
+    description = change(copy)
+    fields = {**description["fields"], "text": {**description["fields"]["text"], "mean_length": 7.5}}
+    change(copy, fields=fields)
+    with pytest.raises(InputError, match="index.json does not match its checksum"):
+        verify(Index(copy))
+    without = {name: value for name, value in {**description, "fields": fields}.items() if name != "checksum"}
+    (copy / "index.json").write_text(json.dumps(without))
+    with pytest.raises(InputError, match="the field text has .*7.5"):
+        verify(Index(copy))
+
+
+def test_verification_notices_files_that_are_not_on_the_list(copy):
+    description = change(copy)
+    name = next(name for name in description["files"] if name.startswith("lucene/"))
+    short = {one: file for one, file in description["files"].items() if one != name}
+    change(copy, files=short)
+    with pytest.raises(InputError, match="index.json does not match"):
+        verify(Index(copy))
+    without = {one: value for one, value in {**description, "files": short}.items() if one != "checksum"}
+    (copy / "index.json").write_text(json.dumps(without))
+    with pytest.raises(InputError, match=f"{name} is not on the list"):
+        verify(Index(copy))
+
+
+def test_verification_notices_damaged_encodings(copy, capsys, monkeypatch):
+    from rerank_plugin.retrieval.encodings import write_encodings
+
+    forward = Index(copy).forward
+    folder = write_encodings(forward, "key", [np.ones((len(forward), 3), np.float32)], 3)
+    assert verify(Index(copy)) == len(json.loads((copy / "index.json").read_text())["files"]) + 2
+    monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
+    assert run(index_command, f"--verify --index {copy}") == 0 and "files match" in capsys.readouterr().out
+    path = folder / "vectors.npy"
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    refused(index_command, f"--verify --index {copy}", capsys, "vectors.npy does not match its checksum")
+    path.unlink()
+    refused(index_command, f"--verify --index {copy}", capsys, "vectors.npy does not match its checksum")

@@ -1,0 +1,334 @@
+"""What may be replaced, what is locked, and what a killed process leaves."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from rerank_plugin.errors import InputError
+from rerank_plugin.files import outputs
+from rerank_plugin.files.outputs import (
+    FileKind,
+    FolderKind,
+    OutputLockedError,
+    check_free,
+    healed,
+    open_locked,
+    remove_leftovers,
+    replacing,
+    replacing_folder,
+    scratch_folder,
+)
+
+BOX = FolderKind("a box", "box.json", ("made",), ("one.txt", "parts/*.txt"), listed="files")
+NOTE = FileKind("a note", lambda path: path.read_bytes().startswith(b"note"))
+
+
+def make_box(folder, text="old", **more):
+    with replacing_folder(folder, BOX, **more) as writing:
+        (writing / "parts").mkdir()
+        (writing / "parts" / "a.txt").write_text(text)
+        (writing / "extra.bin").write_text(text)
+        (writing / "box.json").write_text(json.dumps({"made": True, "files": {"extra.bin": 3}}))
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_of_the_same_kind_is_replaced_only_when_asked(tmp_path):
+    make_box(tmp_path / "box")
+    with pytest.raises(InputError, match="box exists already: choose another place, or overwrite it"):
+        make_box(tmp_path / "box", "new")
+    assert (tmp_path / "box" / "extra.bin").read_text() == "old"
+    make_box(tmp_path / "box", "new", overwrite=True)
+    assert (tmp_path / "box" / "extra.bin").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["box"]
+
+
+def test_an_empty_folder_is_free(tmp_path):
+    (tmp_path / "box").mkdir()
+    make_box(tmp_path / "box")
+    assert (tmp_path / "box" / "extra.bin").exists()
+
+
+def foreign_file(folder):
+    (folder / "thesis.tex").write_text("mine")
+
+
+def foreign_file_in_a_part(folder):
+    (folder / "parts" / "thesis.tex").write_text("mine")
+
+
+def foreign_folder(folder):
+    (folder / "parts" / "deeper").mkdir()
+
+
+def foreign_link(folder):
+    (folder / "parts" / "link").symlink_to("/")
+
+
+def no_description(folder):
+    (folder / "box.json").unlink()
+
+
+def other_description(folder):
+    (folder / "box.json").write_text('{"other": 1}')
+
+
+def damaged_description(folder):
+    (folder / "box.json").write_text("{")
+
+
+def description_that_is_a_folder(folder):
+    (folder / "box.json").unlink()
+    (folder / "box.json").mkdir()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        foreign_file, foreign_file_in_a_part, foreign_folder, foreign_link, no_description, other_description,
+        damaged_description, description_that_is_a_folder,
+    ],
+)  # fmt: skip
+def test_a_folder_with_anything_else_is_never_replaced(tmp_path, spoil):
+    make_box(tmp_path / "box")
+    spoil(tmp_path / "box")
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match="it is left as it is") as raised:
+        make_box(tmp_path / "box", "new", overwrite=True)
+    assert "\n" not in str(raised.value) and contents(tmp_path) == before
+
+
+def test_what_appears_while_an_output_is_written_is_kept(tmp_path):
+    with pytest.raises(InputError, match="is not a box"):
+        with replacing_folder(tmp_path / "box", BOX, overwrite=True):
+            (tmp_path / "box").mkdir()
+            (tmp_path / "box" / "thesis.tex").write_text("mine")
+    assert contents(tmp_path) == {"box/thesis.tex": b"mine"}
+
+
+def test_a_link_is_followed_and_stays(tmp_path):
+    make_box(tmp_path / "real")
+    (tmp_path / "link").symlink_to("real")
+    make_box(tmp_path / "link", "new", overwrite=True)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real" / "extra.bin").read_text() == "new"
+    (tmp_path / "dangling").symlink_to("elsewhere/box")
+    make_box(tmp_path / "dangling")
+    assert (tmp_path / "dangling").is_symlink() and (tmp_path / "elsewhere" / "box" / "extra.bin").exists()
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("mine")
+    (tmp_path / "bad").symlink_to("thesis")
+    with pytest.raises(InputError, match="is not a box"):
+        make_box(tmp_path / "bad", overwrite=True)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError):
+        make_box(tmp_path / "loop", overwrite=True)
+    (tmp_path / "note").write_text("note one")
+    (tmp_path / "note-link").symlink_to("note")
+    with replacing(tmp_path / "note-link", NOTE, overwrite=True) as file:
+        file.write(b"note two")
+    assert (tmp_path / "note-link").is_symlink() and (tmp_path / "note").read_text() == "note two"
+
+
+def test_files(tmp_path):
+    path = tmp_path / "deep" / "note.txt"
+    with replacing(path, NOTE) as file:
+        file.write(b"note one")
+    with pytest.raises(InputError, match="exists already"):
+        with replacing(path, NOTE) as file:
+            file.write(b"note two")
+    with pytest.raises(RuntimeError):
+        with replacing(path, NOTE, overwrite=True) as file:
+            file.write(b"note two")
+            raise RuntimeError
+    assert contents(tmp_path) == {"deep/note.txt": b"note one"}
+    path.write_text("a letter")
+    with pytest.raises(InputError, match="is not a note: it is left as it is"):
+        with replacing(path, NOTE, overwrite=True) as file:
+            file.write(b"note two")
+    assert path.read_text() == "a letter"
+    path.write_text("")  # as mktemp makes it: nothing is lost
+    with replacing(path, NOTE) as file:
+        file.write(b"note two")
+    assert contents(tmp_path) == {"deep/note.txt": b"note two"}
+    with pytest.raises(InputError, match="is a folder"):
+        check_free(tmp_path / "deep", NOTE, overwrite=True)
+    with pytest.raises(InputError, match="is a file"):
+        check_free(path, BOX, overwrite=True)
+
+
+def test_a_new_file_has_the_usual_permissions(tmp_path):
+    with replacing(tmp_path / "note", NOTE) as file:
+        file.write(b"note")
+    (tmp_path / "usual").write_text("")
+    assert (tmp_path / "note").stat().st_mode == (tmp_path / "usual").stat().st_mode
+    make_box(tmp_path / "box")
+    (tmp_path / "folder").mkdir()
+    assert (tmp_path / "box").stat().st_mode == (tmp_path / "folder").stat().st_mode
+
+
+def test_a_pipe_is_written_into(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    read = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()), daemon=True)
+    reader.start()
+    with replacing(tmp_path / "pipe", NOTE) as file:
+        file.write(b"note")
+    reader.join(60)
+    assert read == [b"note"] and [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_device_stays_a_device(tmp_path):
+    with replacing(os.devnull, NOTE) as file:
+        file.write(b"note")
+    assert outputs.is_stream(os.devnull)
+
+
+def leftover(folder, name="box"):
+    path = folder / f".{name}{outputs.MARK}0a1b2c3d"
+    (path / "parts").mkdir(parents=True)
+    (path / "parts" / "a.txt").write_text("half")
+    return path
+
+
+def test_leftovers_of_dead_processes_go_with_the_next_output_and_those_of_living_ones_stay(tmp_path):
+    dead, living, file = leftover(tmp_path), leftover(tmp_path, "other"), tmp_path / f".note{outputs.MARK}77777777"
+    file.write_text("half")
+    mine = tmp_path / ".box.writing-mine"
+    mine.mkdir()
+    held = os.open(living, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    make_box(tmp_path / "box")
+    assert not dead.exists() and not file.exists() and living.exists() and mine.exists()
+    os.close(held)
+    remove_leftovers(tmp_path)
+    assert not living.exists() and mine.exists()
+
+
+def test_a_planted_link_is_not_followed_when_leftovers_are_removed(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("mine")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / f".box{outputs.MARK}0a1b2c3d").symlink_to(tmp_path / "thesis")
+    make_box(tmp_path / "work" / "box")
+    assert (tmp_path / "thesis" / "thesis.tex").read_text() == "mine"
+
+
+@pytest.fixture(params=["exchange", "two renames"])
+def way(request, monkeypatch):
+    """Both ways to replace a folder: in one step, and where the system has no such step."""
+    if request.param == "two renames":
+        monkeypatch.setattr(outputs, "_exchange", lambda one, other: False)
+    return request.param
+
+
+def test_both_ways_replace(tmp_path, way):
+    make_box(tmp_path / "box")
+    make_box(tmp_path / "box", "new", overwrite=True)
+    assert (tmp_path / "box" / "extra.bin").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["box"]
+
+
+KILLED = """
+import os, pathlib, sys
+from rerank_plugin.files import outputs
+from tests.files.test_outputs import make_box
+
+step, folder = int(sys.argv[1]), pathlib.Path(sys.argv[2])
+if sys.argv[3] == "two renames":
+    outputs._exchange = lambda one, other: False
+else:
+    whole = outputs._exchange
+
+    def _exchange(one, other):
+        count(lambda: None)
+        done = whole(one, other)
+        count(lambda: None)
+        return done
+
+    outputs._exchange = _exchange
+calls = 0
+
+def count(then):
+    global calls
+    calls += 1
+    if calls == step:
+        os._exit(9)
+    return then()
+
+for module, name in ((pathlib.Path, "rename"), (outputs.shutil, "rmtree")):
+    def wrapped(*args, function=getattr(module, name), **more):
+        count(lambda: None)
+        result = function(*args, **more)
+        count(lambda: None)
+        return result
+    setattr(module, name, wrapped)
+make_box(folder / "box", "new", overwrite=True)
+"""
+
+
+@pytest.mark.parametrize("way", ["exchange", "two renames"])
+def test_a_kill_at_any_step_leaves_a_name_that_works(tmp_path, way):
+    """Killed before and after every rename and removal; one of both boxes is there whole, and the next writer tidies."""
+    for step in range(1, 20):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        make_box(folder / "box")
+        status = subprocess.run([sys.executable, "-c", KILLED, str(step), str(folder), way], timeout=60).returncode
+        assert status in (0, 9)
+        box = healed(folder / "box")
+        assert (box / "extra.bin").read_text() == (box / "parts" / "a.txt").read_text() in ("old", "new")
+        make_box(folder / "box", "newest", overwrite=True)
+        assert [path.name for path in folder.iterdir()] == ["box"]
+        if status == 0:
+            assert step > 2
+            return
+    raise AssertionError("it never finished")
+
+
+def test_nobody_heals_what_a_living_process_moved_aside(tmp_path):
+    make_box(tmp_path / "box")
+    aside = (tmp_path / "box").rename(tmp_path / f".box{outputs.MARK}{outputs.ASIDE}")
+    held = os.open(aside, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    assert not healed(tmp_path / "box").exists()
+    os.close(held)
+    assert healed(tmp_path / "box").exists() and not aside.exists()
+
+
+def test_a_locked_file_is_refused_and_a_link_too(tmp_path):
+    path = tmp_path / "a.part"
+    with open_locked(path):
+        with pytest.raises(OutputLockedError, match="a.part is being written by another process"):
+            open_locked(path)
+    open_locked(path).close()
+    (tmp_path / "thesis.tex").write_text("mine")
+    (tmp_path / "b.part").symlink_to("thesis.tex")
+    with pytest.raises(OSError):
+        open_locked(tmp_path / "b.part")
+    os.mkfifo(tmp_path / "c.part")
+    with pytest.raises(OSError):
+        open_locked(tmp_path / "c.part")
+    assert (tmp_path / "thesis.tex").read_text() == "mine"
+
+
+def test_a_scratch_folder_is_private_and_gone(monkeypatch, tmp_path):
+    monkeypatch.setattr(outputs.tempfile, "gettempdir", lambda: str(tmp_path))
+    dead = leftover(tmp_path, "scratch")
+    with scratch_folder() as folder:
+        assert folder.stat().st_mode & 0o077 == 0 and not dead.exists()
+        (folder / "sentences.txt").write_text("x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_written_is_one_clear_error(tmp_path):
+    (tmp_path / "file").write_text("note")
+    for make in (make_box, lambda path: replacing(path, NOTE).__enter__()):
+        with pytest.raises(InputError, match="file/box: cannot be written"):
+            make(tmp_path / "file" / "box")
