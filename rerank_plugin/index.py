@@ -120,8 +120,10 @@ def build(options) -> None:
         annotator=_annotator(options.knowledge, options.threads),
     )
     seconds = time.monotonic() - started
-    for line in problems.summary():
+    for line in problems.summary(kept=False):
         log.warning("left out: %s", line)
+    for line in problems.summary(kept=True):
+        log.warning("kept, but without a part of its text: %s", line)
     concepts = "" if report.concepts is None else f"{report.concepts:,} concepts, "
     print(
         f"{options.index}: {report.documents:,} documents, {report.tokens:,} tokens, {concepts}{report.terms:,} terms "

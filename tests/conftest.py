@@ -3,6 +3,7 @@
 The JVM starts in the process of the tests and stays there, so no test may fork after it; subprocesses are fine.
 """
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("real_data"):
             item.add_marker(pytest.mark.skip(reason="needs the judged collections in ../shared/data"))
+
+
+@pytest.fixture(autouse=True)
+def no_handler_outlives_its_test():
+    """A command that runs in this process logs to the stderr of its test, which is closed when the test is over."""
+    yield
+    for handler in [one for one in logging.root.handlers if type(one) is logging.StreamHandler]:
+        logging.root.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

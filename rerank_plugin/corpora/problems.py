@@ -13,7 +13,17 @@ DUPLICATE_ID = "duplicate id"
 EMPTY_DOCUMENT = "empty document"
 MALFORMED_XML = "malformed XML"
 MISSING_ID = "missing id"
+NOT_PUBMED = "file without PubMed records"
+UNEXPANDED = "unexpanded entity"
 UNUSABLE_ID = "unusable id"
+
+KEPT = (UNEXPANDED,)  # kinds of problems whose records are read all the same, as far as they can be
+
+_PLURALS = {
+    MALFORMED_XML: MALFORMED_XML,
+    NOT_PUBMED: "files without PubMed records",
+    UNEXPANDED: "unexpanded entities",
+}
 
 EXAMPLES = 5  # named per kind; the rest are only counted
 
@@ -44,13 +54,18 @@ class Problems:
     def total(self) -> int:
         return sum(self.counts.values())
 
-    def summary(self) -> list[str]:
-        """One line per kind, most frequent first: ``3 bad JSON lines: a.jsonl:17, a.jsonl:19, b.jsonl:2``."""
+    def summary(self, kept: bool | None = None) -> list[str]:
+        """One line per kind, most frequent first: ``3 bad JSON lines: a.jsonl:17, a.jsonl:19, b.jsonl:2``.
+
+        Args:
+            kept: only of the kinds whose records are kept, or only of those whose records are left out.
+        """
         lines = []
         for kind, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
-            plural = "s" if count > 1 and kind[-1].islower() else ""  # "2 malformed XML"
-            more = ", ..." if count > len(self.examples[kind]) else ""
-            lines.append(f"{count:,} {kind}{plural}: {', '.join(self.examples[kind])}{more}")
+            if kept is None or kept == (kind in KEPT):
+                more = ", ..." if count > len(self.examples[kind]) else ""
+                shown = kind if count == 1 else _PLURALS.get(kind, f"{kind}s")
+                lines.append(f"{count:,} {shown}: {', '.join(self.examples[kind])}{more}")
         return lines
 
 

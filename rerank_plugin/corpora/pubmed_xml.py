@@ -10,8 +10,9 @@ The title is ArticleTitle, else BookTitle, else VernacularTitle; the brackets th
 off. The abstract is every AbstractText with its label (``METHODS: ...``), not OtherAbstract, which repeats it in other
 words or languages.
 
-Files come from elsewhere: no entity is expanded, no DTD loaded, nothing fetched, and libxml2's limits on depth and text
-size stay in force.
+Files come from elsewhere: `safe_xml` says how they are read. A file that is not well-formed is read again from its
+beginning, by `broken_xml`, which loses the damaged records only. An entity that is not one of XML's own five is not
+expanded: the text that it stands for is missing, which is told.
 """
 
 from __future__ import annotations
@@ -24,72 +25,81 @@ from typing import Any, Iterator, Sequence
 
 from lxml import etree
 
-from rerank_plugin.corpora.problems import DAMAGED_GZIP, MALFORMED_XML, Problems, usable
+from rerank_plugin.corpora import broken_xml
+from rerank_plugin.corpora.problems import DAMAGED_GZIP, MALFORMED_XML, NOT_PUBMED, UNEXPANDED, Problems, usable
 from rerank_plugin.corpora.records import Document
-from rerank_plugin.corpora.text_files import DAMAGED, open_bytes
+from rerank_plugin.corpora.safe_xml import Malformed, Records
+from rerank_plugin.corpora.text_files import DAMAGED
 from rerank_plugin.errors import InputError
 
 log = logging.getLogger(__name__)
 
 ARTICLES = ("PubmedArticle", "PubmedBookArticle", "MedlineCitation")
 DELETIONS = ("DeleteCitation", "DeleteDocument")
+TITLES, ABSTRACT = ("ArticleTitle", "Book/BookTitle", "VernacularTitle"), "Abstract/AbstractText"
 NO_TITLE = ("Not Available", "In Process Citation")  # what NLM writes in brackets where there is no English title
 NO_LABEL = "UNLABELLED"
 
-_SAFELY = dict(
-    resolve_entities=False, load_dtd=False, dtd_validation=False, no_network=True, huge_tree=False,
-    remove_comments=True, remove_pis=True,
-)  # fmt: skip
+SETS = ("PubmedArticleSet", "PubmedBookArticleSet", "MedlineCitationSet")  # roots that may hold nothing
 
 
 def documents(paths: Sequence[Path], problems: Problems, ids_required: bool = True) -> Iterator[Document]:
     """Stream the last version of every article that was not deleted, in the order of the files given."""
-    last = _last_versions(paths, problems)
+    last, broken = _last_versions(paths, problems)
     log.info("%d articles in %d files, of which %d superseded or deleted", len(last), len(paths), last.count(0))
     position = 0
     for path in paths:
-        for record in _records(path):
-            if record.tag in DELETIONS:
-                continue
-            if position == len(last):
-                raise InputError(f"{path}: changed while it was being read: start again when it is complete")
-            if last[position]:
-                document = _document(record, path, problems, ids_required)
-                if document is not None:
-                    yield document
-            position += 1
+        try:
+            for record in _records(path, broken.get(path)):
+                if record.tag in DELETIONS:
+                    continue
+                if position == len(last):
+                    raise _changed(path)
+                if last[position]:
+                    document = _document(record, path, problems, ids_required)
+                    if document is not None:
+                        yield document
+                position += 1
+        except Malformed:  # it was sound when it was read first
+            raise _changed(path) from None
+    if position < len(last):
+        raise _changed(paths[-1])
 
 
-def _records(path: Path, problems: Problems | None = None) -> Iterator[Any]:
+def _records(path: Path, error: Malformed | None = None, problems: Problems | None = None) -> Iterator[Any]:
     """The articles and deletions of a file one after the other; each is gone when the next is asked for.
 
-    Where a file breaks off, what came before is kept.
+    Args:
+        error: why the file is not well-formed, once that is known.
+        problems: is told what is wrong with the file, at the first reading.
+
+    Raises:
+        Malformed: the file is not well-formed, and there was no ``error``: read it again, with this one.
     """
-    with open_bytes(path) as file:
-        reader = etree.iterparse(file, events=("end",), tag=ARTICLES + DELETIONS, **_SAFELY)
-        try:
-            for _, record in reader:
-                parent = record.getparent()
-                if record.tag == "MedlineCitation" and parent is not None and parent.tag == "PubmedArticle":
-                    continue
+
+    def tell(kind: str, where: str) -> None:
+        if problems is not None:
+            problems.add(kind, where)
+
+    try:
+        if error is not None:
+            yield from broken_xml.records(path, error, lambda where: tell(MALFORMED_XML, where))
+            return
+        records, none = Records(path, *ARTICLES, *DELETIONS), True
+        for record in records:
+            none = False
+            parent = record.getparent()
+            if record.tag != "MedlineCitation" or parent is None or parent.tag != "PubmedArticle":
                 yield record
-                # Else the tree would grow to the size of the file. The record itself stays until the next one is
-                # complete: the parser goes on from there.
-                while parent is not None and record.getprevious() is not None:
-                    del parent[0]
-        except etree.XMLSyntaxError as error:
-            if problems is not None:
-                # After an undefined entity the exception itself only says that there is nothing more.
-                first = reader.error_log[0] if len(reader.error_log) else None
-                line, reason = (first.line, first.message) if first else (error.lineno, error.msg)
-                problems.add(MALFORMED_XML, f"{path}:{line} ({' '.join(str(reason).split())})")
-        except DAMAGED as error:
-            if problems is not None:
-                problems.add(DAMAGED_GZIP, f"{path} ({error})")
+        if none and (records.root.tag not in SETS or len(records.root)):
+            tell(NOT_PUBMED, f"{path} (<{records.root.tag}>)")
+    except DAMAGED as damage:
+        tell(DAMAGED_GZIP, f"{path} ({damage})")
 
 
-def _last_versions(paths: Sequence[Path], problems: Problems) -> bytes:
-    """A byte per article in reading order: 1 where it is the last of its PMID and not deleted afterwards.
+def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, dict[Path, Malformed]]:
+    """A byte per article in reading order: 1 where it is the last of its PMID and not deleted afterwards. And the files
+    that are not well-formed.
 
     Articles without a usable PMID are kept: the second reading reports them.
     """
@@ -97,14 +107,26 @@ def _last_versions(paths: Sequence[Path], problems: Problems) -> bytes:
 
     read = array("I")  # PMIDs in reading order, 0 for none
     deleted, after = array("I"), array("Q")  # a deleted PMID, and how many articles had been read
-    for path in paths:
-        for record in _records(path, problems):
+    broken: dict[Path, Malformed] = {}
+
+    def note(path: Path) -> None:
+        for record in _records(path, broken.get(path), problems):
             if record.tag in DELETIONS:
                 for pmid in record.iter("PMID"):
-                    deleted.append(_number(pmid.text))
+                    deleted.append(_number(_whole(pmid)))
                     after.append(len(read))
             else:
-                read.append(_number(_citation(record).findtext("PMID")))
+                read.append(_number(_whole(_citation(record).find("PMID"))))
+
+    for path in paths:
+        articles, deletions = len(read), len(deleted)
+        try:
+            note(path)
+        except Malformed as error:
+            # Both readings of a broken file go the same way from its beginning, so that they agree on its articles.
+            broken[path] = error
+            del read[articles:], deleted[deletions:], after[deletions:]
+            note(path)
 
     pmids = np.array(read, dtype=np.uint32)
     order = np.argsort(pmids, kind="stable")  # by PMID, equal ones in reading order
@@ -120,11 +142,14 @@ def _last_versions(paths: Sequence[Path], problems: Problems) -> bytes:
         at = np.minimum(np.searchsorted(known, gone), len(known) - 1)
         keep[last[at[(known[at] == gone) & (last[at].astype(np.uint64) < when)]]] = False
     keep[pmids == 0] = True
-    return keep.astype(np.uint8).tobytes()
+    return keep.astype(np.uint8).tobytes(), broken
 
 
-def _number(pmid: str | None) -> int:
-    pmid = (pmid or "").strip()
+def _changed(path: Path) -> InputError:
+    return InputError(f"{path}: changed while it was being read: start again when it is complete")
+
+
+def _number(pmid: str) -> int:
     return int(pmid) if pmid.isascii() and pmid.isdigit() and len(pmid) < 10 else 0
 
 
@@ -137,18 +162,35 @@ def _citation(record: Any) -> Any:
     return record
 
 
+def _whole(pmid: Any) -> str:
+    """The text of a PMID; "" where there is none, also where a part of it is an entity: the rest may be another's."""
+    return "" if pmid is None or len(pmid) else (pmid.text or "").strip()
+
+
 def _document(record: Any, path: Path, problems: Problems, ids_required: bool) -> Document | None:
     citation = _citation(record)
     article = citation.find("Article")
     if article is None:  # a book document has the same elements without this level
         article = citation
-    pmid = (citation.findtext("PMID") or "").strip()
+    pmid = _whole(citation.find("PMID"))
     where = f"{path}: PMID {pmid}" if pmid else f"{path}: {_title(article)[:60]!r}"
-    return usable(pmid, _title(article), _abstract(article), where, problems, ids_required)
+    document = usable(pmid, _title(article), _abstract(article), where, problems, ids_required)
+    entities = _entities(article) if document is not None else []
+    if entities:
+        problems.add(UNEXPANDED, f"{where} ({', '.join(entities)})")
+    return document
+
+
+def _entities(article: Any) -> list[str]:
+    """The entities in the elements that a document is made of, as ``&alpha;``."""
+    if next(article.iter(etree.Entity), None) is None:  # nearly always, and known soon
+        return []
+    elements = (element for name in (*TITLES, ABSTRACT) for element in article.iterfind(name) if len(element))
+    return list(dict.fromkeys(entity.text for element in elements for entity in element.iter(etree.Entity)))
 
 
 def _title(article: Any) -> str:
-    for name in ("ArticleTitle", "Book/BookTitle", "VernacularTitle"):
+    for name in TITLES:
         element = article.find(name)
         title = "" if element is None else _without_brackets(_text(element))
         if title and title not in NO_TITLE:
@@ -171,8 +213,9 @@ def _without_brackets(title: str) -> str:
 
 def _abstract(article: Any) -> str:
     sections = []
-    for section in article.iterfind("Abstract/AbstractText"):
+    for section in article.iterfind(ABSTRACT):
         text = _text(section)
+        # In an attribute XML allows no entity from outside the file, and libxml2 limits what others become.
         label = section.get("Label", "").strip().rstrip(":")
         if text:
             sections.append(f"{label}: {text}" if label and label != NO_LABEL else text)

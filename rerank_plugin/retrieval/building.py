@@ -148,7 +148,7 @@ def _build(
         "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
         "lucene": {"fields": ["title", "abstract", "contents"], "positions": True, "document_vectors": True},
         **({KNOWLEDGE: annotator.settings, "concepts": concepts.concepts.length} if concepts is not None else {}),
-        "left_out": problems.summary(),
+        "left_out": problems.summary(kept=False),
     }
     write_description(folder, description)
     found = None if concepts is None else concepts.concepts.length

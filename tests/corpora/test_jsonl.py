@@ -74,6 +74,35 @@ def test_what_cannot_be_used_is_named_and_left_out(tmp_path):
                      "empty document": [8]}  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ("NaN", "NaN is not JSON: write null where there is no value"),
+        ("-Infinity", "-Infinity is not JSON: write null where there is no value"),
+        ("true", "expected a text, found bool"),
+        ('["One.", false]', "expected a text, found bool"),
+        ("1e999", "expected a text, found float"),
+    ],
+)
+@pytest.mark.parametrize("key", ["title", "text"])
+def test_what_is_no_text_does_not_become_a_word(tmp_path, key, value, message):
+    spec = write(tmp_path / "a.jsonl", f'{{"id": "1", "{key}": {value}}}', {"id": "2", key: 7}, {"id": "3", key: [1.5]})
+    problems = Problems()
+    assert [(d.id, d.title or d.abstract) for d in documents(spec, problems)] == [("2", "7"), ("3", "1.5")]
+    assert problems.examples == {"bad JSON line": [f"{spec}:1 ({message})"]}
+
+
+def test_a_line_with_nan_anywhere_is_no_json(tmp_path):
+    problems = Problems()
+    assert list(documents(write(tmp_path / "a.jsonl", '{"id": "1", "title": "x", "score": NaN}'), problems)) == []
+    assert problems.counts == {"bad JSON line": 1}
+
+
+def test_a_number_with_many_digits_is_a_text(tmp_path):
+    [document] = documents(write(tmp_path / "a.jsonl", {"id": "1", "title": 10**400}))
+    assert document.title == str(10**400)
+
+
 def test_ids_may_be_absent_where_only_words_matter(tmp_path):
     spec = write(tmp_path / "a.jsonl", {"pmid": "", "title": "x"}, {"title": "y"}, {"id": 5, "text": "z"}, {"id": "6"})
     problems = Problems()

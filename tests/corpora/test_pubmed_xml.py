@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from rerank_plugin.corpora import Document, Problems, documents
+from rerank_plugin.corpora import Document, Problems, documents, pubmed_xml
 from rerank_plugin.errors import InputError
 
 DOCTYPE = (
@@ -184,33 +184,10 @@ def test_the_tree_of_nlm_is_read_by_file_name(tmp_path):
     assert [d.title for d in documents(str(tmp_path))] == ["new"]
 
 
-def test_a_malformed_file_keeps_what_came_before_and_the_other_files(tmp_path):
-    bad = tmp_path / "1.xml"
-    whole = article("1") + article("2")
-    bad.write_text(f"<PubmedArticleSet>{whole}\n<PubmedArticle><MedlineCitation></PubmedArticle>" + article("3"))
-    write(tmp_path / "2.xml", article("4"))
-    (tmp_path / "3.xml").write_text("")
-    problems = Problems()
-    assert [d.id for d in documents(str(tmp_path), problems)] == ["1", "2", "4"]
-    assert problems.counts == {"malformed XML": 2}
-    line = whole.count("\n") + 2
-    assert problems.examples["malformed XML"][0].startswith(f"{bad}:{line} (Opening and ending tag mismatch")
-    with pytest.raises(InputError, match="malformed XML: .*1.xml:"):
-        list(documents(str(tmp_path), Problems(strict=True)))
-
-
-def test_an_undefined_entity_is_named_with_its_line(tmp_path):
-    spec = write(tmp_path / "a.xml", article("1"), article("2", "x &unknown; y"), doctype="")
-    problems = Problems()
-    assert [d.id for d in documents(spec, problems)] == ["1"]
-    line = 1 + (tmp_path / "a.xml").read_text().split("&unknown;")[0].count("\n")
-    assert problems.examples == {"malformed XML": [f"{spec}:{line} (Entity 'unknown' not defined)"]}
-
-
-def test_a_version_that_cannot_be_read_does_not_hide_the_one_before(tmp_path):
+def test_a_later_version_that_cannot_be_read_does_not_hide_the_one_before(tmp_path):
     write(tmp_path / "1.xml", article("1", "readable"))
-    (tmp_path / "2.xml").write_text("<PubmedArticleSet><broken></PubmedArticle>" + article("1", "never reached"))
-    assert [d.title for d in documents(str(tmp_path), Problems())] == ["readable"]
+    write(tmp_path / "2.xml", article("1", "a \x0b in it"), article("2", "later"))
+    assert [d.title for d in documents(str(tmp_path), Problems())] == ["readable", "later"]
 
 
 def test_a_truncated_gzip(tmp_path):
@@ -231,9 +208,89 @@ def test_entities_are_not_expanded_and_nothing_is_fetched(tmp_path):
     doctype = f'<!DOCTYPE PubmedArticleSet [<!ENTITY x SYSTEM "{secret.as_uri()}"><!ENTITY y "EXPANDED">]>'
     folder = tmp_path / "xml"
     folder.mkdir()
-    write(folder / "a.xml", article("1", "before &x; &y; after &amp;"), doctype=doctype)
-    [document] = documents(str(folder))
-    assert document.title == "before after &"
+    spec = write(folder / "a.xml", article("1", "before &x; &y; after &amp;"), article("2"), doctype=doctype)
+    problems = Problems()
+    assert [document.title for document in documents(str(folder), problems)] == ["before after &", "A title."]
+    assert problems.examples == {"unexpanded entity": [f"{spec}: PMID 1 (&x;, &y;)"]}
+    assert problems.summary(kept=False) == []
+    with pytest.raises(InputError, match="unexpanded entity: .*PMID 1 "):
+        list(documents(str(folder), Problems(strict=True)))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        dict(title="Caf&eacute;"),
+        dict(abstract="<AbstractText>One.</AbstractText><AbstractText>An <i>&alpha;</i> is lost.</AbstractText>"),
+        dict(title="", after="<VernacularTitle>&Uuml;ber</VernacularTitle>"),
+    ],
+)
+def test_an_entity_of_a_dtd_that_is_not_loaded_is_counted_and_its_record_kept(tmp_path, parts):
+    spec = write(tmp_path / "a.xml", article("1", **parts), article("2", after="<Affiliation>&nbsp;</Affiliation>"))
+    problems = Problems()
+    assert [d.id for d in documents(spec, problems)] == ["1", "2"]
+    assert problems.counts == {"unexpanded entity": 1}  # what is no part of a document loses nothing
+
+
+def test_a_pmid_with_an_entity_is_not_the_rest_of_it(tmp_path):
+    """12&y;3 would be read as 12, and take the place of that article."""
+    doctype = '<!DOCTYPE PubmedArticleSet [<!ENTITY y "9">]>'
+    spec = write(tmp_path / "a.xml", article("12", "Twelve"), article("12&y;3", "Other"), doctype=doctype)
+    problems = Problems()
+    assert [(d.id, d.title) for d in documents(spec, problems)] == [("12", "Twelve")]
+    assert problems.counts == {"missing id": 1}
+
+
+def test_deletions_of_no_whole_pmid_delete_nothing(tmp_path):
+    doctype = '<!DOCTYPE PubmedArticleSet [<!ENTITY y "9">]>'
+    spec = write(tmp_path / "a.xml", article("1"), article("2"), deletion("", "1&y;", " 2 "), doctype=doctype)
+    assert [d.id for d in documents(spec)] == ["1"]
+
+
+@pytest.mark.parametrize(
+    "text, root",
+    [
+        ("<html><body><p>Not found</p></body></html>", "html"),
+        (f'<PubmedArticleSet xmlns="https://example.org/x">{article("1")}</PubmedArticleSet>',
+         "{https://example.org/x}PubmedArticleSet"),
+        (f'<PubmedArticleSet>{article("1").replace("PubmedArticle", "Article")}</PubmedArticleSet>'.replace(
+            "MedlineCitation", "Citation"), "PubmedArticleSet"),
+    ],
+)  # fmt: skip
+def test_a_sound_file_that_holds_no_record_is_told(tmp_path, text, root):
+    (tmp_path / "1.xml").write_text(text)
+    write(tmp_path / "2.xml", article("4"))
+    problems = Problems()
+    assert [d.id for d in documents(str(tmp_path), problems)] == ["4"]
+    assert problems.summary() == [f"1 file without PubMed records: {tmp_path / '1.xml'} (<{root}>)"]
+    with pytest.raises(InputError, match="file without PubMed records: .*1.xml "):
+        list(documents(str(tmp_path), Problems(strict=True)))
+
+
+def test_a_set_of_nothing_or_of_deletions_is_sound(tmp_path):
+    write(tmp_path / "1.xml", article("1"), article("2"))
+    write(tmp_path / "2.xml", deletion("1"))
+    (tmp_path / "3.xml").write_text("<PubmedArticleSet/>")
+    (tmp_path / "4.xml").write_text("<PubmedBookArticleSet>\n<!-- none -->\n</PubmedBookArticleSet>")
+    assert [d.id for d in documents(str(tmp_path), Problems(strict=True))] == ["2"]
+
+
+@pytest.mark.parametrize("change", [lambda text: text.replace("Words", "W\x0brds"), lambda text: text[:1500] + "</x>",
+                                    lambda text: "<PubmedArticleSet/>"])  # fmt: skip
+def test_a_file_that_changes_between_the_readings_is_an_error(tmp_path, monkeypatch, change):
+    path = tmp_path / "a.xml"
+    write(path, *(article(pmid) for pmid in range(1, 10)))
+    write(tmp_path / "b.xml", article("20"))
+    read = pubmed_xml._last_versions
+
+    def then_change(*arguments):
+        result = read(*arguments)
+        path.write_text(change(path.read_text()))
+        return result
+
+    monkeypatch.setattr(pubmed_xml, "_last_versions", then_change)
+    with pytest.raises(InputError, match="changed while it was being read"):
+        list(documents(str(tmp_path), Problems()))
 
 
 @pytest.mark.parametrize(
@@ -257,9 +314,7 @@ def test_an_xml_bomb_does_not_go_off(tmp_path, bomb):
     assert problems.counts == ({"malformed XML": 1} if len(found) == 1 else {})
 
 
-def test_elements_are_freed_while_a_long_file_is_read(tmp_path, monkeypatch):
-    from rerank_plugin.corpora import pubmed_xml
-
+def test_elements_are_freed_while_a_long_file_is_read(tmp_path):
     spec = write(tmp_path / "a.xml.gz", *(article(pmid) for pmid in range(1, 4001)))
     # What the tree of the file holds at any moment: libxml2's memory is not Python's, so elements are counted.
     largest = read = 0

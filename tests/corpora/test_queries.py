@@ -21,6 +21,19 @@ def test_tsv(tmp_path, name):
     assert queries(spec) == [Query("1", "breast cancer"), Query("PLAIN-2", "p53 & <i>")]
 
 
+@pytest.mark.parametrize("value", ["NaN", "true", "[true]", "Infinity", "1e999"])
+def test_a_json_query_whose_text_is_no_text_is_named(tmp_path, value):
+    spec = file(tmp_path, "q.jsonl", f'{{"_id": "1", "text": "good"}}\n{{"_id": "2", "text": {value}}}\n')
+    with pytest.raises(InputError, match=r"q\.jsonl:2: "):
+        queries(spec)
+
+
+def test_a_json_query_with_nan_elsewhere_is_no_json(tmp_path):
+    spec = file(tmp_path, "q.jsonl", '{"_id": "1", "text": "good", "weight": NaN}\n')
+    with pytest.raises(InputError, match=r"q\.jsonl:1: bad JSON line \(NaN is not JSON: "):
+        queries(spec)
+
+
 @pytest.mark.parametrize("line", ["no tab", "2\ttoo\tmany", "\tno id", "2 2\tspace in the id"])
 def test_a_malformed_tsv_line_is_named(tmp_path, line):
     spec = file(tmp_path, "q.tsv", f"1\tgood\n{line}\n")

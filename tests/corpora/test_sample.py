@@ -237,7 +237,7 @@ def test_many_queries(tmp_path):
 def test_an_existing_folder_is_left_alone(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("precious")
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="it is left as it is"):
         sample.generate(tmp_path / "mine", documents=100, queries=10)
     assert contents(tmp_path) == {str(Path("mine") / "notes.txt"): b"precious"}
 
