@@ -119,8 +119,8 @@ def test_other_first_stages_and_fields(workspace, stage):
         workspace, f"search --index index --queries sample:test --first-stage {stage} --output {stage}.run --depth 20"
     )
     assert read_run(workspace / f"{stage}.run").keys() == read_run(workspace / "bm25.run").keys()
-    command(workspace, f"search --index index --queries sample:test --first-stage {stage} --field title --output t.run")
-    assert read_run(workspace / "t.run")
+    command(workspace, f"search --index index --queries sample:test --first-stage {stage} --field title --output {stage}-title.run")
+    assert read_run(workspace / f"{stage}-title.run")
 
 
 def test_training_is_deterministic_and_survives_a_kill(workspace):
@@ -179,13 +179,13 @@ def test_an_interrupted_search_is_resumed(workspace):
     status, _, err = attempt(workspace, f"{search} --resume")
     assert status == 0 and "5 of 40 queries were finished before" in err
     resumed = (workspace / "my.run").read_text()
-    command(workspace, search)
+    command(workspace, f"{search} --overwrite")
     assert (workspace / "my.run").read_text() == resumed
 
 
 def test_an_index_is_not_overwritten_by_chance(workspace):
     before = (workspace / "index" / "index.json").read_text()
-    assert "--overwrite" in refusal(workspace, "index --corpus sample --index index")
+    assert "exists already" in refusal(workspace, "index --corpus sample --index index")
     assert (workspace / "index" / "index.json").read_text() == before
     assert "match their checksums" in command(workspace, "index --index index --verify")
 
@@ -197,7 +197,7 @@ def test_bad_input_gets_one_line(workspace):
     search = "search --queries sample:test --output x.run"
     assert "no index at nowhere" in said(f"{search} --index nowhere")
     (workspace / "half").mkdir()
-    assert "interrupted" in said(f"{search} --index half")
+    assert "it is not an index" in said(f"{search} --index half")
     assert "known: bert, biobert, bm25-abstract, bm25-text, bm25-title, conv-knrm, delta" in said(f"{search} --index index --reranker nothing")
     assert "needs a trained checkpoint" in said(f"{search} --index index --reranker pacrr")
     assert "known: bm25, qld, bm25+rm3" in said(f"{search} --index index --first-stage splade")
