@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from rerank_plugin import commandline
+from rerank_plugin import options as commandline
 
 log = logging.getLogger(__name__)
 
@@ -106,8 +106,8 @@ def convert(options) -> None:
 
 def simulate(options) -> None:
     from rerank_plugin.corpora import click_simulation
-    from rerank_plugin.errors import InputError
-    from rerank_plugin.runs import read_run
+    from rerank_plugin.files.errors import InputError
+    from rerank_plugin.files.runs import read_run
 
     if options.output.is_dir() or (options.output.exists() and not options.overwrite):
         raise InputError(f"{options.output}: is there already: name another file, or replace a log with --overwrite")

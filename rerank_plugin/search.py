@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from rerank_plugin import commandline
-from rerank_plugin.errors import InputError
+from rerank_plugin import options as commandline
+from rerank_plugin.files.errors import InputError
 
 log = logging.getLogger(__name__)
 
@@ -138,13 +138,13 @@ def _candidate_source(options, index):
     if not options.judged_only:
         return source
     from rerank_plugin.corpora import judgments
-    from rerank_plugin.retrieval.pipeline import judged_only
+    from rerank_plugin.ranking.pipeline import judged_only
 
     return judged_only(source, judgments(options.judged_only), index.forward, options.judged_only)
 
 
 def _all_candidates(options, index):
-    from rerank_plugin.retrieval import pipeline
+    from rerank_plugin.ranking import pipeline
 
     if _is_judged(options):
         from rerank_plugin.corpora import judgments
@@ -152,7 +152,7 @@ def _all_candidates(options, index):
         spec = options.first_stage.removeprefix(commandline.JUDGED)
         return pipeline.from_judgments(judgments(spec), index.forward, spec)
     if options.run:
-        from rerank_plugin.runs import read_run
+        from rerank_plugin.files.runs import read_run
 
         return pipeline.from_run(read_run(options.run), index.forward, options.depth, str(options.run))
     return pipeline.from_first_stage(index.first_stage(commandline.first_stage_config(options)), options.depth)
@@ -161,9 +161,9 @@ def _all_candidates(options, index):
 def search_batch(options) -> None:
     """Write a run; whatever happens, finished queries are kept for --resume."""
     from rerank_plugin.corpora import queries as read_queries
-    from rerank_plugin.retrieval.index_folder import Index
-    from rerank_plugin.retrieval.pipeline import rank_all
-    from rerank_plugin.runs import RunWriter, strictly_decreasing
+    from rerank_plugin.files.runs import RunWriter, strictly_decreasing
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.ranking.pipeline import rank_all
 
     index = Index(options.index)
     queries = read_queries(options.queries)
@@ -210,9 +210,9 @@ def search_folder(options) -> None:
     of its own, with the same settings. All get their names when the last query is done.
     """
     from rerank_plugin.corpora import queries as read_queries
-    from rerank_plugin.retrieval.bulk import rank_lists
-    from rerank_plugin.retrieval.index_folder import Index
-    from rerank_plugin.runs import RunWriter, run_files, strictly_decreasing
+    from rerank_plugin.files.runs import RunWriter, run_files, strictly_decreasing
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.ranking.bulk import rank_lists
 
     started = time.monotonic()
     _check_output_folder(options)
@@ -260,8 +260,8 @@ def _check_output_folder(options) -> None:
 def _candidates_of_runs(options, paths, queries, index) -> list:
     """A source of candidates for each run; each gives those of a query once, and then forgets them."""
     from rerank_plugin.corpora import judgments
-    from rerank_plugin.retrieval.bulk import read_runs
-    from rerank_plugin.retrieval.pipeline import judged_rows
+    from rerank_plugin.ranking.bulk import read_runs
+    from rerank_plugin.ranking.pipeline import judged_rows
 
     judged = judged_rows(judgments(options.judged_only), index, options.judged_only) if options.judged_only else None
     reading = read_runs(paths, queries, index, options.depth, judged)
@@ -294,8 +294,8 @@ def _settings(options, run: Path | None) -> dict:
 def search_one(options) -> None:
     """Print rank, score, first-stage rank and title of the best documents for one query."""
     from rerank_plugin.corpora import Query
-    from rerank_plugin.retrieval.index_folder import Index
-    from rerank_plugin.retrieval.pipeline import rank
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.ranking.pipeline import rank
 
     index = Index(options.index)
     reranker = _open_reranker(options, index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
-from rerank_plugin import commandline
+from rerank_plugin import options as commandline
 
 DESCRIPTION = """\
 Make a BEIR folder for pre-training from titles and abstracts: each drawn title is a query, its own abstract the
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> None:
     commandline.set_up_logging(options.verbose)
     from rerank_plugin.corpora import documents
     from rerank_plugin.corpora.weak_labels import WeakLabelsConfig, write
-    from rerank_plugin.errors import InputError
+    from rerank_plugin.files.errors import InputError
 
     if options.output.exists() and not options.overwrite:
         raise InputError(f"{options.output} exists already; choose another --output or give --overwrite")

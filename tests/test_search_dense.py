@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import rerank_plugin
-from rerank_plugin import bench, commandline, embed, fuse, index, search, train
-from rerank_plugin.errors import InputError
-from rerank_plugin.runs import read_run
+from rerank_plugin import bench, embed, fuse, index, search, train
+from rerank_plugin import options as commandline
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import read_run
 
 
 @pytest.fixture(scope="module")

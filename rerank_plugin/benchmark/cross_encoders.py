@@ -24,7 +24,7 @@ from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Meter
 from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, Row, latencies
 from rerank_plugin.benchmark.scoring import Setup, query_numbers
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 PIECES = 30_522  # word pieces of BERT's vocabulary
 SPECIAL_PIECES = 3  # [CLS] query [SEP] text [SEP]

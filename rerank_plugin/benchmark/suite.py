@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
 
 from rerank_plugin import rerankers
-from rerank_plugin.benchmark import cross_encoders, machine
 from rerank_plugin.benchmark import collection as collections
+from rerank_plugin.benchmark import cross_encoders, machine
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.dense_search import dense_rows
 from rerank_plugin.benchmark.measuring import Meter
-from rerank_plugin.benchmark.models import RANDOM_WEIGHTS, Subject, check_spec, opened
 from rerank_plugin.benchmark.rows import PLAIN, Row
 from rerank_plugin.benchmark.scoring import Setup, scoring_rows
-from rerank_plugin.errors import InputError
+from rerank_plugin.benchmark.subjects import RANDOM_WEIGHTS, Subject, check_spec, opened
+from rerank_plugin.files.errors import InputError
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ def _existing(suite: Suite) -> Searched:
 def _searched(suite: Suite, collection: Collection) -> Searched:
     if suite.first_stage is None:
         return Searched(collection)
-    from rerank_plugin.retrieval.pipeline import from_first_stage
+    from rerank_plugin.ranking.pipeline import from_first_stage
 
     first_stage = collection.index.first_stage(suite.first_stage)
     source, name = from_first_stage(first_stage, suite.deepest), _first_stage_name(suite.first_stage)

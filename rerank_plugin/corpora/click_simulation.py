@@ -24,9 +24,9 @@ from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from rerank_plugin.corpora.click_logs import COLUMNS, OPTIONAL
-from rerank_plugin.corpora.records import Judgments, Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.runs import RankedList, replacing, sort_order
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.files.runs import RankedList, replacing, sort_order
 
 PAGE = 20  # documents of a first page ([D18] 4.1)
 FULL_TEXT = 0.5  # of the documents
@@ -60,7 +60,7 @@ class Simulated(NamedTuple):
 def all_judgments(spec: str) -> tuple[list[Query], Judgments]:
     """The judged queries of a spec and their judgments; of a folder without a split, those of all its splits."""
     from rerank_plugin.corpora import beir, queries_and_judgments
-    from rerank_plugin.corpora.sources import QUERIES, exists, resolve
+    from rerank_plugin.corpora.specs import QUERIES, exists, resolve
 
     if "," in spec and not exists(spec):
         return queries_and_judgments(spec)

@@ -25,9 +25,9 @@ from typing import Any, Iterator, Sequence
 from lxml import etree
 
 from rerank_plugin.corpora.problems import DAMAGED_GZIP, MALFORMED_XML, Problems, usable
-from rerank_plugin.corpora.records import Document
-from rerank_plugin.corpora.text_files import DAMAGED, open_bytes
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Document
+from rerank_plugin.files.text_files import DAMAGED, open_bytes
 
 log = logging.getLogger(__name__)
 

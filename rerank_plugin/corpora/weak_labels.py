@@ -15,9 +15,9 @@ from typing import Iterable, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.atomic import replacing_folder
-from rerank_plugin.corpora.records import Document
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import replacing_folder
+from rerank_plugin.files.records import Document
 from rerank_plugin.text.tokenizer import tokenize
 
 

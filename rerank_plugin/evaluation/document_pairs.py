@@ -23,10 +23,11 @@ from typing import Callable, Iterator, Mapping
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Judgments
-from rerank_plugin.errors import InputError
-from rerank_plugin.evaluation import letters, tables
-from rerank_plugin.runs import RankedList
+from rerank_plugin.evaluation import letters
+from rerank_plugin.files import tables
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments
+from rerank_plugin.files.runs import RankedList
 
 RELEVANT, NOT_RELEVANT = "relevant", "not relevant"
 MOST_LABELS = 20  # with as many there are 190 combinations

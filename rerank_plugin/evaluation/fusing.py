@@ -19,11 +19,11 @@ from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Judgments
-from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation.values import Evaluator
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments
+from rerank_plugin.files.runs import RankedList, sort_order
 from rerank_plugin.retrieval.fusion import LINEAR, PAPER_K, RRF, Table, check, lists_weights, table
-from rerank_plugin.runs import RankedList, sort_order
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from typing import Mapping, Sequence
 
 import numpy as np
 
-from rerank_plugin.evaluation.bulk import BulkEvaluation
-from rerank_plugin.runs import replacing
+from rerank_plugin.evaluation.many_runs import BulkEvaluation
+from rerank_plugin.files.runs import replacing
 
 
 def plot_scatter(bulk: BulkEvaluation, path: Path, titles: Mapping[str, str] | None = None) -> None:

@@ -12,8 +12,8 @@ from itertools import product
 from pathlib import Path
 from typing import Callable, NamedTuple, Sequence, TypeVar
 
-from rerank_plugin.corpora.records import Judgments
-from rerank_plugin.runs import read_run, replacing
+from rerank_plugin.files.records import Judgments
+from rerank_plugin.files.runs import read_run, replacing
 
 T = TypeVar("T")
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Iterable, Iterator, Sequence
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.runs import replacing
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import replacing
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numba import njit
 
-from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import DocumentWords, InputBuilder, QueryWords
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex, QueryTerms
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex, QueryTerms
 from rerank_plugin.text.tokenizer import (
     DOLLARS,
     FRACTION,

@@ -13,11 +13,11 @@ from typing import Any, Iterator
 
 from lxml import etree
 
-from rerank_plugin.corpora.text_files import DAMAGED, open_bytes
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.text_files import DAMAGED, open_bytes
 from rerank_plugin.knowledge import mesh
+from rerank_plugin.knowledge.entries import Source
 from rerank_plugin.knowledge.mesh import Descriptor
-from rerank_plugin.knowledge.records import Source
 
 RECORD = "DescriptorRecord"
 _SAFELY = dict(

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.knowledge.records import Source
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.knowledge.entries import Source
 
 MEDICAL_GROUPS = ("ANAT", "CHEM", "DEVI", "DISO", "GENE", "LIVB", "PHEN", "PHYS", "PROC")
 MEDICAL_OTHERS = ("T168",)  # Food
@@ -91,7 +91,7 @@ def _listed(wanted: str) -> list[str]:
     """The types one by one; a name of UMLS may hold commas itself, so a file has one a line."""
     path = Path(wanted)
     if path.is_file():
-        from rerank_plugin.corpora.text_files import lines
+        from rerank_plugin.files.text_files import lines
 
         found = [line.partition("#")[0].strip() for _, line in lines(path)]
     elif wanted in NAMES.values():

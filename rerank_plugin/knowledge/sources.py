@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rerank_plugin.corpora.text_files import DAMAGED, kind_of, open_bytes, plain_or_gz
-from rerank_plugin.errors import InputError
-from rerank_plugin.knowledge.records import Source
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.text_files import DAMAGED, kind_of, open_bytes, plain_or_gz
+from rerank_plugin.knowledge.entries import Source
 
 SAMPLE = "sample"
 ENGLISH = "ENG"
@@ -28,9 +28,9 @@ def open_source(spec: str, language: str = ENGLISH) -> Source:
         InputError: nothing is there, or its format is not known.
     """
     if spec == SAMPLE:
-        from rerank_plugin.knowledge import sample
+        from rerank_plugin.knowledge import sample_source
 
-        return sample.source()
+        return sample_source.source()
     path = Path(spec)
     if path.is_dir():
         return _folder(path, language)

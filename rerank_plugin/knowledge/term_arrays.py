@@ -19,10 +19,10 @@ from typing import Iterable, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.atomic import replacing_folder
+from rerank_plugin.files.arrays import open_array, ranges, save_array
+from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.knowledge import normalization
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.retrieval.arrays import open_array, ranges, save_array
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from typing import Callable, Iterable, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 DRAWN = 100_000  # triples for which corruptions are drawn at once
 REDRAWS = 20  # of corruptions that are true, after which they stay

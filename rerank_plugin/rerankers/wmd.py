@@ -37,15 +37,15 @@ from typing import Callable
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.parallel import available_threads
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.rerankers import RerankerOptions
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
-from rerank_plugin.text import embeddings
-from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.text import word_vectors
 from rerank_plugin.text.stop_words import STOP_WORDS
+from rerank_plugin.text.word_vectors import WordVectors
 
 log = logging.getLogger(__name__)
 
@@ -218,7 +218,7 @@ def from_word_vectors(
     """
     if checkpoint is None:
         raise InputError("this reranker needs word vectors: give it as NAME:FOLDER (rerank_plugin.embed writes one)")
-    return WordMoversDistance(index, embeddings.load(checkpoint), options, stop_words, exact_top)
+    return WordMoversDistance(index, word_vectors.load(checkpoint), options, stop_words, exact_top)
 
 
 def without_stop_words(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> WordMoversDistance:

@@ -10,7 +10,7 @@ the score of a document d is ::
 A document that was relevant for no query is never found, so this is a stage to be fused with others. A query that was
 judged itself gets its own judgments back: measure on others.
 
-What is kept beside the encodings of the documents (:mod:`rerank_plugin.retrieval.encodings`), in a folder ``judged``:
+What is kept beside the encodings of the documents (:mod:`rerank_plugin.indexes.stored_encodings`), in a folder ``judged``:
 
 ==============  ===============  ==========================================================
 file            dtype and shape  content
@@ -32,14 +32,14 @@ from typing import Iterable, Sequence
 
 import numpy as np
 
-from rerank_plugin.atomic import replacing_folder
-from rerank_plugin.corpora.records import Judgments, Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.retrieval.arrays import open_array, ranges, save_array
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.files.arrays import open_array, ranges, save_array
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import replacing_folder
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.stored_encodings import encodings_folder, forward_checksum
 from rerank_plugin.retrieval.dense import QueryEncoder
-from rerank_plugin.retrieval.encodings import encodings_folder, forward_checksum
-from rerank_plugin.retrieval.forward import ForwardIndex
 
 FOLDER, DESCRIPTION_FILE = "judged", "judged.json"
 FORMAT_VERSION = 1
@@ -68,7 +68,7 @@ class NeighboursConfig:
             raise InputError("--neighbour-power must be above 0")
 
     def open(self, index) -> NeighboursStage:
-        """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`."""
+        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""
         return NeighboursStage(index, self)
 
 

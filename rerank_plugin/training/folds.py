@@ -14,9 +14,9 @@ from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.corpora.text_files import lines
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.text_files import lines
 from rerank_plugin.text.tokenizer import tokenize
 
 log = logging.getLogger(__name__)

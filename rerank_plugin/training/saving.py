@@ -12,11 +12,11 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from rerank_plugin.atomic import link_or_copy, replacing_folder
-from rerank_plugin.checkpoints import CONFIG_FILE, read_config, save_checkpoint
-from rerank_plugin.errors import InputError
-from rerank_plugin.text import embeddings
-from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import link_or_copy, replacing_folder
+from rerank_plugin.models.checkpoints import CONFIG_FILE, read_config, save_checkpoint
+from rerank_plugin.text import word_vectors
+from rerank_plugin.text.word_vectors import WordVectors
 from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE
 
 BEST, EPOCHS, WORDS = "best", "epochs", "words"
@@ -66,7 +66,7 @@ class Saver:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.fresh = False
         if self.vectors is not None and not self.words.exists():
-            embeddings.save(self.vectors, self.words, {})
+            word_vectors.save(self.vectors, self.words, {})
         if self.every:
             self._save(self._of(measures["epoch"]), measures)
 

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple, Sequence
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.runs import replacing
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import replacing
 from rerank_plugin.training.saving import put_in_place
 
 if TYPE_CHECKING:

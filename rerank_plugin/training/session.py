@@ -18,23 +18,23 @@ from typing import NamedTuple, Sequence
 import numpy as np
 import torch
 
-from rerank_plugin.checkpoints import build_config, check_weights, load_checkpoint, model_classes, read_config
 from rerank_plugin.corpora import queries_and_judgments
-from rerank_plugin.corpora.records import Judgments, Query
-from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation.measures import parse
-from rerank_plugin.features.lexical import FIRST_STAGE, FIRST_STAGE_SHARE
+from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.models.checkpoints import build_config, check_weights, load_checkpoint, model_classes, read_config
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.index_folder import Index
-from rerank_plugin.text import embeddings
-from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.text import word_vectors
 from rerank_plugin.text.vocabulary import Vocabulary
-from rerank_plugin.training.candidates import CandidateFinder
-from rerank_plugin.training.concepts import check_same_concepts, starting_concepts
+from rerank_plugin.text.word_vectors import WordVectors
+from rerank_plugin.training.candidate_finder import CandidateFinder
 from rerank_plugin.training.pairs import WITHOUT_CANDIDATES, Pool, make_pools
 from rerank_plugin.training.saving import Outcome, Saver, work_folder
+from rerank_plugin.training.starting_concepts import check_same_concepts, starting_concepts
 from rerank_plugin.training.trainer import Trainer, TrainingConfig
 from rerank_plugin.training.validation import Validation
 
@@ -262,7 +262,7 @@ class Session:
         if getattr(self.model_class, "has_word_vectors", True):
             if words is None:
                 raise InputError(f"the model '{self.task.model}' needs word vectors: give their folder as --words")
-            return embeddings.load(words)
+            return word_vectors.load(words)
         if words is not None:
             log.warning("the model '%s' needs no word vectors: --words %s is not read", self.task.model, words)
         return None
@@ -319,6 +319,6 @@ def start_from(model, folder: Path, vectors: WordVectors | None) -> None:
 
 
 def _check_same_words(folder: Path, vectors: WordVectors) -> None:
-    found = embeddings.load(folder)
+    found = word_vectors.load(folder)
     if found.vocabulary.words != vectors.vocabulary.words or not np.array_equal(found.matrix, vectors.matrix):
         raise InputError(f"{folder} was trained on other word vectors than --words: give it as --words, too")

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import InputBuilder, Inputs, concept_tensors
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.training.objectives import Examples, objective
 from rerank_plugin.training.pairs import Pool
 
@@ -263,7 +263,7 @@ class Trainer:
         """Write log, plot and state; each by rename, the state's description last."""
         from safetensors.torch import save_file
 
-        from rerank_plugin.training.plots import plot_history
+        from rerank_plugin.training.history_plot import plot_history
 
         self.folder.mkdir(parents=True, exist_ok=True)
         lines = "".join(json.dumps(_finite_or_none(entry)) + "\n" for entry in self.history)
@@ -313,7 +313,7 @@ class Trainer:
         Raises:
             KeyError: a tensor is missing. InputError: one does not fit.
         """
-        from rerank_plugin.checkpoints import check_weights
+        from rerank_plugin.models.checkpoints import check_weights
 
         weights = {name[len("model.") :]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
         check_weights(weights, self.model.state_dict(), str(self.folder))

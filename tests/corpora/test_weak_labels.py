@@ -5,7 +5,7 @@ import pytest
 from rerank_plugin import weak
 from rerank_plugin.corpora import Document, documents, judgments, queries
 from rerank_plugin.corpora.weak_labels import WeakLabelsConfig, write
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 LONG = " ".join(f"word{number}" for number in range(40))
 

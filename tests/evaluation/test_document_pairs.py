@@ -6,8 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation.document_pairs import as_json, document_pairs, markdown, parse_labels, table, warnings
+from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import by_chance, ranked
 
 # Pairs right of m: q1 all three; q2 x over z, not over y. Of n: q1 none; q2 both.

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.corpora import Query
-from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation import subsets
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.runs import RankedList
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import RankedList
+from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.text.tokenizer import tokenize
 
 # The titles are those of conftest.DOCUMENTS.

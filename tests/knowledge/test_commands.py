@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from tests.knowledge import test_mesh_ascii, test_mesh_xml, test_umls

@@ -1,7 +1,7 @@
 import pytest
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.knowledge.records import Source
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.knowledge.entries import Source
 from rerank_plugin.knowledge.semantic_types import GROUPS, MEDICAL, NAMES, selected
 
 UMLS = Source("umls", iter(()), iter(()), MEDICAL)

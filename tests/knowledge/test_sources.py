@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.sources import edition_of, open_source
 from tests.knowledge import test_mesh_ascii, test_mesh_tsv, test_mesh_xml, test_umls
 

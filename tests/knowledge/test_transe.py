@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge import transe
 from rerank_plugin.knowledge.link_prediction import evaluate, hold_out
 from rerank_plugin.knowledge.transe import Corruption, TransEConfig, head_shares, start, train
 from rerank_plugin.knowledge.transe_step import steps
-
 
 PLAIN = TransEConfig(relation_length=0, decay=False, bernoulli=False)  # as in the paper
 

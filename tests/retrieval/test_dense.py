@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin import checkpoints
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes import nearest
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.nearest import AnnConfig, FlatSearch, build_ann
+from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
+from rerank_plugin.models import checkpoints
+from rerank_plugin.models.document_encodings import encode_index, weights_checksum
 from rerank_plugin.rerankers import RerankerOptions
-from rerank_plugin.rerankers.encodings import encode_index, weights_checksum
 from rerank_plugin.rerankers.neural import from_checkpoint
-from rerank_plugin.retrieval import dense, nearest
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval import dense
 from rerank_plugin.retrieval.dense import DenseConfig
-from rerank_plugin.retrieval.encodings import encodings_folder, find_encodings
-from rerank_plugin.retrieval.nearest import AnnConfig, FlatSearch, build_ann
-from tests import annotated
-from tests.rerankers import encodable, small
+from tests import annotated, small
+from tests.models import encodable
 
 QUERIES = ("aspirin heart attack", "risk", "Women who smoke, risk of stroke", "migraine zyzzyva", "aspirin " * 40)
 UNKNOWN = ("xylitol", "", "zyzzyva quokka")  # not in the vocabulary

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.retrieval.fusion import FusedStage, FusionConfig, lists_weights, min_max, reciprocal_ranks, table
-from tests.rerankers import small
+from tests import small
 
 
 def plain_rrf(lists, weights, k):

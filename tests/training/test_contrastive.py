@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.rerankers.ktrel import Ktrel, KtrelWConfig
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.ktrel.model import Ktrel, KtrelWConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training.contrastive import ContrastiveTrainer, batches, margin_loss, relevances, softmax_loss
 from rerank_plugin.training.pairs import make_pools

@@ -8,14 +8,15 @@ import torch
 from safetensors.torch import load_file
 
 from rerank_plugin import rerankers, train
-from rerank_plugin.checkpoints import load_checkpoint, read_config
-from rerank_plugin.errors import InputError
-from rerank_plugin.rerankers.cross_encoder import CrossEncoder, CrossEncoderConfig
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.checkpoints import load_checkpoint, read_config
+from rerank_plugin.models.cross_encoder.model import CrossEncoder, CrossEncoderConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.training.pairs import make_pools
 from rerank_plugin.training.trainer import Trainer, TrainingConfig
-from tests.rerankers import small, tiny_encoders
+from tests import small
+from tests.models import tiny_encoders
 from tests.training import learnable
 from tests.training.commanded import validation_killed
 

@@ -6,10 +6,10 @@ import os
 import pytest
 
 from rerank_plugin import search
-from rerank_plugin.checkpoints import load_checkpoint, read_config
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import read_run
+from rerank_plugin.models.checkpoints import load_checkpoint, read_config
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.runs import read_run
 from tests.training import learnable
 from tests.training.commanded import run, validation_killed
 

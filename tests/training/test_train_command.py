@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from rerank_plugin import train
-from rerank_plugin.checkpoints import load_checkpoint, read_config
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.features.lexical import LEX3
+from rerank_plugin.features.lexical_features import LEX3
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.models.checkpoints import load_checkpoint, read_config
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.text import embeddings
+from rerank_plugin.text import word_vectors
 from rerank_plugin.training.session import TrainingSet, some_queries
 from tests.training import learnable
 from tests.training.commanded import always, run, validation_killed
@@ -84,14 +84,14 @@ def test_nan_word_vectors_are_named(inputs, tmp_path):
     """They would otherwise end as a loss that is no number."""
     words = learnable.vectors()
     words.matrix[3] = np.nan
-    embeddings.save(words, tmp_path / "broken", {})
+    word_vectors.save(words, tmp_path / "broken", {})
     with pytest.raises(InputError, match="broken"):
         run(inputs, tmp_path / "made", "--words", str(tmp_path / "broken"), "--epochs", "1")
 
 
 def test_word_vectors_of_another_tokenizer(inputs, tmp_path):
     """Their words are not the index's: the folder says how its texts were tokenized, and that must be how they are."""
-    embeddings.save(learnable.vectors(), tmp_path / "words", {"tokenizer": {"name": "spaces", "version": 1}})
+    word_vectors.save(learnable.vectors(), tmp_path / "words", {"tokenizer": {"name": "spaces", "version": 1}})
     with pytest.raises(InputError, match="tokeniz"):
         run(inputs, tmp_path / "made", "--words", str(tmp_path / "words"), "--epochs", "1")
 
@@ -187,7 +187,7 @@ def test_word_vectors_of_the_start_must_be_the_same(inputs, tmp_path):
     run(inputs, tmp_path / "first", "--epochs", "1")
     words = learnable.vectors()
     words.matrix[1] += 1
-    embeddings.save(words, tmp_path / "words", {})
+    word_vectors.save(words, tmp_path / "words", {})
     with pytest.raises(InputError, match="other word vectors"):
         run(inputs, tmp_path / "made", "--start-from", str(tmp_path / "first"), "--words", str(tmp_path / "words"))
 
