@@ -39,7 +39,6 @@ PAPER_NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FI
 FIRST_STAGE, FIRST_STAGE_SHARE = "first_stage", "first_stage_share"
 NAMES = (*PAPER_NAMES, FIRST_STAGE, FIRST_STAGE_SHARE)
 LEX3 = ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")  # [D18] 5.1
-BM25_K1, BM25_B = 2.0, 0.75
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:

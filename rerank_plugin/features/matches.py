@@ -11,11 +11,11 @@ from collections import Counter
 
 import numpy as np
 
-from rerank_plugin.features.lexical_features import BM25_B, BM25_K1
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import FIELDS, QueryTerms, idf
 from rerank_plugin.kernels import word_loops
 
+BM25_K1, BM25_B = 2.0, 0.75  # [D18] 4.3.1
 PARTS = {"title": (0, 1), "abstract": (1, 2), "text": (0, 2)}  # of Matches.counts: from, to
 
 

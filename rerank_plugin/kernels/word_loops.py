@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row, prefetch_run
-
-REASSOCIATE = {"reassoc", "contract", "nsz"}  # sums may be split over vector lanes; NaN and infinity keep their meaning
 
 
 def plain(array: np.ndarray) -> np.ndarray:

@@ -22,7 +22,8 @@ from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.models import checkpoints
 from rerank_plugin.rerankers import RerankerOptions, wmd, wmd_fused
-from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, least_distances, relaxed_cost, transport_cost
+from rerank_plugin.rerankers.least_distances import least_distances
+from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, relaxed_cost, transport_cost
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import tokenize
 from rerank_plugin.text.vocabulary import Vocabulary

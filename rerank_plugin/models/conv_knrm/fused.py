@@ -28,11 +28,11 @@ from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import LANES, ROWS, pad_columns, round_up, window_products
 from rerank_plugin.kernels.exponential import exponential
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
-from rerank_plugin.kernels.word_loops import REASSOCIATE
 from rerank_plugin.models.conv_knrm.model import ConvKnrm
 from rerank_plugin.models.knrm.fused import add_rows, table_width, weighted_logarithms, write_kernels
 from rerank_plugin.models.knrm.model import KERNELS, LOG_SCALE, MEANS

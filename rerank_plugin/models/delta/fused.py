@@ -22,10 +22,10 @@ from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import ROWS, leaky_convolution, pad_columns, round_up
 from rerank_plugin.kernels.parallel import Workspace, alongside, split
 from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
-from rerank_plugin.kernels.word_loops import REASSOCIATE
 from rerank_plugin.models.delta.model import DELTA_FEATURES, TINY, Delta
 
 

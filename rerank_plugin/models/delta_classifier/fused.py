@@ -22,11 +22,11 @@ from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.features.interactions import CandidateWords, candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import LANES, ROWS, pad_columns
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
 from rerank_plugin.kernels.parallel import Workspace, alongside, split
 from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
-from rerank_plugin.kernels.word_loops import REASSOCIATE
 from rerank_plugin.models.delta.model import TINY
 from rerank_plugin.models.delta_classifier.model import DeltaClassifier
 

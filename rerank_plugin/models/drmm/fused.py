@@ -28,10 +28,10 @@ from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.features.interactions import CandidateWords, candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import ROWS, leaky_convolution, pad_columns
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
-from rerank_plugin.kernels.word_loops import REASSOCIATE
 from rerank_plugin.models.drmm.model import STEPS, Drmm
 
 LINEAR = np.float32(1.0)  # the slope below zero that makes a leaky layer linear

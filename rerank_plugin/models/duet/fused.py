@@ -26,12 +26,13 @@ from torch import Tensor
 from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import LANES, ROWS, leaky_convolution, pad_columns, window_products
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
 from rerank_plugin.kernels.hyperbolic import tanh, tanh_rows
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.kernels.window_maxima import count_windows, make_pooling, make_taps, pool_windows
-from rerank_plugin.kernels.word_loops import REASSOCIATE, plain
+from rerank_plugin.kernels.word_loops import plain
 from rerank_plugin.models.duet.model import Duet, DuetConfig, FullyConnected, LocalModel
 
 SMALLEST_PART = 32  # documents of a part, at least: weights that fit no cache are read once for all of them

@@ -20,9 +20,9 @@ from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.features.interactions import UnitVectors, candidate_words, similarity_table
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.exponential import exponential
 from rerank_plugin.kernels.parallel import Workspace, split
-from rerank_plugin.kernels.word_loops import REASSOCIATE
 from rerank_plugin.models.knrm.model import DEVIATIONS, KERNELS, LOG_SCALE, MEANS, SMALLEST_COUNT, Knrm
 
 KERNEL_LANES = 16  # kernels with padding: two vectors of 8

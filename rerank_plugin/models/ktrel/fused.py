@@ -16,10 +16,10 @@ from numba import njit
 from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import ROWS
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
 from rerank_plugin.kernels.parallel import Workspace, split
-from rerank_plugin.kernels.word_loops import REASSOCIATE
 from rerank_plugin.models.ktrel.model import Ktrel, SequenceEncoder
 
 SMALLEST_NORM = 1e-12  # torch.nn.functional.normalize's

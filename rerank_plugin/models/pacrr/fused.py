@@ -32,8 +32,8 @@ from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.features.interactions import UnitVectors, candidate_words, similarity_table
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.parallel import Workspace, split
-from rerank_plugin.kernels.word_loops import REASSOCIATE
 from rerank_plugin.models.pacrr.model import SIMILARITY_STEPS, Pacrr
 
 LANES = 16  # cells at once

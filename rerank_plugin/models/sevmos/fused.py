@@ -15,10 +15,10 @@ from numba import njit
 from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import ROWS, round_up
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
 from rerank_plugin.kernels.parallel import Workspace, split
-from rerank_plugin.kernels.word_loops import REASSOCIATE
 from rerank_plugin.models.sevmos.model import SevMos
 
 
