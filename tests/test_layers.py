@@ -16,6 +16,17 @@ PACKAGE = Path(rerank_plugin.__file__).parent
 ROOT = PACKAGE.parent
 CONTRACTS = ROOT / ".importlinter"
 NAMED = re.compile(r"(?<![\w./@-])rerank_plugin(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)*")
+FLAG = re.compile(r"(?<![\w-])--[a-z]")
+COMMAND_LINE = re.compile(r"python -m rerank_plugin\.|(?:with: |^)\{\} --")  # a whole command to run
+# What belongs to a command though it is no command: options of evaluate, and the programs of the papers' experiments.
+OF_COMMANDS = ("rerank_plugin.evaluation.subset_options", "rerank_plugin.evaluation.run_names", "rerank_plugin.experiments")
+# Libraries whose messages are still to be put in words.
+NOT_YET = (
+    "rerank_plugin.files.runs",
+    "rerank_plugin.indexes.building",
+    "rerank_plugin.indexes.index_folder",
+    "rerank_plugin.indexes.stored_encodings",
+)
 # Modules with a table of what is loaded by name, which may name what stands above them.
 REGISTERS: set[str] = set()
 
@@ -139,6 +150,34 @@ def test_strings_that_load_a_module_name_nothing_above_them():
         if NAMED.fullmatch(text) and height(split_name(text)[0]) < height(module)
     ]
     assert not upward
+
+
+def messages(path: Path) -> list[str]:
+    """The strings of a module that are no docstrings, with {} for what is filled in."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    left_out = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            left_out.update(map(id, node.values))
+            found.append("".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values))
+    return found + [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out
+    ]
+
+
+def test_libraries_speak_of_fields_and_not_of_flags():
+    library = [(module, path) for module, path in sources() if module not in commands() | {"rerank_plugin.options"}]
+    said = [
+        (module, text)
+        for module, path in library
+        if not module.startswith((*OF_COMMANDS, *NOT_YET))
+        for text in messages(path)
+        if FLAG.search(text) and not COMMAND_LINE.search(text)
+    ]
+    assert not said
 
 
 @pytest.mark.parametrize(

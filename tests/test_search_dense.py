@@ -70,7 +70,7 @@ def test_feedback_is_an_option_of_the_search(folder):
     same = searched(folder, "same.run", *dense, "--dense-feedback", "5", "--dense-feedback-weight", "0")
     assert moved.keys() == plain.keys() and moved["q1"].doc_ids != plain["q1"].doc_ids
     assert [same[query].doc_ids for query in plain] == [plain[query].doc_ids for query in plain]
-    with pytest.raises(InputError, match="--dense-feedback"):
+    with pytest.raises(InputError, match="feedback"):
         searched(folder, "wrong.run", *dense, "--dense-feedback", "-1")
 
 
@@ -221,7 +221,7 @@ def test_judged_queries_as_a_first_stage(folder, capsys):
         folder, "three.run", "--first-stage", "bm25", "--fuse", f"dense:{folder}/ktrel", "--fuse", stage[1]
     )
     assert "q2" not in fused and {*found["q1"].doc_ids} <= {*fused["q1"].doc_ids}
-    with pytest.raises(commandline.InputError, match="exists already: --overwrite"):
+    with pytest.raises(commandline.InputError, match="exists already: allow it to be replaced"):
         index.main([*encode, "--judged", "sample:train"])
 
 

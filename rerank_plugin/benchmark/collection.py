@@ -78,7 +78,7 @@ def generated(work_folder: Path, documents: int, seed: int, depth: int, lucene: 
         InputError: too few documents, or no place for them.
     """
     if documents < FEWEST_DOCUMENTS:
-        raise InputError(f"--documents {documents}: a collection needs at least {FEWEST_DOCUMENTS}")
+        raise InputError(f"{documents} documents: a collection needs at least {FEWEST_DOCUMENTS}")
     folder = Path(work_folder) / f"sample-{documents}-{seed}"
     if not (folder / "corpus").is_dir():
         log.info("making a collection of %s documents", f"{documents:,}")

@@ -56,7 +56,7 @@ def check_installed() -> None:
 
     missing = [name for name in ("transformers", "onnx", "onnxruntime") if find_spec(name) is None]
     if missing:
-        raise InputError(f"--cross-encoders needs {', '.join(missing)}: {INSTALL}")
+        raise InputError(f"measuring cross-encoders needs {', '.join(missing)}: {INSTALL}")
 
 
 def cross_encoder_rows(collection: Collection, depth: int, setup: Setup, seed: int) -> Iterator[Row]:

@@ -59,7 +59,7 @@ class Suite:
         for spec in self.specs:
             check_spec(spec)
         if self.index is None and self.deepest > min(self.documents):
-            raise InputError(f"--depth {self.deepest}: more than the {min(self.documents)} documents of a collection")
+            raise InputError(f"the depth {self.deepest}: more than the {min(self.documents)} documents of a collection")
         if self.cross_encoders:
             cross_encoders.check_installed()
 
@@ -86,7 +86,7 @@ def measure(suite: Suite) -> Iterator[Row]:
         for number, make in enumerate(_collections(suite, stack)):
             searched = make()
             if suite.deepest > len(searched.collection):
-                raise InputError(f"--depth {suite.deepest}: {suite.index} holds {len(searched.collection)} documents")
+                raise InputError(f"the depth {suite.deepest}: {suite.index} holds {len(searched.collection)} documents")
             for spec in suite.specs or RANDOM_WEIGHTS:
                 yield from _rows_of(spec, suite, searched, setup)
                 gc.collect()  # before the next model comes

@@ -162,7 +162,7 @@ def _check_free(folder: Path, overwrite: bool) -> None:
     if not (folder / DESCRIPTION).is_file():
         raise InputError(f"{folder}: is there already, and was not written from a click log: name another folder")
     if not overwrite:
-        raise InputError(f"{folder}: is there already: name another folder, or replace it with --overwrite")
+        raise InputError(f"{folder}: is there already: name another folder, or allow it to be replaced")
 
 
 def _sizes(judged: Judgments) -> dict[str, int]:

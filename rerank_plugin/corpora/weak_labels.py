@@ -63,7 +63,7 @@ def write(documents: Iterable[Document], folder: Path, config: WeakLabelsConfig,
         if len(titles) < config.queries:
             raise InputError(
                 f"only {len(titles)} documents have a title of {config.title_words[0]} to {config.title_words[1]} words "
-                f"and an abstract of {config.abstract_words} words or more: lower --queries"
+                f"and an abstract of {config.abstract_words} words or more: ask for fewer queries"
             )
         drawn = np.random.default_rng(seed).choice(len(titles), config.queries, replace=False).tolist()
         with open(writing / "queries.jsonl", "w", encoding="utf-8") as file:

@@ -167,7 +167,7 @@ def _grid(runs: int, steps: int) -> list[tuple[float, ...]]:
     count = comb(steps + runs - 1, runs - 1)
     if count > MOST:
         raise InputError(
-            f"{count:,} weights to try for {runs} runs: take a larger --step, or coordinate ascent (--search {ASCENT})"
+            f"{count:,} weights to try for {runs} runs: take a larger step, or coordinate ascent (the search {ASCENT})"
         )
 
     def parts(left: int, places: int) -> Iterator[tuple[int, ...]]:

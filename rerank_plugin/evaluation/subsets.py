@@ -141,7 +141,7 @@ def hard_queries(of_queries: Mapping[str, Samples], at_least: int = AT_LEAST) ->
     if all(one.relevant.all() for one in of_queries.values()):
         raise InputError(
             f"the subset neg{at_least}+ needs documents that are not relevant, and no grade is 0 or below: give a "
-            "run whose unjudged candidates count as not relevant (--subset-run RUN)"
+            "run whose unjudged candidates count as not relevant"
         )
     return [id for id, one in of_queries.items() if int((one.in_title & ~one.relevant).sum()) >= at_least]
 

@@ -26,7 +26,7 @@ class ConceptReader:
         if index.knowledge is None:
             raise InputError(
                 f"the model reads concepts, and the index holds no concepts: build {index.folder.parent} with "
-                "--knowledge, or use a model of words alone (ktrel-w)"
+                "a knowledge base, or use a model of words alone (ktrel-w)"
             )
         self.vocabulary, self.knowledge = vocabulary, index.knowledge
         self.document_concepts, self.query_concepts = document_concepts, query_concepts

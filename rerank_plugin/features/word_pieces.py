@@ -217,7 +217,7 @@ class PieceBuilder(InputBuilder):
         if index.tokenizer.settings != PLAIN.settings:
             raise InputError(
                 f"the index {index.folder.parent} holds stems: an encoder that was trained on texts reads whole words; "
-                "use an index that was made without --stem"
+                "use an index of words as they are written"
             )
         self.index, self.vocabulary, self.left_out = index, Vocabulary([], index.tokenizer.settings), frozenset()
         self.concepts, self.reads_words = None, True

@@ -126,7 +126,7 @@ class ForwardIndex:
         if settings != self.tokenizer.settings:
             raise InputError(
                 f"{what} is of texts tokenized with {settings}, the index {self.folder.parent} with "
-                f"{self.tokenizer.settings}: use an index and word vectors that were made with the same --stem"
+                f"{self.tokenizer.settings}: use an index and word vectors that were made with the same stemmer"
             )
 
     def query(self, text: str) -> QueryTerms:

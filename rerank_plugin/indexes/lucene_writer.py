@@ -39,7 +39,7 @@ class LuceneWriter:
         if added != len(documents):
             raise InputError(
                 f"Lucene took {added} of {len(documents)} documents between ids {ids[0]} and {ids[-1]}; "
-                "rebuild with --verbose to see its own messages"
+                "its own messages in the log say more"
             )
 
     def close(self) -> None:

@@ -102,7 +102,7 @@ def build_ann(encodings: Path, vectors: np.ndarray, config: AnnConfig, overwrite
     """
     folder = ann_folder(encodings, config.kind)
     if folder.exists() and not overwrite:
-        raise InputError(f"{folder} exists already: --overwrite builds it again")
+        raise InputError(f"{folder} exists already: allow it to be replaced to build it again")
     faiss = faiss_module()
     with _threads(faiss, config.threads or available_threads()):
         index, options = _trained(faiss, vectors, config)
@@ -133,7 +133,7 @@ def _trained(faiss, vectors: np.ndarray, config: AnnConfig):
     else:
         nlist = config.nlist or max(1, min(round(4 * count**0.5), count // 39))
         if nlist > count:
-            raise InputError(f"{nlist} groups are too many for {count} documents: lower --nlist")
+            raise InputError(f"{nlist} groups are too many for {count} documents: take fewer")
         index = faiss.index_factory(size, f"IVF{nlist},{stored}", faiss.METRIC_INNER_PRODUCT)
         index.by_residual = False  # float16 vectors stay as they are: distances from a centre would be rounded again
         index.cp.seed, index.cp.min_points_per_centroid = config.seed, 1  # small groups are no fault of a small index
@@ -245,7 +245,7 @@ class AnnSearch:
         self.exact = kind == IVF and device == "cpu"  # a graph would have to walk much further for the last ranks
         if kind == HNSW:
             if device != "cpu":
-                raise InputError("faiss has no hnsw index for GPUs: --dense-index flat or ivf, or --dense-device cpu")
+                raise InputError("faiss has no hnsw index for GPUs: use a flat or an ivf one, or keep the vectors on the CPU")
             self.how = self.faiss.SearchParametersHNSW(efSearch=effort)
         else:
             self.how = self.faiss.SearchParametersIVF(nprobe=min(effort, index.nlist))
@@ -293,6 +293,6 @@ def on_device(faiss, index, device: str):
     if int(number or 0) >= gpus:
         raise InputError(
             f"faiss cannot use {device}: it finds {gpus} GPUs; install a faiss with support for GPUs, or keep the "
-            "vectors on the CPU with --dense-device cpu"
+            "vectors on the CPU"
         )
     return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), int(number or 0), index)

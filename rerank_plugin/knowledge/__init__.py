@@ -1,7 +1,7 @@
 """Medical concepts: a vocabulary such as MeSH or UMLS, compiled to a folder that opens at once.
 
 * `entries`: a concept and a relation, as the readers give them
-* `sources`: which reader a ``--source`` means; the readers are `mesh_xml`, `mesh_ascii`, `mesh_tsv`, `umls`,
+* `sources`: which reader the name of a source means; the readers are `mesh_xml`, `mesh_ascii`, `mesh_tsv`, `umls`,
   `sample_source`
 * `compiling`: writes a source as a folder
 * `knowledge_base`: such a folder, opened for reading

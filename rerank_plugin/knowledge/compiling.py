@@ -49,7 +49,7 @@ def compile_knowledge(
     """
     folder = Path(folder)
     if folder.exists() and not overwrite:
-        raise InputError(f"{folder} exists already; choose another --output or replace it with --overwrite")
+        raise InputError(f"{folder} exists already; choose another folder, or allow it to be replaced")
     with replacing_folder(folder) as writing:
         concepts = _Concepts(writing, kept_types)
         for batch in _batches(progress(source.concepts, "concepts")):

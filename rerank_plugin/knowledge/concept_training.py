@@ -48,7 +48,7 @@ def train_vectors(
         if not len(held_out):
             raise InputError(
                 f"{knowledge.folder}: no pair of concepts can be held out ({len(triples)} relations); "
-                "raise --holdout, or give --holdout 0"
+                "hold a larger share out, or none"
             )
         log.info("training on %s relations, %s held out", f"{len(training):,}", f"{len(held_out):,}")
     vectors = transe.train(training, count, relations, config, seed, progress)

@@ -86,7 +86,7 @@ def train(
         rate = config.learning_rate * (1 - epoch / config.epochs if config.decay else 1)
         _epoch(vectors, triples, corruption, config, rate, random)
     if not all(np.isfinite(matrix).all() for matrix in vectors):
-        raise InputError("the vectors became infinite: lower --learning-rate")
+        raise InputError("the vectors became infinite: lower the learning rate")
     return vectors
 
 

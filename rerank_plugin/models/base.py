@@ -1,8 +1,8 @@
-"""What every model is run with."""
+"""What every model is run with, and how one is trained."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rerank_plugin.files.errors import InputError
 
@@ -38,3 +38,18 @@ class RerankerOptions:
             raise InputError(f"the number of threads {self.threads} must be at least 1")
         if self.precision not in PRECISIONS:
             raise InputError(f"unknown precision '{self.precision}'; known: {', '.join(PRECISIONS)}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model's paper trained it, where not as Delta of [D18].
+
+    Attributes:
+        training: fields of the training configuration.
+        measures: validation measures, of which the first decides.
+        documents: which documents training pairs are drawn from, ``candidates`` or ``collection``.
+    """
+
+    training: dict = field(default_factory=dict)
+    measures: tuple[str, ...] = ("nDCG@20", "AP")
+    documents: str = "candidates"

@@ -226,4 +226,4 @@ def encode_batch(model: nn.Module, builder: InputBuilder, rows: np.ndarray, long
         with torch.backends.cudnn.flags(allow_tf32=False):
             return model.encode_documents(*tensors).float().cpu().numpy()
     except torch.OutOfMemoryError:
-        raise InputError(f"{len(rows)} documents do not fit into {device}'s memory: lower --batch-size") from None
+        raise InputError(f"{len(rows)} documents do not fit into {device}'s memory: lower the batch size") from None

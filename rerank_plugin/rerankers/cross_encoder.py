@@ -42,8 +42,8 @@ def _open(model_class, index: ForwardIndex, folder: Path | None, options: Rerank
         return from_checkpoint(index, folder, options)
     if not encoder_folder.has_own_head(encoder_folder.read_encoder_config(folder)):
         raise InputError(
-            f"the encoder {folder} was not trained to give scores: train it first (train --model {name} --set "
-            f"encoder={folder}), or give a cross-encoder (...ForSequenceClassification with one label)"
+            f"the encoder {folder} was not trained to give scores: train it first (python -m rerank_plugin.train --model {name} "
+            f"--set encoder={folder}), or give a cross-encoder (...ForSequenceClassification with one label)"
         )
     model = model_class(CrossEncoderConfig(encoder=str(folder)))
     return NeuralReranker(model, Vocabulary([], index.tokenizer.settings), index, options)

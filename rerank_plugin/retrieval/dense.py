@@ -65,9 +65,9 @@ class DenseConfig:
         if self.kind not in KINDS:
             raise InputError(f"unknown index of vectors '{self.kind}'; known: {', '.join(KINDS)}")
         if min(self.nprobe, self.ef_search) < 1:
-            raise InputError("--nprobe and --ef-search must be at least 1")
+            raise InputError("nprobe and ef_search must be at least 1")
         if self.feedback < 0 or not 0 <= self.feedback_weight < math.inf:
-            raise InputError("--dense-feedback and --dense-feedback-weight must not be below 0")
+            raise InputError("the documents of the feedback and their weight must not be below 0")
 
     def open(self, index) -> DenseStage:
         """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""

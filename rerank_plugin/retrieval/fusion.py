@@ -132,7 +132,7 @@ class FusionConfig:
         check(self.method, self.k)
         object.__setattr__(self, "weights", lists_weights(self.method, self.weights, len(self.stages)))
         if self.fusion_depth < 0:
-            raise InputError(f"--fusion-depth is {self.fusion_depth}; it must be 0 or more")
+            raise InputError(f"the depth of a fusion is {self.fusion_depth}; it must be 0 or more")
 
     def open(self, index) -> FusedStage:
         """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""

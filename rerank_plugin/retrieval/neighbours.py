@@ -63,9 +63,9 @@ class NeighboursConfig:
         if not self.checkpoint:
             raise InputError("retrieval by judged queries needs a model's checkpoint: neighbours:CHECKPOINT")
         if self.neighbours < 1:
-            raise InputError("--neighbours must be at least 1")
+            raise InputError("the number of neighbours must be at least 1")
         if not 0 < self.power < math.inf:
-            raise InputError("--neighbour-power must be above 0")
+            raise InputError("the power of the cosine must be above 0")
 
     def open(self, index) -> NeighboursStage:
         """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""
@@ -97,7 +97,7 @@ def write_judged(
     """
     folder = judged_folder(index, encoder.key)
     if folder.exists() and not overwrite:
-        raise InputError(f"{folder} exists already: --overwrite encodes judged queries again")
+        raise InputError(f"{folder} exists already: allow it to be replaced, and judged queries are encoded again")
     vectors, rows, sources = [], [], []
     for source, queries, judgments in sets:
         sources.append(source)

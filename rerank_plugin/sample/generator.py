@@ -430,10 +430,10 @@ def generate(output: Path, documents: int = DOCUMENTS, queries: int = QUERIES, s
     The folder appears under its name once it is complete; one that is there already and not empty is an InputError.
     """
     if not 10 <= queries <= most_queries():
-        raise InputError(f"--queries {queries}: give a number from 10 to {most_queries()}")
+        raise InputError(f"{queries} queries: give a number from 10 to {most_queries()}")
     if documents < DOCUMENTS_PER_QUERY * queries:
         raise InputError(
-            f"--documents {documents}: {queries} queries need at least {DOCUMENTS_PER_QUERY * queries} documents "
+            f"{documents} documents: {queries} queries need at least {DOCUMENTS_PER_QUERY * queries} documents "
             f"({DOCUMENTS_PER_QUERY} each): give more documents or fewer queries"
         )
     with _renamed_into(Path(output)) as folder:
@@ -444,7 +444,7 @@ def generate(output: Path, documents: int = DOCUMENTS, queries: int = QUERIES, s
 def _renamed_into(output: Path) -> Iterator[Path]:
     """A new folder beside ``output`` that takes its name if all goes well and is removed otherwise."""
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise InputError(f"{output} exists already and is not an empty folder: choose another --output or remove it")
+        raise InputError(f"{output} exists already and is not an empty folder: choose another folder or remove it")
     output = output.resolve()
     partial = output.parent / f".{output.name}.{os.getpid()}.partial"
     try:

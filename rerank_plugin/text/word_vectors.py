@@ -92,7 +92,7 @@ def train(texts: Iterable[str], config: Word2VecConfig, seed: int, tokenizer: To
         )
         model.build_vocab(corpus_file=path)
         if not len(model.wv):
-            raise InputError(f"no word occurs {config.minimum_count} times; lower --min-count")
+            raise InputError(f"no word occurs {config.minimum_count} times; lower the minimum count")
         log.info("training %d word vectors on %s tokens", len(model.wv), f"{model.corpus_total_words:,}")
         model.train(
             corpus_file=path,

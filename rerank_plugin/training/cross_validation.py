@@ -114,7 +114,7 @@ def _check(work: Path, settings: dict, resume: bool) -> None:
     if not path.exists():
         raise InputError(f"{work} holds another training: finish it, or delete it")
     if not resume:
-        raise InputError(f"{work} holds a cross-validation that was interrupted: go on with --resume, or delete it")
+        raise InputError(f"{work} holds a cross-validation that was interrupted: resume it, or delete it")
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
         differing = [name for name in settings if before.get(name) != settings[name]]

@@ -56,7 +56,7 @@ class Saver:
         missing = [epoch for epoch in range(1, epochs + 1) if not (self._of(epoch) / CONFIG_FILE).exists()]
         if missing:
             raise InputError(
-                f"{self.folder} was begun without --keep-epochs: epoch {missing[0]} is not kept; resume without it, "
+                f"{self.folder} was begun without keeping every epoch: epoch {missing[0]} is missing; resume without it, "
                 "or delete the folder to start over"
             )
 

@@ -47,7 +47,7 @@ def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[st
     task, names = session.task, session.model_config.lexical_features
     folder = output.with_name(output.name + ".selection")
     if folder.exists() and not task.resume:
-        raise InputError(f"{folder} holds a selection that was interrupted: go on with --resume, or delete it")
+        raise InputError(f"{folder} holds a selection that was interrupted: resume it, or delete it")
 
     def measure(features: tuple[str, ...]) -> float:
         place = folder / "+".join(features)

@@ -148,7 +148,7 @@ class Session:
             trained = {query.id for one in self.training_sets for query in one.queries}
             shared = trained & {query.id for query in self.validation_queries}
             if shared:
-                raise InputError(f"{len(shared)} queries are in both --train and --validation, e.g. '{min(shared)}'")
+                raise InputError(f"{len(shared)} queries are both for training and for validation, e.g. '{min(shared)}'")
         _, reranker = self.fresh_model(self.model_config)
         self.builder = reranker.builder
         self.find_candidates = CandidateFinder(self.index, task.first_stage, task.threads)
@@ -231,7 +231,7 @@ class Session:
         """
         task, folder = self.task, work_folder(output)
         if (folder / CROSS_VALIDATION_FILE).exists():
-            raise InputError(f"{folder} holds a cross-validation: go on with its --folds and --resume, or delete it")
+            raise InputError(f"{folder} holds a cross-validation: resume it with its folds, or delete it")
         pools, held_out = self.pools if pools is None else pools, held_out or self.held_out
         config, data = config or self.model_config, data or self.data
         model, reranker = self.fresh_model(config)
@@ -261,10 +261,10 @@ class Session:
         words = self.task.words
         if getattr(self.model_class, "has_word_vectors", True):
             if words is None:
-                raise InputError(f"the model '{self.task.model}' needs word vectors: give their folder as --words")
+                raise InputError(f"the model '{self.task.model}' needs word vectors: give their folder")
             return word_vectors.load(words)
         if words is not None:
-            log.warning("the model '%s' needs no word vectors: --words %s is not read", self.task.model, words)
+            log.warning("the model '%s' needs no word vectors: %s is not read", self.task.model, words)
         return None
 
     def _describe_words(self) -> dict:
@@ -321,4 +321,4 @@ def start_from(model, folder: Path, vectors: WordVectors | None) -> None:
 def _check_same_words(folder: Path, vectors: WordVectors) -> None:
     found = word_vectors.load(folder)
     if found.vocabulary.words != vectors.vocabulary.words or not np.array_equal(found.matrix, vectors.matrix):
-        raise InputError(f"{folder} was trained on other word vectors than --words: give it as --words, too")
+        raise InputError(f"{folder} was trained on other word vectors than those given: give it as the word vectors, too")

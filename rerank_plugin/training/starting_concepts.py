@@ -46,12 +46,12 @@ def starting_concepts(
     reads = parts != "words" and "concepts" in {field.name for field in fields(config_class)}
     if not reads:
         if folder is not None:
-            raise InputError(f"the model '{model}' reads no concepts: leave out --concepts")
+            raise InputError(f"the model '{model}' reads no concepts: leave their vectors out")
         return StartingConcepts({}, {}, {})
     if folder is None:
         raise InputError(
-            f"the model '{model}' reads concepts: give their vectors (written by rerank_plugin.embed concepts) with "
-            "--concepts, or train the model of words alone, ktrel-w"
+            f"the model '{model}' reads concepts: give it their vectors (written by rerank_plugin.embed concepts), "
+            "or train the model of words alone, ktrel-w"
         )
     from rerank_plugin.knowledge.concept_vectors import load_concept_vectors
 
@@ -76,4 +76,4 @@ def check_same_concepts(found, expected, where: str) -> None:
     """
     ids = [getattr(model, "concept_vocabulary", None) for model in (found, expected)]
     if [one and one.ids for one in ids][0] != [one and one.ids for one in ids][1]:
-        raise InputError(f"{where} was trained with other concepts than --concepts has")
+        raise InputError(f"{where} was trained with other concepts than those of the vectors given")

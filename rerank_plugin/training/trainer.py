@@ -92,8 +92,8 @@ class TrainingConfig:
 
     @property
     def of_batches(self) -> str | None:
-        """The option that says that losses are of whole batches, or None where they are of single examples."""
-        return "--loss softmax" if self.loss == SOFTMAX else "--sampling batch" if self._by_batch else None
+        """What says that losses are of whole batches, or None where they are of single examples."""
+        return "the loss softmax" if self.loss == SOFTMAX else "the sampling batch" if self._by_batch else None
 
 
 class Trainer:
@@ -202,7 +202,7 @@ class Trainer:
         total = count = 0
         for loss, examples in self._losses(generator, epoch):
             if not torch.isfinite(loss):
-                raise InputError(f"the loss is {loss.item()} in epoch {epoch}: lower --learning-rate")
+                raise InputError(f"the loss is {loss.item()} in epoch {epoch}: lower the learning rate")
             self.optimizer.zero_grad()
             loss.backward()
             for table in self.tables:
@@ -217,7 +217,7 @@ class Trainer:
         drawn = self.objective.draw(self.pools, self.config.pairs_per_query, generator)
         if not len(drawn.pool):
             raise InputError(
-                f"the {len(self.pools)} training queries give no example for --loss {self.config.loss} --sampling "
+                f"the {len(self.pools)} training queries give no example for the loss {self.config.loss} with the sampling "
                 f"{self.config.sampling}: none has documents of the grades that it tells apart"
             )
         size = self.config.batch_size
@@ -301,7 +301,7 @@ class Trainer:
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise InputError(f"cannot resume from {self.folder}: {error!r}; delete it to start over") from None
         if settings != self.settings():
-            raise InputError(f"{self.folder} holds a training with other settings; delete it, or leave out --resume")
+            raise InputError(f"{self.folder} holds a training with other settings; delete it, or start afresh")
         self.model.load_state_dict(weights, strict=True)
         self.optimizer.load_state_dict(optimizer)
         self.history = history

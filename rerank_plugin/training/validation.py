@@ -17,7 +17,7 @@ class Validation:
 
     Args:
         candidates: by query id.
-        measures: names that ``evaluate --measures`` takes; the first one decides.
+        measures: names of measures, as :mod:`rerank_plugin.evaluation.measures` has them; the first one decides.
         highest: the top of ERR's scale of grades; by default the highest grade in the judgments.
     """
 

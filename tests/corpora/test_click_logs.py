@@ -393,7 +393,7 @@ def test_a_folder_that_is_there(tmp_path):
 
     (tmp_path / "empty").mkdir()
     make(tmp_path / "empty")
-    with pytest.raises(InputError, match="is there already: .*--overwrite"):
+    with pytest.raises(InputError, match="is there already: .*allow it to be replaced"):
         make(tmp_path / "empty")
     make(tmp_path / "empty", overwrite=True)
     (tmp_path / "corpus").mkdir()

@@ -33,5 +33,5 @@ def test_types_are_chosen_by_number_name_group_or_file(tmp_path):
 
 @pytest.mark.parametrize("wanted", ["T999", "Diseases", ",", ""])
 def test_unknown_types_are_named(wanted):
-    with pytest.raises(InputError, match="--types"):
+    with pytest.raises(InputError, match="the types? "):
         selected(wanted, UMLS)

@@ -345,7 +345,7 @@ def test_a_name_alone(index):
 
 def test_a_bare_encoder_cannot_rank(folders, index):
     for spec in (f"bert:{folders['bare']}", str(folders["bare"])):
-        with pytest.raises(InputError, match="train it first .train --model bert --set encoder=.*bare"):
+        with pytest.raises(InputError, match="train it first .python -m rerank_plugin.train --model bert --set encoder=.*bare"):
             rerankers.load(spec, index)
 
 
@@ -429,7 +429,7 @@ def test_what_writes_text_is_no_encoder(copied):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({}, "--set encoder=FOLDER"),
+        ({}, "set encoder to its folder"),
         ({"encoder": "x", "trainable_layers": -1}, "below 0"),
         ({"encoder": "x", "trainable_layers": 1.5}, "trainable_layers"),
         ({"encoder": "x", "dropout": 1.0}, "dropout"),

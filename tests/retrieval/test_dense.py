@@ -265,7 +265,7 @@ def test_the_same_seed_groups_alike(approximate):
     before = (folder / "ivf" / "index.faiss").read_bytes()
     build_ann(folder, vectors, AnnConfig("ivf", nlist=9, threads=1), overwrite=True)
     assert (folder / "ivf" / "index.faiss").read_bytes() == before
-    with pytest.raises(InputError, match="exists already: --overwrite builds it again"):
+    with pytest.raises(InputError, match="exists already: allow it to be replaced to build it again"):
         build_ann(folder, vectors, AnnConfig("ivf", nlist=9))
 
 
@@ -324,7 +324,7 @@ def test_models_whose_score_is_no_inner_product_are_refused(workspace, tmp_path,
 def test_devices_that_there_are_not(workspace, monkeypatch):
     faiss = nearest.faiss_module()
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
-    with pytest.raises(InputError, match="faiss cannot use cuda:1: it finds 1 GPUs.*--dense-device cpu"):
+    with pytest.raises(InputError, match="faiss cannot use cuda:1: it finds 1 GPUs.*vectors on the CPU"):
         opened(workspace, device="cuda:1")
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
     with pytest.raises(InputError, match="faiss cannot use cuda: it finds 0 GPUs"):
@@ -337,9 +337,9 @@ def test_settings_are_refused_by_name(workspace):
     for wrong, said in [
         ({"checkpoint": ""}, "dense:CHECKPOINT"),
         ({"kind": "annoy"}, "unknown index of vectors 'annoy'; known: flat, ivf, hnsw"),
-        ({"nprobe": 0}, "--nprobe and --ef-search must be at least 1"),
-        ({"feedback": -1}, "--dense-feedback and --dense-feedback-weight"),
-        ({"feedback_weight": float("nan")}, "--dense-feedback and --dense-feedback-weight"),
+        ({"nprobe": 0}, "nprobe and ef_search must be at least 1"),
+        ({"feedback": -1}, "documents of the feedback and their weight"),
+        ({"feedback_weight": float("nan")}, "documents of the feedback and their weight"),
     ]:
         with pytest.raises(InputError, match=said):
             DenseConfig(**{"checkpoint": "x", **wrong})

@@ -257,7 +257,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("counts, culprit", [((99, 10), "--documents 99"), ((100, 9), "--queries 9")])
+@pytest.mark.parametrize("counts, culprit", [((99, 10), "99 documents"), ((100, 9), "9 queries")])
 def test_impossible_counts(tmp_path, counts, culprit):
     with pytest.raises(InputError, match=culprit):
         generator.generate(tmp_path / "none", *counts)

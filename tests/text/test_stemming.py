@@ -198,17 +198,17 @@ def test_a_checkpoint_keeps_the_setting_and_goes_with_such_an_index_alone(folder
     found, same = (one.score(Query("q", text), small.candidates(index, range(50))) for text in ("studies", "study"))
     assert found.tolist() == same.tolist() and np.ptp(found) > 0
     plain = Index(folders / "plain").forward
-    with pytest.raises(InputError, match="same --stem") as raised:
+    with pytest.raises(InputError, match="same stemmer") as raised:
         load_reranker(f"delta:{tmp_path / 'model'}", plain)
     assert str(tmp_path / "model") in str(raised.value) and str(folders / "plain") in str(raised.value)
     for use in (
         lambda: InputBuilder(plain, vectors.vocabulary, 5, 5, ()),
         lambda: WordMoversDistance(plain, vectors),
     ):
-        with pytest.raises(InputError, match="same --stem"):
+        with pytest.raises(InputError, match="same stemmer"):
             use()
     models(tmp_path / "older", SETTINGS)
-    with pytest.raises(InputError, match="same --stem"):
+    with pytest.raises(InputError, match="same stemmer"):
         load_reranker(f"delta:{tmp_path / 'older'}", index)
 
 

@@ -51,7 +51,7 @@ def test_rare_words_have_no_vector():
     vectors = train(TEXTS, Word2VecConfig(dimension=4, minimum_count=10, epochs=1), seed=1)
     assert "aspirin" in vectors.vocabulary  # 10 times
     assert "women" not in vectors.vocabulary  # 5 times
-    with pytest.raises(InputError, match="no word occurs 1000 times; lower --min-count"):
+    with pytest.raises(InputError, match="no word occurs 1000 times; lower the minimum count"):
         train(TEXTS, Word2VecConfig(dimension=4, minimum_count=1000), seed=1)
     with pytest.raises(InputError, match="no word occurs 1 times"):
         train(["", "!?"], Word2VecConfig(dimension=4, minimum_count=1), seed=1)

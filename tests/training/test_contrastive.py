@@ -174,7 +174,7 @@ def test_words_outside_the_batches_stay(corpus, tmp_path):
 
 def test_a_model_without_encodings_is_refused(corpus, tmp_path):
     problem = learnable.Problem(corpus, tmp_path)
-    with pytest.raises(InputError, match="--loss softmax is for .*encodings.*delta"):
+    with pytest.raises(InputError, match="the loss softmax is for .*encodings.*delta"):
         ContrastiveTrainer(
             problem.model,
             problem.reranker.builder,

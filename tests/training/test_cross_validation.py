@@ -142,7 +142,7 @@ def test_resuming(inputs, made, tmp_path, monkeypatch):
     work = tmp_path / "made.training"
     first = (work / "fold-1" / "model.safetensors").stat()
     assert (work / "fold-2.training" / "state.json").exists() and not (work / "fold-3").exists()
-    with pytest.raises(InputError, match="made.training holds a cross-validation.*--resume"):
+    with pytest.raises(InputError, match="made.training holds a cross-validation.*resume it"):
         cross_validate(inputs, tmp_path / "made", *how)
     with pytest.raises(InputError, match="made.training holds a cross-validation"):
         run(inputs, tmp_path / "made")
@@ -166,9 +166,9 @@ def test_keeping_epochs(inputs, made, tmp_path):
 
 
 def test_candidates_and_features_are_made_once(inputs, tmp_path, monkeypatch):
-    calls, make_pools, read = [], session.make_pools, session.embeddings.load
+    calls, make_pools, read = [], session.make_pools, session.word_vectors.load
     monkeypatch.setattr(session, "make_pools", lambda *given: calls.append("pools") or make_pools(*given))
-    monkeypatch.setattr(session.embeddings, "load", lambda path: calls.append("words") or read(path))
+    monkeypatch.setattr(session.word_vectors, "load", lambda path: calls.append("words") or read(path))
     find = session.CandidateFinder.__call__
     monkeypatch.setattr(session.CandidateFinder, "__call__", lambda *given: calls.append("candidates") or find(*given))
     session.Session(_task(inputs)).pools
@@ -270,10 +270,10 @@ def test_wrong_usage(inputs, tmp_path, options, said, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--folds", "1"], "make 2 to 12 folds"),
-        (["--folds", "13"], "make 2 to 12 folds"),
+        (["--folds", "1"], "judged queries make 2 to 12"),
+        (["--folds", "13"], "judged queries make 2 to 12"),
         (["--folds", "no-such-file.tsv"], "no-such-file.tsv"),
-        (["--fold-validation", "8"], "--fold-validation 8: beside the fold 1 there are 8 queries"),
+        (["--fold-validation", "8"], "8 for validation: beside the fold 1 there are 8 queries"),
         (["--measures", "no-such-measure"], "no-such-measure"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

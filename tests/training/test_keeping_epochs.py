@@ -100,7 +100,7 @@ def test_resuming(inputs, made, tmp_path, monkeypatch, killed):
 def test_epochs_that_were_not_kept_cannot_be(inputs, tmp_path, monkeypatch):
     with validation_killed(monkeypatch, 3):
         run(inputs, tmp_path / "made")
-    with pytest.raises(InputError, match="begun without --keep-epochs: epoch 1 is not kept"):
+    with pytest.raises(InputError, match="begun without keeping every epoch: epoch 1 is missing"):
         run(inputs, tmp_path / "made", "--keep-epochs", "--resume")
     run(inputs, tmp_path / "made", "--resume")
     assert not (tmp_path / "made" / "epochs").exists()

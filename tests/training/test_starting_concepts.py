@@ -105,7 +105,7 @@ def test_fine_tuning_with_other_concepts(made, tmp_path):
     more = ["--start-from", str(tmp_path / "c"), "--epochs", "1"]
     run(made, tmp_path / "again", "--concepts", str(made / "vectors"), *more)
     other = write_vectors(tmp_path / "other", ["T98", *(one.id for one in CONCEPTS)])
-    with pytest.raises(InputError, match="trained with other concepts than --concepts has"):
+    with pytest.raises(InputError, match="trained with other concepts than those of the vectors"):
         run(made, tmp_path / "refused", "--concepts", str(other), *more)
 
 
@@ -123,20 +123,20 @@ def test_both_parts_start_from_words_alone(made, tmp_path):
         expected = words.state_dict()[name] if name == "a" or name.startswith("words.") else before[name]
         assert torch.equal(tensor, expected), name
     alone, _ = load_checkpoint(tmp_path / "words")
-    with pytest.raises(InputError, match="other concepts than --concepts"):
+    with pytest.raises(InputError, match="other concepts than those"):
         start_from(alone, tmp_path / "both", vectors)
 
 
 def test_words_alone_need_no_concepts(made, tmp_path):
     with pytest.raises(InputError, match="nothing to learn"):  # their words say nothing
         run(made, tmp_path / "c", model="ktrel-w")
-    with pytest.raises(InputError, match="'ktrel-w' reads no concepts: leave out --concepts"):
+    with pytest.raises(InputError, match="'ktrel-w' reads no concepts: leave their vectors out"):
         run(made, tmp_path / "c", "--concepts", str(made / "vectors"), model="ktrel-w")
 
 
 @pytest.mark.parametrize("model", ["ktrel", "ktrel-c"])
 def test_concepts_are_asked_for(made, tmp_path, model):
-    with pytest.raises(InputError, match=f"'{model}' reads concepts: give their vectors .* --concepts, or .* ktrel-w"):
+    with pytest.raises(InputError, match=f"'{model}' reads concepts: give it their vectors .*, or .* ktrel-w"):
         run(made, tmp_path / "c", model=model)
     with pytest.raises(InputError, match="embed concepts"):
         run(made, tmp_path / "c", "--concepts", str(tmp_path / "nowhere"), model=model)

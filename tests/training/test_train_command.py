@@ -75,7 +75,7 @@ def test_an_existing_checkpoint_is_kept_unless_told(inputs, tmp_path):
 
 
 def test_training_and_validation_must_not_share_queries(inputs, tmp_path):
-    with pytest.raises(InputError, match="8 queries are in both"):
+    with pytest.raises(InputError, match="8 queries are both for training and for validation"):
         run(inputs, tmp_path / "made", validation="train", validation_run="train.run")
     assert not any(tmp_path.iterdir())
 
@@ -141,7 +141,7 @@ def test_an_interrupted_selection_is_gone_on_with(inputs, tmp_path, monkeypatch)
     run(inputs, tmp_path / "whole", *select)
     with validation_killed(monkeypatch):
         run(inputs, tmp_path / "parts", *select)
-    with pytest.raises(InputError, match="--resume"):
+    with pytest.raises(InputError, match="resume it"):
         run(inputs, tmp_path / "parts", *select)
     run(inputs, tmp_path / "parts", *select, "--resume")
     files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
@@ -260,7 +260,7 @@ def test_groups_without_pairs_are_said(inputs, tmp_path):
     high = (folder / "train.qrels").read_text().replace(" 1\n", " 2\n")
     (tmp_path / "high.qrels").write_text(high)
     given = ["--train", f"{folder / 'train.tsv'},{tmp_path / 'high.qrels'}", "--sampling", "groups"]
-    with pytest.raises(InputError, match="8 training queries give no example for --loss hinge --sampling groups"):
+    with pytest.raises(InputError, match="8 training queries give no example for the loss hinge with the sampling groups"):
         run(inputs, tmp_path / "made", *given)
     assert not (tmp_path / "made").exists()
 
@@ -315,11 +315,11 @@ def test_an_encoder_with_softmax(inputs, tmp_path):
 @pytest.mark.parametrize(
     ("options", "option"),
     [
-        (["--loss", "softmax", "--training-documents", "judged"], "--training-documents .*--loss softmax"),
-        (["--loss", "softmax", "--weights", "none"], "--weights .*--loss softmax"),
-        (["--loss", "softmax", "--sampling", "balanced"], "--sampling .*--loss softmax"),
-        (["--loss", "softmax", "--pairs-per-query", "3"], "--pairs-per-query .*--loss softmax"),
-        (["--pairs-per-query", "3"], "--pairs-per-query .*--sampling batch"),
+        (["--loss", "softmax", "--training-documents", "judged"], "--training-documents .*the loss softmax"),
+        (["--loss", "softmax", "--weights", "none"], "--weights .*the loss softmax"),
+        (["--loss", "softmax", "--sampling", "balanced"], "--sampling .*the loss softmax"),
+        (["--loss", "softmax", "--pairs-per-query", "3"], "--pairs-per-query .*the loss softmax"),
+        (["--pairs-per-query", "3"], "--pairs-per-query .*the sampling batch"),
         (["--temperature", "0.2"], "--temperature"),
         (["--sampling", "groups", "--queries-per-document", "2"], "--queries-per-document"),
     ],

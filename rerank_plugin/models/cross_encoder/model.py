@@ -72,7 +72,7 @@ class CrossEncoderConfig:
 
     def __post_init__(self) -> None:
         if not self.encoder:
-            raise InputError("a cross-encoder needs a pre-trained encoder: --set encoder=FOLDER")
+            raise InputError("a cross-encoder needs a pre-trained encoder: set encoder to its folder")
         if min(self.document_words, self.query_words) < 1:
             raise InputError("a cross-encoder's sizes (document words, query words) must be at least 1")
         if self.trainable_layers is not None and self.trainable_layers < 0:
