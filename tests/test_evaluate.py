@@ -253,8 +253,8 @@ def test_table_3_of_the_pacrr_paper(folder, capsys):
         (["--letters", "B=bad.run", "C=./bad.run"], "--letters C=./bad.run: bad.run has the letter B already"),
         (["--letters", "B=bad.run", "b=good.run"], "good.run and bad.run have the same letter, B"),
         (["--letters", "B=other.run"], "other.run has the letter B, but it is not among good.run, bad.run"),
-        (["--label", "x=Rel"], "--label x=Rel: expected a grade"),
-        (["--label", "0=x", "good.run"], "--label good.run: expected a grade"),
+        (["--label", "x=Rel"], "the label x=Rel: expected a grade"),
+        (["--label", "0=x", "good.run"], "the label good.run: expected a grade"),
     ],
 )
 def test_bad_letters_and_labels(folder, arguments, message):
