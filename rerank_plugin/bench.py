@@ -6,7 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from rerank_plugin import commandline
+from rerank_plugin import options as commandline
 
 EXAMPLES = """examples:
   # all models at their papers' sizes, with random weights, scoring 500 candidates from 10,000 generated documents
@@ -116,9 +116,9 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
     _check(parser, options)
-    from rerank_plugin.benchmark.report import markdown
     from rerank_plugin.benchmark.rows import ROWS, TABLE, write_json
     from rerank_plugin.benchmark.suite import measure
+    from rerank_plugin.benchmark.summary import markdown
     from rerank_plugin.files.outputs import PICTURE, check_free, is_stream, replacing
 
     for path, kind in ((options.json, ROWS), (options.markdown, TABLE), (options.plot, PICTURE)):
@@ -133,7 +133,7 @@ def main(argv: list[str] | None = None) -> None:
         with replacing(options.markdown, TABLE, options.overwrite) as file:
             file.write(said.encode())
     if options.plot:
-        from rerank_plugin.benchmark.plots import plot
+        from rerank_plugin.benchmark.latency_plot import plot
 
         plot(rows, options.plot, options.overwrite)
     print(said, end="")
@@ -156,7 +156,7 @@ def _check(parser, options) -> None:
 
 def _suite(options):
     from rerank_plugin.benchmark.suite import Suite
-    from rerank_plugin.parallel import available_threads
+    from rerank_plugin.kernels.parallel import available_threads
     from rerank_plugin.rerankers import RerankerOptions
 
     quick = options.quick

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from rerank_plugin import commandline
+from rerank_plugin import options as commandline
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def convert(options) -> None:
 def simulate(options) -> None:
     from rerank_plugin.corpora import click_simulation
     from rerank_plugin.files.outputs import check_free, is_stream
-    from rerank_plugin.runs import read_run
+    from rerank_plugin.files.runs import read_run
 
     if not is_stream(options.output):
         check_free(options.output, click_simulation.CLICK_LOG, options.overwrite)

@@ -7,7 +7,7 @@ import argparse
 import time
 from pathlib import Path
 
-from rerank_plugin import commandline
+from rerank_plugin import options as commandline
 
 
 def arguments():
@@ -133,22 +133,22 @@ def main(argv: list[str] | None = None) -> None:
 
 def words(options) -> None:
     from rerank_plugin.files.outputs import check_free
-    from rerank_plugin.text import embeddings
+    from rerank_plugin.text import word_vectors
     from rerank_plugin.text.tokenizer import tokenizer
 
-    check_free(options.output, embeddings.WORD_VECTORS, options.overwrite)
+    check_free(options.output, word_vectors.WORD_VECTORS, options.overwrite)
     used = tokenizer(options.stem)
     started = time.monotonic()
     if options.imported:
-        vectors = embeddings.import_word2vec(options.imported, options.binary, options.seed, used)
+        vectors = word_vectors.import_word2vec(options.imported, options.binary, options.seed, used)
         settings = {"imported": str(options.imported)}
     else:
-        config = embeddings.Word2VecConfig(
+        config = word_vectors.Word2VecConfig(
             options.dimension, options.min_count, options.window, options.epochs, options.workers, options.method
         )
-        vectors = embeddings.train(_texts(options.corpus), config, options.seed, used)
-        settings = {**embeddings.described(config), "corpora": options.corpus, "seed": options.seed}
-    embeddings.save(vectors, options.output, settings, options.overwrite)
+        vectors = word_vectors.train(_texts(options.corpus), config, options.seed, used)
+        settings = {**word_vectors.described(config), "corpora": options.corpus, "seed": options.seed}
+    word_vectors.save(vectors, options.output, settings, options.overwrite)
     count, dimension = vectors.matrix.shape
     print(f"{options.output}: {count:,} words, {dimension} dimensions in {time.monotonic() - started:.1f} s")
 
@@ -157,35 +157,35 @@ def _settings(folder: Path) -> dict:
     """How the vectors of a folder were made."""
     import json
 
-    from rerank_plugin.text import embeddings
+    from rerank_plugin.text import word_vectors
 
-    settings = json.loads((folder / embeddings.SETTINGS_FILE).read_text(encoding="utf-8"))
+    settings = json.loads((folder / word_vectors.SETTINGS_FILE).read_text(encoding="utf-8"))
     return {name: value for name, value in settings.items() if name not in ("tokenizer", "words", "dimension")}
 
 
 def extend(options) -> None:
     from rerank_plugin.files.outputs import check_free
-    from rerank_plugin.retrieval.index_folder import Index
-    from rerank_plugin.text import embeddings
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.text import word_vectors
 
-    check_free(options.output, embeddings.WORD_VECTORS, options.overwrite)
-    before, index = embeddings.load(options.words), Index(options.index).forward
+    check_free(options.output, word_vectors.WORD_VECTORS, options.overwrite)
+    before, index = word_vectors.load(options.words), Index(options.index).forward
     index.check_tokenizer(before.vocabulary.tokenizer, str(options.words))
-    vectors = embeddings.extend(before, index.terms.take(range(index.vocabulary_size)), options.seed)
+    vectors = word_vectors.extend(before, index.terms.take(range(index.vocabulary_size)), options.seed)
     extended = {"index": str(options.index), "seed": options.seed}
-    embeddings.save(vectors, options.output, {**_settings(options.words), "extended": extended}, options.overwrite)
+    word_vectors.save(vectors, options.output, {**_settings(options.words), "extended": extended}, options.overwrite)
     count = len(vectors.vocabulary)
     print(f"{options.output}: {count:,} words, {count - len(before.vocabulary):,} of them with random vectors")
 
 
 def compact(options) -> None:
     from rerank_plugin.files.outputs import check_free
-    from rerank_plugin.text import embeddings
+    from rerank_plugin.text import word_vectors
 
-    check_free(options.output, embeddings.WORD_VECTORS, options.overwrite)
-    before = embeddings.load(options.words)
-    vectors = embeddings.compact(before, options.most_frequent)
-    embeddings.save(vectors, options.output, {**_settings(options.words), "precision": "int8"}, options.overwrite)
+    check_free(options.output, word_vectors.WORD_VECTORS, options.overwrite)
+    before = word_vectors.load(options.words)
+    vectors = word_vectors.compact(before, options.most_frequent)
+    word_vectors.save(vectors, options.output, {**_settings(options.words), "precision": "int8"}, options.overwrite)
     size = sum(path.stat().st_size for path in options.output.iterdir())
     error = abs(vectors.matrix - before.matrix[: len(vectors.matrix)]).max()
     print(f"{options.output}: {len(vectors.vocabulary):,} words, {size / 1e6:.1f} MB, largest change {error:.2g}")
@@ -208,7 +208,7 @@ def concepts(options) -> None:
 
     from rerank_plugin.files.outputs import check_free
     from rerank_plugin.knowledge import concept_training
-    from rerank_plugin.knowledge.embeddings import CONCEPT_VECTORS
+    from rerank_plugin.knowledge.concept_vectors import CONCEPT_VECTORS
     from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
     from rerank_plugin.knowledge.transe import TransEConfig
 

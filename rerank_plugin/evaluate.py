@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from rerank_plugin import commandline
+from rerank_plugin import options as commandline
 from rerank_plugin.evaluation import subset_options
 from rerank_plugin.evaluation.run_names import comparisons, letters_of, run_paths
 
@@ -145,8 +145,8 @@ def main(argv: list[str] | None = None) -> None:
     if options.output is None:
         print(text, end="")
         return
-    from rerank_plugin.evaluation.tables import REPORT
     from rerank_plugin.files.outputs import replacing
+    from rerank_plugin.files.tables import REPORT
 
     with replacing(options.output, REPORT, options.overwrite) as file:
         file.write(text.encode())
@@ -207,7 +207,7 @@ def measured(options) -> str:
     from rerank_plugin.evaluation import letters, marks, report
     from rerank_plugin.evaluation.evaluation import evaluate
     from rerank_plugin.evaluation.measures import DEFAULTS
-    from rerank_plugin.runs import read_run
+    from rerank_plugin.files.runs import read_run
 
     measures = parsed(options.measures or (letters.MEASURES if options.format == LETTERS else DEFAULTS))
     judged, part = subset_options.chosen_judgments(options)
@@ -226,18 +226,18 @@ def before_and_after(options) -> str:
     folders, _ = run_paths(options.runs, None)
     lettered = letters_of(options.letters, folders)
 
-    from rerank_plugin.evaluation import bulk, letters
+    from rerank_plugin.evaluation import letters, many_runs
 
     measures = parsed(options.measures or letters.MEASURES)
     judged, part = subset_options.chosen_judgments(options)
-    after = {folder: bulk.RunFolder(folder, part) for folder in folders}
-    found = bulk.evaluate_bulk(judged, bulk.RunFolder(options.before, part), after, measures, options.highest_grade)
-    say(bulk.warnings(found))
+    after = {folder: many_runs.RunFolder(folder, part) for folder in folders}
+    found = many_runs.evaluate_bulk(judged, many_runs.RunFolder(options.before, part), after, measures, options.highest_grade)
+    say(many_runs.warnings(found))
     if options.scatter is not None:
         from rerank_plugin.evaluation.scatter import plot_scatter
 
         plot_scatter(found, options.scatter, overwrite=options.overwrite)
-    return bulk.FORMATS[options.format](found, lettered)
+    return many_runs.FORMATS[options.format](found, lettered)
 
 
 def pairs_compared(options) -> str:
@@ -246,7 +246,7 @@ def pairs_compared(options) -> str:
     lettered = letters_of(options.letters, paths)
 
     from rerank_plugin.evaluation import document_pairs
-    from rerank_plugin.runs import read_run
+    from rerank_plugin.files.runs import read_run
 
     labels = document_pairs.parse_labels(options.label)
     judged, part = subset_options.chosen_judgments(options)

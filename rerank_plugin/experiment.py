@@ -6,7 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from rerank_plugin import commandline
+from rerank_plugin import options as commandline
 
 DELTA_DESCRIPTION = """\
 Tables 2 to 7 and figure 3 of the Delta paper (WWW 2018) on a judged collection: trains every model, re-ranks the first
@@ -257,10 +257,10 @@ def delta(options, argv: list[str]) -> None:
 
 
 def pacrr(options, argv: list[str]) -> None:
-    from rerank_plugin.errors import InputError
     from rerank_plugin.experiments.pacrr import Collection, Plan, Settings
     from rerank_plugin.experiments.pacrr_page import write_page
     from rerank_plugin.experiments.steps import Runner
+    from rerank_plugin.files.errors import InputError
 
     collections = {name: Collection(name, *rest) for name, *rest in options.collection}
     for name, judged in options.judged:

@@ -6,8 +6,8 @@ import json
 import logging
 from pathlib import Path
 
-from rerank_plugin import commandline
-from rerank_plugin.errors import InputError
+from rerank_plugin import options as commandline
+from rerank_plugin.files.errors import InputError
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("several values of --k are for --tune")
     if options.output is not None:
         from rerank_plugin.files.outputs import check_free, is_stream
-        from rerank_plugin.runs import RUN
+        from rerank_plugin.files.runs import RUN
 
         if not is_stream(options.output):  # before hours of tuning
             check_free(options.output, RUN, options.overwrite)
@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _read(paths: list[Path]) -> list:
-    from rerank_plugin.runs import read_run
+    from rerank_plugin.files.runs import read_run
 
     runs = [read_run(path) for path in paths]
     for path, run in zip(paths[1:], runs[1:]):
@@ -174,7 +174,7 @@ def _as_table(options, found) -> str:
 
 def _write(options, runs: list, fusion) -> None:
     from rerank_plugin.evaluation.fusing import fuse
-    from rerank_plugin.runs import RankedList, write_run
+    from rerank_plugin.files.runs import RankedList, write_run
 
     fused = {
         query: RankedList(one.doc_ids[: options.output_depth], one.scores[: options.output_depth])

@@ -6,7 +6,7 @@ import logging
 import time
 from pathlib import Path
 
-from rerank_plugin import commandline
+from rerank_plugin import options as commandline
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +84,8 @@ def main(argv: list[str] | None = None) -> None:
     if options.knowledge and not options.corpus:
         parser.error("--knowledge is for building an index: give it with --corpus")
     if options.verify:
-        from rerank_plugin.retrieval.index_folder import Index
-        from rerank_plugin.retrieval.verification import verify
+        from rerank_plugin.indexes.index_folder import Index
+        from rerank_plugin.indexes.verification import verify
 
         print(f"{options.index}: all {verify(Index(options.index))} files match their checksums")
         return
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def build(options) -> None:
     from rerank_plugin.corpora import Problems, documents
-    from rerank_plugin.retrieval.building import build_index
+    from rerank_plugin.indexes.building import build_index
     from rerank_plugin.text.tokenizer import tokenizer
 
     problems = Problems(strict=options.strict)
@@ -144,10 +144,10 @@ def _annotator(knowledge: Path | None, threads: int | None):
 
 def encode(options) -> None:
     """Encode the documents of an index that is there."""
-    from rerank_plugin.checkpoints import load_checkpoint
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.models.checkpoints import load_checkpoint
     from rerank_plugin.rerankers import RerankerOptions
     from rerank_plugin.rerankers.neural import NeuralReranker
-    from rerank_plugin.retrieval.index_folder import Index
 
     if options.ann:
         ann_config(options)  # what is wrong with it should not wait for all documents to be encoded
@@ -164,7 +164,7 @@ def encode(options) -> None:
 
 def encode_documents(options, reranker) -> None:
     """Encode all documents; what lay beside older encodings goes with them."""
-    from rerank_plugin.rerankers.encodings import encode_index
+    from rerank_plugin.models.document_encodings import encode_index
 
     index, started = reranker.builder.index, time.monotonic()
     folder = encode_index(
@@ -185,12 +185,12 @@ def encode_documents(options, reranker) -> None:
 
 
 def ann_config(options):
-    """The :class:`~rerank_plugin.retrieval.nearest.AnnConfig` of the command line.
+    """The :class:`~rerank_plugin.indexes.nearest.AnnConfig` of the command line.
 
     Raises:
         InputError: it cannot be, or faiss is not installed.
     """
-    from rerank_plugin.retrieval.nearest import AnnConfig, faiss_module
+    from rerank_plugin.indexes.nearest import AnnConfig, faiss_module
 
     faiss_module()
     return AnnConfig(options.ann, options.nlist, options.links, options.ef_construction, options.seed, options.threads)
@@ -198,8 +198,8 @@ def ann_config(options):
 
 def find(reranker):
     """The vectors that the reranker's model has made of its index; None where there are none."""
-    from rerank_plugin.rerankers.encodings import weights_checksum
-    from rerank_plugin.retrieval.encodings import find_encodings
+    from rerank_plugin.indexes.stored_encodings import find_encodings
+    from rerank_plugin.models.document_encodings import weights_checksum
 
     model, builder = reranker.model, reranker.builder
     return find_encodings(builder.index, weights_checksum(model, builder.vocabulary), model.encoding_size)
@@ -207,9 +207,9 @@ def find(reranker):
 
 def build_ann_index(options, reranker) -> None:
     """Build an approximate index of the vectors that are there."""
-    from rerank_plugin.rerankers.encodings import weights_checksum
-    from rerank_plugin.retrieval.encodings import encodings_folder
-    from rerank_plugin.retrieval.nearest import build_ann
+    from rerank_plugin.indexes.nearest import build_ann
+    from rerank_plugin.indexes.stored_encodings import encodings_folder
+    from rerank_plugin.models.document_encodings import weights_checksum
 
     key, vectors = weights_checksum(reranker.model, reranker.builder.vocabulary), find(reranker)
     started = time.monotonic()

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from rerank_plugin import commandline
-from rerank_plugin.errors import InputError
+from rerank_plugin import options as commandline
+from rerank_plugin.files.errors import InputError
 
 log = logging.getLogger(__name__)
 
@@ -144,13 +144,13 @@ def _candidate_source(options, index):
     if not options.judged_only:
         return source
     from rerank_plugin.corpora import judgments
-    from rerank_plugin.retrieval.pipeline import judged_only
+    from rerank_plugin.ranking.pipeline import judged_only
 
     return judged_only(source, judgments(options.judged_only), index.forward, options.judged_only)
 
 
 def _all_candidates(options, index):
-    from rerank_plugin.retrieval import pipeline
+    from rerank_plugin.ranking import pipeline
 
     if _is_judged(options):
         from rerank_plugin.corpora import judgments
@@ -158,7 +158,7 @@ def _all_candidates(options, index):
         spec = options.first_stage.removeprefix(commandline.JUDGED)
         return pipeline.from_judgments(judgments(spec), index.forward, spec)
     if options.run:
-        from rerank_plugin.runs import read_run
+        from rerank_plugin.files.runs import read_run
 
         return pipeline.from_run(read_run(options.run), index.forward, options.depth, str(options.run))
     return pipeline.from_first_stage(index.first_stage(commandline.first_stage_config(options)), options.depth)
@@ -168,9 +168,9 @@ def search_batch(options) -> None:
     """Write a run; whatever happens, finished queries are kept for --resume."""
     from rerank_plugin.corpora import queries as read_queries
     from rerank_plugin.files.run_writer import RunWriter
-    from rerank_plugin.retrieval.index_folder import open_whole
-    from rerank_plugin.retrieval.pipeline import rank_all
-    from rerank_plugin.runs import strictly_decreasing
+    from rerank_plugin.files.runs import strictly_decreasing
+    from rerank_plugin.indexes.index_folder import open_whole
+    from rerank_plugin.ranking.pipeline import rank_all
 
     _check_output(options)
     queries = read_queries(options.queries)
@@ -194,7 +194,7 @@ def search_batch(options) -> None:
 
 def _open(options):
     """The reranker and the candidates' source, of one generation of the index."""
-    from rerank_plugin.retrieval.index_folder import Index
+    from rerank_plugin.indexes.index_folder import Index
 
     index = Index(options.index)
     return _open_reranker(options, index), _candidate_source(options, index)
@@ -203,7 +203,7 @@ def _open(options):
 def _check_output(options) -> None:
     """Say at once what would be refused in the end."""
     from rerank_plugin.files.outputs import check_free, is_stream
-    from rerank_plugin.runs import RUN
+    from rerank_plugin.files.runs import RUN
 
     if not is_stream(options.output):
         check_free(options.output, RUN, options.overwrite or options.resume)
@@ -241,9 +241,9 @@ def search_folder(options) -> None:
     """
     from rerank_plugin.corpora import queries as read_queries
     from rerank_plugin.files.run_writer import RunWriter
-    from rerank_plugin.retrieval.bulk import rank_lists
-    from rerank_plugin.retrieval.index_folder import Index
-    from rerank_plugin.runs import run_files, strictly_decreasing
+    from rerank_plugin.files.runs import run_files, strictly_decreasing
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.ranking.bulk import rank_lists
 
     started = time.monotonic()
     _check_output_folder(options)
@@ -298,8 +298,8 @@ def _check_output_folder(options) -> None:
 def _candidates_of_runs(options, paths, queries, index) -> list:
     """A source of candidates for each run; each gives those of a query once, and then forgets them."""
     from rerank_plugin.corpora import judgments
-    from rerank_plugin.retrieval.bulk import read_runs
-    from rerank_plugin.retrieval.pipeline import judged_rows
+    from rerank_plugin.ranking.bulk import read_runs
+    from rerank_plugin.ranking.pipeline import judged_rows
 
     judged = judged_rows(judgments(options.judged_only), index, options.judged_only) if options.judged_only else None
     reading = read_runs(paths, queries, index, options.depth, judged)
@@ -332,8 +332,8 @@ def _settings(options, run: Path | None) -> dict:
 def search_one(options) -> None:
     """Print rank, score, first-stage rank and title of the best documents for one query."""
     from rerank_plugin.corpora import Query
-    from rerank_plugin.retrieval.index_folder import open_whole
-    from rerank_plugin.retrieval.pipeline import rank
+    from rerank_plugin.indexes.index_folder import open_whole
+    from rerank_plugin.ranking.pipeline import rank
 
     reranker, source = open_whole(lambda: _open(options))
     query = Query("query", options.query)

@@ -6,8 +6,8 @@ import json
 import logging
 from pathlib import Path
 
-from rerank_plugin import commandline
-from rerank_plugin.errors import InputError
+from rerank_plugin import options as commandline
+from rerank_plugin.files.errors import InputError
 
 log = logging.getLogger(__name__)
 
@@ -240,7 +240,7 @@ def _task(options):
 
     values = _model_values(options)
     if options.select_lexical_features is not None and not values.get("lexical_features"):
-        from rerank_plugin.features.lexical import PAPER_NAMES
+        from rerank_plugin.features.lexical_features import PAPER_NAMES
 
         values["lexical_features"] = list(PAPER_NAMES)
     only_runs = options.train_run and (options.validation_run or options.folds is not None)
@@ -312,11 +312,11 @@ def _model_values(options) -> dict:
             values[name] = text
     names = values.get("lexical_features")
     if names == ["lex3"]:
-        from rerank_plugin.features.lexical import LEX3
+        from rerank_plugin.features.lexical_features import LEX3
 
         values["lexical_features"] = list(LEX3)
     elif names == ["all"]:
-        from rerank_plugin.features.lexical import PAPER_NAMES
+        from rerank_plugin.features.lexical_features import PAPER_NAMES
 
         values["lexical_features"] = list(PAPER_NAMES)
     elif names == ["none"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
-from rerank_plugin import commandline
+from rerank_plugin import options as commandline
 
 DESCRIPTION = """\
 Make a BEIR folder for pre-training from titles and abstracts: each drawn title is a query, its own abstract the

@@ -2,14 +2,14 @@
 
 import json
 
+from rerank_plugin.indexes.index_concepts import ConceptWriter, text_to_annotate
+from rerank_plugin.indexes.index_folder import DESCRIPTION, FORMAT_VERSION, Index, describe_files
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 from rerank_plugin.knowledge.compiling import compile_knowledge
+from rerank_plugin.knowledge.entries import Concept, Relation, Source
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.knowledge.records import Concept, Relation, Source
-from rerank_plugin.retrieval.concepts import ConceptWriter, text_to_annotate
-from rerank_plugin.retrieval.index_folder import DESCRIPTION, FORMAT_VERSION, Index, describe_files
 from rerank_plugin.text.tokenizer import SETTINGS
-from tests.rerankers import small
+from tests import small
 
 # 'attack' is the name of two concepts, so that a mention has candidates. Nothing is said of Xylitol, 2's document.
 CONCEPTS = [

@@ -94,7 +94,7 @@ def documents():
 @pytest.fixture(scope="session")
 def index_folder(tmp_path_factory):
     """An index folder of ``documents``; tests that change files copy it first."""
-    from rerank_plugin.retrieval.building import build_index
+    from rerank_plugin.indexes.building import build_index
 
     folder = tmp_path_factory.mktemp("shared") / "index"
     build_index(iter(DOCUMENTS), folder, "the documents of the tests", Problems(), threads=2)
@@ -103,8 +103,8 @@ def index_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def index(index_folder):
-    """The :class:`~rerank_plugin.retrieval.index_folder.Index` of ``documents``."""
-    from rerank_plugin.retrieval.index_folder import Index
+    """The :class:`~rerank_plugin.indexes.index_folder.Index` of ``documents``."""
+    from rerank_plugin.indexes.index_folder import Index
 
     return Index(index_folder)
 
@@ -112,7 +112,8 @@ def index(index_folder):
 @pytest.fixture
 def index_command(monkeypatch, capsys):
     """Runs the index command in this process: its status, stdout and stderr. Logging stays as the tests set it up."""
-    from rerank_plugin import commandline, index
+    from rerank_plugin import index
+    from rerank_plugin import options as commandline
 
     monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
 

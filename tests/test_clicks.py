@@ -10,8 +10,8 @@ from rerank_plugin import clicks
 from rerank_plugin.corpora import Query, beir, judgments, queries, queries_and_judgments
 from rerank_plugin.corpora.click_logs import read
 from rerank_plugin.corpora.click_simulation import Users, all_judgments, attractiveness, sessions, simulate
-from rerank_plugin.corpora.sources import SAMPLE
-from rerank_plugin.errors import InputError
+from rerank_plugin.corpora.specs import SAMPLE
+from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import ranked
 from tests.test_commands import command, refusal
 from tests.test_startup import HEAVY, imported

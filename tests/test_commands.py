@@ -15,7 +15,7 @@ import pytest
 
 import rerank_plugin
 from rerank_plugin.corpora import judgments, queries
-from rerank_plugin.runs import read_run
+from rerank_plugin.files.runs import read_run
 
 PACKAGE_PARENT = str(Path(rerank_plugin.__file__).parents[1])
 
@@ -337,7 +337,7 @@ def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace):
 
 
 def rerank_plugin_index(workspace):
-    from rerank_plugin.retrieval.index_folder import Index
+    from rerank_plugin.indexes.index_folder import Index
 
     return Index(workspace / "index")
 

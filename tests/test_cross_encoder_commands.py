@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rerank_plugin.corpora import documents
-from rerank_plugin.runs import read_run
+from rerank_plugin.files.runs import read_run
 from rerank_plugin.text.tokenizer import PLAIN
-from tests.rerankers import tiny_encoders
+from tests.models import tiny_encoders
 from tests.test_commands import command, refusal
 
 SEARCH = "search --index index --queries sample:test --depth 20"

@@ -215,7 +215,7 @@ def test_table_2_of_the_pacrr_paper(folders, capsys):
 
 
 def test_folders_that_do_not_belong_together(folders):
-    from rerank_plugin.errors import InputError
+    from rerank_plugin.files.errors import InputError
 
     asked = ["--qrels", "qrels", "--before", "before", "after"]
     with pytest.raises(InputError, match="x has the letter X, but it is not among after"):
@@ -253,12 +253,12 @@ def test_table_3_of_the_pacrr_paper(folder, capsys):
         (["--letters", "B=bad.run", "C=./bad.run"], "--letters C=./bad.run: bad.run has the letter B already"),
         (["--letters", "B=bad.run", "b=good.run"], "good.run and bad.run have the same letter, B"),
         (["--letters", "B=other.run"], "other.run has the letter B, but it is not among good.run, bad.run"),
-        (["--label", "x=Rel"], "--label x=Rel: expected a grade"),
-        (["--label", "0=x", "good.run"], "--label good.run: expected a grade"),
+        (["--label", "x=Rel"], "the label x=Rel: expected a grade"),
+        (["--label", "0=x", "good.run"], "the label good.run: expected a grade"),
     ],
 )
 def test_bad_letters_and_labels(folder, arguments, message):
-    from rerank_plugin.errors import InputError
+    from rerank_plugin.files.errors import InputError
 
     with pytest.raises(InputError, match=message):
         main(["--qrels", "qrels", "good.run", "bad.run", "--pairs", *arguments])
@@ -274,7 +274,7 @@ def test_bad_letters_and_labels(folder, arguments, message):
     ],
 )
 def test_bad_comparisons(folder, against, message):
-    from rerank_plugin.errors import InputError
+    from rerank_plugin.files.errors import InputError
 
     with pytest.raises(InputError, match=message):
         main(["--qrels", "qrels", "good.run", "bad.run", "--format", "paper", "--against", against])

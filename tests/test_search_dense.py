@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import rerank_plugin
-from rerank_plugin import bench, commandline, embed, fuse, index, search, train
-from rerank_plugin.errors import InputError
-from rerank_plugin.runs import read_run
+from rerank_plugin import bench, embed, fuse, index, search, train
+from rerank_plugin import options as commandline
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import read_run
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_feedback_is_an_option_of_the_search(folder):
     same = searched(folder, "same.run", *dense, "--dense-feedback", "5", "--dense-feedback-weight", "0")
     assert moved.keys() == plain.keys() and moved["q1"].doc_ids != plain["q1"].doc_ids
     assert [same[query].doc_ids for query in plain] == [plain[query].doc_ids for query in plain]
-    with pytest.raises(InputError, match="--dense-feedback"):
+    with pytest.raises(InputError, match="feedback"):
         searched(folder, "wrong.run", *dense, "--dense-feedback", "-1")
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from rerank_plugin.corpora import Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.retrieval import bulk
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.pipeline import rank
-from rerank_plugin.runs import RankedList, run_files, write_run
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import RankedList, run_files, write_run
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.ranking import bulk
+from rerank_plugin.ranking.pipeline import rank
 from rerank_plugin.search import main
 
 QUERIES = {"q1": "stroke", "q2": "heart failure", "q3": "malaria", "q4": "zyzzyva", "q5": "aspirin cancer", "q6": "of"}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import rerank_plugin
-from rerank_plugin import commandline
-from rerank_plugin.errors import InputError
-from rerank_plugin.runs import read_run
+from rerank_plugin import options as commandline
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import read_run
 from rerank_plugin.search import main
 
 QRELS = "q1 0 a 1\nq1 0 b 0\nq1 0 B 2\nq2 0 77 1\nq2 0 nobody 1\n"

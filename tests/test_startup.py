@@ -46,7 +46,7 @@ def test_rerankers_need_neither_java_nor_torch_until_one_is_loaded():
 
 def test_models_features_and_training_need_no_java():
     modules = (
-        "rerankers.delta, rerankers.neural, features.lexical, training.trainer, checkpoints, retrieval.index_folder"
+        "models.delta.model, rerankers.neural, features.lexical_features, training.trainer, models.checkpoints, indexes.index_folder"
     )
     code = "import " + ", ".join(f"rerank_plugin.{module}" for module in modules.split(", "))
     assert not imported(code) & {"jnius", "pyserini"}

@@ -14,14 +14,15 @@ from typing import Iterator, Sequence
 
 import numpy as np
 
-from rerank_plugin import __version__, commandline
-from rerank_plugin.benchmark.candidates import Ranked, best_matches
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
+from rerank_plugin import __version__
+from rerank_plugin.benchmark.best_matches import Ranked, best_matches
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import replacing_folder
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
-from rerank_plugin.retrieval.index_folder import FORMAT_VERSION, INDEX, Index, write_description
+from rerank_plugin.files.progress import progress, set_up_logging
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import FORMAT_VERSION, INDEX, Index, write_description
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def generated(work_folder: Path, documents: int, seed: int, depth: int, lucene: 
         InputError: too few documents, or no place for them.
     """
     if documents < FEWEST_DOCUMENTS:
-        raise InputError(f"--documents {documents}: a collection needs at least {FEWEST_DOCUMENTS}")
+        raise InputError(f"{documents} documents: a collection needs at least {FEWEST_DOCUMENTS}")
     folder = Path(work_folder) / f"sample-{documents}-{seed}"
     if not (folder / "corpus").is_dir():
         log.info("making a collection of %s documents", f"{documents:,}")
@@ -115,8 +116,8 @@ def with_run(collection: Collection, run: Path, depth: int) -> Collection:
     Raises:
         InputError: the run cannot be read, is of another index, or has none of the queries.
     """
-    from rerank_plugin.retrieval.pipeline import from_run
-    from rerank_plugin.runs import read_run
+    from rerank_plugin.files.runs import read_run
+    from rerank_plugin.ranking.pipeline import from_run
 
     return with_candidates(collection, from_run(read_run(run), collection.forward, depth, str(run)), str(run))
 
@@ -158,12 +159,12 @@ def _in_a_process_of_its_own(function, *arguments):
 
 
 def _with_logging(function, *arguments):
-    commandline.set_up_logging(verbose=False)
+    set_up_logging(verbose=False)
     return function(*arguments)
 
 
 def _generate(folder: Path, documents: int, seed: int) -> None:
-    from rerank_plugin.corpora.sample import generate
+    from rerank_plugin.sample.generator import generate
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     generate(folder, documents, min(MOST_QUERIES, documents // DOCUMENTS_PER_QUERY), seed)
@@ -185,17 +186,17 @@ def _kept_index(folder: Path, build, corpus: Path) -> Index:
 
 def _index_with_lucene(corpus: Path, folder: Path) -> None:
     from rerank_plugin.corpora import Problems, documents
-    from rerank_plugin.retrieval.building import build_index
+    from rerank_plugin.indexes.building import build_index
 
     problems = Problems()
-    stream = commandline.progress(documents(str(corpus), problems), "indexing", "documents")
+    stream = progress(documents(str(corpus), problems), "indexing", "documents")
     build_index(stream, folder, str(corpus), problems, overwrite=True)
 
 
 def _index_without_lucene(corpus: Path, folder: Path) -> None:
     """An index folder whose Lucene index is missing: all that scoring needs, made without Java."""
-    from rerank_plugin.retrieval.forward import ForwardIndexWriter
-    from rerank_plugin.retrieval.string_table import hash_strings
+    from rerank_plugin.files.string_table import hash_strings
+    from rerank_plugin.indexes.forward import ForwardIndexWriter
     from rerank_plugin.text.tokenizer import SETTINGS
 
     with replacing_folder(folder, INDEX, overwrite=True) as writing:
@@ -219,6 +220,6 @@ def _index_without_lucene(corpus: Path, folder: Path) -> None:
 def _batches(corpus: Path) -> Iterator[list]:
     from rerank_plugin.corpora import documents
 
-    stream = commandline.progress(documents(str(corpus)), "indexing", "documents")
+    stream = progress(documents(str(corpus)), "indexing", "documents")
     while batch := list(islice(stream, BATCH)):
         yield batch

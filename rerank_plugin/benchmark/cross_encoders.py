@@ -23,7 +23,7 @@ from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Meter
 from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, Row, latencies
 from rerank_plugin.benchmark.scoring import Setup, query_numbers
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
 
 PIECES = 30_522  # word pieces of BERT's vocabulary
@@ -56,7 +56,7 @@ def check_installed() -> None:
 
     missing = [name for name in ("transformers", "onnx", "onnxruntime") if find_spec(name) is None]
     if missing:
-        raise InputError(f"--cross-encoders needs {', '.join(missing)}: {INSTALL}")
+        raise InputError(f"measuring cross-encoders needs {', '.join(missing)}: {INSTALL}")
 
 
 def cross_encoder_rows(collection: Collection, depth: int, setup: Setup, seed: int) -> Iterator[Row]:

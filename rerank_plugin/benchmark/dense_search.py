@@ -10,10 +10,10 @@ import numpy as np
 
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case
-from rerank_plugin.benchmark.models import CHECKED, SMALLEST_SCALE, Subject
 from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN, Row, latencies
 from rerank_plugin.benchmark.scoring import Setup, columns, query_numbers
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.benchmark.subjects import CHECKED, SMALLEST_SCALE, Subject
+from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 
 

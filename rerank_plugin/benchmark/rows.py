@@ -1,4 +1,4 @@
-"""Rows of results: what ``--json`` writes and the report and the plots read."""
+"""Rows of results: what is written as JSON and the report and the plots read."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from rerank_plugin import rerankers
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Meter
-from rerank_plugin.benchmark.models import Subject
 from rerank_plugin.benchmark.rows import FAST, PLAIN, SCORING, Row, latencies
+from rerank_plugin.benchmark.subjects import Subject
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
 
 from rerank_plugin import rerankers
-from rerank_plugin.benchmark import cross_encoders, machine
 from rerank_plugin.benchmark import collection as collections
+from rerank_plugin.benchmark import cross_encoders, machine
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.dense_search import dense_rows
 from rerank_plugin.benchmark.measuring import Meter
-from rerank_plugin.benchmark.models import RANDOM_WEIGHTS, Subject, check_spec, opened
 from rerank_plugin.benchmark.rows import PLAIN, Row
 from rerank_plugin.benchmark.scoring import Setup, scoring_rows
-from rerank_plugin.errors import InputError
+from rerank_plugin.benchmark.subjects import RANDOM_WEIGHTS, Subject, check_spec, opened
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Suite:
         for spec in self.specs:
             check_spec(spec)
         if self.index is None and self.deepest > min(self.documents):
-            raise InputError(f"--depth {self.deepest}: more than the {min(self.documents)} documents of a collection")
+            raise InputError(f"the depth {self.deepest}: more than the {min(self.documents)} documents of a collection")
         if self.cross_encoders:
             cross_encoders.check_installed()
 
@@ -86,7 +86,7 @@ def measure(suite: Suite) -> Iterator[Row]:
         for number, make in enumerate(_collections(suite, stack)):
             searched = make()
             if suite.deepest > len(searched.collection):
-                raise InputError(f"--depth {suite.deepest}: {suite.index} holds {len(searched.collection)} documents")
+                raise InputError(f"the depth {suite.deepest}: {suite.index} holds {len(searched.collection)} documents")
             for spec in suite.specs or RANDOM_WEIGHTS:
                 yield from _rows_of(spec, suite, searched, setup)
                 gc.collect()  # before the next model comes
@@ -146,7 +146,7 @@ def _existing(suite: Suite) -> Searched:
 def _searched(suite: Suite, collection: Collection) -> Searched:
     if suite.first_stage is None:
         return Searched(collection)
-    from rerank_plugin.retrieval.pipeline import from_first_stage
+    from rerank_plugin.ranking.pipeline import from_first_stage
 
     first_stage = collection.index.first_stage(suite.first_stage)
     source, name = from_first_stage(first_stage, suite.deepest), _first_stage_name(suite.first_stage)

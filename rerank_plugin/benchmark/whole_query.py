@@ -8,11 +8,11 @@ import numpy as np
 
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Timings
-from rerank_plugin.benchmark.models import Subject
 from rerank_plugin.benchmark.rows import FAST, PLAIN, WHOLE, Row, latencies
 from rerank_plugin.benchmark.scoring import Setup, affordable, columns, query_numbers
+from rerank_plugin.benchmark.subjects import Subject
+from rerank_plugin.ranking.pipeline import CandidateSource, from_first_stage, rank_all
 from rerank_plugin.rerankers import Reranker
-from rerank_plugin.retrieval.pipeline import CandidateSource, from_first_stage, rank_all
 
 FIRST_STAGE, GATHER, FEATURES, MODEL, SORTING = "first stage", "gather", "features", "model", "sorting"
 SEARCHES_AHEAD = 2  # Java threads, as in the search command
@@ -118,7 +118,7 @@ def _gather(reranker: Reranker):
     if not hasattr(fast, "workspace"):
         return None
     from rerank_plugin.features.interactions import candidate_words
-    from rerank_plugin.parallel import Workspace
+    from rerank_plugin.kernels.parallel import Workspace
 
     workspace = Workspace()
     return lambda terms, candidates: candidate_words(builder, candidates, workspace)

@@ -1,7 +1,7 @@
 """Documents, queries and judgments, from whatever a user has.
 
 A *spec* is one string that names them; the same forms are accepted wherever a command asks for a corpus, queries or
-judgments, and `sources.resolve` is the one place that decides what a spec means. The readers, one format a file:
+judgments, and `specs.resolve` is the one place that decides what a spec means. The readers, one format a file:
 
 * `ir_datasets_ids`: the data sets of the ir-datasets library
 * `beir`: a folder in the layout of BEIR, also the bundled ``sample``
@@ -22,9 +22,9 @@ import os
 from typing import Iterator
 
 from rerank_plugin.corpora.problems import Problems
-from rerank_plugin.corpora.records import Document, Judgments, Query
-from rerank_plugin.corpora.sources import CORPUS, JUDGMENTS, QUERIES, exists, resolve
-from rerank_plugin.errors import InputError
+from rerank_plugin.corpora.specs import CORPUS, JUDGMENTS, QUERIES, exists, resolve
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Document, Judgments, Query
 
 __all__ = ["Document", "Judgments", "Problems", "Query", "documents", "judgments", "queries", "queries_and_judgments"]
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rerank_plugin.corpora import qrels, query_files
-from rerank_plugin.corpora.records import Judgments, Query
-from rerank_plugin.corpora.text_files import plain_or_gz, with_suffix
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.files.text_files import plain_or_gz, with_suffix
 
 
 def queries(folder: Path) -> list[Query]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
 
 from rerank_plugin.corpora.safe_xml import Malformed, alone
-from rerank_plugin.corpora.text_files import DAMAGED, open_bytes
+from rerank_plugin.files.text_files import DAMAGED, open_bytes
 
 CHUNK = 1 << 20
 LONGEST = 1 << 26  # bytes of a record; what is longer is none

@@ -25,10 +25,10 @@ import numpy as np
 from rerank_plugin.corpora.click_filters import Filter
 from rerank_plugin.corpora.click_logs import ClickLog, LoggedQuery, merged
 from rerank_plugin.corpora.click_relevance import Formula, grades
-from rerank_plugin.corpora.records import Judgments
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
-from rerank_plugin.runs import RankedList, write_run
+from rerank_plugin.files.records import Judgments
+from rerank_plugin.files.runs import RankedList, write_run
 
 SHARES = {"train": 0.6, "dev": 0.2, "test": 0.2}
 BALANCED = ("train", "dev")  # [D17] 3.1; the test split is never touched

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Callable, Iterable, Mapping, NamedTuple
 
 from rerank_plugin.corpora.problems import white_space
-from rerank_plugin.corpora.text_files import lines
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.text_files import lines
 
 COUNTS = ("impressions", "summary_clicks", "full_text_clicks")
 COLUMNS = ("query", "document", *COUNTS, "full_text")

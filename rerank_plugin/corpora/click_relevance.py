@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.corpora.click_logs import LoggedQuery
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 MU, LAMBDA = {"d17": 0.33, "d18": 0.333}, {"d17": 15.0, "d18": 0.067}  # the papers' values
 

@@ -24,11 +24,11 @@ from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from rerank_plugin.corpora.click_logs import COLUMNS, OPTIONAL
-from rerank_plugin.corpora.records import Judgments, Query
-from rerank_plugin.corpora.text_files import first_line
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FileKind, replacing
-from rerank_plugin.runs import RankedList, sort_order
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.files.runs import RankedList, sort_order
+from rerank_plugin.files.text_files import first_line
 
 HEADER = ("\t".join((OPTIONAL, *COLUMNS)) + "\n").encode()
 CLICK_LOG = FileKind("a simulated click log", lambda path: first_line(path) == HEADER)
@@ -65,7 +65,7 @@ class Simulated(NamedTuple):
 def all_judgments(spec: str) -> tuple[list[Query], Judgments]:
     """The judged queries of a spec and their judgments; of a folder without a split, those of all its splits."""
     from rerank_plugin.corpora import beir, queries_and_judgments
-    from rerank_plugin.corpora.sources import QUERIES, exists, resolve
+    from rerank_plugin.corpora.specs import QUERIES, exists, resolve
 
     if "," in spec and not exists(spec):
         return queries_and_judgments(spec)

@@ -7,9 +7,9 @@ from typing import Iterator
 
 from rerank_plugin.corpora import jsonl
 from rerank_plugin.corpora.problems import Problems
-from rerank_plugin.corpora.records import Document
-from rerank_plugin.corpora.text_files import kind_of, plain_or_gz, with_suffix
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Document
+from rerank_plugin.files.text_files import kind_of, plain_or_gz, with_suffix
 
 JSON_LINES = (".jsonl", ".json", ".ndjson")
 XML = (".xml",)

@@ -13,9 +13,9 @@ from typing import Any, Iterator
 
 from rerank_plugin.corpora import query_files
 from rerank_plugin.corpora.problems import Problems, usable
-from rerank_plugin.corpora.records import Document, Judgments, Query
-from rerank_plugin.corpora.sources import CORPUS, JUDGMENTS, QUERIES, unknown
-from rerank_plugin.errors import InputError
+from rerank_plugin.corpora.specs import CORPUS, JUDGMENTS, QUERIES, unknown
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Document, Judgments, Query
 
 TITLE_FIELDS = ("title", "headline", "page_title", "document_title")
 TEXT_FIELDS = ("abstract", "text", "body")  # the first that is not empty

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Iterable, Iterator
 
 from rerank_plugin.corpora.problems import BAD_JSON_LINE, DAMAGED_GZIP, Problems, usable
-from rerank_plugin.corpora.records import Document
-from rerank_plugin.corpora.text_files import DAMAGED, byte_lines
+from rerank_plugin.files.records import Document
+from rerank_plugin.files.text_files import DAMAGED, byte_lines
 
 ID_KEYS = ("_id", "id", "docid", "doc_id", "pmid")
 TITLE_KEYS = ("title", "question")

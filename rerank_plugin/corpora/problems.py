@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rerank_plugin.corpora.records import Document
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Document
 
 BAD_JSON_LINE = "bad JSON line"
 DAMAGED_GZIP = "damaged gzip file"

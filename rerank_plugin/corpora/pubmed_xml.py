@@ -27,10 +27,10 @@ from lxml import etree
 
 from rerank_plugin.corpora import broken_xml
 from rerank_plugin.corpora.problems import DAMAGED_GZIP, MALFORMED_XML, NOT_PUBMED, UNEXPANDED, Problems, usable
-from rerank_plugin.corpora.records import Document
 from rerank_plugin.corpora.safe_xml import Malformed, Records
-from rerank_plugin.corpora.text_files import DAMAGED
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Document
+from rerank_plugin.files.text_files import DAMAGED
 
 log = logging.getLogger(__name__)
 

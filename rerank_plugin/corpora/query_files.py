@@ -11,9 +11,9 @@ from typing import Iterable, Iterator, Sequence
 
 from rerank_plugin.corpora import jsonl, trec_topics
 from rerank_plugin.corpora.problems import white_space
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.corpora.text_files import kind_of, lines
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.text_files import kind_of, lines
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any, Iterator
 
 from lxml import etree
 
-from rerank_plugin.corpora.text_files import open_bytes
+from rerank_plugin.files.text_files import open_bytes
 
 SAFELY = dict(
     resolve_entities=False, load_dtd=False, dtd_validation=False, no_network=True, huge_tree=False,

@@ -20,8 +20,8 @@ import re
 from pathlib import Path
 from typing import Iterator
 
-from rerank_plugin.corpora.text_files import lines
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.text_files import lines
 
 _TAG = re.compile(r"<(/?[A-Za-z][\w-]*)>")
 _LEAD = {"num": "Number:", "title": "Topic:", "desc": "Description:"}  # words that announce a field without being of it

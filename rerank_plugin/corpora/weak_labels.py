@@ -15,9 +15,9 @@ from typing import Iterable, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Document
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
+from rerank_plugin.files.records import Document
 from rerank_plugin.text.tokenizer import tokenize
 
 DESCRIPTION = "weak-labels.json"
@@ -70,7 +70,7 @@ def write(
         if len(titles) < config.queries:
             raise InputError(
                 f"only {len(titles)} documents have a title of {config.title_words[0]} to {config.title_words[1]} words "
-                f"and an abstract of {config.abstract_words} words or more: lower --queries"
+                f"and an abstract of {config.abstract_words} words or more: ask for fewer queries"
             )
         drawn = np.random.default_rng(seed).choice(len(titles), config.queries, replace=False).tolist()
         with open(writing / "queries.jsonl", "w", encoding="utf-8") as file:

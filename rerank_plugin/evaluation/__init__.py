@@ -8,10 +8,9 @@
 * `report`: table, Markdown, CSV, JSON
 * `marks`: the table of [D18] with its significance marks
 * `letters`: the significance letters of [P], and its table 1
-* `bulk`, `scatter`: many runs before and after re-ranking, [P] table 2 and figure 3
+* `many_runs`, `scatter`: many runs before and after re-ranking, [P] table 2 and figure 3
 * `document_pairs`: pairs of documents with different labels, [P] table 3 and figure 4
 * `subsets`: parts of the judged queries
-* `tables`: rows of cells as text
 * `run_names`, `subset_options`: what the options of the command mean
 """
 
@@ -20,8 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Mapping, Sequence
 
 if TYPE_CHECKING:
-    from rerank_plugin.corpora.records import Judgments
-    from rerank_plugin.runs import RankedList
+    from rerank_plugin.files.records import Judgments
+    from rerank_plugin.files.runs import RankedList
 
 __all__ = ["mean_measures"]
 

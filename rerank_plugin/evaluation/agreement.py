@@ -6,7 +6,7 @@ from typing import Mapping, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.runs import RankedList
+from rerank_plugin.files.runs import RankedList
 
 TOP = 10
 

@@ -23,10 +23,11 @@ from typing import Callable, Iterator, Mapping
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Judgments
-from rerank_plugin.errors import InputError
-from rerank_plugin.evaluation import letters, tables
-from rerank_plugin.runs import RankedList
+from rerank_plugin.evaluation import letters
+from rerank_plugin.files import tables
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments
+from rerank_plugin.files.runs import RankedList
 
 RELEVANT, NOT_RELEVANT = "relevant", "not relevant"
 MOST_LABELS = 20  # with as many there are 190 combinations
@@ -147,7 +148,7 @@ def document_pairs(
     if not combinations:
         raise InputError(
             f"no query has two documents with different labels ({', '.join(names)}) that all runs hold; where "
-            "judgments hold relevant documents only, take unjudged ones as not relevant (--unjudged-as-nonrelevant)"
+            "judgments hold relevant documents only, take unjudged ones as not relevant"
         )
     return DocumentPairs(list(runs), combinations, binary, len(judgments), documents, compared, lacking)
 
@@ -163,8 +164,8 @@ def parse_labels(given: list[str]) -> dict[float, str]:
             number = -1.0
         if not name or not number >= 0 or number in result:
             raise InputError(
-                f"--label {one}: expected a grade of 0 (which those below count as) or more, =, and its name, once a "
-                "grade; runs come before --label"
+                f"the label {one}: expected a grade of 0 (which those below count as) or more, =, and its name, once a "
+                "grade; runs come before the labels"
             )
         result[number] = name
     return result

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Sequence
 
-from rerank_plugin.corpora.records import Judgments
-from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation.agreement import Agreement, agreement
 from rerank_plugin.evaluation.significance import Comparison, compare
 from rerank_plugin.evaluation.values import Evaluator, Values
-from rerank_plugin.runs import RankedList
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments
+from rerank_plugin.files.runs import RankedList
 
 
 @dataclass(frozen=True)

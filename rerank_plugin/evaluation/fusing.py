@@ -19,11 +19,11 @@ from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Judgments
-from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation.values import Evaluator
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments
+from rerank_plugin.files.runs import RankedList, sort_order
 from rerank_plugin.retrieval.fusion import LINEAR, PAPER_K, RRF, Table, check, lists_weights, table
-from rerank_plugin.runs import RankedList, sort_order
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ def _grid(runs: int, steps: int) -> list[tuple[float, ...]]:
     count = comb(steps + runs - 1, runs - 1)
     if count > MOST:
         raise InputError(
-            f"{count:,} weights to try for {runs} runs: take a larger --step, or coordinate ascent (--search {ASCENT})"
+            f"{count:,} weights to try for {runs} runs: take a larger step, or coordinate ascent (the search {ASCENT})"
         )
 
     def parts(left: int, places: int) -> Iterator[tuple[int, ...]]:

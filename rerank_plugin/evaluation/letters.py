@@ -13,10 +13,10 @@ from typing import Iterable, Mapping
 
 import numpy as np
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.evaluation import tables
 from rerank_plugin.evaluation.evaluation import Evaluation
 from rerank_plugin.evaluation.significance import paired_t_test
+from rerank_plugin.files import tables
+from rerank_plugin.files.errors import InputError
 
 UPPER_CASE, LOWER_CASE = 0.05, 0.1  # p is below these
 

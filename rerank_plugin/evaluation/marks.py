@@ -14,10 +14,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Mapping, Sequence
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.evaluation import tables
 from rerank_plugin.evaluation.evaluation import Evaluation
 from rerank_plugin.evaluation.significance import paired_t_test
+from rerank_plugin.files import tables
+from rerank_plugin.files.errors import InputError
 
 NONE, BONFERRONI = "none", "bonferroni"
 CORRECTIONS = (NONE, BONFERRONI)

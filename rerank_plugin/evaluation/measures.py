@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 if TYPE_CHECKING:
     import ir_measures

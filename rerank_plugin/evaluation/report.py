@@ -8,9 +8,9 @@ import json
 import math
 from typing import Iterator
 
-from rerank_plugin.evaluation import tables
 from rerank_plugin.evaluation.agreement import TOP
 from rerank_plugin.evaluation.evaluation import Evaluation
+from rerank_plugin.files import tables
 
 
 def table(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 
 def comparisons(given: list[str], paths: list[str]) -> dict[str, list[str]]:

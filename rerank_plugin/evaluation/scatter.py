@@ -7,7 +7,7 @@ from typing import Mapping, Sequence
 
 import numpy as np
 
-from rerank_plugin.evaluation.bulk import BulkEvaluation
+from rerank_plugin.evaluation.many_runs import BulkEvaluation
 from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing
 
 

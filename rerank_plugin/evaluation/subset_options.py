@@ -92,14 +92,14 @@ def subset_description(options) -> str:
 
 
 def forward_index(options):
-    from rerank_plugin.retrieval.index_folder import Index
+    from rerank_plugin.indexes.index_folder import Index
 
     return Index(options.index).forward
 
 
 def subset_run(options):
     """The run of ``--subset-run``; None without one."""
-    from rerank_plugin.runs import read_run
+    from rerank_plugin.files.runs import read_run
 
     return read_run(options.subset_run) if options.subset_run is not None else None
 

@@ -23,13 +23,13 @@ from typing import Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Judgments, Query
-from rerank_plugin.corpora.text_files import lines
-from rerank_plugin.errors import InputError
-from rerank_plugin.evaluation import tables
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
-from rerank_plugin.runs import RankedList
+from rerank_plugin.files import tables
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.files.runs import RankedList
+from rerank_plugin.files.text_files import lines
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.text.tokenizer import tokenize
 
 log = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ def hard_queries(of_queries: Mapping[str, Samples], at_least: int = AT_LEAST) ->
     if all(one.relevant.all() for one in of_queries.values()):
         raise InputError(
             f"the subset neg{at_least}+ needs documents that are not relevant, and no grade is 0 or below: give a "
-            "run whose unjudged candidates count as not relevant (--subset-run RUN)"
+            "run whose unjudged candidates count as not relevant"
         )
     return [id for id, one in of_queries.items() if int((one.in_title & ~one.relevant).sum()) >= at_least]
 

@@ -7,11 +7,11 @@ from typing import Mapping, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Judgments
-from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation import graded
 from rerank_plugin.evaluation.measures import HIGHEST_GRADE, is_ours, parse, provider
-from rerank_plugin.runs import RankedList, sort_order
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments
+from rerank_plugin.files.runs import RankedList, sort_order
 
 # Besides those with a parameter rel, they do not ask how relevant a document is.
 UNGRADED = ("Judged", "NumQ", "NumRet")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-from rerank_plugin.errors import InputError
 from rerank_plugin.experiments.steps import Step
-from rerank_plugin.features.lexical import FIRST_STAGE, FIRST_STAGE_SHARE, LEX3
+from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE, LEX3
+from rerank_plugin.files.errors import InputError
 
 ORDER, SELECTED, WEAK, TUNED = "order", "delta32-selected", "delta32-lex3-weak", "delta32-lex3-tuned"
 CANDIDATES, JUDGED = "candidates", "judged"  # the two settings, and the folders of their runs
@@ -238,7 +238,7 @@ class Plan:
         return self._step(f"train-{name}", command, self.checkpoints / name)
 
     def selected_features(self) -> list[str]:
-        from rerank_plugin.checkpoints import read_config
+        from rerank_plugin.models.checkpoints import read_config
 
         return read_config(self.checkpoints / "selection")["config"]["lexical_features"]
 

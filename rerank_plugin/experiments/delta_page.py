@@ -11,11 +11,11 @@ from rerank_plugin.evaluation import subsets
 from rerank_plugin.evaluation.evaluation import Evaluation, evaluate
 from rerank_plugin.evaluation.marks import marked_table
 from rerank_plugin.experiments.delta import CANDIDATES, JUDGED, ORDER, SELECTED, TUNED, WEAK, Plan, sweep
-from rerank_plugin.experiments.plots import plot_sweep
+from rerank_plugin.experiments.figures import plot_sweep
 from rerank_plugin.experiments.steps import PAGE
 from rerank_plugin.files.outputs import replacing
-from rerank_plugin.retrieval.index_folder import Index
-from rerank_plugin.runs import RankedList, read_run
+from rerank_plugin.files.runs import RankedList, read_run
+from rerank_plugin.indexes.index_folder import Index
 
 HARD = (20, 10, 5, 2)  # non-relevant documents with all query words in their titles; the paper's is the first
 MEASURES = ("NDCG.20", "MAP", "Prec.5")

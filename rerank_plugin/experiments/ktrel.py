@@ -15,9 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Iterator, Sequence
 
-from rerank_plugin.checkpoints import read_config
 from rerank_plugin.corpora import queries_and_judgments
-from rerank_plugin.corpora.records import Judgments, Query
 from rerank_plugin.experiments import ktrel_rows as rows_of
 from rerank_plugin.experiments.ktrel_rows import (
     BEST,
@@ -51,6 +49,8 @@ from rerank_plugin.experiments.ktrel_settings import (
 )
 from rerank_plugin.experiments.ktrel_tuning import Bm25, Feedback, Rm3, Shape, best, drawn, mean_average_precision
 from rerank_plugin.experiments.steps import Step
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.models.checkpoints import read_config
 
 
 class Plan:

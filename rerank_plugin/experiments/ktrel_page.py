@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Sequence
 
-from rerank_plugin.evaluation import tables
 from rerank_plugin.evaluation.significance import EQUIVALENT
+from rerank_plugin.experiments.figures import Line, plot_sizes
 from rerank_plugin.experiments.ktrel import Plan
 from rerank_plugin.experiments.ktrel_results import Measured, TestSet, measure, unseen
 from rerank_plugin.experiments.ktrel_rows import (
@@ -28,10 +28,10 @@ from rerank_plugin.experiments.ktrel_rows import (
     Row,
 )
 from rerank_plugin.experiments.ktrel_settings import ALL
-from rerank_plugin.experiments.plots import Line, plot_sizes
 from rerank_plugin.experiments.steps import PAGE, Runner, Step
+from rerank_plugin.files import tables
 from rerank_plugin.files.outputs import replacing
-from rerank_plugin.runs import read_run
+from rerank_plugin.files.runs import read_run
 
 ALPHA, FIGURE_ALPHA = 0.01, 0.05  # [K] table 1, figure 2
 POOLED = "all test queries"

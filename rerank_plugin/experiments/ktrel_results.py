@@ -12,11 +12,11 @@ from typing import Iterable, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from rerank_plugin.corpora import queries_and_judgments
-from rerank_plugin.corpora.records import Judgments, Query
 from rerank_plugin.evaluation.significance import Comparison, paired_t_test
 from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.experiments.ktrel_settings import Queries, restricted
-from rerank_plugin.runs import RankedList
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.files.runs import RankedList
 
 _WORDS = re.compile(r"\w+")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Sequence
 
 from rerank_plugin.experiments.delta import DELTA
-from rerank_plugin.features.lexical import FIRST_STAGE_SHARE, LEX3
+from rerank_plugin.features.lexical_features import FIRST_STAGE_SHARE, LEX3
 
 # What a row's run is made by.
 LEXICAL = "lexical"  # a search of Lucene, its parameters tuned

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
-from rerank_plugin.corpora.records import Judgments, Query
-from rerank_plugin.corpora.sources import exists
-from rerank_plugin.errors import InputError
+from rerank_plugin.corpora.specs import exists
 from rerank_plugin.experiments import ktrel_rows as rows_of
 from rerank_plugin.experiments.ktrel_rows import BY_NAME
 from rerank_plugin.experiments.ktrel_tuning import Shape
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments, Query
 
 VALIDATION = "validation"
 ALL = "all"  # a size: all training queries

@@ -12,9 +12,9 @@ from itertools import product
 from pathlib import Path
 from typing import Callable, NamedTuple, Sequence, TypeVar
 
-from rerank_plugin.corpora.records import Judgments
 from rerank_plugin.files.outputs import INNER, replacing
-from rerank_plugin.runs import read_run
+from rerank_plugin.files.records import Judgments
+from rerank_plugin.files.runs import read_run
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, NamedTuple, Sequence
 
-from rerank_plugin.checkpoints import read_config
-from rerank_plugin.errors import InputError
 from rerank_plugin.experiments.steps import Step
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.checkpoints import read_config
 
 FIRSTK, KWINDOW = "pacrr-firstk", "pacrr-kwindow"
 FIRST_STAGES = ("bm25", "qld")

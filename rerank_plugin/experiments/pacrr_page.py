@@ -7,15 +7,16 @@ import math
 from pathlib import Path
 
 from rerank_plugin.corpora import judgments, queries_and_judgments
-from rerank_plugin.evaluation import bulk, document_pairs, letters, scatter, tables
+from rerank_plugin.evaluation import document_pairs, letters, many_runs, scatter
 from rerank_plugin.evaluation.evaluation import evaluate
-from rerank_plugin.experiments import matches
+from rerank_plugin.experiments import match_counts
+from rerank_plugin.experiments.figures import Curve, plot_hyper_parameters, plot_trainings
 from rerank_plugin.experiments.pacrr import FIRST_STAGES, MEASURES, Collection, Plan
-from rerank_plugin.experiments.plots import Curve, plot_hyper_parameters, plot_trainings
 from rerank_plugin.experiments.steps import PAGE, Runner
+from rerank_plugin.files import tables
 from rerank_plugin.files.outputs import replacing
-from rerank_plugin.retrieval.index_folder import Index
-from rerank_plugin.runs import read_run
+from rerank_plugin.files.runs import read_run
+from rerank_plugin.indexes.index_folder import Index
 
 ORDER = "order"  # the runs before re-ranking
 FIRST_STAGE_TITLES = {"bm25": ("BM25", "B"), "qld": ("QLD", "Q")}
@@ -92,7 +93,7 @@ class CollectionPage:
         index = Index(self.plan.index(self.collection)).forward
         run = read_run(self.plan.run(self.collection, f"bm25/{ORDER}.run"))
         judged = [query for query in self.queries if self.judgments.get(query.id)]
-        return ["### The candidates of BM25", matches.markdown(judged, run, self.judgments, index)]
+        return ["### The candidates of BM25", match_counts.markdown(judged, run, self.judgments, index)]
 
     def _table_1(self) -> list[str]:
         depth = self.plan.settings.depth
@@ -107,17 +108,17 @@ class CollectionPage:
     def _table_2(self) -> list[str]:
         parts = ["### Table 2 and figure 3: re-ranking runs of many first stages"]
         for documents in self.plan.documents_of_runs(self.collection):
-            before = bulk.RunFolder(self.plan.run(self.collection, f"{documents}/{ORDER}"))
+            before = many_runs.RunFolder(self.plan.run(self.collection, f"{documents}/{ORDER}"))
             after = {
-                name: bulk.RunFolder(self.plan.run(self.collection, f"{documents}/{name}")) for name in self.titles
+                name: many_runs.RunFolder(self.plan.run(self.collection, f"{documents}/{name}")) for name in self.titles
             }
             judged = self._judged() if documents == "judged" else self.judgments
-            found = bulk.evaluate_bulk(judged, before, after, MEASURES)
+            found = many_runs.evaluate_bulk(judged, before, after, MEASURES)
             figure = self._figure(f"runs-{documents}")
-            scatter.plot_scatter(found, figure, self.titles)
+            scatter.plot_scatter(found, figure, self.titles, overwrite=True)
             parts += [
                 f"Of {len(found.runs)} runs, {DOCUMENTS[documents]}:",
-                bulk.markdown(found, self.letters, self.titles),
+                many_runs.markdown(found, self.letters, self.titles),
                 f"![The measures of each run before and after re-ranking]({figure.name})",
             ]
         return parts

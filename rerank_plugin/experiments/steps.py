@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Iterable, Iterator, Sequence
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import INNER, FileKind, beginning, replacing
 
 log = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank_plugin.features.concepts import ConceptReader
-from rerank_plugin.features.lexical import lexical_features
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex, QueryTerms, idf
+from rerank_plugin.features.concept_reader import ConceptReader
+from rerank_plugin.features.lexical_features import lexical_features
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex, QueryTerms, idf
 from rerank_plugin.text.vocabulary import Vocabulary
 
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rerank_plugin.parallel import Workspace, split
 from rerank_plugin.features.inputs import InputBuilder, Inputs, QueryWords
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.kernels.parallel import Workspace, split
 
 
 def cosine_matrix(vectors: Tensor, inputs: Inputs) -> Tensor:
@@ -64,14 +64,14 @@ class CandidateWords(NamedTuple):
 
 def candidate_words(builder: InputBuilder, candidates: Candidates, workspace: Workspace) -> CandidateWords:
     """The distinct words among the first ``builder.document_words`` words of every candidate."""
-    from rerank_plugin.features import kernels
+    from rerank_plugin.kernels import word_loops
 
     index, width, count = builder.index, builder.document_words, len(candidates)
     lengths = np.minimum(candidates.lengths, width).astype(np.int32)
     places = workspace.array("places", (count, width), np.int32)
     terms = workspace.array("terms", (min(int(lengths.sum()), index.vocabulary_size),), np.int32)
     marks = workspace.zeros("marks", index.vocabulary_size, np.int32)
-    found = kernels.distinct_words(kernels.plain(index.tokens), candidates.starts, lengths, marks, places, terms)
+    found = word_loops.distinct_words(word_loops.plain(index.tokens), candidates.starts, lengths, marks, places, terms)
     return CandidateWords(terms[:found], builder.model_ids[terms[:found]], places, lengths)
 
 
@@ -89,13 +89,13 @@ def similarity_table(
 
     m is the number of the query's words without its padding: column j belongs to query word j.
     """
-    from rerank_plugin.features import kernels
+    from rerank_plugin.kernels import word_loops
 
     count = int(query.mask.sum())
     table = workspace.array("similarities", (len(words.terms), count), np.float32)
     ids, terms = query.ids[:count].astype(np.int32), query.terms[:count].astype(np.int32)
     split(
-        lambda start, stop: kernels.similarities(
+        lambda start, stop: word_loops.similarities(
             vectors.matrix, words.ids, words.terms, ids, terms, table, start, stop
         ),
         len(words.terms),

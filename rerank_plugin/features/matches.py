@@ -11,11 +11,11 @@ from collections import Counter
 
 import numpy as np
 
-from rerank_plugin.features import kernels
-from rerank_plugin.features.lexical import BM25_B, BM25_K1
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import FIELDS, QueryTerms, idf
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import FIELDS, QueryTerms, idf
+from rerank_plugin.kernels import word_loops
 
+BM25_K1, BM25_B = 2.0, 0.75  # [D18] 4.3.1
 PARTS = {"title": (0, 1), "abstract": (1, 2), "text": (0, 2)}  # of Matches.counts: from, to
 
 
@@ -52,9 +52,9 @@ class Matches:
         self.counts = np.zeros((len(candidates), 2, len(self.ids)), np.int32)
         self.bigrams_found = np.zeros((len(candidates), 3), np.int32)
         lengths = candidates.title_lengths if titles_only else candidates.lengths
-        kernels.match_words(
-            kernels.plain(self.index.tokens), candidates.starts, lengths, candidates.title_lengths,
-            kernels.word_table(self.ids), self.bigrams, self.counts, self.bigrams_found,
+        word_loops.match_words(
+            word_loops.plain(self.index.tokens), candidates.starts, lengths, candidates.title_lengths,
+            word_loops.word_table(self.ids), self.bigrams, self.counts, self.bigrams_found,
         )  # fmt: skip
         self._common_of_fields: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -70,7 +70,7 @@ class Matches:
     def _common(self, field: str) -> tuple[np.ndarray, np.ndarray]:
         """The distinct query words in a field: how many, and the sum of their weights, float64 [C] each."""
         if field not in self._common_of_fields:
-            self._common_of_fields[field] = kernels.common_words(self.counts, *PARTS[field], self.weights)
+            self._common_of_fields[field] = word_loops.common_words(self.counts, *PARTS[field], self.weights)
         return self._common_of_fields[field]
 
     def overlap(self, field: str) -> np.ndarray:
@@ -100,7 +100,7 @@ class Matches:
         mean = self.index.mean_lengths[field] or 1.0
         norms = BM25_K1 * (1 - BM25_B + BM25_B * lengths / mean)
         weights = idf(self._frequencies(field), len(self.index)) * self.repeats
-        return kernels.saturated_counts(self.counts, *PARTS[field], norms, weights, BM25_K1)
+        return word_loops.saturated_counts(self.counts, *PARTS[field], norms, weights, BM25_K1)
 
     def bigram_overlap(self, field: str) -> np.ndarray:
         """[D18] 4.2.2 (2), (10), (15); the text is one sequence, so a bigram may span title and abstract there."""

@@ -20,10 +20,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numba import njit
 
-from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import DocumentWords, InputBuilder, QueryWords
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex, QueryTerms
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex, QueryTerms
 from rerank_plugin.text.tokenizer import (
     DOLLARS,
     FRACTION,
@@ -217,7 +217,7 @@ class PieceBuilder(InputBuilder):
         if index.tokenizer.settings != PLAIN.settings:
             raise InputError(
                 f"the index {index.folder.parent} holds stems: an encoder that was trained on texts reads whole words; "
-                "use an index that was made without --stem"
+                "use an index of words as they are written"
             )
         self.index, self.vocabulary, self.left_out = index, Vocabulary([], index.tokenizer.settings), frozenset()
         self.concepts, self.reads_words = None, True

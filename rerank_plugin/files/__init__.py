@@ -1,1 +1,1 @@
-"""Files: outputs that appear whole or not at all."""
+"""Files and what is said about them: records, run files, folders that appear whole, arrays, string tables, the JVM."""

@@ -31,7 +31,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterator
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 MARK = ".rerank_plugin-"  # between the name of an output and the random end of its temporary name
 ASIDE = "replaced"  # the end of the name that an old folder has between two renames

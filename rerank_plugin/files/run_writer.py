@@ -10,10 +10,10 @@ from typing import Any, BinaryIO, Mapping, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.text_files import first_line
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import check_free, is_packed, is_stream, open_locked, replacing, unwritable
-from rerank_plugin.runs import JOURNAL, PART, RUN, encode, format_ranking
+from rerank_plugin.files.runs import JOURNAL, PART, RUN, encode, format_ranking
+from rerank_plugin.files.text_files import first_line
 
 
 class RunWriter:

@@ -24,10 +24,10 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.kernels.parallel import available_threads, split
 from rerank_plugin.knowledge import normalization
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.parallel import available_threads, split
 
 TEXTS_AT_ONCE = 64  # of a thread: what they need at a time stays small
 OVERLAPS = ("score", "length")

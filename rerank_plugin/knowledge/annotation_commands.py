@@ -4,59 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 
-from rerank_plugin import commandline
+from rerank_plugin.files.progress import progress
 
-THRESHOLDS = (0.6, 0.7, 0.8, 0.9)
 BATCH = 2000  # texts that are timed at once
-
-
-def add_annotate(kinds) -> None:
-    command = kinds.add_parser(
-        "annotate",
-        help="mark the concepts in a text",
-        description="Mark the concepts of a knowledge base in a text: what is equal or similar to one of their names,\n"
-        "with the candidates of each mention, best first. With --corpus, mark a whole corpus and tell the speed.",
-        epilog="example:\n  python -m rerank_plugin.knowledge annotate --knowledge knowledge-bases/mesh "
-        '--text "statins after a heart attack"',
-        formatter_class=commandline.HelpFormatter,
-    )
-    _add_options(command)
-    what = command.add_mutually_exclusive_group(required=True)
-    what.add_argument("--text", help="the text")
-    what.add_argument("--corpus", metavar="C", help="mark titles and abstracts of a corpus, and print the speed only")
-    command.add_argument("--threshold", type=float, default=0.8, help="smallest similarity (QuickUMLS: 0.7)")
-    command.add_argument("--exact", action="store_true", help="find equal names only")
-    command.set_defaults(run=annotate)
-
-
-def add_evaluate(kinds) -> None:
-    command = kinds.add_parser(
-        "evaluate",
-        help="measure the annotator on gold mentions",
-        description="Precision, recall and F1 on gold mentions in PubTator format (BC5CDR, NCBI disease),\n"
-        "with equal names only and at several thresholds (docs/concept-annotation.md).",
-        epilog="example:\n  python -m rerank_plugin.knowledge evaluate --knowledge knowledge-bases/mesh "
-        "--gold test.pubtator.gz",
-        formatter_class=commandline.HelpFormatter,
-    )
-    _add_options(command)
-    command.add_argument("--gold", type=Path, nargs="+", required=True, help="files in PubTator format, also .gz")
-    command.add_argument("--thresholds", type=float, nargs="+", default=list(THRESHOLDS), help="similarities to try")
-    command.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="of what is printed")
-    command.set_defaults(run=evaluate)
-
-
-def _add_options(command) -> None:
-    commandline.add_common_options(command)
-    command.add_argument("--knowledge", type=Path, required=True, metavar="KB", help="a compiled knowledge base")
-    command.add_argument("--candidates", type=int, default=8, help="concepts of a mention at most")
-    command.add_argument("--window", type=int, default=5, help="words of an approximate match at most")
-    command.add_argument(
-        "--overlap", choices=("score", "length"), default="score", help="which overlapping mention stays"
-    )
-    command.add_argument("--threads", type=int, help="threads (default: one per processor)")
 
 
 def _annotator(options, knowledge, threshold: float | None):
@@ -88,7 +39,7 @@ def annotate(options) -> None:
 
 
 def _show(text: str, annotator) -> None:
-    from rerank_plugin.evaluation.tables import aligned
+    from rerank_plugin.files.tables import aligned
 
     knowledge = annotator.knowledge
     table = [("text", "place", "similarity", "concept", "name")]
@@ -106,7 +57,7 @@ def _measure(corpus: str, annotator) -> None:
 
     from rerank_plugin.corpora import documents
 
-    source = commandline.progress(documents(corpus, ids_required=False), f"annotating {corpus}", "documents")
+    source = progress(documents(corpus, ids_required=False), f"annotating {corpus}", "documents")
     texts = (f"{document.title}\n{document.abstract}" for document in source)
     annotator.concepts(["compiles what is not compiled yet"])
     speeds, count, words, concepts, wall, processor = [], 0, 0, 0, 0.0, 0.0
@@ -131,7 +82,7 @@ def _measure(corpus: str, annotator) -> None:
 
 
 def evaluate(options) -> None:
-    from rerank_plugin.evaluation.tables import aligned, markdown
+    from rerank_plugin.files.tables import aligned, markdown
     from rerank_plugin.knowledge import annotation_quality, pubtator
     from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 

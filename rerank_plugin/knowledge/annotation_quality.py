@@ -20,7 +20,7 @@ from typing import Iterable, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.annotation import Mention
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from rerank_plugin.knowledge.pubtator import GoldText

@@ -12,12 +12,12 @@ from typing import Callable, Iterable, Iterator, Sequence, TypeVar
 import numpy as np
 
 from rerank_plugin import __version__
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.arrays import ArrayWriter, save_array
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import replacing_folder
+from rerank_plugin.files.string_table import StringTableWriter, hash_strings
+from rerank_plugin.knowledge.entries import Concept, Relation, Source
 from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, FORMAT_VERSION, KNOWLEDGE_BASE, fold
-from rerank_plugin.knowledge.records import Concept, Relation, Source
-from rerank_plugin.retrieval.arrays import ArrayWriter, save_array
-from rerank_plugin.retrieval.string_table import StringTableWriter, hash_strings
 
 log = logging.getLogger(__name__)
 

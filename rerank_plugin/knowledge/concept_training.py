@@ -9,9 +9,9 @@ from typing import Any, Callable, Iterable, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge import link_prediction, transe
-from rerank_plugin.knowledge.embeddings import save_concept_vectors
+from rerank_plugin.knowledge.concept_vectors import save_concept_vectors
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from rerank_plugin.knowledge.link_prediction import Prediction
 from rerank_plugin.knowledge.transe import TransEConfig, Translation
@@ -48,7 +48,7 @@ def train_vectors(
         if not len(held_out):
             raise InputError(
                 f"{knowledge.folder}: no pair of concepts can be held out ({len(triples)} relations); "
-                "raise --holdout, or give --holdout 0"
+                "hold a larger share out, or none"
             )
         log.info("training on %s relations, %s held out", f"{len(training):,}", f"{len(held_out):,}")
     vectors = transe.train(training, count, relations, config, seed, progress)

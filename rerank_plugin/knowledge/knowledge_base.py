@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.arrays import open_array
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, healed
-from rerank_plugin.retrieval.arrays import open_array
-from rerank_plugin.retrieval.string_table import StringTable, hash_strings
+from rerank_plugin.files.string_table import StringTable, hash_strings
 
 FORMAT_VERSION = 1
 DESCRIPTION = "knowledge.json"

@@ -24,15 +24,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from rerank_plugin.knowledge.hash_tables import FNV_START, SPREAD, continued_hash, first_slot
 from rerank_plugin.knowledge.term_arrays import CODE_POINT_BITS, GRAM, TermArrays
 
-SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
-FNV_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 BITS = np.uint64(CODE_POINT_BITS)
-SPACE = 32
 ROUNDING = 1e-9  # a count that should be whole is not made one larger by the last digit of a product
 LARGEST_SIZE = (1 << 16) - 1  # distinct trigrams of a form that is compared approximately
-MOST_WORDS = 255  # of a form that is found
 
 
 class Texts(NamedTuple):
@@ -130,67 +127,6 @@ def _key(characters, place, end):
 
 
 @njit(nogil=True, cache=True)
-def _slot(hashed, slots):
-    """Where a hash begins to look in a table."""
-    return np.int64(((hashed * SPREAD) >> np.uint64(20)) & np.uint64(len(slots) - 1))
-
-
-@njit(nogil=True, cache=True)
-def _hash(characters, start, end, hashed):
-    """Go on with a hash (FNV-1a over code points)."""
-    for place in range(start, end):
-        hashed = (hashed ^ np.uint64(characters[place])) * FNV_PRIME
-    return hashed
-
-
-@njit(nogil=True, cache=True)
-def _fill_forms(characters, offsets, slots, reach):
-    for form in range(len(offsets) - 1):
-        slot = _slot(_hash(characters, offsets[form], offsets[form + 1], FNV_START), slots)
-        while slots[slot]:
-            slot = (slot + 1) & (len(slots) - 1)
-        slots[slot] = form + 1
-        end, words = offsets[form + 1], 1
-        for place in range(offsets[form + 1] - 1, offsets[form], -1):
-            if characters[place] == SPACE:
-                end, words = place, words + 1
-        slot = _slot(_hash(characters, offsets[form], end, FNV_START), reach)
-        reach[slot] = max(reach[slot], min(words, MOST_WORDS))
-
-
-@njit(nogil=True, cache=True)
-def _fill_grams(keys, slots):
-    for gram in range(len(keys)):
-        slot = _slot(keys[gram], slots)
-        while slots[slot]:
-            slot = (slot + 1) & (len(slots) - 1)
-        slots[slot] = gram + 1
-
-
-def _table(count: int, free: int, dtype) -> np.ndarray:
-    """Zeros, a power of 2 of at least ``free`` times ``count``."""
-    return np.zeros(1 << max(free * count, 1).bit_length(), dtype)
-
-
-def form_tables(characters: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The hash table of forms, int32, and the words of the longest form by its first word, uint8; powers of 2.
-
-    Shapes: characters uint32 [n], offsets int64 [F+1].
-    """
-    forms = len(offsets) - 1
-    slots, reach = _table(forms, 2, np.int32), _table(forms, 4, np.uint8)
-    _fill_forms(characters, offsets, slots, reach)
-    return slots, reach
-
-
-def gram_table(keys: np.ndarray) -> np.ndarray:
-    """The hash table of trigrams, int32 [a power of 2]. Shapes: keys uint64 [U]."""
-    slots = _table(len(keys), 2, np.int32)
-    _fill_grams(keys, slots)
-    return slots
-
-
-@njit(nogil=True, cache=True)
 def _least(share, count):
     """The smallest whole number that is not below share * count."""
     return np.int64(np.ceil(share * count - ROUNDING))
@@ -252,7 +188,7 @@ def _number_grams(characters, terms):
     numbers = np.empty(len(characters), np.int64)
     for place in range(len(characters)):
         key = _key(characters, place, len(characters))
-        slot = _slot(key, terms.gram_slots)
+        slot = first_slot(key, terms.gram_slots)
         number = -1 - np.int64(key)
         while terms.gram_slots[slot]:
             gram = terms.gram_slots[slot] - 1
@@ -267,7 +203,7 @@ def _number_grams(characters, terms):
 @njit(nogil=True, cache=True)
 def _equal_form(characters, start, end, hashed, terms):
     """The form that characters start..end are; -1 for none."""
-    slot = _slot(hashed, terms.form_slots)
+    slot = first_slot(hashed, terms.form_slots)
     while terms.form_slots[slot]:
         form = terms.form_slots[slot] - 1
         first = terms.character_offsets[form]
@@ -428,8 +364,8 @@ def _match_from(i, stop, texts, numbers, terms, index, settings, grams, seen, ma
     """
     start = texts.words[i]
     bounded = texts.bounds[i] > 0
-    hashed = _hash(texts.characters, start, texts.words[i + 1] - 1, FNV_START)
-    reach = np.int64(terms.reach[_slot(hashed, terms.reach)])
+    hashed = continued_hash(texts.characters, start, texts.words[i + 1] - 1, FNV_START)
+    reach = np.int64(terms.reach[first_slot(hashed, terms.reach)])
     window = settings.window if settings.approximate and bounded else 0
     count, bits, done = 0, np.uint64(0), start
     for j in range(i, min(i + max(reach, window), stop)):
@@ -437,7 +373,7 @@ def _match_from(i, stop, texts, numbers, terms, index, settings, grams, seen, ma
             break
         end = texts.words[j + 1] - 1
         if j > i:
-            hashed = _hash(texts.characters, texts.words[j] - 1, end, hashed)
+            hashed = continued_hash(texts.characters, texts.words[j] - 1, end, hashed)
         similar = j - i < window
         while similar and done < end - GRAM + 1 and count <= index.largest:
             count = _add_gram(grams, count, numbers[done])

@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from typing import Iterable, Iterator, NamedTuple
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.knowledge.records import Concept, Relation, Source, distinct
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.knowledge.entries import Concept, Relation, Source, distinct
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Iterator
 
-from rerank_plugin.corpora.text_files import lines
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.text_files import lines
 from rerank_plugin.knowledge import mesh
+from rerank_plugin.knowledge.entries import Source
 from rerank_plugin.knowledge.mesh import Descriptor
-from rerank_plugin.knowledge.records import Source
 
 BEGIN = "*NEWRECORD"
 READ = ("RECTYPE", "MH", "UI", "MN", "ENTRY", "PRINT ENTRY", "FX", "PA")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from rerank_plugin.corpora.safe_xml import Malformed, Records
-from rerank_plugin.corpora.text_files import DAMAGED
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.text_files import DAMAGED
 from rerank_plugin.knowledge import mesh
+from rerank_plugin.knowledge.entries import Source
 from rerank_plugin.knowledge.mesh import Descriptor
-from rerank_plugin.knowledge.records import Source
 
 RECORD = "DescriptorRecord"
 

@@ -15,8 +15,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from rerank_plugin.corpora.text_files import lines
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.text_files import lines
 
 NO_CONCEPT = "-1"
 _TEXT = re.compile(r"([^|\t]+)\|([ta])\|(.*)")

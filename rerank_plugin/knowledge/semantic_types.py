@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.knowledge.records import Source
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.knowledge.entries import Source
 
 MEDICAL_GROUPS = ("ANAT", "CHEM", "DEVI", "DISO", "GENE", "LIVB", "PHEN", "PHYS", "PROC")
 MEDICAL_OTHERS = ("T168",)  # Food
@@ -70,7 +70,7 @@ MEDICAL = frozenset(type for group in MEDICAL_GROUPS for type in GROUPS[group]) 
 
 
 def selected(wanted: str | None, source: Source) -> frozenset[str] | None:
-    """The types to keep as ``--types`` says: a comma-separated list or a file; None keeps all concepts.
+    """The types to keep as ``wanted`` says: a comma-separated list or a file; None keeps all concepts.
 
     Raises:
         InputError: a type is not known in UMLS, or the list is empty.
@@ -81,7 +81,7 @@ def selected(wanted: str | None, source: Source) -> frozenset[str] | None:
         return None
     parts = _listed(wanted)
     if not parts:
-        raise InputError(f"--types {wanted}: no type is named; give types joined by commas, a file, or {ALL}")
+        raise InputError(f"the types {wanted!r}: no type is named; give types joined by commas, a file, or {ALL}")
     if source.format != "umls":
         return frozenset(parts)
     return frozenset(type for part in parts for type in _umls_types(part))
@@ -91,7 +91,7 @@ def _listed(wanted: str) -> list[str]:
     """The types one by one; a name of UMLS may hold commas itself, so a file has one a line."""
     path = Path(wanted)
     if path.is_file():
-        from rerank_plugin.corpora.text_files import lines
+        from rerank_plugin.files.text_files import lines
 
         found = [line.partition("#")[0].strip() for _, line in lines(path)]
     elif wanted in NAMES.values():
@@ -109,7 +109,7 @@ def _umls_types(part: str) -> list[str]:
     by_name = [type for type, name in NAMES.items() if name.lower() == part.lower()]
     if not by_name:
         raise InputError(
-            f"--types {part}: no semantic type of UMLS; expected a type (T047), its name (Disease or Syndrome) or a "
+            f"the type {part}: no semantic type of UMLS; expected a type (T047), its name (Disease or Syndrome) or a "
             f"group ({', '.join(GROUPS)})"
         )
     return by_name

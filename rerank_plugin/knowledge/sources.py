@@ -1,13 +1,13 @@
-"""What a ``--source`` means: the format is recognized by the names of files and how they begin."""
+"""What the name of a source means: the format is recognized by the names of files and how they begin."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from rerank_plugin.corpora.text_files import DAMAGED, kind_of, open_bytes, plain_or_gz
-from rerank_plugin.errors import InputError
-from rerank_plugin.knowledge.records import Source
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.text_files import DAMAGED, kind_of, open_bytes, plain_or_gz
+from rerank_plugin.knowledge.entries import Source
 
 SAMPLE = "sample"
 ENGLISH = "ENG"
@@ -28,14 +28,14 @@ def open_source(spec: str, language: str = ENGLISH) -> Source:
         InputError: nothing is there, or its format is not known.
     """
     if spec == SAMPLE:
-        from rerank_plugin.knowledge import sample
+        from rerank_plugin.knowledge import sample_source
 
-        return sample.source()
+        return sample_source.source()
     path = Path(spec)
     if path.is_dir():
         return _folder(path, language)
     if not path.is_file():
-        raise InputError(f"--source {spec}: no such file or folder; {EXPECTED}")
+        raise InputError(f"{spec}: no such file or folder; {EXPECTED}")
     return _file(path)
 
 
@@ -49,14 +49,14 @@ def _folder(folder: Path, language: str) -> Source:
 
         return mesh_tsv.source(folder)
     if plain_or_gz(folder / "META" / "MRCONSO.RRF"):
-        raise InputError(f"--source {folder}: the files are in its subfolder META; give --source {folder / 'META'}")
-    raise InputError(f"--source {folder}: a folder without MRCONSO.RRF or descriptors.tsv; {EXPECTED}")
+        raise InputError(f"{folder}: the files are in its subfolder META; give {folder / 'META'}")
+    raise InputError(f"{folder}: a folder without MRCONSO.RRF or descriptors.tsv; {EXPECTED}")
 
 
 def _file(path: Path) -> Source:
     head = _head(path)
     if kind_of(path) == ".rrf" or kind_of(path) == ".tsv":
-        raise InputError(f"--source {path}: give the folder that it is in: {path.parent}")
+        raise InputError(f"{path}: give the folder that it is in: {path.parent}")
     if head.startswith(b"*NEWRECORD"):
         from rerank_plugin.knowledge import mesh_ascii
 
@@ -65,7 +65,7 @@ def _file(path: Path) -> Source:
         from rerank_plugin.knowledge import mesh_xml
 
         return mesh_xml.source(path)
-    raise InputError(f"--source {path}: the format is not known; {EXPECTED}")
+    raise InputError(f"{path}: the format is not known; {EXPECTED}")
 
 
 def _head(path: Path) -> bytes:

@@ -19,11 +19,11 @@ from typing import Iterable, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.arrays import open_array, ranges, save_array
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.knowledge import normalization
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.retrieval.arrays import open_array, ranges, save_array
 
 log = logging.getLogger(__name__)
 
@@ -121,14 +121,14 @@ def _forms_of(knowledge: KnowledgeBase) -> dict[str, list[int]]:
 
 def build(concepts: dict[str, Sequence[int]]) -> TermArrays:
     """The arrays of forms, given the concepts of each."""
-    from rerank_plugin.knowledge import matching  # numba takes half a second to load
+    from rerank_plugin.knowledge import hash_tables  # numba takes half a second to load
 
     sizes = _grams(_characters(concepts))[2]
     # By size, then by the form itself, so that the order of the source does not matter.
     forms = [form for _, form in sorted(zip(sizes.tolist(), concepts))]
     characters = _characters(forms)
     gram_keys, grams, sizes = _grams(characters)
-    form_slots, reach = matching.form_tables(*characters)
+    form_slots, reach = hash_tables.form_tables(*characters)
     arrays = TermArrays(
         *characters,
         concepts=np.array([row for form in forms for row in concepts[form]], np.int32),
@@ -137,7 +137,7 @@ def build(concepts: dict[str, Sequence[int]]) -> TermArrays:
         gram_offsets=_offsets(sizes),
         gram_keys=gram_keys,
         form_slots=form_slots,
-        gram_slots=matching.gram_table(gram_keys),
+        gram_slots=hash_tables.gram_table(gram_keys),
         reach=reach,
         first_of_size=np.searchsorted(sizes, np.arange(int(sizes.max(initial=0)) + 2)).astype(np.int64),
     )

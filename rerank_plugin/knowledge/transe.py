@@ -30,7 +30,7 @@ from typing import Callable, Iterable, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 DRAWN = 100_000  # triples for which corruptions are drawn at once
 REDRAWS = 20  # of corruptions that are true, after which they stay
@@ -86,7 +86,7 @@ def train(
         rate = config.learning_rate * (1 - epoch / config.epochs if config.decay else 1)
         _epoch(vectors, triples, corruption, config, rate, random)
     if not all(np.isfinite(matrix).all() for matrix in vectors):
-        raise InputError("the vectors became infinite: lower --learning-rate")
+        raise InputError("the vectors became infinite: lower the learning rate")
     return vectors
 
 

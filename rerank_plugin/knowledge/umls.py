@@ -17,9 +17,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Iterator
 
-from rerank_plugin.corpora.text_files import lines, plain_or_gz
-from rerank_plugin.errors import InputError
-from rerank_plugin.knowledge.records import Concept, Relation, Source, distinct
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.text_files import lines, plain_or_gz
+from rerank_plugin.knowledge.entries import Concept, Relation, Source, distinct
 from rerank_plugin.knowledge.semantic_types import MEDICAL
 
 log = logging.getLogger(__name__)

@@ -14,21 +14,20 @@ the arguments of :func:`load`'s factories. Importing this module needs neither J
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Sequence
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import RerankerOptions
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from rerank_plugin.corpora.records import Query
-    from rerank_plugin.retrieval.candidates import Candidates
-    from rerank_plugin.retrieval.forward import ForwardIndex
+    from rerank_plugin.files.records import Query
+    from rerank_plugin.indexes.candidates import Candidates
+    from rerank_plugin.indexes.forward import ForwardIndex
 
-PRECISIONS = ("float32", "bfloat16", "float16")
-BUNDLED = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[1] / "models"
 ENTRY_POINTS = "rerank_plugin.rerankers"
 
 # Name to 'module:factory'. A factory takes (index, checkpoint, options) and returns a Reranker.
@@ -76,37 +75,6 @@ class Reranker(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class RerankerOptions:
-    """How a reranker runs.
-
-    Attributes:
-        device: torch device.
-        batch_size: candidates that are scored at once.
-        fast: the fused path where a model has one for the device; off, the module itself scores (for comparing).
-        threads: of the fast paths; by default ``OMP_NUM_THREADS``, or the processors there are.
-        precision: ``float32``, ``bfloat16`` or ``float16``. The last two are for GPUs: the module scores under torch's
-            autocast, and scores change in the third digit.
-        compile: let torch compile the module, with CUDA graphs on a GPU: pays where many single queries come one by
-            one, after the minute that compiling takes.
-    """
-
-    device: str = "cpu"
-    batch_size: int = 1024
-    fast: bool = True
-    threads: int | None = None
-    precision: str = "float32"
-    compile: bool = False
-
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise InputError(f"the batch size {self.batch_size} must be at least 1")
-        if self.threads is not None and self.threads < 1:
-            raise InputError(f"the number of threads {self.threads} must be at least 1")
-        if self.precision not in PRECISIONS:
-            raise InputError(f"unknown precision '{self.precision}'; known: {', '.join(PRECISIONS)}")
-
-
 def score_many(reranker: Reranker, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
     """Scores of several queries' candidates, float32 [C] each: at once where the reranker has ``score_many``."""
     if hasattr(reranker, "score_many"):
@@ -148,12 +116,12 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
 
 def bundled(name: str) -> Path | None:
     """The checkpoint of a model that comes with the package, or None."""
-    folder = BUNDLED / name
+    folder = MODELS / name / "bundled"
     return folder if name in BUILT_IN and folder.is_dir() else None
 
 
 def _check_model(name: str, checkpoint: Path) -> None:
-    from rerank_plugin.checkpoints import read_config
+    from rerank_plugin.models.checkpoints import read_config
 
     config = read_config(checkpoint)
     found, (model, required) = config["model"], VARIANTS.get(name, (name, {}))
@@ -166,8 +134,8 @@ def _check_model(name: str, checkpoint: Path) -> None:
 
 
 def _load_checkpoint_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> Reranker:
-    from rerank_plugin.checkpoints import read_config
-    from rerank_plugin.rerankers.encoder_folder import is_encoder_folder
+    from rerank_plugin.models.checkpoints import read_config
+    from rerank_plugin.models.cross_encoder.encoder_folder import is_encoder_folder
 
     name = "bert" if is_encoder_folder(folder) else read_config(folder)["model"]
     factory = _factory(name)

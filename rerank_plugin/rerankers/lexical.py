@@ -10,7 +10,7 @@ name                                              score
 ================================================  ====================================================================
 
 Words are the forward index's: like the papers' lexical factors, and unlike the first stage's, they are not stemmed.
-BM25 is the lexical match feature of that name (``features.lexical``).
+BM25 is the lexical match feature of that name (``features.lexical_features``).
 
 The unigram model of a title d mixes the title with all titles by Dirichlet smoothing (Zhai and Lafferty, A Study of
 Smoothing Methods for Language Models Applied to Information Retrieval, TOIS 2004). The score is the sum over the
@@ -34,13 +34,13 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
 from rerank_plugin.features.matches import Matches
+from rerank_plugin.files.arrays import ranges
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.rerankers import RerankerOptions
-from rerank_plugin.retrieval.arrays import ranges
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
 
 DIRICHLET_MU = 1000.0
 

@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.features.concepts import ConceptReader
+from rerank_plugin.features.concept_reader import ConceptReader
 from rerank_plugin.features.inputs import InputBuilder, Inputs, QueryWords
-from rerank_plugin.features.lexical import FIRST_STAGE, FIRST_STAGE_SHARE
-from rerank_plugin.parallel import available_threads, crew, split
+from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex, QueryTerms
+from rerank_plugin.kernels.parallel import available_threads, crew, split
+from rerank_plugin.models.document_encodings import SCORERS, EncodedForNow
 from rerank_plugin.rerankers import RerankerOptions
-from rerank_plugin.rerankers.encodings import SCORERS, EncodedForNow
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex, QueryTerms
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.vocabulary import Vocabulary
 
@@ -31,20 +31,20 @@ log = logging.getLogger(__name__)
 # ``score(terms, words, candidates)``, float32 [C]: the scores of the module. One that needs more than the model has
 # ``open`` with the same arguments, which gives None where that is missing.
 FUSED = {
-    "conv-knrm": "rerank_plugin.rerankers.conv_knrm_fused:FusedConvKnrm",
-    "delta": "rerank_plugin.rerankers.delta_fused:FusedDelta",
-    "delta-classifier": "rerank_plugin.rerankers.delta_classifier_fused:FusedDeltaClassifier",
-    "drmm": "rerank_plugin.rerankers.drmm_fused:FusedDrmm",
-    "duet": "rerank_plugin.rerankers.duet_fused:FusedDuet",
-    "knrm": "rerank_plugin.rerankers.knrm_fused:FusedKnrm",
-    "ktrel": "rerank_plugin.rerankers.encodings:EncodedDocuments",
-    "matchpyramid": "rerank_plugin.rerankers.matchpyramid_fused:FusedMatchPyramid",
-    "pacrr": "rerank_plugin.rerankers.pacrr_fused:FusedPacrr",
-    "sevmos": "rerank_plugin.rerankers.encodings:EncodedDocuments",
+    "conv-knrm": "rerank_plugin.models.conv_knrm.fused:FusedConvKnrm",
+    "delta": "rerank_plugin.models.delta.fused:FusedDelta",
+    "delta-classifier": "rerank_plugin.models.delta_classifier.fused:FusedDeltaClassifier",
+    "drmm": "rerank_plugin.models.drmm.fused:FusedDrmm",
+    "duet": "rerank_plugin.models.duet.fused:FusedDuet",
+    "knrm": "rerank_plugin.models.knrm.fused:FusedKnrm",
+    "ktrel": "rerank_plugin.models.document_encodings:EncodedDocuments",
+    "matchpyramid": "rerank_plugin.models.matchpyramid.fused:FusedMatchPyramid",
+    "pacrr": "rerank_plugin.models.pacrr.fused:FusedPacrr",
+    "sevmos": "rerank_plugin.models.document_encodings:EncodedDocuments",
 }
 
 # The same on another device. The class is called with (model, builder, options) and has ``score_many(tasks)``.
-ON_DEVICE = {"delta": "rerank_plugin.rerankers.delta_device:DeltaOnDevice"}
+ON_DEVICE = {"delta": "rerank_plugin.models.delta.device:DeltaOnDevice"}
 
 
 @dataclass
@@ -308,7 +308,7 @@ def from_checkpoint(index: ForwardIndex, checkpoint: Path | None, options: Reran
     Raises:
         InputError: no checkpoint was given, or it cannot be used.
     """
-    from rerank_plugin.checkpoints import load_checkpoint
+    from rerank_plugin.models.checkpoints import load_checkpoint
 
     if checkpoint is None:
         raise InputError("this reranker needs a trained checkpoint: give it as NAME:CHECKPOINT")

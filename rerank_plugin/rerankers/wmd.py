@@ -33,24 +33,21 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Callable
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.parallel import available_threads
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.rerankers import RerankerOptions
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
-from rerank_plugin.text import embeddings
-from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.rerankers.least_distances import least_distances
+from rerank_plugin.text import word_vectors
 from rerank_plugin.text.stop_words import STOP_WORDS
+from rerank_plugin.text.word_vectors import WordVectors
 
 log = logging.getLogger(__name__)
-
-AT_ONCE = 32  # titles that are solved between two looks at the k-th best distance
-ROUNDING = 1e-9  # of a bound: more than the two are off, and too little to be seen in a float32
 
 
 class WordMoversDistance:
@@ -144,27 +141,6 @@ class WordMoversDistance:
         return np.linalg.norm(differences, axis=2), title_counts
 
 
-def least_distances(bounds: np.ndarray, exact: Callable[[np.ndarray], np.ndarray], count: int) -> np.ndarray:
-    """Distances of which the ``count`` least are exact, with all that tie with them; the others may be their bounds.
-
-    Two distances tie where they are the same float32, since that is what ranks.
-
-    Args:
-        bounds: float64 [C], not greater than the distances but for rounding.
-        exact: the distances of titles by their places, int64 [n] to float64 [n].
-    """
-    found = bounds * (1 - ROUNDING)
-    order = np.argsort(found, kind="stable")
-    limits = found[order].astype(np.float32)
-    done, stop = 0, min(count, len(order))
-    while done < stop:
-        found[order[done:stop]] = exact(order[done:stop])
-        done = stop
-        worst = np.partition(found[order[:done]], count - 1)[count - 1] if done >= count else np.inf
-        stop = min(int(np.searchsorted(limits, np.float32(worst), side="right")), done + AT_ONCE)
-    return found
-
-
 def relaxed_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -> float:
     """A lower bound of :func:`transport_cost`: every word goes to the nearest of the other text, or the other way."""
     if not len(supplies):
@@ -218,7 +194,7 @@ def from_word_vectors(
     """
     if checkpoint is None:
         raise InputError("this reranker needs word vectors: give it as NAME:FOLDER (rerank_plugin.embed writes one)")
-    return WordMoversDistance(index, embeddings.load(checkpoint), options, stop_words, exact_top)
+    return WordMoversDistance(index, word_vectors.load(checkpoint), options, stop_words, exact_top)
 
 
 def without_stop_words(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> WordMoversDistance:

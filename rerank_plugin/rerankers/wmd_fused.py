@@ -19,13 +19,13 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rerank_plugin.features.kernels import REASSOCIATE, distinct_words, plain
-from rerank_plugin.features.prefetch import AHEAD, prefetch_row
-from rerank_plugin.parallel import Workspace, crew, split
-from rerank_plugin.rerankers.wmd import least_distances
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
-
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.parallel import Workspace, crew, split
+from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
+from rerank_plugin.kernels.word_loops import distinct_words, plain
+from rerank_plugin.rerankers.least_distances import least_distances
 
 # Of the largest cost: an arc that would save less is left out. Far above what is lost in adding up potentials.
 TOLERANCE = 1e-11

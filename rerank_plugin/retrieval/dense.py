@@ -1,7 +1,7 @@
 """Dense retrieval: the documents of a whole index whose encodings have the largest inner products with the query's.
 
 It works with the encodings that an index keeps (``python -m rerank_plugin.index --encode``) of a model whose score is
-such a product: :mod:`KTRel <rerank_plugin.rerankers.ktrel>`. faiss finds the documents, and the model's own arithmetic
+such a product: :mod:`KTRel <rerank_plugin.models.ktrel.model>`. faiss finds the documents, and the model's own arithmetic
 scores those, so that a score here is bit for bit the one that re-ranking gives.
 
 With a flat index the result is exact, too: the model's order over the whole collection. faiss adds the products of two
@@ -26,10 +26,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.parallel import available_threads
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.nearest import FLAT, HNSW, KINDS, AnnSearch, FlatSearch
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.nearest import FLAT, HNSW, KINDS, AnnSearch, FlatSearch
+from rerank_plugin.kernels.parallel import available_threads
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class DenseConfig:
 
     Attributes:
         checkpoint: folder of the model that has encoded the index.
-        kind: ``flat`` (all documents are compared), ``ivf`` or ``hnsw`` (see :mod:`rerank_plugin.retrieval.nearest`).
+        kind: ``flat`` (all documents are compared), ``ivf`` or ``hnsw`` (see :mod:`rerank_plugin.indexes.nearest`).
         nprobe: groups that ``ivf`` reads. ef_search: documents that ``hnsw`` keeps in view, at least the depth.
         device: ``cpu``, or ``cuda`` for a faiss that knows GPUs.
         feedback: documents of the pseudo-relevance feedback; 0 for none. feedback_weight: of their mean, where the
@@ -65,12 +65,12 @@ class DenseConfig:
         if self.kind not in KINDS:
             raise InputError(f"unknown index of vectors '{self.kind}'; known: {', '.join(KINDS)}")
         if min(self.nprobe, self.ef_search) < 1:
-            raise InputError("--nprobe and --ef-search must be at least 1")
+            raise InputError("nprobe and ef_search must be at least 1")
         if self.feedback < 0 or not 0 <= self.feedback_weight < math.inf:
-            raise InputError("--dense-feedback and --dense-feedback-weight must not be below 0")
+            raise InputError("the documents of the feedback and their weight must not be below 0")
 
     def open(self, index) -> DenseStage:
-        """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`."""
+        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""
         return DenseStage(index, self)
 
 
@@ -88,8 +88,8 @@ class QueryEncoder:
     """
 
     def __init__(self, forward, checkpoint: Path):
+        from rerank_plugin.models.document_encodings import weights_checksum
         from rerank_plugin.rerankers import RerankerOptions
-        from rerank_plugin.rerankers.encodings import weights_checksum
         from rerank_plugin.rerankers.neural import from_checkpoint
 
         self.forward = forward
@@ -132,7 +132,7 @@ class DenseStage:
     """
 
     def __init__(self, index, config: DenseConfig):
-        from rerank_plugin.retrieval.encodings import encodings_folder, find_encodings
+        from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
 
         self.forward, self.config = index.forward, config
         checkpoint = Path(config.checkpoint)
@@ -206,7 +206,7 @@ def has_inner_products(model: str) -> bool:
 
 
 def _found_scorer(name: str):
-    from rerank_plugin.rerankers.encodings import SCORERS
+    from rerank_plugin.models.document_encodings import SCORERS
 
     module, _, scorer = SCORERS.get(name, "").partition(":")
     return getattr(import_module(module), scorer) if module else None

@@ -18,8 +18,8 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
 
 RRF, LINEAR = "rrf", "linear"
 METHODS = (RRF, LINEAR)
@@ -132,10 +132,10 @@ class FusionConfig:
         check(self.method, self.k)
         object.__setattr__(self, "weights", lists_weights(self.method, self.weights, len(self.stages)))
         if self.fusion_depth < 0:
-            raise InputError(f"--fusion-depth is {self.fusion_depth}; it must be 0 or more")
+            raise InputError(f"the depth of a fusion is {self.fusion_depth}; it must be 0 or more")
 
     def open(self, index) -> FusedStage:
-        """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`."""
+        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""
         return FusedStage(index.forward, [stage.open(index) for stage in self.stages], self)
 
 

@@ -12,90 +12,17 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Iterator, Sequence
 
 import numpy as np
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
-from rerank_plugin.retrieval.java import java_class, start_jvm
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.java import java_class, start_jvm
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.lucene_writer import GENERATION_KEY, open_reader
 
 LUCENE_FIELDS = ("contents", "title", "abstract")
 FIRST_STAGES = ("bm25", "qld", "bm25+rm3")
-RAM_BUFFER_MB = 256.0
-GENERATION_KEY = "rerank_plugin.generation"
-_ID_PAGE = 50_000
-
-
-class LuceneWriter:
-    """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors.
-
-    Args:
-        generation: what tells this build from others; kept in Lucene's commit.
-    """
-
-    def __init__(self, folder: Path, threads: int, generation: str):
-        java_class("java.lang.Object")  # the JVM has to run before pyserini is imported
-        from pyserini.index.lucene import LuceneIndexer
-
-        arguments = ["-index", str(folder), "-storePositions", "-storeDocvectors", "-fields", "title", "abstract"]
-        self.indexer = LuceneIndexer(args=arguments, threads=threads).object
-        # Anserini lets 2 GB of postings grow in memory before it writes them; its writer takes a smaller limit live.
-        writer = java_class("org.apache.commons.lang3.reflect.FieldUtils").readField(self.indexer, "writer", True)
-        writer.getConfig().setRAMBufferSizeMB(RAM_BUFFER_MB)
-        # In every commit, so that a reader can tell that it opened the same build as the forward index.
-        data = java_class("java.util.HashMap")()
-        data.put(GENERATION_KEY, generation)
-        writer.setLiveCommitData(data.entrySet())
-
-    def add(self, ids: Sequence[str], titles: Sequence[str], abstracts: Sequence[str]) -> None:
-        """Add documents, in one crossing to Java."""
-        documents = [
-            json.dumps(
-                {"id": id, "contents": f"{title} {abstract}", "title": title, "abstract": abstract},
-                ensure_ascii=False,
-            )
-            for id, title, abstract in zip(ids, titles, abstracts)
-        ]
-        added = self.indexer.addRawDocuments(documents)
-        if added != len(documents):
-            raise InputError(
-                f"Lucene took {added} of {len(documents)} documents between ids {ids[0]} and {ids[-1]}; "
-                "rebuild with --verbose to see its own messages"
-            )
-
-    def close(self) -> None:
-        self.indexer.close()
-
-
-def lucene_ids(folder: Path) -> Iterator[list[str]]:
-    """External ids in the order of Lucene's document numbers, a large page at a time."""
-    reader = _open_reader(folder)
-    searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
-    everything = java_class("org.apache.lucene.search.MatchAllDocsQuery")()
-    score_doc = java_class("org.apache.lucene.search.ScoreDoc")
-    scored_docs = java_class("io.anserini.search.ScoredDocs")
-    try:
-        page, done = searcher.search(everything, _ID_PAGE), 0
-        while done < reader.maxDoc():
-            ids = scored_docs.fromTopDocs(page, searcher).docids
-            yield ids
-            done += len(ids)
-            # All documents score 1.0, so Lucene pages them by number.
-            page = searcher.searchAfter(score_doc(done - 1, 1.0), everything, _ID_PAGE)
-    finally:
-        reader.close()
-
-
-def _open_reader(folder: Path):
-    directory = java_class("org.apache.lucene.store.FSDirectory").open(
-        java_class("java.nio.file.Paths").get(str(folder.absolute()))  # Java stays where it was started
-    )
-    reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
-    from jnius import cast
-
-    return cast("org.apache.lucene.index.IndexReader", reader)  # the declared type picks the right constructors
 
 
 @dataclass(frozen=True)
@@ -130,7 +57,7 @@ class FirstStageConfig:
             raise InputError("bad RM3 parameters: terms and documents at least 1, weight between 0 and 1")
 
     def open(self, index) -> FirstStage:
-        """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`; starts the JVM."""
+        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; starts the JVM."""
         start_jvm()
         from jnius import JavaException
 
@@ -155,7 +82,7 @@ class FirstStage:
 
     def __init__(self, lucene_folder: Path, forward: ForwardIndex, config: FirstStageConfig):
         self.forward, self.config = forward, config
-        self.reader = _open_reader(lucene_folder)
+        self.reader = open_reader(lucene_folder)
         if self.reader.maxDoc() != len(forward):
             raise InputError(
                 f"{lucene_folder} holds {self.reader.maxDoc()} documents but the forward index {len(forward)}: rebuild"

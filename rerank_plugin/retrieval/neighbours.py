@@ -10,7 +10,7 @@ the score of a document d is ::
 A document that was relevant for no query is never found, so this is a stage to be fused with others. A query that was
 judged itself gets its own judgments back: measure on others.
 
-What is kept beside the encodings of the documents (:mod:`rerank_plugin.retrieval.encodings`), in a folder ``judged``:
+What is kept beside the encodings of the documents (:mod:`rerank_plugin.indexes.stored_encodings`), in a folder ``judged``:
 
 ==============  ===============  ==========================================================
 file            dtype and shape  content
@@ -32,15 +32,15 @@ from typing import Iterable, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Judgments, Query
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.arrays import open_array, ranges, save_array
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
-from rerank_plugin.retrieval.arrays import open_array, ranges, save_array
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import describe_file
+from rerank_plugin.indexes.stored_encodings import encodings_folder
 from rerank_plugin.retrieval.dense import QueryEncoder
-from rerank_plugin.retrieval.encodings import encodings_folder
-from rerank_plugin.retrieval.index_folder import describe_file
-from rerank_plugin.retrieval.forward import ForwardIndex
 
 FOLDER, DESCRIPTION_FILE = "judged", "judged.json"
 ARRAYS = ("vectors", "starts", "rows")
@@ -71,12 +71,12 @@ class NeighboursConfig:
         if not self.checkpoint:
             raise InputError("retrieval by judged queries needs a model's checkpoint: neighbours:CHECKPOINT")
         if self.neighbours < 1:
-            raise InputError("--neighbours must be at least 1")
+            raise InputError("the number of neighbours must be at least 1")
         if not 0 < self.power < math.inf:
-            raise InputError("--neighbour-power must be above 0")
+            raise InputError("the power of the cosine must be above 0")
 
     def open(self, index) -> NeighboursStage:
-        """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`."""
+        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""
         return NeighboursStage(index, self)
 
 

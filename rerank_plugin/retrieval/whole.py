@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.indexes.candidates import Candidates
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class WholeConfig:
     name: str = field(default="all", init=False)
 
     def open(self, index) -> WholeStage:
-        """The first stage over an :class:`~rerank_plugin.retrieval.index_folder.Index`."""
+        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""
         return WholeStage(index.forward)
 
 

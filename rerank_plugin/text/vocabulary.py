@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Iterable, Sequence
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.text.tokenizer import SETTINGS
 
 UNKNOWN = "<unk>"  # entry 0: every rare or unseen word

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import QueryWords
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.training.losses import pairwise_hinge, relevance_weights
 from rerank_plugin.training.pairs import Pool
 from rerank_plugin.training.trainer import SOFTMAX, Trainer

@@ -17,21 +17,21 @@ from typing import Sequence
 
 import numpy as np
 
-from rerank_plugin.checkpoints import CONFIG_FILE, load_checkpoint, read_config
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.evaluation import tables
 from rerank_plugin.evaluation.significance import paired_t_test
 from rerank_plugin.evaluation.values import Evaluator, Values
+from rerank_plugin.files import tables
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import INNER, FolderKind, check_free, replacing, replacing_folder
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.runs import RankedList, write_run
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.models.checkpoints import CONFIG_FILE, load_checkpoint, read_config
+from rerank_plugin.ranking.pipeline import rank_all
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.pipeline import rank_all
-from rerank_plugin.runs import RankedList, write_run
+from rerank_plugin.text.word_vectors import WORD_VECTORS
 from rerank_plugin.training.folds import Fold, as_text
 from rerank_plugin.training.saving import TRAINED, TRAINING, WORDS, Outcome, link_all, read_outcome, work_folder
-from rerank_plugin.text.embeddings import WORD_VECTORS
 from rerank_plugin.training.session import CROSS_VALIDATION_FILE, HeldOut, Session, Task
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.corpora.text_files import lines
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.text_files import lines
 from rerank_plugin.text.tokenizer import tokenize
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def random_parts(queries: Sequence[Query], count: int, seed: int) -> Parts:
         InputError: fewer than two parts, or fewer queries than parts.
     """
     if not 2 <= count <= len(queries):
-        raise InputError(f"--folds {count}: the {len(queries)} judged queries make 2 to {len(queries)} folds")
+        raise InputError(f"{count} folds: the {len(queries)} judged queries make 2 to {len(queries)}")
     order = np.random.default_rng([seed, count]).permutation(len(queries))
     width = len(str(count))
     return {
@@ -78,7 +78,7 @@ def read_parts(path: Path, queries: Sequence[Query]) -> Parts:
         raise InputError(f"{path}: {len(missing)} judged queries are in no fold, e.g. '{missing[0]}'")
     unknown = fold_of.keys() - {query.id for query in queries}
     if unknown:
-        log.warning("%s: %d queries are not among those of --train, e.g. '%s'", path, len(unknown), min(unknown))
+        log.warning("%s: %d queries are not among the training queries, e.g. '%s'", path, len(unknown), min(unknown))
     parts: Parts = {name: [] for name in fold_of.values()}
     for query in queries:
         parts[fold_of[query.id]].append(query)
@@ -109,7 +109,7 @@ def make_folds(parts: Parts, held_out: float, seed: int) -> list[Fold]:
         count = int(held_out) if held_out >= 1 else max(1, round(held_out * len(others)))
         if not 0 < count < len(others):
             raise InputError(
-                f"--fold-validation {held_out:g}: beside the fold {name} there are {len(others)} queries, which must "
+                f"{held_out:g} for validation: beside the fold {name} there are {len(others)} queries, which must "
                 "do for validation and training"
             )
         sample = np.random.default_rng([seed, zlib.crc32(name.encode())]).choice(len(others), count, replace=False)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.training.losses import (
     binary_cross_entropy,
     log_weights,

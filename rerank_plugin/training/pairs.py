@@ -18,11 +18,10 @@ from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Judgments, Query
-from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import InputBuilder, QueryWords
-from rerank_plugin.retrieval.candidates import Candidates
-
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.indexes.candidates import Candidates
 
 POOLS = ("candidates", "judged", "all", "relevant", "collection")
 WITHOUT_CANDIDATES = ("judged", "relevant", "collection")  # what these hold does not depend on a first stage

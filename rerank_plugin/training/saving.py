@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-from rerank_plugin.checkpoints import CHECKPOINT, CONFIG_FILE, read_config, save_checkpoint
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, link_or_copy, locked, replacing_folder
-from rerank_plugin.text import embeddings
-from rerank_plugin.text.embeddings import WORD_VECTORS, WordVectors
+from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, read_config, save_checkpoint
+from rerank_plugin.text import word_vectors
+from rerank_plugin.text.word_vectors import WORD_VECTORS, WordVectors
 from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE, STATE_FILE, TENSORS_FILE, replace
 
 BEST, EPOCHS, WORDS, MARKER_FILE = "best", "epochs", "words", "training.json"
@@ -102,7 +102,7 @@ class Saver:
         missing = [epoch for epoch in range(1, epochs + 1) if not (self._of(epoch) / CONFIG_FILE).exists()]
         if missing:
             raise InputError(
-                f"{self.folder} was begun without --keep-epochs: epoch {missing[0]} is not kept; resume without it, "
+                f"{self.folder} was begun without keeping every epoch: epoch {missing[0]} is missing; resume without it, "
                 "or delete the folder to start over"
             )
 
@@ -113,7 +113,7 @@ class Saver:
             self.fresh = False
         self.epochs = measures["epoch"]
         if self.vectors is not None and not self.words.exists():
-            embeddings.save(self.vectors, self.words, {})
+            word_vectors.save(self.vectors, self.words, {})
         if self.every:
             self._save(self._of(measures["epoch"]), measures)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple, Sequence
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import INNER, FolderKind, check_free, replacing, replacing_folder
 from rerank_plugin.training.saving import TRAINED, TRAINING, link_all
 

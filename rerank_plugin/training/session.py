@@ -18,24 +18,24 @@ from typing import NamedTuple, Sequence
 import numpy as np
 import torch
 
-from rerank_plugin.checkpoints import build_config, check_weights, load_checkpoint, model_classes, read_config
 from rerank_plugin.corpora import queries_and_judgments
-from rerank_plugin.corpora.records import Judgments, Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.files.outputs import check_free
 from rerank_plugin.evaluation.measures import parse
-from rerank_plugin.features.lexical import FIRST_STAGE, FIRST_STAGE_SHARE
+from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import check_free
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.models.checkpoints import build_config, check_weights, load_checkpoint, model_classes, read_config
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.index_folder import Index
-from rerank_plugin.text import embeddings
-from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.text import word_vectors
 from rerank_plugin.text.vocabulary import Vocabulary
-from rerank_plugin.training.candidates import CandidateFinder
-from rerank_plugin.training.concepts import check_same_concepts, starting_concepts
+from rerank_plugin.text.word_vectors import WordVectors
+from rerank_plugin.training.candidate_finder import CandidateFinder
 from rerank_plugin.training.pairs import WITHOUT_CANDIDATES, Pool, make_pools
 from rerank_plugin.training.saving import TRAINED, Outcome, Saver, work_folder, work_folder_held
+from rerank_plugin.training.starting_concepts import check_same_concepts, starting_concepts
 from rerank_plugin.training.trainer import Trainer, TrainingConfig
 from rerank_plugin.training.validation import Validation
 
@@ -151,7 +151,7 @@ class Session:
             trained = {query.id for one in self.training_sets for query in one.queries}
             shared = trained & {query.id for query in self.validation_queries}
             if shared:
-                raise InputError(f"{len(shared)} queries are in both --train and --validation, e.g. '{min(shared)}'")
+                raise InputError(f"{len(shared)} queries are both for training and for validation, e.g. '{min(shared)}'")
         _, reranker = self.fresh_model(self.model_config)
         self.builder = reranker.builder
         self.find_candidates = CandidateFinder(self.index, task.first_stage, task.threads)
@@ -236,7 +236,7 @@ class Session:
         """
         task, folder = self.task, work_folder(output)
         if (folder / CROSS_VALIDATION_FILE).exists():
-            raise InputError(f"{folder} holds a cross-validation: go on with its --folds and --resume, or delete it")
+            raise InputError(f"{folder} holds a cross-validation: resume it with its folds, or delete it")
         pools, held_out = self.pools if pools is None else pools, held_out or self.held_out
         overwrite = task.overwrite if overwrite is None else overwrite
         check_free(output, TRAINED, overwrite)
@@ -273,10 +273,10 @@ class Session:
         words = self.task.words
         if getattr(self.model_class, "has_word_vectors", True):
             if words is None:
-                raise InputError(f"the model '{self.task.model}' needs word vectors: give their folder as --words")
-            return embeddings.load(words)
+                raise InputError(f"the model '{self.task.model}' needs word vectors: give their folder")
+            return word_vectors.load(words)
         if words is not None:
-            log.warning("the model '%s' needs no word vectors: --words %s is not read", self.task.model, words)
+            log.warning("the model '%s' needs no word vectors: %s is not read", self.task.model, words)
         return None
 
     def _describe_words(self) -> dict:
@@ -331,6 +331,6 @@ def start_from(model, folder: Path, vectors: WordVectors | None) -> None:
 
 
 def _check_same_words(folder: Path, vectors: WordVectors) -> None:
-    found = embeddings.load(folder)
+    found = word_vectors.load(folder)
     if found.vocabulary.words != vectors.vocabulary.words or not np.array_equal(found.matrix, vectors.matrix):
-        raise InputError(f"{folder} was trained on other word vectors than --words: give it as --words, too")
+        raise InputError(f"{folder} was trained on other word vectors than those given: give it as the word vectors, too")

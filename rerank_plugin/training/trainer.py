@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import InputBuilder, Inputs, concept_tensors
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.training.objectives import Examples, objective
 from rerank_plugin.training.pairs import Pool
 
@@ -92,8 +92,8 @@ class TrainingConfig:
 
     @property
     def of_batches(self) -> str | None:
-        """The option that says that losses are of whole batches, or None where they are of single examples."""
-        return "--loss softmax" if self.loss == SOFTMAX else "--sampling batch" if self._by_batch else None
+        """What says that losses are of whole batches, or None where they are of single examples."""
+        return "the loss softmax" if self.loss == SOFTMAX else "the sampling batch" if self._by_batch else None
 
 
 class Trainer:
@@ -202,7 +202,7 @@ class Trainer:
         total = count = 0
         for loss, examples in self._losses(generator, epoch):
             if not torch.isfinite(loss):
-                raise InputError(f"the loss is {loss.item()} in epoch {epoch}: lower --learning-rate")
+                raise InputError(f"the loss is {loss.item()} in epoch {epoch}: lower the learning rate")
             self.optimizer.zero_grad()
             loss.backward()
             for table in self.tables:
@@ -217,7 +217,7 @@ class Trainer:
         drawn = self.objective.draw(self.pools, self.config.pairs_per_query, generator)
         if not len(drawn.pool):
             raise InputError(
-                f"the {len(self.pools)} training queries give no example for --loss {self.config.loss} --sampling "
+                f"the {len(self.pools)} training queries give no example for the loss {self.config.loss} with the sampling "
                 f"{self.config.sampling}: none has documents of the grades that it tells apart"
             )
         size = self.config.batch_size
@@ -263,7 +263,7 @@ class Trainer:
         """Write log, plot and state; each by rename, the state's description last."""
         from safetensors.torch import save_file
 
-        from rerank_plugin.training.plots import plot_history
+        from rerank_plugin.training.history_plot import plot_history
 
         self.folder.mkdir(parents=True, exist_ok=True)
         lines = "".join(json.dumps(_finite_or_none(entry)) + "\n" for entry in self.history)
@@ -301,7 +301,7 @@ class Trainer:
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise InputError(f"cannot resume from {self.folder}: {error!r}; delete it to start over") from None
         if settings != self.settings():
-            raise InputError(f"{self.folder} holds a training with other settings; delete it, or leave out --resume")
+            raise InputError(f"{self.folder} holds a training with other settings; delete it, or start afresh")
         self.model.load_state_dict(weights, strict=True)
         self.optimizer.load_state_dict(optimizer)
         self.history = history
@@ -313,7 +313,7 @@ class Trainer:
         Raises:
             KeyError: a tensor is missing. InputError: one does not fit.
         """
-        from rerank_plugin.checkpoints import check_weights
+        from rerank_plugin.models.checkpoints import check_weights
 
         weights = {name[len("model.") :]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
         check_weights(weights, self.model.state_dict(), str(self.folder))

@@ -6,10 +6,10 @@ from typing import Mapping, Sequence
 
 import numpy as np
 
-from rerank_plugin.corpora.records import Judgments, Query
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.ranking.pipeline import rank
 from rerank_plugin.rerankers import Reranker
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.pipeline import rank
 
 
 class Validation:
@@ -17,7 +17,7 @@ class Validation:
 
     Args:
         candidates: by query id.
-        measures: names that ``evaluate --measures`` takes; the first one decides.
+        measures: names of measures, as :mod:`rerank_plugin.evaluation.measures` has them; the first one decides.
         highest: the top of ERR's scale of grades; by default the highest grade in the judgments.
     """
 
@@ -44,7 +44,7 @@ class Validation:
 
     def __call__(self) -> dict[str, float]:
         """Means over all judged queries, by measure name."""
-        from rerank_plugin.runs import RankedList
+        from rerank_plugin.files.runs import RankedList
 
         if hasattr(self.reranker, "encode_for_now"):
             self.reranker.encode_for_now(self.rows)  # an epoch has changed the weights

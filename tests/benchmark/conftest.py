@@ -3,8 +3,8 @@
 import pytest
 
 from rerank_plugin.benchmark.collection import Collection, with_scan
-from rerank_plugin.corpora.records import Query
-from tests.rerankers import small
+from rerank_plugin.files.records import Query
+from tests import small
 
 
 class Folder:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rerank_plugin
-from rerank_plugin import commandline
+from rerank_plugin import options as commandline
 from rerank_plugin.bench import main
 
 PACKAGE_PARENT = str(Path(rerank_plugin.__file__).parents[1])

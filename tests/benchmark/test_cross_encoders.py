@@ -7,7 +7,7 @@ from rerank_plugin.benchmark import cross_encoders
 from rerank_plugin.benchmark.cross_encoders import LONGEST, Shape, cross_encoder_rows, sequence_lengths
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.scoring import Setup
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 TINY = Shape(layers=1, width=8, heads=2, feed_forward=16)
 

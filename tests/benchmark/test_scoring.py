@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rerank_plugin.benchmark.measuring import Meter
-from rerank_plugin.benchmark.models import Subject, largest_difference
 from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.benchmark.scoring import Setup, query_numbers, scoring_case, scoring_rows
+from rerank_plugin.benchmark.subjects import Subject, largest_difference
 
 
 class Noting:

@@ -11,17 +11,18 @@ import threading
 import numpy as np
 import pytest
 
-from rerank_plugin import clicks, commandline, embed, evaluate, fuse, search, train, weak
+from rerank_plugin import clicks, embed, evaluate, fuse, search, train, weak
 from rerank_plugin import index as index_command
+from rerank_plugin import options as commandline
 from rerank_plugin.corpora import Document, Problems
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.run_writer import RunWriter
+from rerank_plugin.files.runs import read_run
+from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.index_folder import Index, IndexReplacedError, open_whole, write_description
+from rerank_plugin.indexes.verification import verify
 from rerank_plugin.knowledge import __main__ as knowledge
-from rerank_plugin.retrieval.building import build_index
-from rerank_plugin.retrieval.index_folder import Index, IndexReplacedError, open_whole, write_description
 from rerank_plugin.retrieval.lucene import FirstStageConfig
-from rerank_plugin.retrieval.verification import verify
-from rerank_plugin.runs import read_run
 
 QUERIES = "q1\taspirin and the heart\nq2\tvitamin\n"
 
@@ -136,7 +137,7 @@ def test_the_second_search_at_one_output_is_refused(work, capsys):
 def test_many_processes_at_one_output_leave_one_whole_run(work):
     """Each of them either writes the whole run, or is refused; their lines never mix."""
     line = (
-        "import sys, numpy as np; from rerank_plugin.files.run_writer import RunWriter; from rerank_plugin.errors "
+        "import sys, numpy as np; from rerank_plugin.files.run_writer import RunWriter; from rerank_plugin.files.errors "
         "import InputError\n"
         "tag = sys.argv[1]\n"
         "try:\n"
@@ -260,10 +261,10 @@ def test_an_index_of_before_there_were_generations_is_searched(two_builds, tmp_p
 
 SEARCHER = """
 import sys
-from rerank_plugin.errors import InputError
-from rerank_plugin.retrieval.index_folder import Index, open_whole
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.index_folder import Index, open_whole
 from rerank_plugin.retrieval.lucene import FirstStageConfig
-from rerank_plugin.retrieval.java import start_jvm
+from rerank_plugin.files.java import start_jvm
 
 start_jvm()
 for _ in range(int(sys.argv[2])):
@@ -341,7 +342,7 @@ def test_verification_notices_files_that_are_not_on_the_list(copy):
 
 
 def test_verification_notices_damaged_encodings(copy, capsys, monkeypatch):
-    from rerank_plugin.retrieval.encodings import write_encodings
+    from rerank_plugin.indexes.stored_encodings import write_encodings
 
     forward = Index(copy).forward
     folder = write_encodings(forward, "key", [np.ones((len(forward), 3), np.float32)], 3)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank_plugin.corpora import Document, Problems, broken_xml, documents
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from tests.corpora.test_pubmed_xml import article, deletion, write
 
 DAMAGES = ["\x00", "\x0b", "&", "&nbsp;", "<", "< 5", "<b>", "</b>", "<!--", "\ufffe", "&#0;", "]]>"]

@@ -15,8 +15,8 @@ from rerank_plugin.corpora.click_filters import filters, has_field, is_author_se
 from rerank_plugin.corpora.click_folder import balanced, filtered, split, write
 from rerank_plugin.corpora.click_logs import ClickLog, Counts, LoggedQuery, derived_id, merged, read
 from rerank_plugin.corpora.click_relevance import formula, grades
-from rerank_plugin.errors import InputError
-from rerank_plugin.runs import read_run
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import read_run
 
 HEADER = "query\tdocument\timpressions\tsummary_clicks\tfull_text_clicks\tfull_text\n"
 LOG = HEADER + (

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from rerank_plugin.corpora import Document, Problems, documents
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 
 def write(path, *records):

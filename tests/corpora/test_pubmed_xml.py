@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from rerank_plugin.corpora import Document, Problems, documents, pubmed_xml
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 DOCTYPE = (
     '<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2024//EN" '

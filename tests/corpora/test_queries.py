@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from rerank_plugin.corpora import Query, queries
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 
 def file(tmp_path, name, text):

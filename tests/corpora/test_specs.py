@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from rerank_plugin.corpora import Document, Query, documents, judgments, queries, queries_and_judgments, sources
-from rerank_plugin.errors import InputError
+from rerank_plugin.corpora import Document, Query, documents, judgments, queries, queries_and_judgments, specs
+from rerank_plugin.files.errors import InputError
 
 
 def beir_folder(folder, splits=("dev", "test", "train.graded"), packed=False):
@@ -66,7 +66,7 @@ def test_a_split_that_cannot_be_a_name(tmp_path, split):
 
 
 def test_the_sample_is_a_beir_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "SAMPLE", beir_folder(tmp_path / "bundled", packed=True))
+    monkeypatch.setattr(specs, "SAMPLE", beir_folder(tmp_path / "bundled", packed=True))
     (tmp_path / "sample").mkdir()
     monkeypatch.chdir(tmp_path)  # a folder of that name does not hide it
     assert len(list(documents("sample"))) == 2
@@ -75,12 +75,12 @@ def test_the_sample_is_a_beir_folder(tmp_path, monkeypatch):
     assert len(queries("sample:dev")) == 2
     assert judgments("sample:test") == {"q1": {"d1": 1}, "q3": {"d2": 1}}
     assert queries_and_judgments("sample:test") == (queries("sample:test"), judgments("sample:test"))
-    monkeypatch.setattr(sources, "SAMPLE", tmp_path / "gone")
+    monkeypatch.setattr(specs, "SAMPLE", tmp_path / "gone")
     with pytest.raises(InputError, match="the bundled sample is missing"):
         documents("sample")
 
 
-@pytest.mark.skipif(not sources.SAMPLE.is_dir(), reason="the bundled sample is not part of this tree")
+@pytest.mark.skipif(not specs.SAMPLE.is_dir(), reason="the bundled sample is not part of this tree")
 def test_the_bundled_sample_belongs_together():
     ids = [document.id for document in documents("sample")]
     assert len(ids) == len(set(ids)) > 100

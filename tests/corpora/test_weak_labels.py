@@ -5,7 +5,7 @@ import pytest
 from rerank_plugin import weak
 from rerank_plugin.corpora import Document, documents, judgments, queries
 from rerank_plugin.corpora.weak_labels import WeakLabelsConfig, write
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 
 LONG = " ".join(f"word{number}" for number in range(40))
 
@@ -47,7 +47,7 @@ def test_what_is_left_out(tmp_path):
         Document("5", "A title without much text", "Short."),
     ]
     assert write(good + others, tmp_path / "weak", WeakLabelsConfig(queries=3, held_out=1), seed=1).documents == 3
-    with pytest.raises(InputError, match="only 3 documents.*lower --queries"):
+    with pytest.raises(InputError, match="only 3 documents.*ask for fewer queries"):
         write(good + others, tmp_path / "more", WeakLabelsConfig(queries=4, held_out=1), seed=1)
     assert not (tmp_path / "more").exists()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rerank_plugin.evaluation.agreement import agreement
-from rerank_plugin.runs import RankedList, write_run
+from rerank_plugin.files.runs import RankedList, write_run
 
 
 def ranked(ids):

@@ -6,8 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation.document_pairs import as_json, document_pairs, markdown, parse_labels, table, warnings
+from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import by_chance, ranked
 
 # Pairs right of m: q1 all three; q2 x over z, not over y. Of n: q1 none; q2 both.
@@ -113,7 +113,7 @@ def test_unjudged_documents_as_not_relevant():
     judgments = {"q": {"a": 1, "lost": 1}}
     runs = {"m": {"q": ranked("a", "b", "c")}, "n": {"q": ranked("b", "a", "d")}}
     with pytest.raises(
-        InputError, match=r"different labels \(1\) that all runs hold; .* \(--unjudged-as-nonrelevant\)"
+        InputError, match=r"different labels \(1\) that all runs hold; .* take unjudged ones as not relevant"
     ):
         document_pairs(judgments, runs)
     found = document_pairs(judgments, runs, unjudged_as_nonrelevant=True)
@@ -148,7 +148,7 @@ def test_many_grades():
 def test_labels_on_the_command_line():
     assert parse_labels(["2=HRel", "0.5=a=b", "0=NRel"]) == {2: "HRel", 0.5: "a=b", 0: "NRel"}
     for bad in (["2"], ["2="], ["=x"], ["x=y"], ["-1=Junk"], ["nan=x"], ["1=a", "1.0=b"]):
-        with pytest.raises(InputError, match=f"--label {bad[-1]}: expected a grade"):
+        with pytest.raises(InputError, match=f"the label {bad[-1]}: expected a grade"):
             parse_labels(bad)
 
 

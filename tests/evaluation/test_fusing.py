@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from rerank_plugin import commandline, fuse
-from rerank_plugin.errors import InputError
+from rerank_plugin import fuse
+from rerank_plugin import options as commandline
 from rerank_plugin.evaluation import fusing
 from rerank_plugin.evaluation.fusing import Fusion
-from rerank_plugin.runs import RankedList, read_run
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import RankedList, read_run
 
 QRELS = "q1 0 r1 1\nq1 0 n1 0\nq2 0 r2 2\nq2 0 n2 0\nq3 0 r3 1\n"
 # By itself A ranks q1 well and B q2; q3 is in A only. Fused with more weight for A both are well.

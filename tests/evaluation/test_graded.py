@@ -90,8 +90,8 @@ def test_the_scale_of_err_ends_at_the_highest_judged_grade():
 
 
 def test_a_higher_scale_of_err():
-    from rerank_plugin.errors import InputError
     from rerank_plugin.evaluation.values import Evaluator
+    from rerank_plugin.files.errors import InputError
 
     judgments, run = {"q1": {"a": 1}, "q2": {"b": 2}}, {"q1": ranked("a"), "q2": ranked("b")}
     found = Evaluator(judgments, ["ERR@5", "AP"], highest=4).values(run)  # R = (2^rel - 1) / 16

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.corpora import Query
-from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation import subsets
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.runs import RankedList
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import RankedList
+from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.text.tokenizer import tokenize
 
 # The titles are those of conftest.DOCUMENTS.
@@ -88,7 +88,7 @@ def test_hard_queries(index, at_least, expected):
 
 def test_hard_queries_need_documents_that_are_not_relevant(index):
     of_queries = subsets.samples(QUERIES[:1], {"q1": {"20": 1, "300": 2}}, index.forward)
-    with pytest.raises(InputError, match=r"neg20\+ needs documents that are not relevant.*--subset-run"):
+    with pytest.raises(InputError, match=r"neg20\+ needs documents that are not relevant.*give a run"):
         subsets.hard_queries(of_queries)
 
 

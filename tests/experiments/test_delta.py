@@ -1,14 +1,13 @@
 """The Delta experiments: their plan, and a small one on the sample from the command to the page."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from rerank_plugin import embed, experiment
-from rerank_plugin.errors import InputError
 from rerank_plugin.experiments.delta import Plan, Settings
-from rerank_plugin.features.lexical import LEX3
+from rerank_plugin.features.lexical_features import LEX3
+from rerank_plugin.files.errors import InputError
 
 
 def plan(tmp_path, **more):
@@ -40,7 +39,7 @@ def test_some_rows_only(tmp_path):
 def test_training_options_are_accepted_by_the_command(tmp_path):
     """Every row's options are parsed, and its model is built from them."""
     from rerank_plugin import train
-    from rerank_plugin.checkpoints import build_config, model_classes
+    from rerank_plugin.models.checkpoints import build_config, model_classes
 
     always = ["--index", "i", "--train", "t", "--validation", "v", "--words", "w", "--output", "o"]
     for row in plan(tmp_path).rows():

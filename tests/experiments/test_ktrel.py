@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from rerank_plugin import embed, experiment, index, search, train
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
+from rerank_plugin.experiments.figures import Line, plot_sizes
 from rerank_plugin.experiments.ktrel import Plan
 from rerank_plugin.experiments.ktrel_page import published_line, value_cell
 from rerank_plugin.experiments.ktrel_results import Measured, TestSet, measure, unseen, words
@@ -28,10 +27,11 @@ from rerank_plugin.experiments.ktrel_rows import (
 )
 from rerank_plugin.experiments.ktrel_settings import Queries, Settings, judgments_of, queries_of, restricted
 from rerank_plugin.experiments.ktrel_tuning import GRID, Bm25, Shape, best, drawn, mean_average_precision
-from rerank_plugin.experiments.plots import Line, plot_sizes
 from rerank_plugin.experiments.steps import Runner
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.runs import RankedList, write_run
 from rerank_plugin.knowledge import __main__ as knowledge
-from rerank_plugin.runs import RankedList, write_run
 
 
 def settings(tmp_path, **more):
@@ -168,8 +168,8 @@ def test_without_corpora_nothing_is_pre_trained(tmp_path):
 
 def test_all_commands_are_accepted(tmp_path):
     """Every training's options are parsed, and its model is built from them; so are searches and encodings."""
-    from rerank_plugin import commandline
-    from rerank_plugin.checkpoints import build_config, model_classes
+    from rerank_plugin import options as commandline
+    from rerank_plugin.models.checkpoints import build_config, model_classes
 
     for step in dry(tmp_path, plain_words="P"):
         words = step.command[1:]

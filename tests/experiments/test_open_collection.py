@@ -6,8 +6,8 @@ import json
 import pytest
 
 from rerank_plugin.corpora import documents, judgments, queries
-from rerank_plugin.errors import InputError
 from rerank_plugin.experiments import open_collection
+from rerank_plugin.files.errors import InputError
 
 SENTENCES = "The first sentence is here. A second one follows it. The third ends the text."
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from rerank_plugin import embed, experiment, train
-from rerank_plugin.errors import InputError
 from rerank_plugin.experiments.pacrr import BASELINES, FIRSTK, Collection, Plan, Settings, Sizes
+from rerank_plugin.files.errors import InputError
 
 ONE = Collection("one", "C", "T", "V", "E", judged="J")
 TWO = Collection("two", "C2", "T2", "V2", "E2")
@@ -59,7 +59,7 @@ def test_steps_name_their_outputs_and_nothing_twice(tmp_path):
 
 def test_training_options_are_accepted_by_the_command(tmp_path):
     """Every row's options are parsed, and its model is built from them."""
-    from rerank_plugin.checkpoints import build_config, model_classes
+    from rerank_plugin.models.checkpoints import build_config, model_classes
 
     stages = Plan(settings(tmp_path)).stages()
     for step in [step for _ in range(3) for step in next(stages)]:

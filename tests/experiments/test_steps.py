@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from rerank_plugin.errors import InputError
 from rerank_plugin.experiments.steps import Runner, Step
+from rerank_plugin.files.errors import InputError
 
 
 def weak(tmp_path, name, *more):

@@ -10,7 +10,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.features import kernels
 from rerank_plugin.features.inputs import InputBuilder, Inputs
 from rerank_plugin.features.interactions import (
     CandidateWords,
@@ -20,10 +19,11 @@ from rerank_plugin.features.interactions import (
     same_words,
     similarity_table,
 )
-from rerank_plugin.features.prefetch import prefetch_row
-from rerank_plugin.parallel import Workspace
+from rerank_plugin.kernels import word_loops
+from rerank_plugin.kernels.parallel import Workspace
+from rerank_plugin.kernels.prefetch import prefetch_row
 from rerank_plugin.text.vocabulary import Vocabulary
-from tests.rerankers import guarded, small
+from tests import guarded, small
 
 KNOWN = ["w0", "w1", "w2", "w3", "w4", "w5", "m0"]  # m0 is a word of the model that no document holds
 OTHERS = ["x0", "x1"]  # words of the index only
@@ -212,7 +212,7 @@ def test_marks_are_wiped():
     tokens = np.array([5, 5, 2, 0, 2, 5, 1], np.uint32)
     marks, places, terms = np.zeros(6, np.int32), np.full((3, 4), 99, np.int32), np.full(5, 99, np.int32)
     starts, lengths = np.array([3, 0, 6]), np.array([3, 3, 0], np.int32)
-    assert kernels.distinct_words(tokens, starts, lengths, marks, places, terms) == 3
+    assert word_loops.distinct_words(tokens, starts, lengths, marks, places, terms) == 3
     assert terms.tolist() == [0, 2, 5, 99, 99]
     assert places.tolist() == [[0, 1, 2, 99], [2, 2, 1, 99], [99] * 4]
     assert not marks.any()
@@ -227,7 +227,7 @@ def test_similarities_kernel_fills_its_rows_only(dimension):
     ids, terms = np.array([1, 0, 2, 5, 0, 1], np.int32), np.array([7, 8, 9, 3, 2, 6], np.int32)
     query_ids, query_terms = np.array([2, 0, 0, 4], np.int32), np.array([9, 8, -1, -1], np.int32)
     table = np.full((6, 4), np.nan, np.float32)
-    kernels.similarities(vectors, ids, terms, query_ids, query_terms, table, 1, 5)
+    word_loops.similarities(vectors, ids, terms, query_ids, query_terms, table, 1, 5)
     two, four = vectors[2].astype(np.float64), vectors[4].astype(np.float64)
     expected = [
         [np.nan] * 4,

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.features import kernels
-from rerank_plugin.features.lexical import NAMES, PAPER_NAMES, lexical_features
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex, ForwardIndexWriter
-from rerank_plugin.retrieval.string_table import hash_strings
+from rerank_plugin.features.lexical_features import NAMES, PAPER_NAMES, lexical_features
+from rerank_plugin.files.string_table import hash_strings
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
+from rerank_plugin.kernels import word_loops
 
 
 def forward_index(folder, documents):
@@ -41,7 +41,7 @@ def counted(title, abstract, ids, bigrams):
 
 # Ids far apart, ids in a row, and ids that share the first slot of the smallest table.
 def _slot(id):
-    table = kernels.word_table(np.array([id], np.int64))
+    table = word_loops.word_table(np.array([id], np.int64))
     return int(np.flatnonzero(table.slots)[0])
 
 
@@ -64,9 +64,9 @@ def test_counts_are_those_of_counting(data):
     lengths = np.array([len(title) + len(abstract) for title, abstract in documents], np.int64)
     counts = np.zeros((len(documents), 2, len(ids)), np.int32)
     found = np.zeros((len(documents), 3), np.int32)
-    kernels.match_words(
+    word_loops.match_words(
         tokens, np.cumsum(lengths) - lengths, lengths, np.array([len(title) for title, _ in documents], np.int64),
-        kernels.word_table(np.array(ids, np.int64)), np.array(bigrams, np.int64).reshape(-1, 2), counts, found,
+        word_loops.word_table(np.array(ids, np.int64)), np.array(bigrams, np.int64).reshape(-1, 2), counts, found,
     )  # fmt: skip
     for row, (title, abstract) in enumerate(documents):
         expected_counts, expected_found = counted(title, abstract, ids, bigrams)
@@ -136,5 +136,5 @@ def test_an_empty_query_matches_nothing(large):
 
 
 def test_naming_features_loads_no_compiler():
-    script = "import sys, rerank_plugin.features.lexical; print(sorted({'numba', 'torch'} & set(sys.modules)))"
+    script = "import sys, rerank_plugin.features.lexical_features; print(sorted({'numba', 'torch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.features.lexical import LEX3, NAMES, PAPER_NAMES, check_names, lexical_features
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex, ForwardIndexWriter
-from rerank_plugin.retrieval.string_table import hash_strings
+from rerank_plugin.features.lexical_features import LEX3, NAMES, PAPER_NAMES, check_names, lexical_features
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.string_table import hash_strings
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.text.tokenizer import tokenize
 
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.errors import InputError
 from rerank_plugin.features import word_pieces
 from rerank_plugin.features.word_pieces import (
     PieceBuilder,
@@ -17,10 +16,12 @@ from rerank_plugin.features.word_pieces import (
     plain_tokenizer,
     template,
 )
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, tokenizer
-from tests.rerankers import small, tiny_encoders
+from tests import small
+from tests.models import tiny_encoders
 
 DOCUMENTS = [
     ("1", "Heart", "Hearts attack."),

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from rerank_plugin.errors import InputError
 from rerank_plugin.files import outputs
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import (
     FileKind,
     FolderKind,

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import shutil
 
 import numpy as np
@@ -10,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 from rerank_plugin.knowledge.compiling import compile_knowledge
+from rerank_plugin.knowledge.entries import Concept, Source
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.knowledge.records import Concept, Source
 from tests.knowledge.plain_annotator import PlainAnnotator
 
 NAMES = [

@@ -5,15 +5,15 @@ import json
 
 import pytest
 
-from rerank_plugin import commandline
-from rerank_plugin.errors import InputError
+from rerank_plugin import options as commandline
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge import annotation_quality, pubtator
 from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.annotation import Mention
 from rerank_plugin.knowledge.annotation_quality import GoldSpan, Score, scores
 from rerank_plugin.knowledge.compiling import compile_knowledge
+from rerank_plugin.knowledge.entries import Concept, Relation, Source
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.knowledge.records import Concept, Relation, Source
 
 CONCEPTS = (
     Concept("D1", "Hypertension", (), ("C",)),

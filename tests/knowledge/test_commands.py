@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from tests.knowledge import test_mesh_ascii, test_mesh_xml, test_umls
@@ -102,7 +102,7 @@ def test_bad_input_is_one_line_and_status_2(tmp_path):
     command = [sys.executable, "-m", "rerank_plugin.knowledge", "compile", "--source", str(tmp_path / "no")]
     done = subprocess.run([*command, "--output", str(tmp_path / "kb")], capture_output=True, text=True)
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("error: --source") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"error: {tmp_path}") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.real_data

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.compiling import compile_knowledge
+from rerank_plugin.knowledge.entries import Concept, Relation, Source, distinct
 from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, KnowledgeBase, fold
-from rerank_plugin.knowledge.records import Concept, Relation, Source, distinct
 
 CONCEPTS = (
     Concept("D1", "Heart Diseases", ("Cardiac Diseases", "heart disease"), ("C",)),

@@ -1,8 +1,8 @@
 import pytest
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge import mesh_ascii
-from rerank_plugin.knowledge.records import Concept, Relation
+from rerank_plugin.knowledge.entries import Concept, Relation
 
 RECORDS = """*NEWRECORD
 RECTYPE = D

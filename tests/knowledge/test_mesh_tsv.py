@@ -2,9 +2,9 @@ import gzip
 
 import pytest
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge import mesh_tsv
-from rerank_plugin.knowledge.records import Concept, Relation
+from rerank_plugin.knowledge.entries import Concept, Relation
 
 HEADER = "descriptor_ui\tname\tsynonyms\ttree_numbers\tparents\n"
 ROWS = (

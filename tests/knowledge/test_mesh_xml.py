@@ -2,9 +2,9 @@ import gzip
 
 import pytest
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge import mesh_xml
-from rerank_plugin.knowledge.records import Concept, Relation
+from rerank_plugin.knowledge.entries import Concept, Relation
 
 HEAD = """<?xml version="1.0"?>
 <!DOCTYPE DescriptorRecordSet SYSTEM "https://www.nlm.nih.gov/databases/dtd/nlmdescriptorrecordset_20240101.dtd">

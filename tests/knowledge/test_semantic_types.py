@@ -1,7 +1,7 @@
 import pytest
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.knowledge.records import Source
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.knowledge.entries import Source
 from rerank_plugin.knowledge.semantic_types import GROUPS, MEDICAL, NAMES, selected
 
 UMLS = Source("umls", iter(()), iter(()), MEDICAL)
@@ -33,5 +33,5 @@ def test_types_are_chosen_by_number_name_group_or_file(tmp_path):
 
 @pytest.mark.parametrize("wanted", ["T999", "Diseases", ",", ""])
 def test_unknown_types_are_named(wanted):
-    with pytest.raises(InputError, match="--types"):
+    with pytest.raises(InputError, match="the types? "):
         selected(wanted, UMLS)

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.sources import edition_of, open_source
 from tests.knowledge import test_mesh_ascii, test_mesh_tsv, test_mesh_xml, test_umls
 
@@ -58,7 +58,7 @@ def test_folders_and_names_that_are_not_there(tmp_path):
         open_source(str(tmp_path / "gone"))
     (tmp_path / "META").mkdir()
     (tmp_path / "META" / "MRCONSO.RRF").touch()
-    with pytest.raises(InputError, match="give --source .*META"):
+    with pytest.raises(InputError, match="give .*META"):
         open_source(str(tmp_path))
 
 

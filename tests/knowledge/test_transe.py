@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge import transe
 from rerank_plugin.knowledge.link_prediction import evaluate, hold_out
 from rerank_plugin.knowledge.transe import Corruption, TransEConfig, head_shares, start, train
 from rerank_plugin.knowledge.transe_step import steps
-
 
 PLAIN = TransEConfig(relation_length=0, decay=False, bernoulli=False)  # as in the paper
 
@@ -184,5 +183,5 @@ def test_concepts_without_a_relation_have_a_direction_of_length_1():
 def test_nothing_to_learn_from_and_divergence_are_errors():
     with pytest.raises(InputError, match="no relation"):
         train(np.zeros((0, 3), np.int32), 5, 0, TransEConfig(), seed=1)
-    with pytest.raises(InputError, match="lower --learning-rate"):
+    with pytest.raises(InputError, match="lower the learning rate"):
         train(grid(), 144, 2, TransEConfig(8, 20, learning_rate=1e38), seed=1)

@@ -2,11 +2,11 @@ import gzip
 
 import pytest
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge import umls
 from rerank_plugin.knowledge.compiling import compile_knowledge
+from rerank_plugin.knowledge.entries import Concept, Relation
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.knowledge.records import Concept, Relation
 
 
 def conso(cui, string, language="ENG", ts="P", stt="PF", preferred="Y", suppress="N"):

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 import rerank_plugin
 from rerank_plugin import rerankers
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.features.lexical import lexical_features
+from rerank_plugin.features.lexical_features import lexical_features
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.string_table import hash_strings
+from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, ForwardIndexWriter
 from rerank_plugin.rerankers.lexical import DIRICHLET_MU, DocumentId, FieldBM25, TitleLikelihood, title_frequency
-from rerank_plugin.retrieval.forward import FIELDS, ForwardIndex, ForwardIndexWriter
-from rerank_plugin.retrieval.string_table import hash_strings
-from tests.rerankers import small
+from tests import small
 
 NAMES = ["bm25-title", "bm25-abstract", "bm25-text", "qld-title", "docid"]
 every_name = pytest.mark.parametrize("name", NAMES)
@@ -221,9 +221,9 @@ def test_neither_java_nor_torch_is_needed(index):
 import json, sys
 from pathlib import Path
 from rerank_plugin import rerankers
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
 index = ForwardIndex(Path(sys.argv[1]), json.loads(sys.argv[2]))
 for name in sys.argv[3:]:
     print(len(rerankers.load(name, index).score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1]))))

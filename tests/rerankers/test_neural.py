@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.features.lexical import LEX3
-from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.features.inputs import InputBuilder
+from rerank_plugin.features.lexical_features import LEX3
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.retrieval.candidates import Candidates
-from tests.rerankers import plain_delta, small
+from tests import small
+from tests.models import plain_delta
 
 QUERY = Query("q1", "aspirin heart attack xylitol")  # xylitol is in the index, not in the vocabulary: UNK
 QUERIES = [

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.ranking.pipeline import rank
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.retrieval.pipeline import rank
-from tests.rerankers import small
+from tests import small
 
 QUERY = Query("q1", "heart")
 DECREASING = ["é", "b", "a7", "Z", "MED-3", "MED-14", "9", "2", "100", "10"]  # in bytes, as strcmp has them

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import rerank_plugin
-from rerank_plugin import checkpoints, rerankers
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
+from rerank_plugin import rerankers
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.models import checkpoints
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.tokenizer import SETTINGS
-from tests.rerankers import small
+from tests import small
 
 QUERY = Query("q1", "heart attack")
 ROOT = Path(rerank_plugin.__file__).parent.parent
@@ -179,10 +180,10 @@ OPEN = """
 import json, sys
 from pathlib import Path
 from rerank_plugin import rerankers
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
 index = ForwardIndex(Path(sys.argv[1]), json.loads(sys.argv[2]))
 """
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.features.lexical import LEX3
+from rerank_plugin.features.lexical_features import LEX3
+from rerank_plugin.files.records import Query
 from rerank_plugin.rerankers import RerankerOptions, score_many
 from rerank_plugin.rerankers.neural import NeuralReranker
-from tests.rerankers import small
+from tests import small
 
 QUERIES = [
     Query("q1", "aspirin heart attack xylitol"),

@@ -15,18 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rerank_plugin
-from rerank_plugin import checkpoints, rerankers
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
+from rerank_plugin import rerankers
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.string_table import hash_strings
+from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
+from rerank_plugin.models import checkpoints
 from rerank_plugin.rerankers import RerankerOptions, wmd, wmd_fused
-from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, least_distances, relaxed_cost, transport_cost
-from rerank_plugin.retrieval.forward import ForwardIndex, ForwardIndexWriter
-from rerank_plugin.retrieval.string_table import hash_strings
-from rerank_plugin.text import embeddings
-from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.rerankers.least_distances import least_distances
+from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, relaxed_cost, transport_cost
+from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import tokenize
 from rerank_plugin.text.vocabulary import Vocabulary
-from tests.rerankers import plain_wmd, small
+from rerank_plugin.text.word_vectors import WordVectors
+from tests import small
+from tests.rerankers import plain_wmd
 
 FAST, PLAIN = RerankerOptions(threads=1), RerankerOptions(fast=False)
 both = pytest.mark.parametrize("options", [FAST, PLAIN], ids=["fused", "plain"])
@@ -465,7 +468,7 @@ def test_no_documents_and_no_words(tmp_path, vectors, options):
 
 @pytest.fixture
 def folder(tmp_path, vectors):
-    embeddings.save(vectors, tmp_path / "words", {})
+    word_vectors.save(vectors, tmp_path / "words", {})
     return tmp_path / "words"
 
 
@@ -510,9 +513,9 @@ def test_neither_java_nor_torch_is_needed(index, folder):
 import json, sys
 from pathlib import Path
 from rerank_plugin import rerankers
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.retrieval.candidates import Candidates
-from rerank_plugin.retrieval.forward import ForwardIndex
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
 index = ForwardIndex(Path(sys.argv[1]), json.loads(sys.argv[2]))
 one = rerankers.load(sys.argv[3], index)
 print(len(one.score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1]))))

@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin import checkpoints
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes import nearest
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.nearest import AnnConfig, FlatSearch, build_ann
+from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
+from rerank_plugin.models import checkpoints
+from rerank_plugin.models.document_encodings import encode_index, weights_checksum
 from rerank_plugin.rerankers import RerankerOptions
-from rerank_plugin.rerankers.encodings import encode_index, weights_checksum
 from rerank_plugin.rerankers.neural import from_checkpoint
-from rerank_plugin.retrieval import dense, nearest
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.retrieval import dense
 from rerank_plugin.retrieval.dense import DenseConfig
-from rerank_plugin.retrieval.encodings import encodings_folder, find_encodings
-from rerank_plugin.retrieval.nearest import AnnConfig, FlatSearch, build_ann
-from tests import annotated
-from tests.rerankers import encodable, small
+from tests import annotated, small
+from tests.models import encodable
 
 QUERIES = ("aspirin heart attack", "risk", "Women who smoke, risk of stroke", "migraine zyzzyva", "aspirin " * 40)
 UNKNOWN = ("xylitol", "", "zyzzyva quokka")  # not in the vocabulary
@@ -323,7 +324,7 @@ def test_models_whose_score_is_no_inner_product_are_refused(workspace, tmp_path,
 def test_devices_that_there_are_not(workspace, monkeypatch):
     faiss = nearest.faiss_module()
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
-    with pytest.raises(InputError, match="faiss cannot use cuda:1: it finds 1 GPUs.*--dense-device cpu"):
+    with pytest.raises(InputError, match="faiss cannot use cuda:1: it finds 1 GPUs.*vectors on the CPU"):
         opened(workspace, device="cuda:1")
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
     with pytest.raises(InputError, match="faiss cannot use cuda: it finds 0 GPUs"):
@@ -336,9 +337,9 @@ def test_settings_are_refused_by_name(workspace):
     for wrong, said in [
         ({"checkpoint": ""}, "dense:CHECKPOINT"),
         ({"kind": "annoy"}, "unknown index of vectors 'annoy'; known: flat, ivf, hnsw"),
-        ({"nprobe": 0}, "--nprobe and --ef-search must be at least 1"),
-        ({"feedback": -1}, "--dense-feedback and --dense-feedback-weight"),
-        ({"feedback_weight": float("nan")}, "--dense-feedback and --dense-feedback-weight"),
+        ({"nprobe": 0}, "nprobe and ef_search must be at least 1"),
+        ({"feedback": -1}, "documents of the feedback and their weight"),
+        ({"feedback_weight": float("nan")}, "documents of the feedback and their weight"),
     ]:
         with pytest.raises(InputError, match=said):
             DenseConfig(**{"checkpoint": "x", **wrong})

@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rerank_plugin.corpora import Document, Problems
-from rerank_plugin.errors import InputError
-from rerank_plugin.retrieval.building import build_index
-from rerank_plugin.retrieval.index_folder import Index
-from rerank_plugin.retrieval.java import java_class
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.java import java_class
+from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.lucene import FIRST_STAGES, LUCENE_FIELDS, FirstStageConfig
 
 QUERIES = (

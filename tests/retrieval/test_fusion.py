@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.retrieval.candidates import Candidates
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.retrieval.fusion import FusedStage, FusionConfig, lists_weights, min_max, reciprocal_ranks, table
-from tests.rerankers import small
+from tests import small
 
 
 def plain_rrf(lists, weights, k):
@@ -149,7 +149,7 @@ def test_settings_are_refused_by_name():
     for more, said in [
         ({"method": "sum"}, "unknown fusion 'sum'; known: rrf, linear"),
         ({"k": -1.0}, "the k of reciprocal rank fusion is -1"),
-        ({"fusion_depth": -1}, "--fusion-depth is -1"),
+        ({"fusion_depth": -1}, "the depth of a fusion is -1"),
         ({"weights": (1.0, 2.0, 3.0)}, "3 fusion weights for 2 ranked lists"),
     ]:
         with pytest.raises(InputError, match=said):

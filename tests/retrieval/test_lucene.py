@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from rerank_plugin.corpora import Document, Problems
-from rerank_plugin.errors import InputError
-from rerank_plugin.retrieval.building import build_index
-from rerank_plugin.retrieval.index_folder import Index
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import FirstStageConfig
-from rerank_plugin.retrieval.verification import verify
 
 # Words that Lucene's stemmer leaves alone. The twins tie with one another for every query; their ids differ in length.
 DOCUMENTS = [

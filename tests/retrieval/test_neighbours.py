@@ -7,12 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rerank_plugin import checkpoints
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.models import checkpoints
 from rerank_plugin.retrieval.dense import QueryEncoder
 from rerank_plugin.retrieval.neighbours import NeighboursConfig, judged_folder, unit, write_judged
-from tests.rerankers import encodable, small
+from tests import small
+from tests.models import encodable
 
 WORDS = small.KNOWN_WORDS
 UNKNOWN = "zyzzyva quokka"

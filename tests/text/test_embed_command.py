@@ -11,9 +11,9 @@ import pytest
 from gensim.models import KeyedVectors
 
 import rerank_plugin
-from rerank_plugin.errors import InputError
-from rerank_plugin.text.embeddings import load
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.text.tokenizer import SETTINGS as SETTINGS_OF_TEXTS
+from rerank_plugin.text.word_vectors import load
 
 TEXTS = ["Aspirin lowers the risk of stroke. It is cheap.", "The risk of bleeding rises on aspirin, 5% a year."] * 6
 
@@ -119,8 +119,8 @@ def test_bad_usage_and_bad_input_are_one_line_and_status_2(folder, arguments, sa
 
 def test_compact_vectors_from_the_command(tmp_path, capsys):
     from rerank_plugin import embed as command
-    from rerank_plugin.text.embeddings import WordVectors, compact, save
     from rerank_plugin.text.vocabulary import Vocabulary
+    from rerank_plugin.text.word_vectors import WordVectors, compact, save
 
     matrix = np.random.default_rng(2).normal(size=(4, 16)).astype(np.float32)
     vectors = WordVectors(Vocabulary(["a", "b", "c"]), matrix)
@@ -139,7 +139,7 @@ def test_compact_vectors_from_the_command(tmp_path, capsys):
 def test_words_of_an_index_that_have_no_vectors(folder, capsys):
     """Every word of the index has one then; a second folder of the same name is refused."""
     from rerank_plugin import embed as command
-    from tests.rerankers import encodable
+    from tests.models import encodable
 
     index = folder / "index"
     encodable.build_index(index)
@@ -162,6 +162,6 @@ def test_words_of_an_index_that_have_no_vectors(folder, capsys):
 
 def small_words():
     from rerank_plugin.text.tokenizer import tokenize
-    from tests.rerankers import small
+    from tests import small
 
     return [word for _, title, abstract in small.DOCUMENTS for word in tokenize(f"{title} {abstract}")]

@@ -14,24 +14,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rerank_plugin
-from rerank_plugin.checkpoints import load_checkpoint, save_checkpoint
-from rerank_plugin.commandline import run
 from rerank_plugin.corpora import documents
-from rerank_plugin.corpora.records import Query
 from rerank_plugin.embed import main as embed
-from rerank_plugin.errors import InputError
 from rerank_plugin.features.inputs import InputBuilder
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.index import main as index_command
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
+from rerank_plugin.options import run
 from rerank_plugin.rerankers import load as load_reranker
 from rerank_plugin.rerankers.wmd import WordMoversDistance
-from rerank_plugin.retrieval.index_folder import Index
 from rerank_plugin.retrieval.lucene import FirstStageConfig
-from rerank_plugin.text import embeddings, stemming
-from rerank_plugin.text.embeddings import WordVectors
+from rerank_plugin.text import stemming, word_vectors
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, SETTINGS, Tokenizer, tokenize, tokenizer, tokenizer_of
 from rerank_plugin.text.vocabulary import Vocabulary
-from tests.rerankers import small
+from rerank_plugin.text.word_vectors import WordVectors
+from tests import small
 
 STEMMED = {**SETTINGS, "stemmer": "krovetz"}
 # By Krovetz's own program, in C++.
@@ -109,7 +109,7 @@ def test_settings_that_no_tokenizer_has(unknown):
 def test_java_starts_with_the_first_word_that_is_stemmed(stemmed):
     code = f"""
 import sys
-from rerank_plugin.retrieval.index_folder import Index
+from rerank_plugin.indexes.index_folder import Index
 index = Index({str(stemmed)!r}).forward
 assert "jnius" not in sys.modules
 print(index.query("Therapies").terms, "jnius" in sys.modules)
@@ -163,19 +163,19 @@ def test_a_query_is_tokenized_as_the_index_was(folders):
 
 
 def test_word_vectors_of_stems(folders, tmp_path):
-    vectors = embeddings.load(folders / "words")
+    vectors = word_vectors.load(folders / "words")
     assert json.loads((folders / "words" / "words.json").read_text())["tokenizer"] == STEMMED
     assert vectors.vocabulary.tokenizer == STEMMED
     assert "study" in vectors.vocabulary and "studies" not in vectors.vocabulary
     index = Index(folders / "stemmed").forward
     assert (index.terms.find(vectors.vocabulary.words[1:]) >= 0).all()
     embed(["compact", "--words", str(folders / "words"), "--output", str(tmp_path / "small")])
-    assert embeddings.load(tmp_path / "small").vocabulary.tokenizer == STEMMED
+    assert word_vectors.load(tmp_path / "small").vocabulary.tokenizer == STEMMED
 
 
 def test_imported_vectors_of_stems(tmp_path):
     (tmp_path / "v.txt").write_text("3 1\nstudies 1\nstudy 2\nIL-2 3\n")
-    vectors = embeddings.import_word2vec(tmp_path / "v.txt", False, 1, tokenizer("krovetz"))
+    vectors = word_vectors.import_word2vec(tmp_path / "v.txt", False, 1, tokenizer("krovetz"))
     assert vectors.vocabulary.words[1:] == ["study", "il2"] and vectors.matrix[1:].tolist() == [[1], [3]]
     assert vectors.vocabulary.tokenizer == STEMMED
 
@@ -198,17 +198,17 @@ def test_a_checkpoint_keeps_the_setting_and_goes_with_such_an_index_alone(folder
     found, same = (one.score(Query("q", text), small.candidates(index, range(50))) for text in ("studies", "study"))
     assert found.tolist() == same.tolist() and np.ptp(found) > 0
     plain = Index(folders / "plain").forward
-    with pytest.raises(InputError, match="same --stem") as raised:
+    with pytest.raises(InputError, match="same stemmer") as raised:
         load_reranker(f"delta:{tmp_path / 'model'}", plain)
     assert str(tmp_path / "model") in str(raised.value) and str(folders / "plain") in str(raised.value)
     for use in (
         lambda: InputBuilder(plain, vectors.vocabulary, 5, 5, ()),
         lambda: WordMoversDistance(plain, vectors),
     ):
-        with pytest.raises(InputError, match="same --stem"):
+        with pytest.raises(InputError, match="same stemmer"):
             use()
     models(tmp_path / "older", SETTINGS)
-    with pytest.raises(InputError, match="same --stem"):
+    with pytest.raises(InputError, match="same stemmer"):
         load_reranker(f"delta:{tmp_path / 'older'}", index)
 
 
@@ -221,7 +221,7 @@ def test_a_checkpoint_whose_parts_were_tokenized_differently(tmp_path):
 
 
 def test_word_mover_s_distance_reads_stems(folders):
-    index, vectors = Index(folders / "stemmed").forward, embeddings.load(folders / "words")
+    index, vectors = Index(folders / "stemmed").forward, word_vectors.load(folders / "words")
     one, rows = WordMoversDistance(index, vectors, stop_words=STOP_WORDS), small.candidates(index, range(40))
     found, same, other = (one.score(Query("q", text), rows) for text in ("the studies", "study", "the risk"))
     assert found.tolist() == same.tolist() != other.tolist()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.text.tokenizer import tokenize
 from rerank_plugin.text.vocabulary import UNKNOWN, Vocabulary
 

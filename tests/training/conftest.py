@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from rerank_plugin.text import embeddings
+from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import SETTINGS
-from tests.rerankers.conftest import index, one_thread, vectors  # noqa: F401
+from tests.models.conftest import index, one_thread, vectors  # noqa: F401
 from tests.training import learnable
 
 
@@ -23,7 +23,7 @@ def inputs(tmp_path_factory):
         "fields": {field: {"mean_length": mean} for field, mean in corpus.mean_lengths.items()},
     }
     (folder / "index" / "index.json").write_text(json.dumps(description))
-    embeddings.save(learnable.vectors(), folder / "words", {})
+    word_vectors.save(learnable.vectors(), folder / "words", {})
     trained = learnable.TRAINED
     parts = {"train": learnable.TOPICS[:trained], "dev": learnable.TOPICS[trained:], "all": learnable.TOPICS}
     for name, topics in parts.items():

@@ -6,12 +6,12 @@ So the features that Delta reads tell them apart, but a model with random weight
 import numpy as np
 import torch
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.rerankers.delta import Delta, DeltaConfig
+from rerank_plugin.files.records import Query
+from rerank_plugin.models.delta.model import Delta, DeltaConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training.pairs import make_pools
 from rerank_plugin.training.trainer import Trainer, TrainingConfig
-from tests.rerankers import small
+from tests import small
 
 TOPICS = "asthma cancer dengue ebola flu gout hepatitis influenza jaundice kuru lupus malaria".split()
 FILLERS = "patients study results trial cohort effect dose group clinical data risk care".split()

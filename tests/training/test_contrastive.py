@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.rerankers.ktrel import Ktrel, KtrelWConfig
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.ktrel.model import Ktrel, KtrelWConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training.contrastive import ContrastiveTrainer, batches, margin_loss, relevances, softmax_loss
 from rerank_plugin.training.pairs import make_pools
@@ -174,7 +174,7 @@ def test_words_outside_the_batches_stay(corpus, tmp_path):
 
 def test_a_model_without_encodings_is_refused(corpus, tmp_path):
     problem = learnable.Problem(corpus, tmp_path)
-    with pytest.raises(InputError, match="--loss softmax is for .*encodings.*delta"):
+    with pytest.raises(InputError, match="the loss softmax is for .*encodings.*delta"):
         ContrastiveTrainer(
             problem.model,
             problem.reranker.builder,

@@ -8,14 +8,15 @@ import torch
 from safetensors.torch import load_file
 
 from rerank_plugin import rerankers, train
-from rerank_plugin.checkpoints import load_checkpoint, read_config
-from rerank_plugin.errors import InputError
-from rerank_plugin.rerankers.cross_encoder import CrossEncoder, CrossEncoderConfig
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.checkpoints import load_checkpoint, read_config
+from rerank_plugin.models.cross_encoder.model import CrossEncoder, CrossEncoderConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.training.pairs import make_pools
 from rerank_plugin.training.trainer import Trainer, TrainingConfig
-from tests.rerankers import small, tiny_encoders
+from tests import small
+from tests.models import tiny_encoders
 from tests.training import learnable
 from tests.training.commanded import validation_killed
 
@@ -146,17 +147,17 @@ def test_cross_validation(encoder, inputs, tmp_path):
 
 def test_words_are_not_read(encoder, inputs, tmp_path, capsys):
     train.main(arguments(inputs, encoder, tmp_path / "made", "--words", "no-such-folder", "--epochs", "1"))
-    assert "--words no-such-folder is not read" in capsys.readouterr().err
+    assert "no-such-folder is not read" in capsys.readouterr().err
 
 
 def test_other_models_still_need_words(encoder, inputs, tmp_path):
-    with pytest.raises(InputError, match="'delta' needs word vectors: give their folder as --words"):
+    with pytest.raises(InputError, match="'delta' needs word vectors: give their folder"):
         given = arguments(inputs, encoder, tmp_path / "made", "--model", "delta")
         train.main([one for one in given if one != "--set" and not one.startswith("encoder=")])
 
 
 def test_an_encoder_must_be_named(inputs, tmp_path):
-    with pytest.raises(InputError, match="--set encoder=FOLDER"):
+    with pytest.raises(InputError, match="set encoder to its folder"):
         given = arguments(inputs, "x", tmp_path / "made")
         train.main([one for one in given if one != "--set" and not one.startswith("encoder=")])
     assert not any(tmp_path.iterdir())

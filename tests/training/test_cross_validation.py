@@ -3,17 +3,17 @@
 import pytest
 
 from rerank_plugin import search, train
-from rerank_plugin.checkpoints import load_checkpoint, read_config
 from rerank_plugin.corpora import judgments
-from rerank_plugin.errors import InputError
 from rerank_plugin.evaluation import mean_measures
 from rerank_plugin.evaluation.values import Evaluator
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import RankedList, read_run
+from rerank_plugin.models.checkpoints import load_checkpoint, read_config
+from rerank_plugin.ranking.pipeline import rank
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.retrieval.pipeline import rank
-from rerank_plugin.runs import RankedList, read_run
 from rerank_plugin.training import session
 from rerank_plugin.training.cross_validation import FOLDS_FILE, RUN_FILE, TABLE_FILE
-from tests.rerankers import small
+from tests import small
 from tests.training import learnable
 from tests.training.commanded import always, cross_validate, run, validation_killed
 
@@ -166,9 +166,9 @@ def test_keeping_epochs(inputs, made, tmp_path):
 
 
 def test_candidates_and_features_are_made_once(inputs, tmp_path, monkeypatch):
-    calls, make_pools, read = [], session.make_pools, session.embeddings.load
+    calls, make_pools, read = [], session.make_pools, session.word_vectors.load
     monkeypatch.setattr(session, "make_pools", lambda *given: calls.append("pools") or make_pools(*given))
-    monkeypatch.setattr(session.embeddings, "load", lambda path: calls.append("words") or read(path))
+    monkeypatch.setattr(session.word_vectors, "load", lambda path: calls.append("words") or read(path))
     find = session.CandidateFinder.__call__
     monkeypatch.setattr(session.CandidateFinder, "__call__", lambda *given: calls.append("candidates") or find(*given))
     session.Session(_task(inputs)).pools
@@ -270,10 +270,10 @@ def test_wrong_usage(inputs, tmp_path, options, said, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--folds", "1"], "make 2 to 12 folds"),
-        (["--folds", "13"], "make 2 to 12 folds"),
+        (["--folds", "1"], "judged queries make 2 to 12"),
+        (["--folds", "13"], "judged queries make 2 to 12"),
         (["--folds", "no-such-file.tsv"], "no-such-file.tsv"),
-        (["--fold-validation", "8"], "--fold-validation 8: beside the fold 1 there are 8 queries"),
+        (["--fold-validation", "8"], "8 for validation: beside the fold 1 there are 8 queries"),
         (["--measures", "no-such-measure"], "no-such-measure"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

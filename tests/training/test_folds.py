@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.training.folds import (
     SHARE,
     as_text,
@@ -44,7 +44,7 @@ def test_the_seed_shuffles():
 
 @pytest.mark.parametrize("count", [0, 1, 6])
 def test_too_few_and_too_many_parts(count):
-    with pytest.raises(InputError, match=f"--folds {count}: the 5 judged queries make 2 to 5"):
+    with pytest.raises(InputError, match=f"{count} folds: the 5 judged queries make 2 to 5"):
         random_parts(queries(5), count, 1)
 
 
@@ -72,7 +72,7 @@ def test_the_order_of_the_parts_does_not_matter():
 @pytest.mark.parametrize("held_out", [4, 9, 0.9])
 def test_validation_must_leave_something(held_out):
     parts = {"a": queries(6)[:2], "b": queries(6)[2:]}
-    with pytest.raises(InputError, match=f"--fold-validation {held_out}: beside the fold (a|b) there are [24] queries"):
+    with pytest.raises(InputError, match=f"{held_out} for validation: beside the fold (a|b) there are [24] queries"):
         make_folds(parts, held_out, 1)
 
 
@@ -101,7 +101,7 @@ def test_queries_of_a_file_that_are_not_there(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         parts = read_parts(path, queries(3))
     assert {name: [query.id for query in part] for name, part in parts.items()} == {"b": ["q1"], "a": ["q0", "q2"]}
-    assert "1 queries are not among those of --train, e.g. 'q7'" in caplog.text
+    assert "1 queries are not among the training queries, e.g. 'q7'" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import os
 import pytest
 
 from rerank_plugin import search
-from rerank_plugin.checkpoints import load_checkpoint, read_config
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import read_run
+from rerank_plugin.models.checkpoints import load_checkpoint, read_config
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.runs import read_run
 from tests.training import learnable
 from tests.training.commanded import run, validation_killed
 
@@ -100,7 +100,7 @@ def test_resuming(inputs, made, tmp_path, monkeypatch, killed):
 def test_epochs_that_were_not_kept_cannot_be(inputs, tmp_path, monkeypatch):
     with validation_killed(monkeypatch, 3):
         run(inputs, tmp_path / "made")
-    with pytest.raises(InputError, match="begun without --keep-epochs: epoch 1 is not kept"):
+    with pytest.raises(InputError, match="begun without keeping every epoch: epoch 1 is missing"):
         run(inputs, tmp_path / "made", "--keep-epochs", "--resume")
     run(inputs, tmp_path / "made", "--resume")
     assert not (tmp_path / "made" / "epochs").exists()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.errors import InputError
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.training.objectives import objective
 from rerank_plugin.training.pairs import Pool
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.features.lexical import NAMES
 from rerank_plugin.features.inputs import QueryWords
+from rerank_plugin.features.lexical_features import NAMES
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training.pairs import Pool, draw_pairs, draw_pairs_by_groups, make_pools
-from tests.rerankers import small
+from tests import small
 
 IDS = [id for id, _, _ in small.DOCUMENTS]
 

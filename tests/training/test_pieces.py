@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from rerank_plugin.checkpoints import model_classes
 from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.rerankers.pacrr import Pacrr, PacrrConfig
+from rerank_plugin.models.checkpoints import model_classes
+from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig
 from rerank_plugin.training.trainer import scored
 
 WORDS, DOCUMENTS = 60, 48

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from rerank_plugin import train
-from rerank_plugin.checkpoints import load_checkpoint, read_config
-from rerank_plugin.corpora.records import Query
-from rerank_plugin.errors import InputError
-from rerank_plugin.features.lexical import LEX3
+from rerank_plugin.features.lexical_features import LEX3
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.models.checkpoints import load_checkpoint, read_config
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.text import embeddings
+from rerank_plugin.text import word_vectors
 from rerank_plugin.training.session import TrainingSet, some_queries
 from tests.training import learnable
 from tests.training.commanded import always, run, validation_killed
@@ -80,7 +80,7 @@ def test_an_existing_checkpoint_is_kept_unless_told(inputs, tmp_path):
 
 
 def test_training_and_validation_must_not_share_queries(inputs, tmp_path):
-    with pytest.raises(InputError, match="8 queries are in both"):
+    with pytest.raises(InputError, match="8 queries are both for training and for validation"):
         run(inputs, tmp_path / "made", validation="train", validation_run="train.run")
     assert not any(tmp_path.iterdir())
 
@@ -89,14 +89,14 @@ def test_nan_word_vectors_are_named(inputs, tmp_path):
     """They would otherwise end as a loss that is no number."""
     words = learnable.vectors()
     words.matrix[3] = np.nan
-    embeddings.save(words, tmp_path / "broken", {})
+    word_vectors.save(words, tmp_path / "broken", {})
     with pytest.raises(InputError, match="broken"):
         run(inputs, tmp_path / "made", "--words", str(tmp_path / "broken"), "--epochs", "1")
 
 
 def test_word_vectors_of_another_tokenizer(inputs, tmp_path):
     """Their words are not the index's: the folder says how its texts were tokenized, and that must be how they are."""
-    embeddings.save(learnable.vectors(), tmp_path / "words", {"tokenizer": {"name": "spaces", "version": 1}})
+    word_vectors.save(learnable.vectors(), tmp_path / "words", {"tokenizer": {"name": "spaces", "version": 1}})
     with pytest.raises(InputError, match="tokeniz"):
         run(inputs, tmp_path / "made", "--words", str(tmp_path / "words"), "--epochs", "1")
 
@@ -192,7 +192,7 @@ def test_word_vectors_of_the_start_must_be_the_same(inputs, tmp_path):
     run(inputs, tmp_path / "first", "--epochs", "1")
     words = learnable.vectors()
     words.matrix[1] += 1
-    embeddings.save(words, tmp_path / "words", {})
+    word_vectors.save(words, tmp_path / "words", {})
     with pytest.raises(InputError, match="other word vectors"):
         run(inputs, tmp_path / "made", "--start-from", str(tmp_path / "first"), "--words", str(tmp_path / "words"))
 
@@ -265,7 +265,7 @@ def test_groups_without_pairs_are_said(inputs, tmp_path):
     high = (folder / "train.qrels").read_text().replace(" 1\n", " 2\n")
     (tmp_path / "high.qrels").write_text(high)
     given = ["--train", f"{folder / 'train.tsv'},{tmp_path / 'high.qrels'}", "--sampling", "groups"]
-    with pytest.raises(InputError, match="8 training queries give no example for --loss hinge --sampling groups"):
+    with pytest.raises(InputError, match="8 training queries give no example for the loss hinge with the sampling groups"):
         run(inputs, tmp_path / "made", *given)
     assert not (tmp_path / "made").exists()
 
@@ -320,11 +320,11 @@ def test_an_encoder_with_softmax(inputs, tmp_path):
 @pytest.mark.parametrize(
     ("options", "option"),
     [
-        (["--loss", "softmax", "--training-documents", "judged"], "--training-documents .*--loss softmax"),
-        (["--loss", "softmax", "--weights", "none"], "--weights .*--loss softmax"),
-        (["--loss", "softmax", "--sampling", "balanced"], "--sampling .*--loss softmax"),
-        (["--loss", "softmax", "--pairs-per-query", "3"], "--pairs-per-query .*--loss softmax"),
-        (["--pairs-per-query", "3"], "--pairs-per-query .*--sampling batch"),
+        (["--loss", "softmax", "--training-documents", "judged"], "--training-documents .*the loss softmax"),
+        (["--loss", "softmax", "--weights", "none"], "--weights .*the loss softmax"),
+        (["--loss", "softmax", "--sampling", "balanced"], "--sampling .*the loss softmax"),
+        (["--loss", "softmax", "--pairs-per-query", "3"], "--pairs-per-query .*the loss softmax"),
+        (["--pairs-per-query", "3"], "--pairs-per-query .*the sampling batch"),
         (["--temperature", "0.2"], "--temperature"),
         (["--sampling", "groups", "--queries-per-document", "2"], "--queries-per-document"),
     ],

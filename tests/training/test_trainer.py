@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rerank_plugin.errors import InputError
-from rerank_plugin.features.lexical import LEX3
+from rerank_plugin.features.lexical_features import LEX3
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.training.pairs import draw_pairs
 from rerank_plugin.training.trainer import Trainer, TrainingConfig
-from tests.rerankers import small
+from tests import small
 from tests.training import learnable
 from tests.training.learnable import Problem, same, weights
 

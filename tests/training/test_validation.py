@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from rerank_plugin.corpora.records import Query
+from rerank_plugin.files.records import Query
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training.validation import Validation
-from tests.rerankers import small
+from tests import small
 from tests.training import learnable
 
 HALF = Query("q1", "heart")

@@ -1,0 +1,87 @@
+"""Candidates where no first stage ran: the documents that hold the most of a query's words, by IDF.
+
+The fast paths' time depends on how many distinct words the candidates have and how many match, so documents drawn at
+random would flatter them. A scan over the forward index stands in for BM25: it needs no Java, and is done once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, Sequence
+
+import numpy as np
+from scipy import sparse
+
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.forward import ForwardIndex, idf
+
+CHUNK = 10_000  # documents scanned at once: what bounds the memory
+
+
+class Ranked(NamedTuple):
+    """The best documents of Q queries: rows int64 [Q, K] and scores float32 [Q, K], best first."""
+
+    rows: np.ndarray
+    scores: np.ndarray
+
+    def save(self, path: Path) -> None:
+        partial = path.with_name(f"{path.name}.partial.npz")
+        np.savez(partial, rows=self.rows, scores=self.scores)
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Ranked:
+        with np.load(path) as file:
+            return cls(file["rows"], file["scores"])
+
+
+def best_matches(index: ForwardIndex, queries: Sequence[Query], depth: int, seed: int) -> Ranked:
+    """The ``depth`` documents with the largest sum of the text IDF of the distinct query words that they hold.
+
+    Equal sums, and documents without any query word where those with one do not suffice, are taken at random.
+    ``depth`` is cut to the number of documents.
+    """
+    depth = min(depth, len(index))
+    column, weights = _query_weights(index, queries)
+    random = np.random.default_rng(seed)
+    best = Ranked(np.zeros((len(queries), 0), np.int64), np.zeros((len(queries), 0), np.float32))
+    for start in range(0, len(index), CHUNK):
+        stop = min(start + CHUNK, len(index))
+        holds = _incidence(index, column, weights.shape[0], start, stop)
+        scores = (holds @ weights).toarray().T  # [Q, documents of the chunk]
+        scores += random.random(scores.shape, dtype=np.float32) * 1e-3  # breaks ties
+        rows = np.broadcast_to(np.arange(start, stop), scores.shape)
+        best = _best(np.hstack([best.rows, rows]), np.hstack([best.scores, scores]), depth)
+    order = np.argsort(-best.scores, axis=1)
+    return Ranked(np.take_along_axis(best.rows, order, 1), np.take_along_axis(best.scores, order, 1))
+
+
+def _query_weights(index: ForwardIndex, queries: Sequence[Query]) -> tuple[np.ndarray, sparse.csr_matrix]:
+    """The column of every term of the index among the W words of all queries, int32 [V], -1 for others; their IDF."""
+    words = [np.unique(ids[ids >= 0]) for ids in (index.query(query.text).ids for query in queries)]
+    wanted = np.unique(np.concatenate(words)).astype(np.int64)
+    column = np.full(index.vocabulary_size, -1, np.int32)
+    column[wanted] = np.arange(len(wanted))
+    owner = np.repeat(np.arange(len(words)), [len(ids) for ids in words])
+    terms = np.concatenate(words).astype(np.int64)
+    weights = idf(index.document_frequency["text"][terms], len(index)).astype(np.float32)
+    return column, sparse.csr_matrix((weights, (column[terms], owner)), shape=(len(wanted), len(queries)))
+
+
+def _incidence(index: ForwardIndex, column: np.ndarray, width: int, start: int, stop: int) -> sparse.csr_matrix:
+    """Which documents of start..stop hold which query words, float32 0 or 1 [stop - start, W]."""
+    offsets = index.offsets[start : stop + 1].astype(np.int64)
+    columns = column[index.tokens[offsets[0] : offsets[-1]]]
+    where = np.flatnonzero(columns >= 0)
+    documents = np.searchsorted(offsets, where + offsets[0], side="right") - 1
+    pairs = np.unique(documents * max(width, 1) + columns[where])
+    rows, words = np.divmod(pairs, max(width, 1))
+    return sparse.csr_matrix((np.ones(len(pairs), np.float32), (rows, words)), shape=(stop - start, width))
+
+
+def _best(rows: np.ndarray, scores: np.ndarray, depth: int) -> Ranked:
+    """The ``depth`` largest scores of every row, in any order."""
+    if rows.shape[1] <= depth:
+        return Ranked(rows, scores)
+    chosen = np.argpartition(-scores, depth - 1, axis=1)[:, :depth]
+    return Ranked(np.take_along_axis(rows, chosen, 1), np.take_along_axis(scores, chosen, 1))

@@ -1,0 +1,106 @@
+"""Figures of the experiments' pages."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, Mapping, NamedTuple, Sequence
+
+from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing
+from rerank_plugin.training.history_plot import draw_history
+
+
+def plot_sweep(filters: Sequence[int], curves: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> None:
+    """Measures by the number of filters, as [D18] figure 3: a panel a setting, a line a measure.
+
+    Args:
+        curves: by setting, the measures at each number of filters.
+    """
+    with _panels(path, len(curves)) as panels:
+        for axes, (title, points) in zip(panels, curves.items()):
+            for measure in points[0]:
+                axes.plot(filters, [point[measure] for point in points], marker="o", label=measure)
+            axes.set(xscale="log", xlabel="filters", title=title, xticks=filters, xticklabels=filters)
+            axes.minorticks_off()
+            axes.legend()
+
+
+class Curve(NamedTuple):
+    """How a hyper-parameter changes a measure.
+
+    Attributes:
+        name: of the hyper-parameter. values: that were tried.
+        lines: by what it was measured on, the measure at each value.
+        chosen: the value that was selected; None where the selected model is not on the curve.
+    """
+
+    name: str
+    values: Sequence[int]
+    lines: Mapping[str, Sequence[float]]
+    chosen: int | None
+
+
+def plot_hyper_parameters(curves: Sequence[Curve], measure: str, path: Path) -> None:
+    """[P] figure 5: a panel a hyper-parameter, a cross where the selected value stands."""
+    with _panels(path, len(curves)) as panels:
+        for axes, curve in zip(panels, curves):
+            places = range(len(curve.values))
+            for label, points in curve.lines.items():
+                (line,) = axes.plot(places, points, marker="o", label=label)
+                if curve.chosen is not None:
+                    place = list(curve.values).index(curve.chosen)
+                    axes.plot(place, points[place], marker="x", markersize=14, color=line.get_color())
+            axes.set(xlabel=curve.name, ylabel=measure, xticks=places, xticklabels=curve.values)
+            axes.legend()
+
+
+def plot_trainings(histories: Mapping[str, list[dict]], path: Path) -> None:
+    """[P] figure 2 for several models: a panel each, the loss and the validation measures by epoch."""
+    with _panels(path, len(histories), columns=4) as panels:
+        for axes, (title, history) in zip(panels, histories.items()):
+            draw_history(axes, history)
+            axes.set_title(title)
+
+
+class Line(NamedTuple):
+    """A model in a figure by the number of training queries.
+
+    Attributes:
+        counts: of training queries. points: the measure at each. stars: whether each is marked.
+    """
+
+    title: str
+    counts: Sequence[int]
+    points: Sequence[float]
+    stars: Sequence[bool]
+
+
+def plot_sizes(lines: Sequence[Line], levels: Mapping[str, float], path: Path) -> None:
+    """[K] figure 2: MAP by the number of training queries, and what needs none as horizontal lines."""
+    with _panels(path, 1) as (axes,):
+        for line in lines:
+            (drawn,) = axes.plot(line.counts, line.points, marker=".", label=line.title)
+            marked = [(count, point) for count, point, star in zip(line.counts, line.points, line.stars) if star]
+            axes.plot(*zip(*marked) if marked else ([], []), "*", markersize=12, color=drawn.get_color())
+        for (title, level), style in zip(levels.items(), ("--", ":")):
+            axes.axhline(level, color="black", linestyle=style, linewidth=1, label=title)
+        axes.set(xlabel="training queries", ylabel="MAP")
+        axes.legend(fontsize="small")
+
+
+@contextmanager
+def _panels(path: Path, count: int, columns: int = 8) -> Iterator[Sequence]:
+    """Axes side by side, ``columns`` in a row at most; written as a PNG at the end."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(5.5 * columns, 4 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for unused in panels[count:]:
+        unused.set_axis_off()
+    yield panels[:count]
+    with replacing(path, PICTURE, overwrite=True) as file:
+        figure.savefig(file, format="png", dpi=120, metadata=PICTURE_METADATA)

@@ -1,0 +1,93 @@
+"""A model's concepts: the ids of those it has vectors for, row by row, and how its training texts were annotated."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+from typing import Sequence
+
+import numpy as np
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.index_concepts import IndexKnowledge, differences
+
+log = logging.getLogger(__name__)
+
+CONCEPTS_FILE = "concepts.txt"
+
+
+class ConceptVocabulary:
+    """Concept ids in the order of a model's rows. There is no entry for others: a model leaves out what it lacks.
+
+    Args:
+        ids: without repetition.
+        annotation: settings of the annotator, with the checksum of its knowledge base, as JSON values; None where
+            nothing was annotated yet.
+
+    Raises:
+        InputError: an id is there twice, or cannot be a line of a file.
+    """
+
+    def __init__(self, ids: Sequence[str], annotation: dict | None = None):
+        self.ids, self.annotation = list(ids), annotation
+        if len(set(self.ids)) != len(self.ids):
+            repeated = next(id for id, count in Counter(self.ids).items() if count > 1)
+            raise InputError(f"the concepts hold '{repeated}' twice")
+        for number, id in enumerate(self.ids, 1):
+            if not id or id.split() != [id]:
+                raise InputError(f"concept {number} has the id '{id}', which is not one word")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def save(self, path: Path) -> None:
+        """One id a line."""
+        path.write_text("".join(f"{id}\n" for id in self.ids), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path, annotation: dict | None = None) -> ConceptVocabulary:
+        """
+        Raises:
+            InputError: the file is missing, or a line is not one id, or is there twice.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read the concepts {path}: {error}") from None
+        if lines[-1] == "":
+            lines.pop()
+        try:
+            return cls(lines, annotation)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+    def numbers(self, knowledge: IndexKnowledge) -> np.ndarray:
+        """The model's row of each concept of an index's knowledge base, int32 [C of the base]; -1 where it has none.
+
+        Where the index was annotated otherwise than the texts the model learned from, this is said once.
+
+        Raises:
+            InputError: the two have no concept in common.
+        """
+        if self.annotation is not None and self.annotation != knowledge.settings:
+            _say_other(str(knowledge.folder.parent), differences(self.annotation, knowledge.settings))
+        base = knowledge.base
+        if len(base) == len(self.ids) and base.ids.take(np.arange(len(base))) == self.ids:
+            return np.arange(len(base), dtype=np.int32)  # the usual case, and ten times as fast as looking ids up
+        rows = base.ids.find(self.ids)
+        present = rows >= 0
+        if not present.any():
+            raise InputError(
+                f"none of the model's {len(self.ids):,} concepts (such as {' '.join(self.ids[:3])}) is in the "
+                f"knowledge base of {knowledge.folder.parent}: build the index with the one that the model is of"
+            )
+        numbers = np.full(len(base), -1, np.int32)
+        numbers[rows[present]] = np.flatnonzero(present)
+        return numbers
+
+
+@lru_cache(maxsize=None)
+def _say_other(index: str, differences: str) -> None:
+    log.warning("the model learned from texts that were annotated otherwise than %s: %s", index, differences)

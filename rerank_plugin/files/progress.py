@@ -1,0 +1,38 @@
+"""What is said on stderr while something runs: progress, and the log."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import Iterable, Iterator, TypeVar
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+PROGRESS_SECONDS = 10.0  # between two plain progress lines where stderr is no terminal
+
+
+def set_up_logging(verbose: bool) -> None:
+    """Results go to stdout; everything else goes through here to stderr. Libraries may only warn."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
+    for ours in ("rerank_plugin", "__main__"):
+        logging.getLogger(ours).setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:
+    """Pass ``items`` through, with a tqdm bar on a terminal and plain log lines otherwise."""
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        yield from tqdm(items, desc=description, unit=f" {unit}", total=total, file=sys.stderr)
+        return
+    started = said = time.monotonic()
+    count = 0
+    for count, item in enumerate(items, 1):
+        yield item
+        now = time.monotonic()
+        if now - said >= PROGRESS_SECONDS:
+            said = now
+            of = f" of {total:,}" if total else ""
+            log.info("%s: %s%s %s (%.0f/s)", description, f"{count:,}", of, unit, count / (now - started))

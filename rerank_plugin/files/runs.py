@@ -1,0 +1,220 @@
+"""TREC run files: ``query Q0 document rank score tag``, one ranked document a line.
+
+One rule orders documents everywhere: float32 score descending, ties by decreasing document id, as [D18] 4.4 and
+trec_eval resolve them. Tools that read a run disagree on ties (some keep the order of the file, some compare ids the
+other way round), so what we write has no ties: equal scores are moved apart by the smallest float32 steps.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import FileKind, is_packed, replacing
+from rerank_plugin.files.text_files import DAMAGED, byte_lines, first_line, lines
+
+log = logging.getLogger(__name__)
+
+PART, JOURNAL = ".part", ".part.journal"  # ends of the names of a run that is not finished
+TOO_LARGE = 2.0**128 - 2.0**103  # from here on a number rounds to an infinite float32
+
+
+class RankedList(NamedTuple):
+    """The documents found for one query, from rank 1 on, and their scores, float32 [C]."""
+
+    doc_ids: list[str]
+    scores: np.ndarray
+
+
+def sort_order(doc_ids: Sequence[str], scores: np.ndarray) -> np.ndarray:
+    """Indices from rank 1 on: float32 score descending, ties by decreasing document id; int64 [C]. No NaN, please.
+
+    Ids compare by code points, which is the order of their UTF-8 bytes and of C's strcmp.
+    """
+    scores = np.asarray(scores, dtype=np.float32)  # [C]
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    if (ranked[1:] < ranked[:-1]).all():
+        return order
+    by_id = np.array(sorted(range(len(doc_ids)), key=doc_ids.__getitem__, reverse=True), dtype=np.int64)
+    return by_id[np.argsort(-scores[by_id], kind="stable")]
+
+
+def strictly_decreasing(scores_sorted: np.ndarray) -> np.ndarray:
+    """Scores in the same order without ties, float32 [C]: each is lowered to the next float32 below the one before it.
+
+    Scores that are distinct already stay as they are. Infinite ones become finite; where the scores reach the lowest
+    float32, the last ones are raised instead, so that there is always room.
+    """
+    scores = np.asarray(scores_sorted, dtype=np.float32)
+    bits = np.ascontiguousarray(scores).view(np.int32).astype(np.int64)  # [C]
+    # Neighbouring floats get neighbouring integers, and both zeros get 0: moving down by one float is subtracting 1.
+    steps = np.where(bits >= 0, bits, -(bits & 0x7FFFFFFF))
+    place = np.arange(len(steps))
+    highest = int(np.float32(np.finfo(np.float32).max).view(np.int32))
+    steps = np.minimum.accumulate(np.minimum(steps, highest) + place) - place
+    steps = np.maximum(steps, place[::-1] - highest)
+    return np.where(steps >= 0, steps, -steps | -0x80000000).astype(np.int32).view(np.float32)
+
+
+def format_ranking(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag: str) -> str:
+    """The lines of one query, in rank order. Nine digits tell any two float32 apart.
+
+    Raises:
+        InputError: a NaN or infinite score, a repeated document, or an id or tag that is empty or holds white space.
+    """
+    for kind, one in (("query id", query_id), ("run tag", tag)):
+        if one.split() != [one]:
+            raise InputError(f"{kind} {one!r}: a run file takes no empty names and no white space in them")
+    if " ".join(doc_ids).split() != list(doc_ids):
+        bad = next(one for one in doc_ids if one.split() != [one])
+        raise InputError(
+            f"query {query_id}: document id {bad!r}: a run file takes no empty ids and no white space in them"
+        )
+    scores = np.asarray(scores)
+    if scores.shape != (len(doc_ids),):
+        raise InputError(f"query {query_id}: {len(doc_ids)} documents have scores of shape {scores.shape}")
+    with np.errstate(over="ignore"):  # told below, with its document
+        scores = scores.astype(np.float32)
+    if not np.isfinite(scores).all():
+        at = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise InputError(f"query {query_id}, document {doc_ids[at]}: the score {scores[at]} is no finite float32")
+    if len(set(doc_ids)) != len(doc_ids):
+        seen: set[str] = set()
+        twice = next(one for one in doc_ids if one in seen or seen.add(one))
+        raise InputError(f"query {query_id}: document {twice} is ranked twice")
+    order = sort_order(doc_ids, scores)
+    written = strictly_decreasing(scores[order]).tolist()
+    return "".join(
+        f"{query_id} Q0 {doc_ids[at]} {rank} {score:.9g} {tag}\n"
+        for rank, (at, score) in enumerate(zip(order.tolist(), written), 1)
+    )
+
+
+def read_run(path: str | Path) -> dict[str, RankedList]:
+    """The ranked lists of a run file (also .gz), by query id in the order of the file.
+
+    Columns may be separated by any white space, the lines of a query need not be together, and ranks are not looked
+    at: the scores give the order.
+
+    Raises:
+        InputError: naming file and line, for a malformed line, a score that is no finite float32, or a document that
+            a query ranks twice.
+    """
+    path = Path(path)
+    found: dict[str, dict[str, float]] = {}
+    for number, line in lines(path):
+        columns = line.split()
+        if len(columns) != 6:
+            raise InputError(
+                f"{path}:{number}: expected 6 columns (query Q0 document rank score tag), found {len(columns)}"
+            )
+        query, _, document, _, text, _ = columns
+        try:
+            score = float(text)
+        except ValueError:
+            raise InputError(f"{path}:{number}: the score {text!r} is no number") from None
+        if not -TOO_LARGE < score < TOO_LARGE:  # NaN, too, is not between them
+            raise InputError(f"{path}:{number}: the score {text} of document {document} is no finite float32")
+        of_query = found.get(query)
+        if of_query is None:
+            of_query = found[query] = {}
+        if document in of_query:
+            raise InputError(f"{path}:{number}: query {query} ranks document {document} twice")
+        of_query[document] = score
+    run = {}
+    for query in list(found):
+        of_query = found.pop(query)  # large runs need not be held twice
+        doc_ids, scores = list(of_query), np.fromiter(of_query.values(), np.float32, len(of_query))
+        order = sort_order(doc_ids, scores)
+        run[query] = RankedList([doc_ids[at] for at in order.tolist()], scores[order])
+    return run
+
+
+def run_files(folder: str | Path) -> list[Path]:
+    """The runs of a folder, by name; what is left out is named in one warning, with the reason.
+
+    Left out are folders, hidden files, what an interrupted search left, and files whose first line is none of a run:
+    runs have no suffix in common, so their content tells. Only the first line is looked at, so a run that is damaged
+    further down counts as one.
+
+    Raises:
+        InputError: the folder cannot be read or has no run, or two files would be the same run but for the ``.gz``.
+    """
+    folder = Path(folder)
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read ({error.strerror or error})") from error
+    reasons = {path: _no_run(path) for path in entries}
+    left_out = ", ".join(f"{path.name} ({reason})" for path, reason in reasons.items() if reason)
+    found = [path for path, reason in reasons.items() if not reason]
+    if not found:
+        raise InputError(f"{folder}: there is no run in this folder" + (f"; left out: {left_out}" if left_out else ""))
+    if left_out:
+        log.warning("%s: left out: %s", folder, left_out)
+    same: dict[str, Path] = {}
+    for path in found:
+        name = path.name[:-3] if is_packed(path) else path.name
+        if (other := same.setdefault(name, path)) is not path:
+            raise InputError(
+                f"{folder}: {other.name} and {path.name} have the same name but for .gz: leave one of them"
+            )
+    return found
+
+
+def _no_run(path: Path) -> str | None:
+    """Why an entry of a folder is no run; None for a run."""
+    if path.name.startswith("."):
+        return "hidden"
+    if path.name.endswith((PART, JOURNAL)):
+        return "unfinished"
+    if not path.is_file():
+        return "no file"
+    try:
+        first = next((line for line in byte_lines(path) if line.strip()), b"")
+    except DAMAGED:
+        return None  # whoever reads it says what is wrong
+    if not first:
+        return "empty"
+    with suppress(ValueError):
+        _, _, _, _, score, _ = first.decode(errors="replace").split()
+        float(score)
+        return None
+    return "its first line is not: query Q0 document rank score tag"
+
+
+def is_run(path: Path) -> bool:
+    """Whether the first line of a file is one that we write: ``query Q0 document 1 score tag``."""
+    try:
+        _, q0, _, rank, score, _ = first_line(path).decode().split()
+        float(score)
+    except ValueError:
+        return False
+    return (q0, rank) == ("Q0", "1")
+
+
+RUN = FileKind("a run", is_run)
+
+
+def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str, overwrite: bool = False) -> None:
+    """Write a whole run, gzipped where the name ends in .gz, under another name first: it is all or nothing.
+
+    Raises:
+        InputError: something is there that must not be replaced, or a ranking cannot be written.
+    """
+    with replacing(path, RUN, overwrite) as file:
+        for query_id, ranking in run.items():
+            file.write(encode(format_ranking(query_id, ranking.doc_ids, ranking.scores, tag), query_id))
+
+
+def encode(text: str, query_id: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:  # lone surrogates, which JSON can hold
+        raise InputError(f"query {query_id}: its id or one of its documents' is no valid Unicode ({error})") from error

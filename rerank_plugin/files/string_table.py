@@ -1,0 +1,134 @@
+"""Strings by row number and row numbers by string, memory-mapped: no Python dictionary at any size.
+
+A table is four arrays: the UTF-8 bytes of all strings, their offsets, the sorted 64-bit hashes and the rows they belong
+to. A look-up is a binary search among the hashes and a comparison of the string itself, so equal hashes do no harm.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from pathlib import Path
+from typing import Iterable, Sequence
+
+import numpy as np
+
+from rerank_plugin.files.arrays import ArrayWriter, open_array, ranges, save_array
+
+
+def hash_strings(strings: Iterable[str]) -> np.ndarray:
+    """64-bit hashes, uint64 [n]; the same on every machine and in every process."""
+    digests = b"".join([blake2b(string.encode(), digest_size=8).digest() for string in strings])
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+
+
+class StringTable:
+    """A read-only table; open it with the folder and the name it was written under."""
+
+    def __init__(self, folder: Path, name: str):
+        self.bytes = open_array(folder / f"{name}.bytes.npy")
+        self.offsets = open_array(folder / f"{name}.offsets.npy")
+        hashes = folder / f"{name}.hashes.npy"
+        self.hashes = open_array(hashes) if hashes.exists() else None
+        self.rows_by_hash = open_array(folder / f"{name}.rows.npy") if hashes.exists() else None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> str:
+        start, end = int(self.offsets[row]), int(self.offsets[row + 1])
+        return self.bytes[start:end].tobytes().decode()
+
+    def take(self, rows: np.ndarray) -> list[str]:
+        """The strings of many rows, gathered at once. Shapes: rows int [C]."""
+        rows = np.asarray(rows, dtype=np.int64)
+        starts = self.offsets[rows].astype(np.int64)
+        lengths = self.offsets[rows + 1].astype(np.int64) - starts
+        gathered = self.bytes[ranges(starts, lengths)].tobytes()
+        ends = np.cumsum(lengths).tolist()
+        return [gathered[end - length : end].decode() for end, length in zip(ends, lengths.tolist())]
+
+    def find(self, strings: Sequence[str]) -> np.ndarray:
+        """Rows of the strings, int64 [n]; -1 where the table does not hold the string."""
+        if self.hashes is None:
+            raise TypeError("this table was written without hashes")
+        wanted = hash_strings(strings)
+        places = np.searchsorted(self.hashes, wanted)
+        found = np.full(len(wanted), -1, np.int64)
+        for i, place in enumerate(places.tolist()):
+            while place < len(self.hashes) and self.hashes[place] == wanted[i]:
+                row = int(self.rows_by_hash[place])
+                if self[row] == strings[i]:
+                    found[i] = row
+                    break
+                place += 1
+        return found
+
+
+class StringTableWriter:
+    """Appends strings; ``close`` writes the look-up when asked for."""
+
+    def __init__(self, folder: Path, name: str, searchable: bool):
+        self.folder, self.name = folder, name
+        self.text = ArrayWriter(folder / f"{name}.bytes.npy", np.uint8)
+        self.offsets = ArrayWriter(folder / f"{name}.offsets.npy", np.uint64)
+        self.offsets.append([0])
+        self.end = 0
+        self.hashes: list[np.ndarray] | None = [] if searchable else None
+
+    def extend(self, strings: Sequence[str], hashes: np.ndarray | None = None) -> None:
+        """Append strings; ``hashes`` saves computing them where the caller has them."""
+        encoded = [string.encode() for string in strings]
+        ends = self.end + np.cumsum([len(one) for one in encoded], dtype=np.int64)
+        if len(ends):
+            self.end = int(ends[-1])
+        self.text.append(np.frombuffer(b"".join(encoded), np.uint8))
+        self.offsets.append(ends)
+        if self.hashes is not None:
+            self.hashes.append(hash_strings(strings) if hashes is None else hashes)
+
+    def close(self) -> None:
+        self.text.close()
+        self.offsets.close()
+        if self.hashes is not None:
+            hashes = np.concatenate(self.hashes) if self.hashes else np.zeros(0, np.uint64)
+            order = np.argsort(hashes, kind="stable")
+            save_array(self.folder / f"{self.name}.hashes.npy", hashes[order])
+            save_array(self.folder / f"{self.name}.rows.npy", order.astype(np.uint32))
+
+
+class SeenHashes:
+    """Which hashes have been seen, in 8 bytes a string: sorted runs that merge as they double in size."""
+
+    def __init__(self) -> None:
+        self.runs: list[np.ndarray] = []
+
+    def seen(self, hashes: np.ndarray) -> np.ndarray:
+        """For every hash whether it was added before, bool [n]; asks only, adds nothing."""
+        before = np.zeros(len(hashes), bool)
+        for run in self.runs:
+            places = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
+            before |= run[places] == hashes
+        return before
+
+    def add(self, hashes: np.ndarray) -> None:
+        run = np.sort(hashes)
+        while self.runs and len(self.runs[-1]) <= len(run):
+            run = np.sort(np.concatenate([self.runs.pop(), run]))
+        if len(run):
+            self.runs.append(run)
+
+
+def lexicographic_ranks(table: StringTable) -> np.ndarray:
+    """Rank of every string among all in increasing byte order (C strcmp's), uint32 [n]: a tie rule as an array."""
+    lengths = np.diff(np.asarray(table.offsets).astype(np.int64))
+    width = int(lengths.max(initial=1))
+    padded = np.zeros((len(table), width), np.uint8)
+    for start in range(0, len(table), 1 << 16):
+        rows = slice(start, min(start + (1 << 16), len(table)))
+        inside = np.arange(width) < lengths[rows, None]
+        first, last = int(table.offsets[rows.start]), int(table.offsets[rows.stop])
+        padded[rows][inside] = table.bytes[first:last]
+    order = np.argsort(padded.view(f"S{width}").ravel(), kind="stable")
+    ranks = np.empty(len(table), np.uint32)
+    ranks[order] = np.arange(len(table), dtype=np.uint32)
+    return ranks

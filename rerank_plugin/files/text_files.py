@@ -1,0 +1,99 @@
+"""Opening files: UTF-8 with or without a byte order mark, decompressed where the name ends in .gz.
+
+A line ends at a line feed only. Python's own notion of a line would also cut titles at U+2028 and its like.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import zlib
+from pathlib import Path
+from typing import BinaryIO, Iterator
+
+from rerank_plugin.files.errors import InputError
+
+BUFFER = 1 << 18
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # what reading a truncated or broken .gz raises
+
+
+class _Decompressed(io.RawIOBase):
+    """A gzip file that hands out all it could decompress before it complains.
+
+    A larger read of GzipFile itself discards what it has when the file turns out to be truncated.
+    """
+
+    def __init__(self, path: Path):
+        self._file = gzip.open(path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        data = self._file.read1(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def kind_of(path: Path) -> str:
+    """The suffix that tells the format, lower-case and without .gz: ``.jsonl`` for ``a.JSONL.gz``."""
+    name = path.name.lower().removesuffix(".gz")
+    return name[name.rfind(".") :] if "." in name else ""
+
+
+def with_suffix(folder: Path, *suffixes: str) -> list[Path]:
+    """The files of a folder of these kinds, sorted by name; not the hidden ones that systems and editors leave."""
+    found = (path for path in folder.iterdir() if kind_of(path) in suffixes and not path.name.startswith("."))
+    return sorted((path for path in found if path.is_file()), key=lambda path: path.name)
+
+
+def plain_or_gz(path: Path) -> Path | None:
+    """``path`` or ``path.gz``, whichever exists."""
+    packed = path.with_name(path.name + ".gz")
+    return path if path.is_file() else packed if packed.is_file() else None
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """The bytes of a file, unpacked. A ``read`` may return less than asked for before the end."""
+    try:
+        return _Decompressed(path) if path.name.lower().endswith(".gz") else open(path, "rb")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def byte_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file as bytes with their line ends, without a byte order mark; fast. May raise `DAMAGED`."""
+    with open_bytes(path) as file:
+        lines = io.BufferedReader(file, BUFFER) if isinstance(file, io.RawIOBase) else file
+        for line in lines:
+            yield line.removeprefix(codecs.BOM_UTF8)
+            break
+        yield from lines
+
+
+def first_line(path: Path) -> bytes:
+    """The first line of a file as bytes, with its line end; empty where it has none or is damaged."""
+    try:
+        return next(byte_lines(path), b"")
+    except DAMAGED:
+        return b""
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a file that must be sound, without their line ends; blank lines are left out."""
+    number = 0
+    try:
+        for number, line in enumerate(byte_lines(path), 1):
+            text = line.decode().rstrip("\r\n")
+            if text.strip():
+                yield number, text
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}:{number}: not UTF-8 text: convert the file, as with iconv -t utf-8") from error
+    except DAMAGED as error:
+        raise InputError(f"{path}:{number + 1}: damaged gzip file ({error}): fetch or pack it again") from error

@@ -1,0 +1,1 @@
+"""The index folder: the Lucene writer, the forward index, candidates, stored encodings."""

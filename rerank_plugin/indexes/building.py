@@ -1,0 +1,180 @@
+"""Builds an index folder: every document is read and tokenized once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Callable, Iterable, Iterator
+from uuid import uuid4
+
+import numpy as np
+
+from rerank_plugin import __version__
+from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import link_or_copy, replacing_folder
+from rerank_plugin.files.string_table import SeenHashes, StringTable, hash_strings
+from rerank_plugin.indexes.forward import ForwardIndexWriter
+from rerank_plugin.indexes.index_concepts import KNOWLEDGE, ConceptWriter, text_to_annotate
+from rerank_plugin.indexes.index_folder import FORMAT_VERSION, GENERATION, INDEX, write_description
+from rerank_plugin.indexes.lucene_writer import LuceneWriter, lucene_ids
+from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
+
+log = logging.getLogger(__name__)
+
+BATCH = 1000  # documents that cross to Java at once
+LUCENE_LAG = 3  # batches that may wait for Lucene before reading pauses: bounds the memory
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What was indexed; ``concepts`` is None where nothing was annotated."""
+
+    documents: int
+    terms: int
+    tokens: int
+    concepts: int | None = None
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    source = iter(documents)
+    while batch := list(islice(source, BATCH)):
+        yield batch
+
+
+def _without_duplicates(batch: list[Document], seen: SeenHashes, problems: Problems):
+    """The batch less the documents whose id was there before (the first one stays), and their id hashes uint64 [n].
+
+    Ids are compared by 64-bit hashes: among 36 million documents the chance that any two different ids share one is
+    below 1 in 25,000, and what it would cost is one document, named as a duplicate.
+    """
+    hashes = hash_strings([document.id for document in batch])
+    known = seen.seen(hashes)
+    _, first = np.unique(hashes, return_index=True)
+    keep = np.zeros(len(batch), bool)
+    keep[first] = True
+    keep &= ~known
+    for i in np.flatnonzero(~keep).tolist():
+        problems.add("duplicate id", batch[i].id)
+    seen.add(hashes[keep])
+    return [batch[i] for i in np.flatnonzero(keep).tolist()], hashes[keep]
+
+
+def build_index(
+    documents: Iterable[Document],
+    folder: Path,
+    source: str,
+    problems: Problems,
+    overwrite: bool = False,
+    threads: int | None = None,
+    progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
+    tokenizer: Tokenizer = PLAIN,
+    annotator=None,
+) -> BuildReport:
+    """Build ``folder`` from documents, in a temporary sibling that is renamed when everything is written.
+
+    Args:
+        documents: read once, in a stream; while it is read, the vocabulary and 16 bytes a document are kept.
+        source: what the documents came from, for the description.
+        problems: collects duplicate ids; raises at once when strict.
+        threads: Lucene indexing threads; the processors but at least 1 by default.
+        progress: wraps the documents, for a progress bar.
+        tokenizer: of the forward index; Lucene's analyzer is its own.
+        annotator: a :class:`~rerank_plugin.knowledge.annotation.Annotator` that finds the concepts of each document;
+            without one the index holds no concepts.
+
+    Raises:
+        InputError: something is there that must not be replaced, or there is no document to index.
+    """
+    folder = Path(folder)
+    with replacing_folder(folder, INDEX, overwrite) as building:
+        threads = threads or os.cpu_count() or 1
+        return _build(progress(documents), building, source, problems, threads, tokenizer, annotator)
+
+
+def _build(
+    documents: Iterable[Document],
+    folder: Path,
+    source: str,
+    problems: Problems,
+    threads: int,
+    tokenizer: Tokenizer,
+    annotator,
+) -> BuildReport:
+    generation = uuid4().hex
+    lucene = LuceneWriter(folder / "lucene", threads, generation)
+    forward = ForwardIndexWriter(folder / "forward", tokenizer)
+    concepts = None if annotator is None else ConceptWriter(folder / "forward")
+    seen = SeenHashes()
+    with ThreadPoolExecutor(1) as executor:  # Java works without the GIL while the next documents are tokenized
+        waiting: list[Future] = []
+        try:
+            for batch in _batches(documents):
+                batch, hashes = _without_duplicates(batch, seen, problems)
+                if not batch:
+                    continue
+                ids, titles, abstracts = ([_encodable(text) for text in column] for column in zip(*batch))
+                waiting.append(executor.submit(lucene.add, ids, titles, abstracts))
+                forward.extend(ids, titles, abstracts, hashes)
+                if concepts is not None:
+                    concepts.extend(annotator.concepts(list(map(text_to_annotate, titles, abstracts))))
+                while len(waiting) > LUCENE_LAG or (waiting and waiting[0].done()):
+                    waiting.pop(0).result()
+            for future in waiting:
+                future.result()
+        finally:
+            executor.submit(_detach).result()
+            lucene.close()
+    forward.close_streams()
+    if concepts is not None:
+        concepts.close()
+        shutil.copytree(annotator.knowledge.folder, folder / KNOWLEDGE, copy_function=link_or_copy)
+    if not len(StringTable(folder / "forward", "ids")):
+        raise InputError(f"no document to index in {source}")
+    statistics = forward.finish(_rows_of_lucene_numbers(folder))
+    description = {
+        "format_version": FORMAT_VERSION,
+        GENERATION: generation,
+        "created_by": f"rerank_plugin {__version__}",
+        "source": source,
+        "tokenizer": tokenizer.settings,
+        "documents": forward.title_lengths.length,
+        "terms": len(forward.term_ids),
+        "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
+        "lucene": {"fields": ["title", "abstract", "contents"], "positions": True, "document_vectors": True},
+        **({KNOWLEDGE: annotator.settings, "concepts": concepts.concepts.length} if concepts is not None else {}),
+        "left_out": problems.summary(kept=False),
+    }
+    write_description(folder, description)
+    found = None if concepts is None else concepts.concepts.length
+    return BuildReport(forward.title_lengths.length, len(forward.term_ids), statistics["text"].tokens, found)
+
+
+def _encodable(text: str) -> str:
+    """The text without halves of characters, which neither Java nor a file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
+
+
+def _detach() -> None:
+    """Leave the JVM from this thread, which would otherwise be kept alive there."""
+    import jnius
+
+    jnius.detach()
+
+
+def _rows_of_lucene_numbers(folder: Path) -> np.ndarray:
+    """Row of each Lucene document number, uint32 [R]: Lucene's threads and merges are free to reorder documents."""
+    table = StringTable(folder / "forward", "ids")
+    rows = np.concatenate([table.find(page) for page in lucene_ids(folder / "lucene")])
+    if (rows < 0).any() or len(rows) != len(table) or len(np.unique(rows)) != len(table):
+        raise RuntimeError("Lucene and the forward index hold different documents")
+    return rows

@@ -1,0 +1,94 @@
+"""The candidates of one query: rows of the forward index, and their words as arrays, gathered once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from rerank_plugin.files.arrays import ranges
+from rerank_plugin.indexes.forward import ForwardIndex
+
+
+class FlatTokens(NamedTuple):
+    """All words, or concepts, of all candidates in one array: id uint32 [T], candidate and position int64 [T]."""
+
+    ids: np.ndarray
+    candidate: np.ndarray
+    position: np.ndarray
+
+
+class Candidates:
+    """Documents to be scored for one query.
+
+    Args:
+        index: the forward index the rows belong to.
+        rows: int64 [C], in first-stage order.
+        first_stage_scores: float32 [C].
+    """
+
+    def __init__(self, index: ForwardIndex, rows: np.ndarray, first_stage_scores: np.ndarray):
+        self.index = index
+        self.rows = np.asarray(rows, dtype=np.int64)
+        self.first_stage_scores = np.asarray(first_stage_scores, dtype=np.float32)
+        if self.rows.shape != self.first_stage_scores.shape:
+            raise ValueError(f"{len(self.rows)} rows but {len(self.first_stage_scores)} first-stage scores")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Where each candidate's words start in the index, int64 [C]."""
+        return self.index.offsets[self.rows].astype(np.int64)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Words of each candidate (title + abstract), int64 [C]."""
+        return self.index.offsets[self.rows + 1].astype(np.int64) - self.starts
+
+    @cached_property
+    def title_lengths(self) -> np.ndarray:
+        """Words of each title, int64 [C]; the title is the span [0, title_length) of a candidate's words."""
+        return self.index.title_lengths[self.rows].astype(np.int64)
+
+    @cached_property
+    def id_ranks(self) -> np.ndarray:
+        """Rank of each document id in increasing byte order, uint32 [C]: breaks ties without touching strings."""
+        return self.index.id_ranks[self.rows]
+
+    @property
+    def ids(self) -> list[str]:
+        """External ids, in row order."""
+        return self.index.ids.take(self.rows)
+
+    def padded_tokens(self, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first words of every candidate: ids uint32 [C, width] (0 where padded), mask bool [C, width]."""
+        position = np.arange(width)
+        mask = position < self.lengths[:, None]  # [C, N]
+        where = np.minimum(self.starts[:, None] + position, max(len(self.index.tokens) - 1, 0))
+        ids = self.index.tokens[where] if len(self.index.tokens) else np.zeros(mask.shape, np.uint32)
+        return np.where(mask, ids, np.uint32(0)), mask
+
+    def flat_concepts(self, most: int | None = None) -> FlatTokens:
+        """The concepts of every candidate, at most the first ``most`` of each; the index has to hold concepts."""
+        offsets = self.index.concept_offsets
+        starts = offsets[self.rows].astype(np.int64)
+        lengths = offsets[self.rows + 1].astype(np.int64) - starts
+        if most is not None:
+            lengths = np.minimum(lengths, most)
+        where = ranges(starts, lengths)
+        candidate = np.repeat(np.arange(len(self)), lengths)
+        return FlatTokens(self.index.concepts[where], candidate, where - np.repeat(starts, lengths))
+
+    @cached_property
+    def flat_tokens(self) -> FlatTokens:
+        """Every word of every candidate, without truncation."""
+        where = ranges(self.starts, self.lengths)
+        candidate = np.repeat(np.arange(len(self)), self.lengths)
+        return FlatTokens(self.index.tokens[where], candidate, where - np.repeat(self.starts, self.lengths))
+
+    def order(self, scores: np.ndarray) -> np.ndarray:
+        """Indices of the candidates by float32 score descending, ties by decreasing document id; int64 [C]."""
+        return np.lexsort((-self.id_ranks.astype(np.int64), -scores.astype(np.float32)))

@@ -1,0 +1,200 @@
+"""The index folder: a Lucene index and a forward index of one collection, and the file that says what they are."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Callable, TypeVar
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, healed
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
+from rerank_plugin.text.tokenizer import tokenizer_of
+
+T = TypeVar("T")
+
+FORMAT_VERSION = 1
+DESCRIPTION = "index.json"
+GENERATION, CHECKSUM = "generation", "checksum"
+TRIES = 5  # to open an index that is replaced meanwhile
+
+MADE_AGAIN = f"{KNOWLEDGE}/annotation"  # kept by the annotator, which makes it anew where it does not fit
+ENCODINGS = "encodings"  # of documents, each with a description and checksums of its own
+
+INDEX = FolderKind(
+    "an index",
+    DESCRIPTION,
+    ("format_version", "fields", "files"),
+    (
+        f"{MADE_AGAIN}/*", *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "vectors.npy")),
+        *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
+        *(f"{ENCODINGS}/*/judged/{name}" for name in ("judged.json", "vectors.npy", "starts.npy", "rows.npy")),
+    ),  # fmt: skip
+    listed="files",
+)
+
+
+class IndexReplacedError(InputError):
+    """The index was replaced by another build while it was being opened."""
+
+
+def describe_file(path: Path) -> dict:
+    """Size and BLAKE2b checksum of a file."""
+    digest = blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return {"bytes": path.stat().st_size, "blake2b": digest.hexdigest()}
+
+
+def describe_files(folder: Path) -> dict[str, dict]:
+    """:func:`describe_file` of every file of an index, by its relative path; but of those with checksums of their own,
+    and of those made again at need."""
+    apart = (folder / MADE_AGAIN, folder / ENCODINGS)
+    return {
+        path.relative_to(folder).as_posix(): describe_file(path)
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / DESCRIPTION)
+        if not any(path.is_relative_to(one) for one in apart)
+    }
+
+
+def write_description(folder: Path, description: dict) -> None:
+    """Write ``index.json``, with a checksum of what it says."""
+    description = {**description, "files": describe_files(folder)}
+    description[CHECKSUM] = checksum_of(description)
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def checksum_of(description: dict) -> str:
+    """The checksum of all that a description says but this checksum."""
+    said = {name: value for name, value in description.items() if name != CHECKSUM}
+    return blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def forward_checksum(description: dict) -> str:
+    """The checksum of all files of a forward index and of its knowledge base, from those in an index's description."""
+    files = description["files"]
+    forward = {name: files[name] for name in sorted(files) if name.startswith(("forward/", "knowledge/"))}
+    return blake2b(json.dumps(forward, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def open_whole(opening: Callable[[], T]) -> T:
+    """What ``opening`` gives: an index and parts of it. It is called again where the index is replaced meanwhile.
+
+    Raises:
+        IndexReplacedError: that happened again and again.
+    """
+    for _ in range(TRIES - 1):
+        with suppress(IndexReplacedError):
+            return opening()
+    return opening()
+
+
+class Index:
+    """An index opened for reading. Cheap: files are mapped when they are used, and Java starts only for a search.
+
+    An index that is replaced is another folder of the same name. So every part is opened between two looks at
+    ``index.json``: where they differ, the part may be of another build than the others (`IndexReplacedError`). What has
+    been opened stays what it was.
+
+    Raises:
+        InputError: the folder is missing, was not finished, is damaged, or has another format version.
+    """
+
+    def __init__(self, folder: str | Path):
+        self.folder = healed(folder)
+        if not self.folder.is_dir():
+            raise InputError(
+                f"no index at {self.folder}; build it with: python -m rerank_plugin.index --corpus C --index {folder}"
+            )
+        try:
+            self._written = (self.folder / DESCRIPTION).read_bytes()
+            self.description = json.loads(self._written)
+        except FileNotFoundError:
+            raise InputError(
+                f"{self.folder} holds no {DESCRIPTION}: it is not an index; build one in another folder, or move this "
+                "one away"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.folder / DESCRIPTION} cannot be read ({error}); rebuild the index") from None
+        if not isinstance(self.description, dict):
+            raise InputError(f"{self.folder / DESCRIPTION} does not describe an index; rebuild the index")
+        self._check()
+
+    def _check(self) -> None:
+        version = self.description.get("format_version")
+        if version != FORMAT_VERSION:
+            raise InputError(
+                f"{self.folder} has index format version {version}, this program reads {FORMAT_VERSION}; rebuild it"
+            )
+        self.tokenizer = tokenizer_of(self.description.get("tokenizer"), f"{self.folder} was")
+        needed = ("files", "fields", *({KNOWLEDGE} & self.description.keys()))
+        missing = [name for name in needed if not isinstance(self.description.get(name), dict)]
+        if missing:
+            raise InputError(f"{self.folder / DESCRIPTION} lacks {' and '.join(missing)}; rebuild the index")
+        for name, expected in self.description["files"].items():
+            path = self.folder / name
+            size = path.stat().st_size if path.is_file() else None
+            if size != expected["bytes"]:
+                self.check_same()
+                raise InputError(
+                    f"{path} {'is missing' if size is None else f'has {size} bytes'}, expected {expected['bytes']} "
+                    "bytes: the index is damaged or half copied; build it again in its place"
+                )
+
+    @property
+    def generation(self) -> str | None:
+        """What tells this build from others of the same corpus; None for an index of before there was one."""
+        return self.description.get(GENERATION)
+
+    def check_same(self) -> None:
+        """Whether the folder is still the one that was opened: called after a part of it was opened.
+
+        Raises:
+            IndexReplacedError: it is not.
+        """
+        try:
+            written = (self.folder / DESCRIPTION).read_bytes()
+        except OSError:
+            written = None
+        if written != self._written:
+            raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
+
+    @cached_property
+    def forward(self) -> ForwardIndex:
+        mean_lengths = {field: numbers["mean_length"] for field, numbers in self.description["fields"].items()}
+        settings = self.description.get(KNOWLEDGE)
+        try:
+            knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
+            opened = ForwardIndex(self.folder / "forward", mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description))
+        except (OSError, ValueError):
+            self.check_same()
+            raise
+        self.check_same()
+        return opened
+
+    @property
+    def knowledge(self):
+        """The :class:`~rerank_plugin.knowledge.knowledge_base.KnowledgeBase` of its concepts; None where it has none.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        return None if self.forward.knowledge is None else self.forward.knowledge.base
+
+    @property
+    def lucene_folder(self) -> Path:
+        return self.folder / "lucene"
+
+    def first_stage(self, config):
+        """The first stage of a configuration over this index: ``search(text, depth)`` gives candidates.
+
+        Lucene's (:class:`~rerank_plugin.retrieval.lucene.FirstStageConfig`) starts the JVM; the others
+        (:mod:`~rerank_plugin.retrieval.dense`, :mod:`~rerank_plugin.retrieval.fusion`,
+        :mod:`~rerank_plugin.retrieval.whole`) need none of their own.
+        """
+        return config.open(self)

@@ -1,0 +1,85 @@
+"""Writes a Lucene index through Pyserini's Anserini, and reads the order of its documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Iterator, Sequence
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.java import java_class
+
+RAM_BUFFER_MB = 256.0
+GENERATION_KEY = "rerank-plugin-generation"
+_ID_PAGE = 50_000
+
+
+class LuceneWriter:
+    """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors.
+
+    Args:
+        generation: what tells this build from others; kept in Lucene's commit.
+    """
+
+    def __init__(self, folder: Path, threads: int, generation: str):
+        java_class("java.lang.Object")  # the JVM has to run before pyserini is imported
+        from pyserini.index.lucene import LuceneIndexer
+
+        arguments = ["-index", str(folder), "-storePositions", "-storeDocvectors", "-fields", "title", "abstract"]
+        self.indexer = LuceneIndexer(args=arguments, threads=threads).object
+        # Anserini lets 2 GB of postings grow in memory before it writes them; its writer takes a smaller limit live.
+        writer = java_class("org.apache.commons.lang3.reflect.FieldUtils").readField(self.indexer, "writer", True)
+        writer.getConfig().setRAMBufferSizeMB(RAM_BUFFER_MB)
+        # In every commit, so that a reader can tell that it opened the same build as the forward index.
+        data = java_class("java.util.HashMap")()
+        data.put(GENERATION_KEY, generation)
+        writer.setLiveCommitData(data.entrySet())
+
+    def add(self, ids: Sequence[str], titles: Sequence[str], abstracts: Sequence[str]) -> None:
+        """Add documents, in one crossing to Java."""
+        documents = [
+            json.dumps(
+                {"id": id, "contents": f"{title} {abstract}", "title": title, "abstract": abstract},
+                ensure_ascii=False,
+            )
+            for id, title, abstract in zip(ids, titles, abstracts)
+        ]
+        added = self.indexer.addRawDocuments(documents)
+        if added != len(documents):
+            raise InputError(
+                f"Lucene took {added} of {len(documents)} documents between ids {ids[0]} and {ids[-1]}; "
+                "its own messages in the log say more"
+            )
+
+    def close(self) -> None:
+        self.indexer.close()
+
+
+def lucene_ids(folder: Path) -> Iterator[list[str]]:
+    """External ids in the order of Lucene's document numbers, a large page at a time."""
+    reader = open_reader(folder)
+    searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
+    everything = java_class("org.apache.lucene.search.MatchAllDocsQuery")()
+    score_doc = java_class("org.apache.lucene.search.ScoreDoc")
+    scored_docs = java_class("io.anserini.search.ScoredDocs")
+    try:
+        page, done = searcher.search(everything, _ID_PAGE), 0
+        while done < reader.maxDoc():
+            ids = scored_docs.fromTopDocs(page, searcher).docids
+            yield ids
+            done += len(ids)
+            # All documents score 1.0, so Lucene pages them by number.
+            page = searcher.searchAfter(score_doc(done - 1, 1.0), everything, _ID_PAGE)
+    finally:
+        reader.close()
+
+
+def open_reader(folder: Path):
+    """An IndexReader of a Lucene index; starts the JVM."""
+    directory = java_class("org.apache.lucene.store.FSDirectory").open(
+        java_class("java.nio.file.Paths").get(str(folder.absolute()))  # Java stays where it was started
+    )
+    reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
+    from jnius import cast
+
+    return cast("org.apache.lucene.index.IndexReader", reader)  # the declared type picks the right constructors

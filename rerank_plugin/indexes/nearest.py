@@ -1,0 +1,298 @@
+"""The vectors with the largest inner products with a query's, through faiss: by comparing all, or by an index of them.
+
+An index that does not compare all vectors is built once and kept beside them
+(:mod:`rerank_plugin.indexes.stored_encodings`), in a folder by its kind:
+
+==============  ========================================================================================
+file            content
+==============  ========================================================================================
+index.faiss     what faiss writes; the vectors are in it, in their dtype
+ann.json        kind and options, checksums of this file and of the description of the encodings
+==============  ========================================================================================
+
+``ivf``: the vectors in ``nlist`` groups by k-means, of which a search reads the ``nprobe`` nearest ones. ``hnsw``: a
+graph (Malkov and Yashunin 2016) of about ``2 * links`` neighbours a vector, through which a search keeps the best
+``ef_search`` vectors it has met. Both are approximate: they may miss vectors, and never score one wrongly.
+
+faiss searches in the thread that calls it: OpenMP's threads would keep processors busy after each search, waiting for
+the next one, while a reranker needs them. Letters in shapes: R documents, E numbers of a vector.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Iterator
+
+import numpy as np
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
+from rerank_plugin.indexes.stored_encodings import DESCRIPTION_FILE
+from rerank_plugin.kernels.parallel import available_threads, split
+
+FLAT, IVF, HNSW = "flat", "ivf", "hnsw"
+ANN_KINDS = (IVF, HNSW)
+KINDS = (FLAT, *ANN_KINDS)
+FORMAT_VERSION = 1
+INDEX_FILE, ANN_FILE = "index.faiss", "ann.json"
+ANN = FolderKind("an approximate index", ANN_FILE, ("kind", "encodings"), (INDEX_FILE,))
+PIECE = 65_536  # vectors that are converted, or compared by one thread, at once
+SAMPLE = 64  # vectors of each group that its centre is computed from, at most
+MOST_OF_GPU = 2048  # documents that faiss returns from a GPU
+
+
+def faiss_module():
+    """faiss.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import faiss
+    except ImportError as error:
+        raise InputError(f"dense retrieval needs faiss ({error}): pip install faiss-cpu") from None
+    return faiss
+
+
+@dataclass(frozen=True)
+class AnnConfig:
+    """How an approximate index is built.
+
+    Attributes:
+        kind: ``ivf`` or ``hnsw``.
+        nlist: groups of ``ivf``; by default ``4 * sqrt(R)``, and no more than leave 39 vectors a group.
+        links: M of ``hnsw``. ef_construction: vectors that are kept in view when one is put into the graph.
+        seed: of the groups' centres.
+        threads: by default as many as there are processors; with several, ``hnsw`` differs a little from build to
+            build.
+    """
+
+    kind: str
+    nlist: int | None = None
+    links: int = 32
+    ef_construction: int = 80
+    seed: int = 42
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ANN_KINDS:
+            raise InputError(f"unknown index of vectors '{self.kind}'; known: {', '.join(ANN_KINDS)}")
+        numbers = (self.nlist, self.ef_construction, self.threads)
+        if min(number for number in numbers if number is not None) < 1 or self.links < 2:
+            raise InputError(
+                "an index of vectors needs nlist, ef-construction and threads of 1 and links of 2 at least"
+            )
+
+
+def ann_folder(encodings: Path, kind: str) -> Path:
+    return encodings / kind
+
+
+def build_ann(encodings: Path, vectors: np.ndarray, config: AnnConfig, overwrite: bool = False) -> Path:
+    """Build an approximate index of encodings and keep it in their folder, atomically.
+
+    Args:
+        encodings: their folder. vectors: float32 or float16 [R, E].
+
+    Raises:
+        InputError: something is there that must not be replaced, or there are more groups than vectors.
+    """
+    folder = ann_folder(encodings, config.kind)
+    check_free(folder, ANN, overwrite)
+    faiss = faiss_module()
+    with _threads(faiss, config.threads or available_threads()):
+        index, options = _trained(faiss, vectors, config)
+        for start in range(0, len(vectors), PIECE):
+            index.add(np.ascontiguousarray(vectors[start : start + PIECE], np.float32))
+    with replacing_folder(folder, ANN, overwrite) as writing:
+        faiss.write_index(index, str(writing / INDEX_FILE))
+        described = {
+            "format_version": FORMAT_VERSION,
+            "kind": config.kind,
+            "options": options,
+            "encodings": _checksum(encodings / DESCRIPTION_FILE),
+            "index": {"bytes": (writing / INDEX_FILE).stat().st_size, "blake2b": _checksum(writing / INDEX_FILE)},
+            "faiss": faiss.__version__,
+        }
+        (writing / ANN_FILE).write_text(json.dumps(described, indent=1), encoding="utf-8")
+    return folder
+
+
+def _trained(faiss, vectors: np.ndarray, config: AnnConfig):
+    """An empty faiss index that is ready for the vectors, and the options that made it."""
+    count, size = vectors.shape
+    stored = "Flat" if vectors.dtype == np.float32 else "SQfp16"
+    if config.kind == HNSW:
+        index = faiss.index_factory(size, f"HNSW{config.links},{stored}", faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = config.ef_construction
+        options = {"links": config.links, "ef_construction": config.ef_construction}
+    else:
+        nlist = config.nlist or max(1, min(round(4 * count**0.5), count // 39))
+        if nlist > count:
+            raise InputError(f"{nlist} groups are too many for {count} documents: take fewer")
+        index = faiss.index_factory(size, f"IVF{nlist},{stored}", faiss.METRIC_INNER_PRODUCT)
+        index.by_residual = False  # float16 vectors stay as they are: distances from a centre would be rounded again
+        index.cp.seed, index.cp.min_points_per_centroid = config.seed, 1  # small groups are no fault of a small index
+        options = {"nlist": nlist, "seed": config.seed}
+        rows = np.arange(count)
+        if count > nlist * SAMPLE:
+            rows = np.sort(np.random.default_rng(config.seed).choice(count, nlist * SAMPLE, replace=False))
+        index.train(np.ascontiguousarray(vectors[rows], np.float32))
+    return index, options
+
+
+def _checksum(path: Path) -> str:
+    digest = blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _threads(faiss, threads: int) -> Iterator[None]:
+    """So many OpenMP threads for what this thread asks of faiss."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(threads)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+class FlatSearch:
+    """Compares a query with every vector. On a CPU float32 vectors are read where they are mapped.
+
+    Args:
+        vectors: float32 or float16 [R, E].
+        device: ``cpu``, ``cuda`` or ``cuda:N``.
+        threads: over which the vectors are split.
+
+    Attributes:
+        most: documents that a search can return; None without a limit.
+        exact: whether products are float32 sums over the stored numbers, wrong by no more than such sums round.
+    """
+
+    exact = True
+
+    def __init__(self, vectors: np.ndarray, device: str = "cpu", threads: int = 1):
+        self.faiss, self.vectors, self.threads = faiss_module(), vectors, threads
+        self.most, self.index = None, None
+        if device != "cpu" or vectors.dtype != np.float32:
+            self.index = self._filled(device)
+        if device != "cpu":
+            self.most, self.exact = MOST_OF_GPU, False  # by the GPU's rounding
+
+    def _filled(self, device: str):
+        faiss, size = self.faiss, self.vectors.shape[1]
+        if self.vectors.dtype == np.float32:
+            index = faiss.IndexFlatIP(size)
+        else:
+            index = faiss.IndexScalarQuantizer(size, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
+        index = on_device(faiss, index, device)
+        for start in range(0, len(self.vectors), PIECE):
+            index.add(np.ascontiguousarray(self.vectors[start : start + PIECE], np.float32))
+        return index
+
+    def search(self, query: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows int64 [n] and inner products float32 [n] of the best ``count`` vectors or all, best first.
+
+        Args:
+            query: float32 [E].
+        """
+        count = min(count, len(self.vectors))
+        if self.index is not None:
+            with _threads(self.faiss, 1):
+                products, rows = self.index.search(query[None], count)
+            return rows[0], products[0]
+        found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+        def part(start: int, stop: int) -> None:
+            with _threads(self.faiss, 1):
+                products, rows = self.faiss.knn(
+                    query[None],
+                    self.vectors[start:stop],
+                    min(count, stop - start),
+                    metric=self.faiss.METRIC_INNER_PRODUCT,
+                )
+            found[start] = products[0], rows[0] + start
+
+        split(part, len(self.vectors), self.threads, PIECE)
+        products, rows = (np.concatenate(one) for one in zip(*(found[start] for start in sorted(found))))
+        order = np.argsort(-products, kind="stable")[:count]
+        return rows[order], products[order]
+
+
+class AnnSearch:
+    """Searches an approximate index that :func:`build_ann` has written.
+
+    Args:
+        encodings: folder of the encodings.
+        effort: nprobe of ``ivf``, or ef_search of ``hnsw``.
+
+    Raises:
+        InputError: it is not there, damaged, or of other encodings; or the device is none for it.
+    """
+
+    def __init__(self, encodings: Path, kind: str, effort: int, device: str, build: str):
+        self.faiss = faiss_module()
+        index = _opened(self.faiss, ann_folder(encodings, kind), encodings, build)
+        self.most = None if device == "cpu" else MOST_OF_GPU
+        self.exact = kind == IVF and device == "cpu"  # a graph would have to walk much further for the last ranks
+        if kind == HNSW:
+            if device != "cpu":
+                raise InputError("faiss has no hnsw index for GPUs: use a flat or an ivf one, or keep the vectors on the CPU")
+            self.how = self.faiss.SearchParametersHNSW(efSearch=effort)
+        else:
+            self.how = self.faiss.SearchParametersIVF(nprobe=min(effort, index.nlist))
+        self.index = on_device(self.faiss, index, device)
+
+    def search(self, query: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows int64 [n] and inner products float32 [n] of up to ``count`` vectors, best first."""
+        with _threads(self.faiss, 1):
+            products, rows = self.index.search(query[None], min(count, self.index.ntotal), params=self.how)
+        found = rows[0] >= 0
+        return rows[0][found], products[0][found]
+
+
+def _opened(faiss, folder: Path, encodings: Path, build: str):
+    """The faiss index in a folder, of which every byte is as it was written."""
+    if not folder.is_dir():
+        raise InputError(f"{encodings} holds no {folder.name} index of its vectors; build it with: {build}")
+    again = f"build it again with: {build} --overwrite"
+    try:
+        described = json.loads((folder / ANN_FILE).read_text(encoding="utf-8"))
+        found = described["format_version"], described["kind"], described["encodings"], described["index"]["blake2b"]
+        checksums = _checksum(encodings / DESCRIPTION_FILE), _checksum(folder / INDEX_FILE)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder} cannot be read ({error!r}); {again}") from None
+    if found != (FORMAT_VERSION, folder.name, *checksums):
+        raise InputError(f"{folder} is damaged, or was built of other encodings; {again}")
+    try:
+        return faiss.read_index(str(folder / INDEX_FILE))
+    except RuntimeError as error:
+        raise InputError(f"{folder / INDEX_FILE} cannot be read ({str(error).splitlines()[0]}); {again}") from None
+
+
+def on_device(faiss, index, device: str):
+    """The index on a device.
+
+    Raises:
+        InputError: the device is unknown, or faiss has no such GPU.
+    """
+    if device == "cpu":
+        return index
+    name, _, number = device.partition(":")
+    if name != "cuda" or not (number or "0").isdecimal():
+        raise InputError(f"the device '{device}' is unknown to dense retrieval; known: cpu, cuda, cuda:N")
+    gpus = getattr(faiss, "get_num_gpus", int)()
+    if int(number or 0) >= gpus:
+        raise InputError(
+            f"faiss cannot use {device}: it finds {gpus} GPUs; install a faiss with support for GPUs, or keep the "
+            "vectors on the CPU"
+        )
+    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), int(number or 0), index)

@@ -1,0 +1,137 @@
+"""Encodings: one vector a document, computed once by a model and kept in the index folder.
+
+``INDEX/encodings/KEY`` is the folder of one encoding, KEY the checksum of the weights that made it:
+
+==============  ==========================  ========================================================================
+file            dtype and shape             content
+==============  ==========================  ========================================================================
+vectors.npy     float32 or float16 [R, E]   the vectors, rows as in the forward index; memory-mapped when it is read
+encodings.json                              checksums of weights, forward index and vectors, shape, dtype, what made it
+==============  ==========================  ========================================================================
+
+What is here knows no model: it stores vectors and finds them again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Iterable
+
+import numpy as np
+from numpy.lib import format as npy
+
+from rerank_plugin.files.arrays import open_array
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, replacing_folder
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
+from rerank_plugin.indexes.index_folder import describe_file
+
+log = logging.getLogger(__name__)
+
+VECTORS_FILE, DESCRIPTION_FILE = "vectors.npy", "encodings.json"
+ENCODED = FolderKind(
+    "a folder of encodings", DESCRIPTION_FILE, ("weights", "forward_index"), (VECTORS_FILE, "ivf/*", "hnsw/*", "judged/*")
+)
+FORMAT_VERSION = 1
+DTYPES = ("float32", "float16")
+
+
+def encodings_folder(index: ForwardIndex, key: str) -> Path:
+    """Where the vectors of the weights with this checksum are kept; the folder need not be there."""
+    return index.folder.parent / FOLDER / key
+
+
+def write_encodings(
+    index: ForwardIndex,
+    key: str,
+    pieces: Iterable[np.ndarray],
+    size: int,
+    dtype: str = "float32",
+    description: dict | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write the vectors of all documents, atomically, in one stream.
+
+    Args:
+        key: checksum of the weights.
+        pieces: vectors float32 [n, E] in row order, R rows in all.
+        size: E.
+        dtype: what is stored, float32 or float16.
+        description: what else is worth knowing, as JSON values.
+
+    Returns:
+        the folder.
+
+    Raises:
+        InputError: the folder exists and must not be replaced, or a vector is not finite in this dtype.
+    """
+    folder, shape = encodings_folder(index, key), (len(index), size)
+    if index.checksum is None:
+        raise InputError(f"{index.folder} is not in an index folder, whose index.json tells which documents it holds")
+    described = {
+        "format_version": FORMAT_VERSION,
+        "weights": key,
+        "forward_index": index.checksum,
+        "shape": list(shape),
+        "dtype": dtype,
+        **(description or {}),
+    }
+    with replacing_folder(folder, ENCODED, overwrite) as writing:
+        with open(writing / VECTORS_FILE, "wb") as file:
+            header = {"descr": npy.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+            npy.write_array_header_1_0(file, header)
+            rows = 0
+            for piece in pieces:
+                file.write(_stored(index, piece, rows, dtype).data)
+                rows += len(piece)
+        if rows != len(index):
+            raise RuntimeError(f"{rows} vectors for {len(index)} documents")
+        described["files"] = {VECTORS_FILE: describe_file(writing / VECTORS_FILE)}
+        text = json.dumps(described, indent=1, ensure_ascii=False)
+        (writing / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
+    return folder
+
+
+def _stored(index: ForwardIndex, piece: np.ndarray, first_row: int, dtype: str) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        stored = np.ascontiguousarray(piece, np.dtype(dtype))
+    bad = np.flatnonzero(~np.isfinite(stored).all(axis=1))
+    if len(bad):
+        raise InputError(f"the vector of document {index.ids[first_row + int(bad[0])]} is not finite in {dtype}")
+    return stored
+
+
+def find_encodings(index: ForwardIndex, key: str, size: int) -> np.ndarray | None:
+    """The vectors of an index, float32 or float16 [R, E], memory-mapped; None where these weights encoded none.
+
+    Vectors that were made from another forward index are none, either, which is said.
+
+    Raises:
+        InputError: the folder is there, but damaged.
+    """
+    folder = encodings_folder(index, key)
+    if not folder.is_dir():
+        return None
+    again = "delete the folder, or encode again in its place"
+    try:
+        described = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
+        found = {name: described[name] for name in ("format_version", "weights", "forward_index", "shape", "dtype")}
+        vectors = open_array(folder / VECTORS_FILE)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder} cannot be read ({error!r}); {again}") from None
+    if found["forward_index"] != index.checksum:
+        log.warning("%s was made from another index and is not used; %s", folder, again)
+        return None
+    shape = [len(index), size]
+    expected = {"format_version": FORMAT_VERSION, "weights": key, "shape": shape}
+    wrong = [f"{name} {found[name]}, expected {value}" for name, value in expected.items() if found[name] != value]
+    if found["dtype"] not in DTYPES:
+        wrong.append(f"dtype {found['dtype']}, expected one of {', '.join(DTYPES)}")
+    if not wrong and (list(vectors.shape), str(vectors.dtype)) != (shape, found["dtype"]):
+        wrong.append(f"{VECTORS_FILE} is {vectors.dtype} {list(vectors.shape)}, expected {found['dtype']} {shape}")
+    if wrong:
+        raise InputError(f"{folder} does not fit: {'; '.join(wrong)}; {again}")
+    return vectors

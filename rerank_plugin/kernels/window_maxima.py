@@ -1,0 +1,251 @@
+"""A convolution over word vectors and the maxima of its windows, for many documents, compiled with numba.
+
+The convolution is linear in the word vectors, so what a word adds at each tap is a row of a table, and a position is
+the sum of a few rows. The table is cut into panels of LANES filters, and all documents go through one panel before the
+next: what a panel holds of the words of some documents fits into a cache, which the whole table does not.
+
+Maxima are kept in registers over a block of positions, where no window begins or ends (the common divisor of a window's
+width and stride), and a window is the maximum of its blocks by van Herk's method: runs of as many blocks as a window
+has, running maxima from both ends of each run; a window is the end of one run and the start of the next.
+
+Letters in shapes: C documents, N words of the longest, V words of the table, D dimension, K filters (a multiple of
+LANES), P windows.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from rerank_plugin.kernels.convolution import LANES, pad_columns
+from rerank_plugin.kernels.parallel import Workspace
+from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
+
+NUMBER = ir.FloatType()
+VECTOR = ir.VectorType(NUMBER, LANES)
+LEAST = ir.Constant(VECTOR, [float("-inf")] * LANES)
+
+
+class Taps(NamedTuple):
+    """What each word adds to the convolution at each tap.
+
+    Attributes:
+        table: float32 [K / LANES, V + 1, width * LANES]; the last row is zero, for positions behind a document.
+        offsets: where the taps begin in a row, one a tap.
+    """
+
+    table: np.ndarray
+    offsets: tuple[int, ...]
+
+
+class Pooling(NamedTuple):
+    """Windows of ``width`` blocks, ``stride`` blocks apart; a block is ``block`` positions."""
+
+    width: int
+    stride: int
+    block: int
+
+
+def make_taps(vectors: np.ndarray, weight: np.ndarray) -> Taps:
+    """Taps for word vectors float32 [V, D] and the weights of a convolution, float32 [filters, D, width]."""
+    filters, _, width = weight.shape
+    panels = -(-filters // LANES)
+    table = torch.zeros(panels, len(vectors) + 1, width, LANES).numpy()  # torch aligns rows with cache lines
+    for tap in range(width):
+        products = torch.from_numpy(vectors) @ torch.from_numpy(pad_columns(weight[:, :, tap].T))  # [V, K]
+        table[:, :-1, tap] = products.numpy().reshape(-1, panels, LANES).transpose(1, 0, 2)
+    offsets = tuple(tap * LANES for tap in range(width))
+    return Taps(table.reshape(panels, len(vectors) + 1, width * LANES), offsets)
+
+
+def make_pooling(width: int, stride: int) -> Pooling:
+    """Windows of ``width`` positions that are ``stride`` apart."""
+    block = gcd(width, stride)
+    return Pooling(width // block, stride // block, block)
+
+
+def pool_windows(
+    places: np.ndarray,
+    positions: np.ndarray,
+    taps: Taps,
+    pooling: Pooling,
+    pooled: np.ndarray,
+    workspace: Workspace,
+) -> None:
+    """Fill ``pooled`` with the maxima of the convolution, without its bias, in the windows that a document has.
+
+    Args:
+        places: the documents' words as rows of the table, and its last row behind them, int32 [C, N + width].
+        positions: of the convolution in each document, int64 [C].
+        pooled: float32 [P, C or more, K].
+    """
+    blocks = -(-int(positions.max(initial=1)) // pooling.block)
+    maxima = workspace.array("block maxima", (2, blocks, LANES), np.float32)
+    _pool_panels(places, positions, *taps, *pooling, maxima, pooled)
+
+
+@njit(nogil=True, cache=True)
+def count_windows(positions, width, stride):
+    """Pooling windows of a document: the first, and each one whose forerunner does not reach the end."""
+    return (positions > 0) + max(0, -((width - positions) // stride))
+
+
+@njit(nogil=True, cache=True)
+def _pool_panels(places, positions, table, offsets, width, stride, block, maxima, pooled):
+    """See :func:`pool_windows`; ``maxima``: scratch, float32 [2, blocks, LANES]."""
+    row, half = LANES * maxima.itemsize, maxima[0].size * maxima.itemsize
+    for panel in range(len(table)):
+        for document in range(len(positions)):
+            blocks = _block_maxima(places[document], positions[document], table[panel], offsets, block, maxima[0])
+            _run_maxima(maxima, blocks, width)
+            end_of_run = width
+            for window in range(count_windows(blocks, width, stride)):
+                first = window * stride
+                last = min(first + width, blocks) - 1
+                if first >= end_of_run:  # a stride is no longer than a run
+                    end_of_run += width
+                tail = maxima.ctypes.data + half + first * row
+                head = tail if last < end_of_run else maxima.ctypes.data + last * row
+                target = (window * pooled.shape[1] + document) * pooled.shape[2] + panel * LANES
+                _maximum(tail, head, pooled.ctypes.data + target * pooled.itemsize)
+
+
+@njit(nogil=True, cache=True)
+def _block_maxima(places, positions, table, offsets, block, maxima):
+    """The largest value of each filter in each block of positions: float32 [blocks, LANES]; returns their number."""
+    blocks = (positions + block - 1) // block
+    for number in range(blocks):
+        first = number * block
+        ahead = first + block + AHEAD
+        for position in range(ahead, min(ahead + block, positions)):
+            prefetch_row(table, places[position])
+        _largest_sums(
+            places.ctypes.data + first * places.itemsize,
+            table.ctypes.data,
+            maxima.ctypes.data + number * LANES * maxima.itemsize,
+            min(block, positions - first),
+            table.shape[1],
+            offsets,
+        )
+    return blocks
+
+
+@intrinsic
+def _largest_sums(typing_context, places, table, target, count, step, offsets):
+    """``target[:LANES] = max over i < count of the sum over taps t of table[places[i + t] * step + offsets[t] :]``.
+
+    The sums and the maximum stay in registers. NaN is larger than any number.
+
+    Args:
+        places: address of int32. table, target: addresses of float32.
+        count: at least 1. step: floats from one row of the table to the next.
+        offsets: a tuple, one a tap; each length of it is compiled for itself.
+    """
+    signature = types.void(*[types.uintp] * 3, *[types.intp] * 2, offsets)
+    taps = len(offsets)
+
+    def generate(context, builder, _, arguments):
+        count, step, offsets = arguments[3:]
+        size = count.type
+        places = builder.inttoptr(arguments[0], ir.IntType(32).as_pointer())
+        table, target = (builder.inttoptr(address, NUMBER.as_pointer()) for address in arguments[1:3])
+        starts = [builder.gep(table, [builder.extract_value(offsets, tap)]) for tap in range(taps)]
+        entry = builder.block
+        loop, end = builder.append_basic_block("positions"), builder.append_basic_block("positions_end")
+        builder.branch(loop)
+
+        builder.position_at_end(loop)
+        position, largest = builder.phi(size), builder.phi(VECTOR)
+        total = ir.Constant(VECTOR, [-0.0] * LANES)  # adds nothing, not even a sign
+        for tap, start in enumerate(starts):
+            place = builder.sext(builder.load(builder.gep(places, [builder.add(position, size(tap))])), size)
+            row = builder.bitcast(builder.gep(start, [builder.mul(place, step)]), VECTOR.as_pointer())
+            total = builder.fadd(total, builder.load(row, align=4))
+        next_largest = _larger(builder, total, largest)
+        next_position = builder.add(position, size(1))
+        builder.cbranch(builder.icmp_signed("<", next_position, count), loop, end)
+        position.add_incoming(size(0), entry)
+        position.add_incoming(next_position, loop)
+        largest.add_incoming(LEAST, entry)
+        largest.add_incoming(next_largest, loop)
+
+        builder.position_at_end(end)
+        builder.store(next_largest, builder.bitcast(target, VECTOR.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@njit(nogil=True, cache=True)
+def _run_maxima(maxima, blocks, run):
+    """Maxima within runs of ``run`` blocks: ``maxima[1]`` from a block to the run's end, ``[0]`` from its start.
+
+    Args:
+        maxima: float32 [2, blocks, LANES]; the first half holds the maxima of the blocks.
+    """
+    row = LANES * maxima.itemsize
+    heads, tails = maxima.ctypes.data, maxima.ctypes.data + maxima[0].size * maxima.itemsize
+    for first in range(0, blocks, run):
+        count = min(run, blocks - first)
+        last = first + count - 1
+        _running_maxima(heads + last * row, tails + last * row, count, -LANES)
+        _running_maxima(heads + first * row, heads + first * row, count, LANES)
+
+
+@intrinsic
+def _running_maxima(typing_context, source, target, count, step):
+    """``target[i * step :][:LANES] = max over j <= i of source[j * step :][:LANES]`` for i < count.
+
+    Args:
+        source, target: addresses of float32, which may be the same. count: at least 1.
+    """
+    signature = types.void(*[types.uintp] * 2, *[types.intp] * 2)
+
+    def generate(context, builder, _, arguments):
+        count, step = arguments[2:]
+        source, target = (builder.inttoptr(address, NUMBER.as_pointer()) for address in arguments[:2])
+        entry = builder.block
+        loop, end = builder.append_basic_block("rows"), builder.append_basic_block("rows_end")
+        builder.branch(loop)
+
+        builder.position_at_end(loop)
+        row, largest = builder.phi(count.type), builder.phi(VECTOR)
+        offset = builder.mul(row, step)
+        here, there = (builder.bitcast(builder.gep(start, [offset]), VECTOR.as_pointer()) for start in (source, target))
+        next_largest, next_row = _larger(builder, builder.load(here, align=4), largest), builder.add(row, count.type(1))
+        builder.store(next_largest, there, align=4)
+        builder.cbranch(builder.icmp_signed("<", next_row, count), loop, end)
+        row.add_incoming(count.type(0), entry)
+        row.add_incoming(next_row, loop)
+        largest.add_incoming(LEAST, entry)
+        largest.add_incoming(next_largest, loop)
+        builder.position_at_end(end)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _maximum(typing_context, one, other, target):
+    """``target[:LANES] = max(one[:LANES], other[:LANES])`` for addresses of float32. NaN is larger than any number."""
+    signature = types.void(*[types.uintp] * 3)
+
+    def generate(context, builder, _, arguments):
+        pointers = [builder.inttoptr(address, VECTOR.as_pointer()) for address in arguments]
+        one, other = (builder.load(pointer, align=4) for pointer in pointers[:2])
+        builder.store(_larger(builder, one, other), pointers[2], align=4)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _larger(builder, one, other):
+    """Code for the maximum of two vectors; NaN is larger than any number."""
+    above, no_number = builder.fcmp_ordered(">", one, other), builder.fcmp_unordered("uno", one, one)
+    return builder.select(builder.or_(above, no_number), one, other)

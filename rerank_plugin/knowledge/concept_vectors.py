@@ -1,0 +1,80 @@
+"""Vectors of concepts and the folder they are kept in ([K] 4.2).
+
+The folder holds concepts.txt (ids, one a line), concepts.safetensors (``vectors`` float32 [C, D] and ``relations``
+float32 [R, D]) and concepts.json (settings, the checksum of the knowledge base, measured figures).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple, Sequence
+
+import numpy as np
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, healed, replacing_folder
+
+IDS_FILE, VECTORS_FILE, SETTINGS_FILE = "concepts.txt", "concepts.safetensors", "concepts.json"
+CONCEPT_VECTORS = FolderKind(
+    "a folder of concept vectors", SETTINGS_FILE, ("concepts", "dimension"), (IDS_FILE, VECTORS_FILE)
+)
+
+
+class ConceptVectors(NamedTuple):
+    """Concept ids and their vectors, float32 [C, D]."""
+
+    ids: list[str]
+    matrix: np.ndarray
+
+
+def save_concept_vectors(
+    ids: Sequence[str], matrix: np.ndarray, relations: np.ndarray, folder: Path, settings: dict, overwrite: bool = False
+) -> None:
+    """Write a folder of concept vectors, atomically. Shapes: matrix [C, D], relations [R, D]."""
+    from safetensors.numpy import save_file
+
+    tensors = {"vectors": matrix, "relations": relations}
+    described = {"concepts": len(ids), "dimension": matrix.shape[1], **settings}
+    with replacing_folder(folder, CONCEPT_VECTORS, overwrite) as writing:
+        (writing / IDS_FILE).write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
+        save_file(
+            {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()},
+            writing / VECTORS_FILE,
+        )
+        text = json.dumps(described, indent=1, ensure_ascii=False)
+        (writing / SETTINGS_FILE).write_text(text, encoding="utf-8")
+
+
+def load_concept_vectors(folder: str | Path) -> ConceptVectors:
+    """Read a folder of concept vectors.
+
+    Raises:
+        InputError: a file is missing or damaged, or ids and vectors do not fit together.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    folder = healed(folder)
+    path = folder / VECTORS_FILE
+    try:
+        text = (folder / IDS_FILE).read_text(encoding="utf-8")
+        matrix = load_file(path).get("vectors")
+    except (OSError, UnicodeDecodeError, SafetensorError) as error:
+        raise InputError(
+            f"{folder} cannot be read as concept vectors ({error}); write it with: "
+            f"python -m rerank_plugin.embed concepts --knowledge KB --output {folder}"
+        ) from None
+    ids = text.split("\n")[:-1] if text.endswith("\n") else text.split("\n")
+    if matrix is None or matrix.ndim != 2:
+        raise InputError(f"{path} holds no matrix named 'vectors'")
+    if len(matrix) != len(ids):
+        raise InputError(
+            f"{folder}: {IDS_FILE} has {len(ids)} ids but {VECTORS_FILE} {len(matrix)} vectors; "
+            "they do not belong together"
+        )
+    if len(set(ids)) != len(ids):
+        raise InputError(f"{folder / IDS_FILE} names a concept twice; write the folder anew")
+    if not np.isfinite(matrix).all():
+        raise InputError(f"{path} holds values that are not finite numbers")
+    return ConceptVectors(ids, matrix.astype(np.float32, copy=False))

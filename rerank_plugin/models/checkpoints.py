@@ -1,0 +1,268 @@
+"""Checkpoints: folders with config.json, model.safetensors, vocab.txt and embeddings.safetensors, loaded strictly.
+
+That of a model with concepts has ``concepts.txt``, too: the ids of its concepts, row by row. A cross-encoder's has no
+words but the folder ``encoder``, with its architecture and its tokenizer.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict, fields
+from importlib import import_module
+from pathlib import Path
+from types import UnionType
+from typing import get_args, get_origin, get_type_hints
+
+from rerank_plugin import __version__
+from rerank_plugin.features.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, healed, link_or_copy, replacing_folder
+from rerank_plugin.text import word_vectors
+from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.text.word_vectors import WordVectors
+
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+_WORDS = (word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE, word_vectors.SETTINGS_FILE)
+CHECKPOINT = FolderKind(
+    "a checkpoint", CONFIG_FILE, ("model", "config"), (WEIGHTS_FILE, *_WORDS, CONCEPTS_FILE, "encoder/*")
+)
+
+# Model name to 'module:Module:Config'. Names of one module differ in what its configuration starts from.
+MODELS = {
+    "bert": "rerank_plugin.models.cross_encoder.model:CrossEncoder:CrossEncoderConfig",
+    "biobert": "rerank_plugin.models.cross_encoder.model:BioBert:CrossEncoderConfig",
+    "conv-knrm": "rerank_plugin.models.conv_knrm.model:ConvKnrm:ConvKnrmConfig",
+    "delta": "rerank_plugin.models.delta.model:Delta:DeltaConfig",
+    "delta-classifier": "rerank_plugin.models.delta_classifier.model:DeltaClassifier:DeltaClassifierConfig",
+    "drmm": "rerank_plugin.models.drmm.model:Drmm:DrmmConfig",
+    "duet": "rerank_plugin.models.duet.model:Duet:DuetConfig",
+    "knrm": "rerank_plugin.models.knrm.model:Knrm:KnrmConfig",
+    "ktrel": "rerank_plugin.models.ktrel.model:Ktrel:KtrelConfig",
+    "ktrel-c": "rerank_plugin.models.ktrel.model:Ktrel:KtrelCConfig",
+    "ktrel-w": "rerank_plugin.models.ktrel.model:Ktrel:KtrelWConfig",
+    "matchpyramid": "rerank_plugin.models.matchpyramid.model:MatchPyramid:MatchPyramidConfig",
+    "pacrr": "rerank_plugin.models.pacrr.model:Pacrr:PacrrConfig",
+    "sevmos": "rerank_plugin.models.sevmos.model:SevMos:SevMosConfig",
+}
+
+
+def model_classes(name: str):
+    """The module class and the configuration class of a model.
+
+    Raises:
+        InputError: unknown model.
+    """
+    if name not in MODELS:
+        raise InputError(f"unknown model '{name}'; known: {', '.join(sorted(MODELS))}")
+    module, model, config = MODELS[name].split(":")
+    imported = import_module(module)
+    return getattr(imported, model), getattr(imported, config)
+
+
+def build_config(config_class, values: dict, where: str):
+    """A configuration from JSON values; lists become tuples.
+
+    Raises:
+        InputError: a value has no field of its name.
+    """
+    known = {field.name for field in fields(config_class)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise InputError(f"{where}: unknown hyper-parameters {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    for name, kind in get_type_hints(config_class).items():
+        if name in plain and not _is_a(plain[name], kind):
+            raise InputError(f"{where}: the hyper-parameter {name} is {values[name]!r}, expected {kind}")
+    try:
+        return config_class(**plain)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _is_a(value, kind) -> bool:
+    """Whether a value fits the type of a configuration's field: bool, int, float, str, tuples of them, or None."""
+    if isinstance(kind, UnionType):
+        return any(_is_a(value, one) for one in get_args(kind))
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_is_a(one, get_args(kind)[0]) for one in value)
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def save_checkpoint(
+    folder: Path, model, vectors: WordVectors | None, description: dict, words: Path | None = None
+) -> None:
+    """Write a checkpoint, atomically; one that is there already is replaced.
+
+    Args:
+        model: a module with ``name`` and ``config``; its parameters and persistent buffers are saved. What reads
+            concepts has ``concept_vocabulary``, too.
+        vectors: the vocabulary and word vectors float32 [V, D]; None of a model that has no word
+            vectors (``has_word_vectors``), which writes its other files with ``write_files``.
+        description: what else is worth knowing (training data, measures, seed), as JSON values.
+        words: a folder that holds the same word vectors; its files are linked instead of written once more.
+    """
+    from safetensors.torch import save_file
+
+    concepts = getattr(model, "concept_vocabulary", None)
+    if concepts is None and getattr(model.config, "concepts", 0):
+        raise ValueError(f"the model '{model.name}' has {model.config.concepts} concepts without names")
+    config = {
+        "model": model.name,
+        "config": asdict(model.config),
+        **({} if vectors is None else _describe_words(vectors)),
+        "versions": _versions(),
+        **({"annotation": concepts.annotation} if concepts is not None else {}),
+        **description,
+    }
+    weights = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}
+    with replacing_folder(folder, CHECKPOINT, overwrite=True) as writing:
+        if vectors is None:
+            model.write_files(writing)
+        elif words is None:
+            word_vectors.write(vectors, writing, {})
+        else:
+            for name in (word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE, word_vectors.SETTINGS_FILE):
+                link_or_copy(words / name, writing / name)
+        if concepts is not None:
+            concepts.save(writing / CONCEPTS_FILE)
+        save_file(weights, writing / WEIGHTS_FILE)
+        (writing / CONFIG_FILE).write_text(json.dumps(config, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _describe_words(vectors: WordVectors) -> dict:
+    return {
+        "tokenizer": vectors.vocabulary.tokenizer,
+        "words": len(vectors.vocabulary),
+        "dimension": int(vectors.matrix.shape[1]),
+    }
+
+
+def _versions() -> dict[str, str]:
+    import numpy
+    import safetensors
+    import torch
+
+    libraries = {library.__name__: library.__version__ for library in (torch, numpy, safetensors)}
+    return {"rerank_plugin": __version__, "python": platform.python_version(), **libraries}
+
+
+def read_config(folder: Path) -> dict:
+    """A checkpoint's config.json.
+
+    Raises:
+        InputError: it is missing, unreadable, or names no model.
+    """
+    path = healed(folder) / CONFIG_FILE
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{folder} is no checkpoint: it holds no {CONFIG_FILE}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    if (
+        not isinstance(config, dict)
+        or not isinstance(config.get("model"), str)
+        or not isinstance(config.get("config"), dict)
+    ):
+        raise InputError(f"{path} describes no model: it needs 'model' and 'config'")
+    return config
+
+
+def load_checkpoint(folder: Path):
+    """A trained model and its vocabulary.
+
+    Returns:
+        (module in eval mode, Vocabulary)
+
+    Raises:
+        InputError: a file is missing, the tokenizer differs, or a tensor is missing, unexpected or of another shape.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    folder = Path(folder)
+    config = read_config(folder)
+    model_class, config_class = model_classes(config["model"])
+    if getattr(model_class, "has_word_vectors", True):
+        model, vocabulary = _build_with_words(folder, config, model_class, config_class)
+    else:
+        model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
+        model, vocabulary = model_class(model_config, folder), Vocabulary([])
+    try:
+        weights = load_file(folder / WEIGHTS_FILE)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read {folder / WEIGHTS_FILE}: {error}") from None
+    check_weights(weights, model.state_dict(), str(folder / WEIGHTS_FILE))
+    model.load_state_dict(weights, strict=True)
+    return model.eval(), vocabulary
+
+
+def _build_with_words(folder: Path, config: dict, model_class, config_class):
+    """A checkpoint's model without its weights, and its vocabulary."""
+    import torch
+
+    vectors = word_vectors.load(folder)
+    if config.get("tokenizer") != vectors.vocabulary.tokenizer:
+        raise InputError(
+            f"{folder} was trained on texts tokenized with {config.get('tokenizer')}, its words are of texts tokenized "
+            f"with {vectors.vocabulary.tokenizer}: files of different checkpoints are mixed"
+        )
+    _check_vectors(folder, config, vectors)
+    model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
+    concepts = _load_concepts(folder, config, model_config)
+    return model_class(model_config, torch.from_numpy(vectors.matrix), **concepts), vectors.vocabulary
+
+
+def _load_concepts(folder: Path, config: dict, model_config) -> dict[str, ConceptVocabulary]:
+    """What a model that reads concepts is built with, beside words; nothing for others.
+
+    Raises:
+        InputError: concepts.txt is missing, or of another model.
+    """
+    expected = getattr(model_config, "concepts", 0)
+    if not expected:
+        return {}
+    annotation = config.get("annotation")
+    if annotation is not None and not isinstance(annotation, dict):
+        raise InputError(f"{folder / CONFIG_FILE}: 'annotation' is no settings of an annotator")
+    vocabulary = ConceptVocabulary.load(folder / CONCEPTS_FILE, annotation)
+    if len(vocabulary) != expected:
+        raise InputError(
+            f"{folder}: the model was trained with {expected} concepts but {CONCEPTS_FILE} has {len(vocabulary)}: "
+            "files of different checkpoints are mixed"
+        )
+    return {"concept_vocabulary": vocabulary}
+
+
+def _check_vectors(folder: Path, config: dict, vectors: WordVectors) -> None:
+    words, dimension = vectors.matrix.shape
+    if (words, dimension) != (config.get("words"), config.get("dimension")):
+        raise InputError(
+            f"{folder}: the model was trained with {config.get('words')} words of {config.get('dimension')} dimensions "
+            f"but the vocabulary has {words} of {dimension}: files of different checkpoints are mixed"
+        )
+
+
+def check_weights(found: dict, expected: dict, where: str) -> None:
+    """Compare tensors by name and shape.
+
+    Raises:
+        InputError: names every tensor that is missing, unexpected, or of another type or shape.
+    """
+    faults = [f"missing {name}" for name in sorted(expected.keys() - found.keys())]
+    faults += [f"unexpected {name}" for name in sorted(found.keys() - expected.keys())]
+    faults += [
+        f"{name} is of type {found[name].dtype}, expected {expected[name].dtype}"
+        for name in sorted(expected.keys() & found.keys())
+        if found[name].dtype != expected[name].dtype
+    ]
+    faults += [
+        f"{name} is {list(found[name].shape)}, expected {list(expected[name].shape)}"
+        for name in sorted(expected.keys() & found.keys())
+        if found[name].shape != expected[name].shape
+    ]
+    if faults:
+        raise InputError(f"{where} does not fit the model: {'; '.join(faults)}")

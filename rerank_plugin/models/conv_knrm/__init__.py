@@ -1,0 +1,1 @@
+"""Conv-KNRM: the module and its fast path."""

@@ -1,0 +1,454 @@
+"""Conv-KNRM as it is served: the same scores as :class:`~rerank_plugin.models.conv_knrm.model.ConvKnrm`.
+
+* A convolution is linear in the word vectors before its ReLU. What a word adds to an n-gram at each place in it (a tap)
+  is a table over the words of the index, made once a checkpoint, and an n-gram is a sum of n rows. Where the table
+  would take too much memory, the rows of the candidates' distinct words are made for each query.
+* A document's single words are compared with the query's n-grams, and sent through the kernels, once for each distinct
+  word of the candidates; its soft-TF for them is a sum of rows.
+* The ten wide kernels lie 0.2 apart around 0, and ``exp(-50 (x - mu)^2) = exp(-50 x^2) exp(100 mu x) exp(-50 mu^2)``.
+  The first factor is common to all, the second ones are powers of ``exp(10 x)``, and the third does not depend on x, so
+  that a sum is multiplied with it when it is done: two exponentials a cosine, and one multiplication a kernel. The
+  narrow kernel is looked at only where a cosine is near 1.
+
+Letters in shapes: C candidates, N document words, m words of the query, Q the query's n-grams of all sizes (padded to a
+multiple of 16), U distinct words, V vocabulary, D dimension, F filters (padded to a multiple of 16), T taps of all
+sizes, K kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import njit
+
+from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.interactions import candidate_words
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.convolution import LANES, ROWS, pad_columns, round_up, window_products
+from rerank_plugin.kernels.exponential import exponential
+from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
+from rerank_plugin.models.conv_knrm.model import ConvKnrm
+from rerank_plugin.models.knrm.fused import add_rows, table_width, weighted_logarithms, write_kernels
+from rerank_plugin.models.knrm.model import KERNELS, LOG_SCALE, MEANS
+
+TABLE_BYTES = 2**30  # the largest table of taps
+BLOCK = 8 * ROWS  # n-grams whose vectors are in the fastest cache at once
+POSITIONS = 8  # cosines of a document are padded to a multiple of this
+NOWHERE = np.float32(-3.0)  # a cosine that is out of reach of all kernels: exactly 0 in float32
+NEAR_ONE = np.float32(0.98)  # below it the narrow kernel is 0 in float32
+TINY = np.float32(1e-12)  # the smallest norm, as in the module
+WIDE = np.float32(-50.0)  # -0.5 / 0.1^2
+NARROW = np.float32(-0.5e6)  # -0.5 / 0.001^2
+STEP = np.float32(10.0)  # neighbouring means are 0.2 apart: exp(100 * 0.2 x) is the square of exp(10 x)
+CONSTANTS = np.exp(-50 * np.square(MEANS)).astype(np.float32)  # the third factors of the wide kernels
+ONE, ZERO = np.float32(1.0), np.float32(0.0)
+
+
+class QueryNgrams(NamedTuple):
+    """The n-grams of one query, by size.
+
+    Attributes:
+        vectors: columns of length 1, or 0 for n-grams of unknown words only; float32 [F, Q].
+        sizes, starts: words of each and its place in the query, int32 [n-grams].
+        terms: term ids of the query's words, int32 [m], -1 for a word that no document holds.
+    """
+
+    vectors: np.ndarray
+    sizes: np.ndarray
+    starts: np.ndarray
+    terms: np.ndarray
+
+
+class Words(NamedTuple):
+    """The candidates' distinct words, and where they stand.
+
+    Attributes:
+        rows: where a word's taps begin in their table, int32 [U]. terms: int32 [U]. unknown: bool [U].
+        places: int32 [C, N]. lengths: int32 [C].
+    """
+
+    rows: np.ndarray
+    terms: np.ndarray
+    unknown: np.ndarray
+    places: np.ndarray
+    lengths: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Memory of one thread.
+
+    Attributes:
+        block: vectors of n-grams, float32 [BLOCK, F]. scales: 1 / their length, float32 [BLOCK].
+        products: float32 [BLOCK, Q].
+        rows: of a document's words in the table of taps, int32 [N].
+        cosines: float32 [Q, N with padding].
+        counts: float32 [document sizes, width of the table of kernels].
+    """
+
+    block: np.ndarray
+    scales: np.ndarray
+    products: np.ndarray
+    rows: np.ndarray
+    cosines: np.ndarray
+    counts: np.ndarray
+
+
+class FusedConvKnrm:
+    """Scores candidates as the module does.
+
+    Args:
+        model: in eval mode, on the CPU.
+        builder: of the index that candidates come from.
+        threads: over which words and documents are split.
+        table_bytes: the largest table of taps.
+    """
+
+    def __init__(self, model: ConvKnrm, builder: InputBuilder, threads: int, table_bytes: int = TABLE_BYTES):
+        self.builder, self.threads, self.workspace = builder, threads, Workspace()
+        self.longest = model.config.longest_ngram
+        self.vectors = model.vectors.detach().float().contiguous().numpy()  # [V, D]
+        self.biases = np.concatenate(
+            [pad_columns(layer.bias.detach().float().numpy()[None]) for layer in model.convolutions]
+        )  # [sizes, F]
+        weights = self._tap_weights(model)  # [D, T * F]
+        self.tap_columns = np.ascontiguousarray(weights.reshape(len(weights), -1, LANES).transpose(1, 0, 2))
+        self.taps_of_word = weights.shape[1] // self.biases.shape[1]  # T
+        self.table, self.rows = self._table(weights, table_bytes)
+        layer = model.layer.weight.detach()[0].double().numpy() * LOG_SCALE
+        self.layer = layer.reshape(self.longest, self.longest, KERNELS)  # query size, document size, kernel
+        self.bias = model.layer.bias.item()
+
+    def _tap_weights(self, model: ConvKnrm) -> np.ndarray:
+        """The filters of all sizes, tap behind tap: float32 [D, T * F]."""
+        taps = []
+        for layer in model.convolutions:
+            weight = layer.weight.detach().float().numpy()  # [filters, D, n]
+            taps += [pad_columns(weight[:, :, tap].T) for tap in range(weight.shape[2])]
+        return np.ascontiguousarray(np.concatenate(taps, axis=1))
+
+    def _table(self, weights: np.ndarray, table_bytes: int) -> tuple[np.ndarray | None, np.ndarray]:
+        """The table of taps, float32 [words * T, F], of those words of the model that occur in the index.
+
+        Args:
+            weights: float32 [D, T * F].
+
+        Returns:
+            the table, or None if it would be too large; and where the taps of each word begin in it, int32 [V].
+        """
+        present = np.unique(self.builder.model_ids)
+        rows = np.zeros(len(self.vectors), np.int32)
+        if len(present) * weights.shape[1] * 4 > table_bytes:
+            return None, rows
+        rows[present] = np.arange(len(present)) * self.taps_of_word
+        table = np.empty((len(present), weights.shape[1]), np.float32)  # numpy asks for large pages of memory
+        torch.mm(torch.from_numpy(self.vectors[present]), torch.from_numpy(weights), out=torch.from_numpy(table))
+        return table.reshape(-1, self.biases.shape[1]), rows
+
+    def _make_taps(self, name: str, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A table of taps made for some words, float32 [len(ids) * T, F], and where each word's begin in it, int32."""
+        shape = (len(ids), len(self.tap_columns) * LANES)
+        taps = self.workspace.array(name, shape, np.float32)
+
+        def word_taps(start: int, stop: int) -> None:
+            block = self.workspace.array("word vectors", (BLOCK, self.vectors.shape[1]), np.float32)
+            _word_taps(self.vectors, ids, self.tap_columns, block, taps, start, stop)
+
+        split(word_taps, len(ids), self.threads)
+        rows = np.arange(0, len(ids) * self.taps_of_word, self.taps_of_word, dtype=np.int32)
+        return taps.reshape(-1, self.biases.shape[1]), rows
+
+    def _query_ngrams(self, query: QueryWords) -> QueryNgrams:
+        ids = query.ids[query.mask].astype(np.int32)  # [m]
+        sizes = range(1, self.longest + 1)
+        places = [(size, start) for size in sizes for start in range(len(ids) - size + 1)]
+        sizes, starts = np.array(places, np.int32).reshape(-1, 2).T.copy()
+        unknown = np.array([not ids[start : start + size].any() for size, start in places], bool)
+        taps, rows = self._make_taps("query taps", ids)
+        vectors = np.zeros((self.biases.shape[1], round_up(len(places))), np.float32)
+        _fill_query(taps, rows, self.biases, sizes, starts, unknown, vectors)
+        return QueryNgrams(vectors, sizes, starts, query.terms[query.mask].astype(np.int32))
+
+    def _scratch(self, columns: int, width: int) -> Scratch:
+        words, filters, array = self.builder.document_words, self.biases.shape[1], self.workspace.array
+        return Scratch(
+            array("block", (BLOCK, filters), np.float32),
+            array("scales", (BLOCK,), np.float32),
+            array("products", (BLOCK, columns), np.float32),
+            array("rows", (words,), np.int32),
+            array("cosines", (columns, -(-words // POSITIONS) * POSITIONS), np.float32),
+            array("counts", (self.longest, width), np.float32),
+        )
+
+    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+        """Scores, float32 [C]."""
+        ngrams = self._query_ngrams(query)
+        found = candidate_words(self.builder, candidates, self.workspace)
+        made = self.table is None
+        taps, rows = self._make_taps("taps", found.ids) if made else (self.table, self.rows[found.ids])
+        words = Words(rows, found.terms, found.ids == 0, found.places, found.lengths)
+        columns, width = ngrams.vectors.shape[1], table_width(len(ngrams.sizes))
+        table = self.workspace.array("kernels", (len(found.ids), width), np.float32)
+        scores = np.empty(len(candidates), np.float32)
+
+        def word_kernels(start: int, stop: int) -> None:
+            _word_kernels(taps, self.biases, words, ngrams, self._scratch(columns, width), table, start, stop)
+
+        def documents(start: int, stop: int) -> None:
+            scratch = self._scratch(columns, width)
+            _score_documents(
+                taps, self.biases, words, ngrams, table, self.layer, self.bias, scratch, scores, start, stop
+            )
+
+        split(word_kernels, len(found.ids), self.threads)
+        split(documents, len(candidates), self.threads, smallest=8)
+        return scores
+
+
+@njit(nogil=True, cache=True)
+def _word_taps(vectors, ids, weights, block, taps, start, stop):
+    """The taps of words start..stop: rows of ``taps``, float32 [U, T * F].
+
+    Args:
+        vectors: float32 [V, D]. ids: int32 [U]. weights: float32 [T * F / LANES, D, LANES].
+        block: scratch, float32 [BLOCK, D].
+    """
+    products = np.empty((BLOCK, LANES), np.float32)
+    for first in range(start, stop, BLOCK):
+        count = min(BLOCK, stop - first)
+        for row in range(BLOCK):
+            id = ids[min(first + row, stop - 1)]
+            for i in range(block.shape[1]):  # numba takes seconds to compile the assignment of a row
+                block[row, i] = vectors[id, i]
+        for tile in range(len(weights)):
+            _multiply(block, weights[tile], count, products)
+            for row in range(count):
+                for lane in range(LANES):
+                    taps[first + row, tile * LANES + lane] = products[row, lane]
+
+
+@njit(nogil=True, cache=True)
+def _multiply(block, weights, count, products):
+    """``products[:count] = block[:count] @ weights``; up to ROWS - 1 rows more are read and overwritten.
+
+    Args:
+        block: float32 [BLOCK, n]. weights: float32 [n, Q]. products: float32 [BLOCK, Q].
+    """
+    length, columns = weights.shape
+    for row in range(0, count, ROWS):
+        products[row : row + ROWS] = 0.0
+        for column in range(0, columns, LANES):
+            window_products(
+                block.ctypes.data + row * length * 4,
+                weights.ctypes.data + column * 4,
+                products.ctypes.data + (row * columns + column) * 4,
+                length,
+                length,
+                columns,
+                columns,
+            )
+
+
+@njit(nogil=True, cache=True, fastmath=REASSOCIATE, error_model="numpy")
+def _ngram_vectors(taps, rows, biases, size, first, count, block, scales):
+    """Vectors of the n-grams that stand at first..first + count, into the first rows of ``block``.
+
+    Args:
+        taps: float32 [any, F]. rows: where the taps of each word begin, int32 [words]. biases: float32 [sizes, F].
+        block: float32 [BLOCK, F]. scales: 1 / length of each vector, float32 [BLOCK].
+    """
+    filters = block.shape[1]
+    tap = size * (size - 1) // 2  # those of size 1 stand first, then those of size 2, ..
+    for row in range(count):
+        place, total = first + row, ZERO
+        if place + size - 1 + AHEAD < len(rows):
+            for other in range(tap, tap + size):
+                prefetch_row(taps, rows[place + size - 1 + AHEAD] + other)
+        if size == 2:  # the paper's sizes in one pass
+            one, two = rows[place] + tap, rows[place + 1] + tap + 1
+            for i in range(filters):
+                value = biases[1, i] + taps[one, i] + taps[two, i]
+                value = ZERO if value < 0 else value  # NaN stays NaN
+                block[row, i] = value
+                total += value * value
+        elif size == 3:
+            one, two, three = rows[place] + tap, rows[place + 1] + tap + 1, rows[place + 2] + tap + 2
+            for i in range(filters):
+                value = biases[2, i] + taps[one, i] + taps[two, i] + taps[three, i]
+                value = ZERO if value < 0 else value
+                block[row, i] = value
+                total += value * value
+        else:
+            for i in range(filters):
+                block[row, i] = biases[size - 1, i]
+            for word in range(size):
+                one = rows[place + word] + tap + word
+                for i in range(filters):
+                    block[row, i] += taps[one, i]
+            for i in range(filters):
+                value = ZERO if block[row, i] < 0 else block[row, i]
+                block[row, i] = value
+                total += value * value
+        scales[row] = total
+    for row in range(count):
+        norm = np.sqrt(scales[row])
+        scales[row] = ONE / (TINY if norm < TINY else norm)
+
+
+@njit(nogil=True, cache=True)
+def _fill_query(taps, rows, biases, sizes, starts, unknown, vectors):
+    """The columns of :class:`QueryNgrams`, zeros for n-grams of unknown words only."""
+    block, scales = np.empty((1, len(vectors)), np.float32), np.empty(1, np.float32)
+    for column in range(len(sizes)):
+        if not unknown[column]:
+            _ngram_vectors(taps, rows, biases, np.int64(sizes[column]), np.int64(starts[column]), 1, block, scales)
+            for i in range(len(vectors)):
+                vectors[i, column] = block[0, i] * scales[0]
+
+
+@njit(nogil=True, cache=True)
+def _match_unknown(terms, ngrams, cosines):
+    """The cosines of one n-gram of unknown words: 1 with the same words, which are unknown, too, 0 with all others.
+
+    Args:
+        terms: of its words, int32 [n]. cosines: float32 [Q], to be filled.
+    """
+    for column in range(len(ngrams.sizes)):
+        same = ngrams.sizes[column] == len(terms)
+        for word in range(len(terms)):
+            same = same and ngrams.terms[ngrams.starts[column] + word] == terms[word]
+        cosines[column] = 1.0 if same else 0.0
+
+
+@njit(nogil=True, cache=True)
+def _word_kernels(taps, biases, words, ngrams, scratch, table, start, stop):
+    """Rows start..stop of the table of kernels of single words, float32 [U, table_width(n-grams)]."""
+    columns = len(ngrams.sizes)
+    scratch.block[:] = 0.0
+    for first in range(start, stop, BLOCK):
+        count = min(BLOCK, stop - first)
+        _ngram_vectors(taps, words.rows, biases, 1, first, count, scratch.block, scratch.scales)
+        _multiply(scratch.block, ngrams.vectors, count, scratch.products)
+        for row in range(count):
+            word, cosines = first + row, scratch.products[row]
+            for column in range(columns):
+                cosines[column] *= scratch.scales[row]
+            if words.unknown[word]:
+                _match_unknown(words.terms[word : word + 1], ngrams, cosines)
+            for column in range(columns):
+                write_kernels(cosines[column], table[word], column * KERNELS)
+            table[word, columns * KERNELS :] = 0.0
+
+
+@njit(nogil=True, cache=True)
+def _document_cosines(taps, biases, words, ngrams, places, size, count, scratch):
+    """Cosines of a document's ``count`` n-grams of one size with the query's: ``scratch.cosines[:, :count]``.
+
+    From there to the next multiple of POSITIONS they are out of reach of the kernels.
+
+    Args:
+        places: of the document's words, int32 [N].
+    """
+    cosines = scratch.cosines
+    for first in range(0, count, BLOCK):
+        present = min(BLOCK, count - first)
+        _ngram_vectors(taps, scratch.rows, biases, size, first, present, scratch.block, scratch.scales)
+        _multiply(scratch.block, ngrams.vectors, present, scratch.products)
+        for column in range(len(ngrams.sizes)):
+            for row in range(present):
+                cosines[column, first + row] = scratch.products[row, column] * scratch.scales[row]
+    terms = np.empty(size, np.int32)
+    for position in range(count):
+        unknown = True
+        for word in range(size):
+            terms[word] = words.terms[places[position + word]]
+            unknown = unknown and words.unknown[places[position + word]]
+        if unknown:
+            _match_unknown(terms, ngrams, cosines[:, position])
+    for position in range(count, -(-count // POSITIONS) * POSITIONS):
+        cosines[:, position] = NOWHERE
+
+
+@njit(nogil=True, cache=True, fastmath=REASSOCIATE, error_model="numpy")
+def _count_softly(cosines, positions, counts, first):
+    """Soft-TF of one n-gram of the query: K numbers of ``counts`` from ``first`` on.
+
+    Args:
+        cosines: float32 [positions or more]. positions: a multiple of POSITIONS.
+    """
+    a5 = a4 = a3 = a2 = a1 = b1 = b2 = b3 = b4 = b5 = near = ZERO
+    for position in range(positions):
+        cosine = cosines[position]
+        near += ONE if NEAR_ONE < cosine else ZERO
+        middle = exponential(cosine * cosine * WIDE)
+        up = exponential(cosine * STEP)
+        down = ONE / up
+        up2, down2 = up * up, down * down
+        value = middle * up
+        a1 += value
+        value *= up2
+        a2 += value
+        value *= up2
+        a3 += value
+        value *= up2
+        a4 += value
+        a5 += value * up2
+        value = middle * down
+        b1 += value
+        value *= down2
+        b2 += value
+        value *= down2
+        b3 += value
+        value *= down2
+        b4 += value
+        b5 += value * down2
+    exact = ZERO
+    if near > 0:
+        for position in range(positions):
+            distance = cosines[position] - ONE
+            exact += exponential(distance * distance * NARROW)
+    counts[first] = exact
+    for kernel, total in enumerate((a5, a4, a3, a2, a1, b1, b2, b3, b4, b5)):
+        counts[first + 1 + kernel] = total * CONSTANTS[1 + kernel]
+
+
+@njit(nogil=True, cache=True)
+def _score_documents(taps, biases, words, ngrams, table, layer, bias, scratch, scores, start, stop):
+    """Scores of candidates start..stop.
+
+    Args:
+        table: float32 [U, width]. layer: float64 [query sizes, document sizes, K]. scores: float32 [C], to be filled.
+    """
+    scratch.block[:] = 0.0
+    counts = scratch.counts
+    for candidate in range(start, stop):
+        places, length = words.places[candidate], words.lengths[candidate]
+        for position in range(length):
+            scratch.rows[position] = words.rows[places[position]]
+        add_rows(table, places, length, counts[0])
+        for size in range(2, len(counts) + 1):
+            count = max(0, length - size + 1)
+            _document_cosines(taps, biases, words, ngrams, places, size, count, scratch)
+            positions = -(-count // POSITIONS) * POSITIONS
+            for column in range(len(ngrams.sizes)):
+                _count_softly(scratch.cosines[column], positions, counts[size - 1], column * KERNELS)
+        scores[candidate] = math.tanh(bias + _weighted_features(counts, ngrams.sizes, layer))
+
+
+@njit(nogil=True, cache=True)
+def _weighted_features(counts, sizes, layer):
+    """The linear layer without its bias; ``counts`` are float32 [document sizes, width]."""
+    total, first = 0.0, 0
+    for size in range(1, len(layer) + 1):
+        last = first
+        while last < len(sizes) and sizes[last] == size:
+            last += 1
+        for document_size in range(len(counts)):
+            total += weighted_logarithms(counts[document_size], first, last, layer[size - 1, document_size])
+        first = last
+    return total

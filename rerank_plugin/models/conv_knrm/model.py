@@ -1,0 +1,142 @@
+"""Conv-KNRM (Dai, Xiong, Callan, Liu: Convolutional Neural Networks for Soft-Matching N-Grams in Ad-hoc Search, WSDM
+2018, section 3).
+
+One convolution for each n = 1, 2, 3, the same for queries and documents, turns every n words in a row into an n-gram
+vector. Each size of the query's n-grams is compared with each size of the document's ('cross-match'), and each of the 9
+matrices of cosines is counted with the kernels of :mod:`~rerank_plugin.models.knrm.model`: 99 features, of which a linear
+layer and tanh make the score. It is a baseline of [K] (table 1).
+
+Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, F filters, K kernels, n words
+of an n-gram. An n-gram stands at its first word, so there are N and M places for n-grams of any size.
+
+Where the paper is silent, or we depart from it:
+
+* The paper trains the word vectors with the rest. Ours are fixed.
+* An n-gram that would reach beyond the text, or beyond N or M words, is none: it is in no count and in no sum. A query
+  of fewer than n words has features of 0 for that n; a document of fewer than n words has no match for it.
+* Unknown words. Within an n-gram with a known word, an unknown one is the vector of UNK. N-grams of unknown words only
+  are like single words in KNRM: similar with 1 to the same words, and with 0 to any other n-gram.
+* An n-gram of which no filter sees anything (all are 0 after the ReLU) is similar with 0 to all others.
+* Logarithms, 0.01, tanh and ties: as in KNRM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.features.interactions import same_words
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.knrm.model import KERNELS, kernel_features, soft_counts
+
+
+@dataclass(frozen=True)
+class ConvKnrmConfig:
+    """Hyper-parameters; the defaults are the paper's, but for the words.
+
+    Attributes:
+        filters: F, of each n-gram size.
+        longest_ngram: n-grams are of 1 word up to this.
+        document_words, query_words: N and M, where longer texts are cut.
+        lexical_features: none; Conv-KNRM has no place for them.
+    """
+
+    filters: int = 128
+    longest_ngram: int = 3
+    document_words: int = 200
+    query_words: int = 16
+    lexical_features: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if min(self.filters, self.longest_ngram, self.document_words, self.query_words) < 1:
+            raise InputError("Conv-KNRM's sizes (filters, longest n-gram, words) must be at least 1")
+        if self.lexical_features:
+            raise InputError(f"Conv-KNRM takes no lexical features, but was given {', '.join(self.lexical_features)}")
+
+
+class Ngrams(NamedTuple):
+    """The n-grams of one size of a batch of texts with L words.
+
+    Attributes:
+        vectors: of length 1, or 0 where no filter sees anything; float [B, L, F].
+        mask: bool [B, L], True for n-grams that lie within the text.
+        unknown: bool [B, L], True for n-grams of unknown words only.
+    """
+
+    vectors: Tensor
+    mask: Tensor
+    unknown: Tensor
+
+
+def all_of_window(values: Tensor, words: int) -> Tensor:
+    """Whether ``words`` values in a row are all True; what lies behind the end is False. Bool [B, L] to [B, L]."""
+    return functional.pad(values, (0, words - 1)).unfold(1, words, 1).all(dim=2)
+
+
+def same_ngrams(same: Tensor, words: int) -> Tensor:
+    """Where the n-grams of a query and of a document are the same words, from the same for words, bool [B, M, N]."""
+    query_words, document_words = same.shape[1:]
+    padded = functional.pad(same, (0, words - 1, 0, words - 1))  # [B, M + n - 1, N + n - 1]
+    for word in range(words):
+        same = same & padded[:, word : word + query_words, word : word + document_words]  # [B, M, N]
+    return same
+
+
+def similarities(queries: Ngrams, documents: Ngrams, same: Tensor | None) -> Tensor:
+    """Cosines of n-grams, float [B, M, N].
+
+    Args:
+        same: bool [B, M, N], where both are the same words; None for n-grams of two sizes.
+    """
+    cosines = torch.bmm(queries.vectors, documents.vectors.transpose(1, 2))  # [B, M, N]
+    unknown = queries.unknown[:, :, None] | documents.unknown[:, None, :]  # [B, M, N]
+    return torch.where(unknown, 0.0 if same is None else same.to(cosines.dtype), cosines)
+
+
+class ConvKnrm(nn.Module):
+    """Conv-KNRM as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
+
+    Args:
+        config: the hyper-parameters.
+        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
+    """
+
+    name = "conv-knrm"
+    any_width, by_length = True, True
+    matches_unknown_words = True
+
+    def __init__(self, config: ConvKnrmConfig, vectors: Tensor):
+        super().__init__()
+        self.config = config
+        self.register_buffer("vectors", vectors, persistent=False)
+        self.sizes = range(1, config.longest_ngram + 1)
+        self.convolutions = nn.ModuleList(nn.Conv1d(vectors.shape[1], config.filters, words) for words in self.sizes)
+        self.layer = nn.Linear(len(self.sizes) ** 2 * KERNELS, 1)
+
+    def regularized(self) -> dict[str, list[nn.Parameter]]:
+        """Nothing: the paper has no L2 cost."""
+        return {}
+
+    def ngrams(self, ids: Tensor, mask: Tensor, words: int) -> Ngrams:
+        """The n-grams of ``words`` words (section 3.1), from ids int64 [B, L] and mask bool [B, L]."""
+        embedded = self.vectors[ids].transpose(1, 2)  # [B, D, L]
+        sums = self.convolutions[words - 1](functional.pad(embedded, (0, words - 1)))  # [B, F, L]
+        vectors = functional.normalize(functional.relu(sums), dim=1).transpose(1, 2)  # [B, L, F]
+        return Ngrams(vectors, all_of_window(mask, words), all_of_window(ids == 0, words))
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        queries = [self.ngrams(inputs.queries, inputs.query_mask, words) for words in self.sizes]
+        documents = [self.ngrams(inputs.documents, inputs.document_mask, words) for words in self.sizes]
+        same = same_words(inputs)  # [B, M, N]
+        features = []
+        for query_words, query in zip(self.sizes, queries):
+            for document_words, document in zip(self.sizes, documents):
+                equal = same_ngrams(same, query_words) if query_words == document_words else None
+                counts = soft_counts(similarities(query, document, equal), document.mask)  # [B, M, K]
+                features.append(kernel_features(counts, query.mask))  # [B, K]
+        return torch.tanh(self.layer(torch.cat(features, dim=1))[:, 0])  # [B]

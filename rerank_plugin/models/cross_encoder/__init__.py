@@ -1,0 +1,1 @@
+"""Cross-encoders over Hugging Face encoder folders."""

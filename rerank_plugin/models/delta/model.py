@@ -1,0 +1,183 @@
+"""Delta ([D18] sections 3 and 4.2): differences between document words and their closest query words.
+
+An unparameterized stage turns a query and a document into one row a document word: the difference to the closest query
+word (Euclidean distance), and three similarities of the two. Three convolutions over the rows, a maximum over the
+document, the lexical features beside it, and three feed-forward layers give the score. The word vectors are fixed.
+
+Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, F features, K filters.
+
+Where the paper is silent:
+
+* Widths of the hidden feed-forward layers: ``hidden``, by default (K + F, K).
+* Equal distances: the first query word counts as the closest.
+* Zero vectors: cosine 0; proximity 0 when both are zero.
+* A document without words pools to zeros; its lexical features still count.
+* Lexical features are brought to zero mean and unit variance with the training data's statistics, which are saved with
+  the weights: BM25 and the shares differ by an order of magnitude, and L2 and Adagrad would see only BM25.
+* 'Masked to ignore padding' in a convolution: padded rows are zero before every layer, so a border is the same whether
+  the array ends there or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.features.lexical_features import check_names
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.standardized import StandardizedFeatures
+
+DELTA_FEATURES = 3  # cosine, distance, proximity
+TINY = torch.finfo(torch.float32).tiny  # only keeps zero vectors from dividing by zero
+
+
+@dataclass(frozen=True)
+class DeltaConfig:
+    """Hyper-parameters; the defaults are Delta-32's ([D18] 4.2). Delta-32-Lex3 adds the three lexical features.
+
+    Attributes:
+        document_words, query_words: N and M, where longer texts are cut.
+        lexical_features: names from :mod:`rerank_plugin.features.lexical_features`.
+        hidden: widths of the feed-forward layers before the last.
+        differences, delta_features: off for the ablations of [D18] table 6.
+        slope: of the leaky ReLU, used everywhere, on the output too.
+    """
+
+    filters: int = 32
+    width: int = 3
+    convolutions: int = 3
+    hidden: tuple[int, ...] | None = None
+    dropout: float = 0.2
+    slope: float = 0.3
+    document_words: int = 50
+    query_words: int = 7
+    lexical_features: tuple[str, ...] = ()
+    differences: bool = True
+    delta_features: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lexical_features", check_names(self.lexical_features))
+        hidden = (self.filters + len(self.lexical_features), self.filters) if self.hidden is None else self.hidden
+        object.__setattr__(self, "hidden", tuple(hidden))
+        if self.width % 2 == 0:
+            raise InputError(f"convolution width {self.width}: 'same' borders need an odd width")
+        if min(self.filters, self.width, self.convolutions, self.document_words, self.query_words, *self.hidden) < 1:
+            raise InputError("Delta's sizes (filters, width, convolutions, hidden, words) must be at least 1")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout {self.dropout} is not in [0, 1)")
+        if not (self.differences or self.delta_features):
+            raise InputError("Delta needs difference vectors or Delta features; both are off")
+
+
+def delta_stage(documents: Tensor, document_mask: Tensor, queries: Tensor, query_mask: Tensor) -> Tensor:
+    """The Delta matrix ([D18] 3.2), without parameters.
+
+    Args:
+        documents: word vectors, float [B, N, D]. queries: float [B, M, D].
+        document_mask, query_mask: bool [B, N] and [B, M], True for words.
+
+    Returns:
+        float [B, N, D + 3]: ``d - q*``, ``cos(d, q*)``, ``|d - q*|``, ``1 - |d - q*| / (|d| + |q*|)`` for the closest
+        query word q*; zeros for padding and for queries without words.
+    """
+    closest = closest_words(documents, queries, query_mask)  # [B, N]
+    places = closest + torch.arange(len(queries), device=closest.device)[:, None] * queries.shape[1]  # [B, N]
+    nearest = queries.flatten(0, 1)[places]  # [B, N, D]
+    difference = documents - nearest  # [B, N, D]
+    distance = difference.norm(dim=2)  # [B, N]
+    document_norm, query_norm = documents.norm(dim=2), nearest.norm(dim=2)  # [B, N]
+    cosine = (documents * nearest).sum(dim=2) / (document_norm * query_norm).clamp_min(TINY)  # [B, N]
+    lengths = document_norm + query_norm
+    proximity = torch.where(lengths > 0, 1 - distance / lengths.clamp_min(TINY), 0.0)  # [B, N]
+    matrix = torch.cat([difference, cosine[..., None], distance[..., None], proximity[..., None]], dim=2)
+    alive = document_mask & query_mask.any(dim=1, keepdim=True)  # [B, N]
+    return matrix * alive[..., None]
+
+
+def closest_words(documents: Tensor, queries: Tensor, query_mask: Tensor) -> Tensor:
+    """Place of the query word closest to each document word; int64 [B, N], of equal distances the first.
+
+    Most queries are shorter than M, so each place is compared only in the rows whose query reaches it. Distances come
+    from differences: the faster expansion into products would make equal words differ.
+    """
+    smallest = documents.new_full(documents.shape[:2], torch.inf)  # [B, N]
+    closest = torch.zeros(documents.shape[:2], dtype=torch.int64, device=documents.device)  # [B, N]
+    for place in range(queries.shape[1]):
+        rows = query_mask[:, place].nonzero()[:, 0]  # [b]
+        distance = (documents[rows] - queries[rows, place, None]).norm(dim=2)  # [b, N]
+        closer = distance < smallest[rows]  # [b, N]
+        smallest[rows] = torch.where(closer, distance, smallest[rows])
+        closest[rows] = torch.where(closer, place, closest[rows])
+    return closest
+
+
+class Delta(StandardizedFeatures):
+    """Delta as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
+
+    Args:
+        config: the hyper-parameters.
+        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are ([D18] 3).
+    """
+
+    name = "delta"
+    any_width = True
+
+    def __init__(self, config: DeltaConfig, vectors: Tensor):
+        super().__init__(len(config.lexical_features))
+        self.config = config
+        self.register_buffer("vectors", vectors, persistent=False)
+        features = len(config.lexical_features)
+        rows = vectors.shape[1] * config.differences + DELTA_FEATURES * config.delta_features
+        widths = [rows] + [config.filters] * config.convolutions
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(inward, outward, config.width, padding=config.width // 2)
+            for inward, outward in zip(widths, widths[1:])
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        layers = [config.filters + features, *config.hidden, 1]
+        self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(layers, layers[1:]))
+
+    def regularized(self) -> dict[str, list[nn.Parameter]]:
+        """The weights with an L2 cost of their own each ([D18] 3.4)."""
+        return {
+            "convolution": [layer.weight for layer in self.convolutions],
+            "feed_forward": [layer.weight for layer in self.layers],
+        }
+
+    def delta_rows(self, inputs: Inputs) -> Tensor:
+        """The Delta matrix of a batch, less what an ablation switches off, float [B, N, rows]."""
+        documents, queries = self.vectors[inputs.documents], self.vectors[inputs.queries]  # [B, N, D], [B, M, D]
+        matrix = delta_stage(documents, inputs.document_mask, queries, inputs.query_mask)  # [B, N, D + 3]
+        if not self.config.differences:
+            return matrix[..., -DELTA_FEATURES:]
+        return matrix if self.config.delta_features else matrix[..., :-DELTA_FEATURES]
+
+    def convolve(self, rows: Tensor, mask: Tensor) -> Tensor:
+        """Convolutions and masked max-pooling ([D18] 3.3): float [B, N, rows] and bool [B, N] to float [B, K]."""
+        return self.pool(self.convolutions[0](rows.transpose(1, 2)), mask)  # [B, K, N] to [B, K]
+
+    def pool(self, sums: Tensor, mask: Tensor) -> Tensor:
+        """What follows the sums of the first convolution: float [B, K, N] and bool [B, N] to float [B, K]."""
+        alive = mask[:, None, :]  # [B, 1, N]
+        features = functional.leaky_relu(sums, self.config.slope) * alive  # [B, K, N]
+        for convolution in self.convolutions[1:]:
+            features = functional.leaky_relu(convolution(features), self.config.slope) * alive  # [B, K, N]
+        features = self.dropout(features).masked_fill(~alive, -torch.inf)
+        pooled = features.amax(dim=2)  # [B, K]
+        return torch.where(mask.any(dim=1, keepdim=True), pooled, 0.0)
+
+    def combine(self, pooled: Tensor, features: Tensor) -> Tensor:
+        """The feed-forward layers ([D18] 3.4): float [B, K] and lexical features [B, F] to scores [B]."""
+        features = self.standardized(features)  # [B, F]
+        hidden = torch.cat([pooled, features], dim=1)  # [B, K + F]
+        for layer in self.layers:
+            hidden = functional.leaky_relu(layer(hidden), self.config.slope)  # [B, width of the layer]
+        return hidden[:, 0]  # [B]
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        pooled = self.convolve(self.delta_rows(inputs), inputs.document_mask)  # [B, K]
+        return self.combine(pooled, inputs.features)  # [B]

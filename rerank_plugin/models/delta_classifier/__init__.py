@@ -1,0 +1,1 @@
+"""The classifier of [D17] 4: the module and its fast path."""

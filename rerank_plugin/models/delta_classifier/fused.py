@@ -1,0 +1,278 @@
+"""The Delta Relevance Classifier ([D17] 4) as it is served: the module's scores, from each distinct word once.
+
+The closest query word, the row of difference features, and what the row adds to the first convolution at each of its
+taps are the same wherever a word stands, so they are computed once for each distinct word of the candidates; the first
+convolution of a document is then a sum of w rows. The other convolutions are dense, and nearly all of the work: they
+are products of rows with panels of weights (:mod:`~rerank_plugin.kernels.dense_layers`), of the words there are and no
+padding. Those of width 3 are computed in pairs of windows, with two thirds of the multiplications.
+
+Delta's table of taps over the whole vocabulary would be eight times as large here, and would save a tenth of the time:
+without it there is nothing to make before the first query.
+
+Letters in shapes: C candidates, N document words, m known words of the query, U distinct words, D dimension,
+F features, K filters (padded to a multiple of 16), w width of a convolution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.interactions import CandidateWords, candidate_words
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.convolution import LANES, ROWS, pad_columns
+from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
+from rerank_plugin.kernels.parallel import Workspace, alongside, split
+from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
+from rerank_plugin.models.delta.model import TINY
+from rerank_plugin.models.delta_classifier.model import DeltaClassifier
+
+BLOCK = 12 * ROWS  # words whose taps are made at once: a thread's rows stay in its second-level cache
+PAIRED = 3  # the width of convolutions that are computed in pairs of windows
+RELU, LINEAR = np.float32(0.0), np.float32(1.0)  # slopes below zero
+
+
+class FusedDeltaClassifier:
+    """Scores candidates as the module does.
+
+    Args:
+        model: in eval mode, on the CPU.
+        builder: of the index that candidates come from.
+        threads: over which words and documents are split.
+    """
+
+    def __init__(self, model: DeltaClassifier, builder: InputBuilder, threads: int):
+        self.config, self.builder, self.threads = model.config, builder, threads
+        self.workspace = Workspace()
+        self.vectors = _numbers(model.vectors)  # [V, D]
+        self.norms = _numbers(model.vectors.norm(dim=1))  # [V]
+        weights = [_tap_rows(_numbers(layer.weight)) for layer in model.convolutions]  # [w, inward, K] each
+        self.taps = pack_panels(np.concatenate(list(weights[0]), axis=1))  # [w * K / LANES, D + 2, LANES]
+        self.biases = np.stack([pad_vector(_numbers(layer.bias)) for layer in model.convolutions])  # [layers, K]
+        self.panels = self._later_panels(weights[1:])
+        self.layers = [
+            (pack_panels(_numbers(layer.weight).T), pad_vector(_numbers(layer.bias))) for layer in model.layers
+        ]
+        self.feature_mean, self.feature_scale = model.feature_mean.numpy().copy(), model.feature_scale.numpy().copy()
+
+    def _later_panels(self, weights: list[np.ndarray]) -> np.ndarray:
+        """The convolutions after the first, float32 [layers - 1, P, K / LANES, inward, LANES].
+
+        P is 4 and inward K for pairs of windows; else P is 1 and inward w * K.
+        """
+        width, filters, padded = self.config.width, self.config.filters, self.biases.shape[1]
+        parts, inward = (4, padded) if width == PAIRED else (1, width * padded)
+        panels = np.zeros((len(weights), parts, padded // LANES, inward, LANES), np.float32)
+        for place, weight in enumerate(weights):
+            rows = np.zeros((width, padded, padded), np.float32)
+            rows[:, :filters] = weight
+            matrices = _paired(rows) if width == PAIRED else [rows.reshape(-1, padded)]
+            panels[place] = [pack_panels(matrix) for matrix in matrices]
+        return panels
+
+    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+        """Scores, float32 [C]."""
+        filters, count = self.config.filters, len(candidates)
+        features = alongside(lambda: self.builder.features(terms, candidates), self.threads)  # [C, F]
+        words = candidate_words(self.builder, candidates, self.workspace)
+        joined = self.workspace.array("joined", (count + ROWS, self.config.joined), np.float32)
+        self._scan(query.ids[query.ids > 0], words, joined)
+        joined[:count, filters:] = (features() - self.feature_mean) * self.feature_scale
+        return self._classify(joined, count)
+
+    def _scan(self, ids: np.ndarray, words: CandidateWords, joined: np.ndarray) -> None:
+        """The Delta Scanner: the first ``filters`` columns of ``joined``, for known query words int64 [m]."""
+        config, count, filters = self.config, len(words.lengths), self.config.filters
+        if not len(ids):
+            joined[:count, :filters] = 0.0
+            return
+        taps = self.workspace.array("taps", (len(words.ids), len(self.taps) * LANES), np.float32)  # [U, w * K]
+
+        def word_taps(start: int, stop: int) -> None:
+            rows = self.workspace.array("rows", (BLOCK + ROWS, self.taps.shape[1]), np.float32)
+            made = self.workspace.array("made", (BLOCK + ROWS, taps.shape[1]), np.float32)
+            _word_taps(self.vectors, self.norms, self.taps, words.ids, ids, rows, made, taps, start, stop)
+
+        def documents(start: int, stop: int) -> None:
+            # A document grows by a border with every layer, and has one before and behind it.
+            longest = config.document_words + (len(self.biases) + 2) * (config.width - 1)
+            buffers = self.workspace.array("features", (2, longest + 2 * ROWS, self.biases.shape[1]), np.float32)
+            pairs = self.workspace.array("pairs", (2, 4, longest // 2 + 2 * ROWS, self.biases.shape[1]), np.float32)
+            known = self.workspace.array("known", (config.document_words,), np.int32)
+            _scan_documents(
+                taps, words.ids, words.places, words.lengths, self.panels, self.biases, config.width, filters,
+                known, buffers, pairs, joined, start, stop,
+            )  # fmt: skip
+
+        split(word_taps, len(words.ids), self.threads)
+        split(documents, count, self.threads, smallest=4)
+
+    def _classify(self, joined: np.ndarray, count: int) -> np.ndarray:
+        """The Relevance Classifier: float32 [C + ROWS, filters + F] to scores [C]."""
+        scores = np.empty(count, np.float32)
+
+        def documents(start: int, stop: int) -> None:
+            source, size = joined[start : stop + ROWS], stop - start
+            for place, (panels, bias) in enumerate(self.layers):
+                slope = RELU if place + 1 < len(self.layers) else LINEAR
+                target = self.workspace.array(f"layer {place % 2}", (size + ROWS, len(bias)), np.float32)
+                dense(source, panels, bias, slope, target, size)
+                source = target
+            scores[start:stop] = source[:size, 0]
+
+        split(documents, count, self.threads)
+        return scores
+
+
+def _numbers(tensor) -> np.ndarray:
+    return tensor.detach().float().contiguous().numpy()
+
+
+def _tap_rows(weight: np.ndarray) -> np.ndarray:
+    """A convolution's weight [filters, inward, w] as float32 [w, inward, K]."""
+    return np.stack([pad_columns(tap) for tap in weight.transpose(2, 1, 0)])
+
+
+def _paired(weight: np.ndarray) -> list[np.ndarray]:
+    """A convolution's weight [3, K, K] as the four matrices that two windows side by side share (Winograd's F(2, 3)).
+
+    With rows a, b, c, d of the windows abc and bcd, and p, q, r, s the products of a - c, b + c, c - b and b - d with
+    the four, ``p + q + r`` is the sum of abc and ``q - r - s`` that of bcd.
+    """
+    first, middle, last = weight
+    return [first, (first + middle + last) / 2, (first - middle + last) / 2, last]
+
+
+@njit(nogil=True, cache=True)
+def _word_taps(vectors, norms, panels, ids, query_ids, rows, made, taps, start, stop):
+    """What distinct words start..stop add to the first convolution at each tap: rows of ``taps``, [U, w * K].
+
+    Args:
+        panels: float32 [w * K / LANES, D + 2, LANES].
+        rows, made: scratch, float32 [BLOCK + ROWS, D + 2] and [BLOCK + ROWS, w * K].
+    """
+    nothing = np.zeros(taps.shape[1], np.float32)
+    for first in range(start, stop, BLOCK):
+        size = min(BLOCK, stop - first)
+        _difference_rows(vectors, norms, ids[first : first + size], query_ids, rows)
+        dense(rows, panels, nothing, LINEAR, made, size)
+        taps[first : first + size] = made[:size]
+
+
+@njit(nogil=True, cache=True, fastmath=REASSOCIATE)
+def _difference_rows(vectors, norms, ids, query_ids, rows):
+    """Rows ``[d - q*, cosine, distance]`` of words ([D17] algorithm 1), float32 [len(ids) or more, D + 2]."""
+    dimension = vectors.shape[1]
+    for word in range(len(ids)):
+        if word + AHEAD < len(ids):
+            prefetch_row(vectors, ids[word + AHEAD])
+        id, closest, smallest = ids[word], query_ids[0], np.float32(np.inf)
+        for other in query_ids:
+            total = np.float32(0.0)
+            for i in range(dimension):
+                difference = vectors[id, i] - vectors[other, i]
+                total += difference * difference
+            if total < smallest:
+                closest, smallest = other, total
+        product = np.float32(0.0)
+        for i in range(dimension):
+            product += vectors[id, i] * vectors[closest, i]
+            rows[word, i] = vectors[id, i] - vectors[closest, i]
+        rows[word, dimension] = product / max(norms[id] * norms[closest], np.float32(TINY))
+        rows[word, dimension + 1] = np.sqrt(smallest)
+
+
+@njit(nogil=True, cache=True)
+def _scan_documents(
+    taps, ids, places, lengths, panels, biases, width, filters, known, buffers, pairs, joined, start, stop
+):  # fmt: skip
+    """The Delta Scanner for candidates start..stop: the first ``filters`` columns of rows of ``joined``.
+
+    Args:
+        taps: float32 [U, w * K]. ids: int32 [U]. places: int32 [C, N]. lengths: int32 [C].
+        panels: float32 [layers - 1, P, K / LANES, inward, LANES]. biases: float32 [layers, K].
+        known: scratch, int32 [N].
+        buffers, pairs: scratch, float32 [2, L + 2 ROWS, K] and [2, 4, L / 2 + 2 ROWS, K] for
+            L = N + (layers + 2) (w - 1).
+    """
+    border = width - 1
+    buffers[:, :border] = 0.0
+    for candidate in range(start, stop):
+        length = 0
+        for position in range(lengths[candidate]):
+            if ids[places[candidate, position]] > 0:  # UNK gives no row
+                known[length] = places[candidate, position]
+                length += 1
+        if length == 0:
+            joined[candidate, :filters] = 0.0
+            continue
+        # A layer reads rows [0, length + 2 border) and writes rows [border, length + 2 border).
+        _first_layer(taps, known[:length], biases[0], width, buffers[0])
+        length += border
+        for layer in range(len(panels)):
+            source, target = buffers[layer % 2], buffers[(layer + 1) % 2]
+            source[border + length : length + 2 * border] = 0.0
+            length += border
+            if width == PAIRED:
+                _paired_convolution(source, panels[layer], biases[layer + 1], pairs, target[border:], length)
+            else:
+                dense(source, panels[layer, 0], biases[layer + 1], RELU, target[border:], length)
+        _pool(buffers[len(panels) % 2][border : border + length], joined[candidate, :filters])
+
+
+@njit(nogil=True, cache=True)
+def _first_layer(taps, words, bias, width, target):
+    """The first convolution of one document's words int32 [n], into rows [w - 1, n + 2 (w - 1)) of ``target``."""
+    border, filters = width - 1, len(bias)
+    for window in range(len(words) + border):
+        row = target[border + window]
+        row[:] = bias
+        for tap in range(max(0, border - window), min(width, len(words) + border - window)):
+            word, column = words[window + tap - border], tap * filters
+            for i in range(filters):
+                row[i] += taps[word, column + i]
+        for i in range(filters):
+            row[i] = row[i] if row[i] > 0 else row[i] * RELU  # NaN stays NaN
+
+
+@njit(nogil=True, cache=True)
+def _paired_convolution(source, panels, bias, pairs, target, rows):
+    """``target[i] = relu(bias + source[i : i + 3] . weight)`` for i < rows, in pairs of windows.
+
+    Args:
+        source: float32 [at least rows + 3, K], of which row rows + 2 may hold anything.
+        panels: float32 [4, K / LANES, K, LANES], of :func:`_paired`.
+        pairs: scratch, float32 [2, 4, at least rows / 2 + 2 ROWS, K].
+        target: float32 [at least rows + 1, K]; row ``rows`` is overwritten with what means nothing.
+    """
+    mixed, products, filters, count = pairs[0], pairs[1], len(bias), (rows + 1) // 2
+    for pair in range(count):
+        first = 2 * pair
+        for i in range(filters):
+            mixed[0, pair, i] = source[first, i] - source[first + 2, i]
+            mixed[1, pair, i] = source[first + 1, i] + source[first + 2, i]
+            mixed[2, pair, i] = source[first + 2, i] - source[first + 1, i]
+            mixed[3, pair, i] = source[first + 1, i] - source[first + 3, i]
+    nothing = np.zeros(filters, np.float32)
+    for part in range(4):
+        dense(mixed[part], panels[part], bias if part == 1 else nothing, LINEAR, products[part], count)
+    for pair in range(count):
+        for i in range(filters):
+            even = products[0, pair, i] + products[1, pair, i] + products[2, pair, i]
+            odd = products[1, pair, i] - products[2, pair, i] - products[3, pair, i]
+            target[2 * pair, i] = even if even > 0 else even * RELU
+            target[2 * pair + 1, i] = odd if odd > 0 else odd * RELU
+
+
+@njit(nogil=True, cache=True)
+def _pool(rows, pooled):
+    """The largest value of each of the columns of ``pooled``; NaN stays NaN."""
+    for i in range(len(pooled)):
+        pooled[i] = rows[0, i]
+    for position in range(1, len(rows)):
+        for i in range(len(pooled)):
+            value, best = rows[position, i], pooled[i]
+            pooled[i] = value if value > best or value != value else best

@@ -1,0 +1,166 @@
+"""The Delta Relevance Classifier ([D17] section 4, figure 1): Delta as it was first, which estimates a probability.
+
+Every known word of the document is paired with its closest known query word; their difference, cosine and distance make
+a row (algorithm 1). Three convolutions over the rows and a maximum over the document make a vector; four overlap
+features beside it, and a feed-forward network classifies the pair. The word vectors are fixed.
+
+It differs from :mod:`~rerank_plugin.models.delta.model` in that UNK is skipped, in the rows (no proximity), the borders of
+the convolutions, ReLU, the size (256 filters), the classifier, and the training.
+
+As it was trained ([D17] 4.6 and 4.7): binary cross-entropy of the sigmoid of our score; Adadelta, mini-batches of 256,
+10 epochs, of which the one with the best accuracy on the validation data counts. Samples have one weight, or, which
+raised NDCG@20 by 2%, ``max(1, log(1 + r))`` at the relevance level r.
+
+Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, F features, K filters,
+w width of a convolution.
+
+Where the paper is silent:
+
+* The score is what the sigmoid is applied to. The order is the same, cross-entropy of logits is the same loss, and
+  scores that differ stay different in float32.
+* The document is cut to N words first, and UNK is skipped then. Algorithm 1 gives no row for a skipped word, so its
+  neighbours stand side by side in the convolutions.
+* Equal distances: the first query word counts as the closest. Zero vectors: cosine 0.
+* Without a known word in the query or in the document the pooled vector is zeros; the overlap features still count.
+* The mask, with borders in 'full' mode ([D17] 4.1): windows that hold no word are zero before the next layer and no
+  part of the maximum.
+* 'Query and document words in common': Severyn and Moschitti count words of both texts; we take their share of the
+  distinct words of either, as [D18] 4.2.2 (3) and (5) names the features of that paper. Like there, the overlap
+  features are of whole texts and know words that have no vector.
+* Overlap features are brought to zero mean and unit variance with the training data's statistics, which are saved with
+  the weights.
+* Dropout probabilities were tuned, and are not given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.features.lexical_features import check_names
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.delta.model import delta_stage
+from rerank_plugin.models.standardized import StandardizedFeatures
+
+OVERLAPS = ("jaccard_text", "idf_jaccard_text", "overlap_text", "bigram_overlap_text")  # [D17] 4.2, (i) to (iv)
+PAIR_FEATURES = 2  # cosine and distance
+
+
+@dataclass(frozen=True)
+class DeltaClassifierConfig:
+    """Hyper-parameters; the defaults are the paper's where it gives any.
+
+    Attributes:
+        width: of the convolutions.
+        hidden: widths of the feed-forward layers before the last; by default two as wide as the joined vector.
+        dropout, classifier_dropout: in the Delta Scanner and, twice, in the Relevance Classifier.
+        document_words, query_words: N and M, where longer texts are cut.
+        lexical_features: names from :mod:`rerank_plugin.features.lexical_features`; the paper's are the four overlaps.
+    """
+
+    filters: int = 256
+    width: int = 3
+    convolutions: int = 3
+    hidden: tuple[int, ...] | None = None
+    dropout: float = 0.2
+    classifier_dropout: float = 0.2
+    document_words: int = 50
+    query_words: int = 7
+    lexical_features: tuple[str, ...] = OVERLAPS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lexical_features", check_names(self.lexical_features))
+        hidden = (self.joined, self.joined) if self.hidden is None else self.hidden
+        object.__setattr__(self, "hidden", tuple(hidden))
+        if min(self.filters, self.width, self.convolutions, self.document_words, self.query_words, *self.hidden) < 1:
+            raise InputError(
+                "delta-classifier's sizes (filters, width, convolutions, hidden, words) must be at least 1"
+            )
+        if not (0 <= self.dropout < 1 and 0 <= self.classifier_dropout < 1):
+            raise InputError(f"dropout {self.dropout} or {self.classifier_dropout} is not in [0, 1)")
+
+    @property
+    def joined(self) -> int:
+        """Width of the joined vector, K + F."""
+        return self.filters + len(self.lexical_features)
+
+
+def difference_rows(vectors: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """The difference features ([D17] algorithm 1), without parameters.
+
+    Args:
+        vectors: word vectors, float [V, D], row 0 for UNK.
+
+    Returns:
+        rows float [B, N, D + 2]: ``d - q*``, ``cos(d, q*)``, ``|d - q*|`` for the closest query word q* of each known
+        word d, one behind the other, then zeros; and where there is a row, bool [B, N].
+    """
+    known = inputs.document_mask & (inputs.documents > 0)  # [B, N]
+    query_known = inputs.query_mask & (inputs.queries > 0)  # [B, M]
+    order = torch.argsort(known.logical_not().to(torch.uint8), dim=1, stable=True)  # [B, N]
+    ids, mask = inputs.documents.gather(1, order), known.gather(1, order)  # [B, N] each
+    matrix = delta_stage(vectors[ids], mask, vectors[inputs.queries], query_known)  # [B, N, D + 3]
+    return matrix[..., :-1], mask & query_known.any(dim=1, keepdim=True)  # proximity is the last column
+
+
+class DeltaClassifier(StandardizedFeatures):
+    """The classifier as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs`, returns logits [B].
+
+    Args:
+        config: the hyper-parameters.
+        vectors: word vectors, float32 [V, D], row 0 for UNK, which counts for nothing; kept as they are.
+    """
+
+    name = "delta-classifier"
+    any_width = True  # padding is inert
+
+    def __init__(self, config: DeltaClassifierConfig, vectors: Tensor):
+        super().__init__(len(config.lexical_features))
+        self.config = config
+        self.register_buffer("vectors", vectors, persistent=False)
+        widths = [vectors.shape[1] + PAIR_FEATURES] + [config.filters] * config.convolutions
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(inward, outward, config.width, padding=config.width - 1)
+            for inward, outward in zip(widths, widths[1:])
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        widths = [config.joined, *config.hidden, 1]
+        self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(widths, widths[1:]))
+        self.classifier_dropout = nn.Dropout(config.classifier_dropout)
+
+    def regularized(self) -> dict[str, list[nn.Parameter]]:
+        """The weights with an L2 cost of their own each: the Delta Scanner's and the Relevance Classifier's."""
+        return {
+            "convolution": [layer.weight for layer in self.convolutions],
+            "feed_forward": [layer.weight for layer in self.layers],
+        }
+
+    def scan(self, rows: Tensor, mask: Tensor) -> Tensor:
+        """The Delta Scanner ([D17] 4.4): float [B, N, D + 2] and bool [B, N], words first, to float [B, K]."""
+        border = self.config.width - 1
+        lengths = mask.sum(dim=1)[:, None, None]  # [B, 1, 1]
+        features = rows.transpose(1, 2)  # [B, D + 2, N]
+        for convolution in self.convolutions:
+            features = functional.relu(convolution(features))  # [B, K, N + w - 1]
+            lengths = lengths + border
+            places = torch.arange(features.shape[2], device=features.device)  # [N + w - 1]
+            features = features * (places < lengths)  # [B, K, N + w - 1]
+        # ReLU's values are at least 0, and so are those beyond a document: they never hide a greater one.
+        pooled = self.dropout(features).amax(dim=2)  # [B, K]
+        return torch.where(mask.any(dim=1, keepdim=True), pooled, 0.0)
+
+    def classify(self, pooled: Tensor, features: Tensor) -> Tensor:
+        """The Relevance Classifier ([D17] 4.5): float [B, K] and raw overlap features [B, F] to logits [B]."""
+        features = self.standardized(features)  # [B, F]
+        hidden = self.classifier_dropout(torch.cat([pooled, features], dim=1))  # [B, K + F]
+        for layer in self.layers[:-1]:
+            hidden = functional.relu(layer(hidden))  # [B, width of the layer]
+        return self.layers[-1](self.classifier_dropout(hidden))[:, 0]  # [B]
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        rows, mask = difference_rows(self.vectors, inputs)  # [B, N, D + 2], [B, N]
+        return self.classify(self.scan(rows, mask), inputs.features)  # [B]

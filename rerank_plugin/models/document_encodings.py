@@ -1,0 +1,229 @@
+"""Rerankers that score from encoded documents: encoding an index once, and the path that serves from it.
+
+SevMos and KTRel compute a vector of the document that does not depend on the query. :func:`encode_index` keeps the
+vectors of a whole index, and :class:`EncodedDocuments` scores candidates from them, with the module's scores. Such a
+model has, beside ``forward``:
+
+* ``encoding_size``: E, numbers of a document's encoding;
+* ``encode_documents(ids, mask)``: int64 [B, N] and bool [B, N] to float [B, E], in which padding is inert; a model
+  that reads concepts is given their ids and mask, too;
+* ``encode_queries`` with the same arguments, and ``score_encodings``, which takes both to scores.
+
+Encodings belong to the weights, the vocabularies and the settings of one model and to one forward index; where any of
+them differs there are none, and the module itself scores.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from dataclasses import asdict
+from functools import lru_cache
+from hashlib import blake2b
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Callable, Iterable, Iterator
+
+import numpy as np
+import torch
+from torch import nn
+
+from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.stored_encodings import DTYPES, find_encodings, write_encodings
+from rerank_plugin.text.vocabulary import Vocabulary
+
+log = logging.getLogger(__name__)
+
+# Model name to 'module:Class' of what scores from encodings. The class is called with (model, builder, threads) and has
+# ``score(terms, words, candidates, vectors, rows)``, float32 [C].
+SCORERS = {
+    "ktrel": "rerank_plugin.models.ktrel.fused:KtrelScorer",
+    "sevmos": "rerank_plugin.models.sevmos.fused:SevMosScorer",
+}
+PIECE = 16_384  # documents that are sorted by length and held in memory at once
+CPU_BATCH, DEVICE_BATCH = 16, 512  # on a CPU, what lies between two layers should stay in its cache
+
+
+def weights_checksum(model: nn.Module, vocabulary: Vocabulary) -> str:
+    """Checksum of all that a document's encoding depends on: parameters, buffers, configuration and vocabularies."""
+    digest = blake2b(digest_size=16)
+    digest.update(json.dumps([model.name, asdict(model.config)], sort_keys=True).encode())
+    digest.update("\n".join(vocabulary.words).encode())
+    concepts = getattr(model, "concept_vocabulary", None)
+    if concepts is not None:
+        digest.update("\n".join(["", "concepts", *concepts.ids]).encode())
+    for name, tensor in sorted(dict([*model.named_parameters(), *model.named_buffers()]).items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+class EncodedDocuments:
+    """Scores candidates from stored encodings as the module does from their words.
+
+    Args:
+        model: in eval mode, on the CPU.
+        builder: of the index that candidates come from.
+        threads: over which candidates are split.
+        vectors: encodings of all documents of the index, float32 or float16 [R, E].
+    """
+
+    def __init__(self, model: nn.Module, builder: InputBuilder, threads: int, vectors: np.ndarray):
+        module, _, name = SCORERS[model.name].partition(":")
+        self.scorer = getattr(import_module(module), name)(model, builder, threads)
+        self.threads = threads
+        self.vectors = vectors.view(np.ndarray)  # compiled loops know no memory maps
+
+    @classmethod
+    def open(cls, model: nn.Module, builder: InputBuilder, threads: int) -> EncodedDocuments | None:
+        """The path over the encodings in the index folder; None, which is said once, where the model made none.
+
+        Raises:
+            InputError: the encodings are damaged.
+        """
+        index = builder.index
+        vectors = find_encodings(index, weights_checksum(model, builder.vocabulary), model.encoding_size)
+        if vectors is None:
+            _say_missing(model.name, index.folder.parent)
+            return None
+        return cls(model, builder, threads, vectors)
+
+    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+        """Scores, float32 [C]."""
+        vectors, rows = self.vectors, self.places(candidates.rows)
+        if vectors.dtype != np.float32:
+            vectors, rows = vectors[rows].astype(np.float32), np.arange(len(rows))
+        return self.scorer.score(terms, query, candidates, vectors, rows)
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Which vectors are those of some rows of the index, int64 [C]."""
+        return rows
+
+
+class EncodedForNow(EncodedDocuments):
+    """The same of some documents, encoded in memory: while a model is trained there is nothing to keep.
+
+    Args:
+        rows: of the documents, int64 [n], increasing.
+    """
+
+    def __init__(self, model: nn.Module, builder: InputBuilder, threads: int, rows: np.ndarray):
+        super().__init__(model, builder, threads, encode_rows(model, builder, rows))
+        self.rows = rows
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.rows, rows)
+
+
+@lru_cache(maxsize=None)
+def _say_missing(name: str, folder: Path) -> None:
+    log.info(
+        "%s: %s holds no encodings by these weights, so every candidate is encoded anew for every query; "
+        "python -m rerank_plugin.index --encode CHECKPOINT --index %s makes it fast",
+        name, folder, folder,
+    )  # fmt: skip
+
+
+def encode_index(
+    model: nn.Module,
+    builder: InputBuilder,
+    device: str = "cpu",
+    batch_size: int | None = None,
+    dtype: str = "float32",
+    description: dict | None = None,
+    overwrite: bool = False,
+    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+) -> Path:
+    """Encode all documents of the builder's index and keep the vectors in the index folder.
+
+    Args:
+        model: in eval mode, on ``device``.
+        batch_size: documents that are encoded at once; by default 16 on a CPU and 512 elsewhere.
+        dtype: what is stored: float32, or float16, which halves the file and rounds vectors to three digits.
+        description: what else is worth knowing, as JSON values.
+        overwrite: encode again where these weights have encoded this index already.
+        progress: wraps the documents, for a progress bar.
+
+    Returns:
+        the folder with the vectors.
+
+    Raises:
+        InputError: the model has no encodings, they are there already, or the memory does not suffice.
+    """
+    if model.name not in SCORERS:
+        raise InputError(
+            f"the model '{model.name}' compares a document's words with the query's, so there is nothing to encode; "
+            f"models that encode documents: {', '.join(sorted(SCORERS))}"
+        )
+    if dtype not in DTYPES:
+        raise InputError(f"encodings are kept as {' or '.join(DTYPES)}, not {dtype}")
+    return write_encodings(
+        builder.index,
+        weights_checksum(model, builder.vocabulary),
+        _encoded_pieces(model, builder, device, batch_size, progress),
+        model.encoding_size,
+        dtype,
+        {"model": model.name, **(description or {})},
+        overwrite,
+    )
+
+
+def _encoded_pieces(
+    model: nn.Module, builder: InputBuilder, device: str, batch_size: int, progress: Callable
+) -> Iterator[np.ndarray]:
+    """Encodings float32 [n, E] of all documents in row order."""
+    documents = len(builder.index)
+    done = iter(progress(range(documents)))
+    for start in range(0, documents, PIECE):
+        rows = np.arange(start, min(start + PIECE, documents))
+        yield encode_rows(model, builder, rows, device, batch_size, done)
+    next(done, None)  # ends the progress bar
+
+
+@torch.inference_mode()
+def encode_rows(
+    model: nn.Module,
+    builder: InputBuilder,
+    rows: np.ndarray,
+    device: str = "cpu",
+    batch_size: int | None = None,
+    done: Iterator[int] = iter(()),
+) -> np.ndarray:
+    """Encodings of some documents, float32 [n, E]; batches are of similar lengths.
+
+    Args:
+        rows: int64 [n].
+        batch_size: by default 16 on a CPU and 512 elsewhere.
+        done: is moved on by one for each document.
+    """
+    batch_size = batch_size or (CPU_BATCH if device == "cpu" else DEVICE_BATCH)
+    lengths = Candidates(builder.index, rows, np.zeros(len(rows), np.float32)).lengths
+    vectors = np.empty((len(rows), model.encoding_size), np.float32)
+    order = np.argsort(lengths, kind="stable")
+    for first in range(0, len(rows), batch_size):
+        batch = order[first : first + batch_size]
+        longest = max(1, min(int(lengths[batch[-1]]), builder.document_words))
+        vectors[batch] = encode_batch(model, builder, rows[batch], longest, device)
+        deque(islice(done, len(batch)), maxlen=0)
+    return vectors
+
+
+def encode_batch(model: nn.Module, builder: InputBuilder, rows: np.ndarray, longest: int, device: str) -> np.ndarray:
+    """Encodings float32 [B, E] of some rows of the index, none of which has more than ``longest`` words to read."""
+    words = builder.documents(Candidates(builder.index, rows, np.zeros(len(rows), np.float32)))
+    parts = [words.ids[:, :longest], words.mask[:, :longest]]
+    if words.concepts is not None:
+        most = max(1, int(words.concept_mask.sum(axis=1).max()))
+        parts += [words.concepts[:, :most], words.concept_mask[:, :most]]
+    tensors = [torch.from_numpy(part.copy()).to(device) for part in parts]
+    try:
+        # Tensor cores round a convolution's inputs to ten bits: scores would differ in the third digit.
+        with torch.backends.cudnn.flags(allow_tf32=False):
+            return model.encode_documents(*tensors).float().cpu().numpy()
+    except torch.OutOfMemoryError:
+        raise InputError(f"{len(rows)} documents do not fit into {device}'s memory: lower the batch size") from None

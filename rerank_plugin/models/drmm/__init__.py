@@ -1,0 +1,1 @@
+"""DRMM: the module and its fast path."""

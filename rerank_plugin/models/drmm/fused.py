@@ -1,0 +1,261 @@
+"""DRMM (Guo et al., CIKM 2016) as it is served: the same scores as :class:`~rerank_plugin.models.drmm.model.Drmm`.
+
+The bin of a word and a query word is found once for each distinct word of the candidates. A document is then a list of
+rows of small whole numbers to be counted; logarithms of counts come from a table, and the feed-forward layers see the
+query words of many documents as the rows of one product.
+
+The module finds bins with cosines in double precision. Here vectors of whole numbers of 16 bits come first: half the
+memory to read, and products that processors add up exactly, twice as fast as those of single precision. Their cosines
+are enough wherever they are farther from the borders than such vectors can be off; the others, one in a hundred, are
+done again in double precision. So the counts are the same as the module's, not nearly the same.
+
+Letters in shapes: C candidates, N document words, m words of the query, U distinct words, V vocabulary, D dimension,
+R rows: one for each candidate and query word.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+from torch import Tensor
+from torch.nn import functional
+
+from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.interactions import CandidateWords, candidate_words
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.convolution import ROWS, leaky_convolution, pad_columns
+from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
+from rerank_plugin.models.drmm.model import STEPS, Drmm
+
+LINEAR = np.float32(1.0)  # the slope below zero that makes a leaky layer linear
+LANES = 16  # whole numbers at once
+LARGEST_NORM = 46000  # of a vector of whole numbers: its square fits into 31 bits
+TINY = np.finfo(np.float64).tiny  # only keeps zero vectors from dividing by zero
+
+
+class FusedDrmm:
+    """Scores candidates as the module does.
+
+    Args:
+        model: in eval mode, on the CPU.
+        builder: of the index that candidates come from.
+        threads: over which words and documents are split.
+    """
+
+    def __init__(self, model: Drmm, builder: InputBuilder, threads: int):
+        self.builder, self.threads, self.config = builder, threads, model.config
+        self.workspace = Workspace()
+        self.vectors = model.vectors.detach().float().contiguous().numpy()  # [V, D]
+        self.norms = model.vectors.detach().double().norm(dim=1).numpy()  # float64 [V]
+        self.whole_vectors, self.scale, error = _whole_vectors(model.vectors.detach())
+        self.doubt = error * (self.config.bins - 1) / 2  # in bins
+        self.logarithms = np.log10(1 + np.arange(self.config.document_words + 1)).astype(np.float32)
+        self.gate = float(model.gate.detach())
+        *hidden, last = model.layers
+        self.hidden: list[tuple[np.ndarray, np.ndarray]] = []  # (weights [inward, outward], bias [outward]), padded
+        inward = self.config.bins
+        for layer in hidden:
+            rows = np.zeros((inward, layer.out_features), np.float32)
+            rows[: layer.in_features] = layer.weight.detach().float().numpy().T
+            self.hidden.append((pad_columns(rows), pad_columns(layer.bias.detach().float().numpy()[None])[0]))
+            inward = len(self.hidden[-1][1])
+        self.last_weights, self.last_bias = (one.detach().float().numpy().ravel() for one in (last.weight, last.bias))
+
+    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+        """Scores, float32 [C]."""
+        bins, count = self.config.bins, len(candidates)
+        words = candidate_words(self.builder, candidates, self.workspace)
+        places = self.bins(query, words)  # [U, m]
+        m = places.shape[1]
+        gates = self._gates(query.idf[query.mask])  # [m]
+        scores = np.empty(count, np.float32)
+
+        def documents(start: int, stop: int) -> None:
+            rows = (stop - start) * m  # R
+            features = self.workspace.array("features", (rows + ROWS, bins), np.float32)
+            counts = self.workspace.zeros("counts", m * bins, np.int32)
+            _log_counts(places, words.places[start:stop], words.lengths[start:stop], counts, self.logarithms, features)
+            for place, (weights, bias) in enumerate(self.hidden):
+                target = self.workspace.array(f"layer {place}", (rows + ROWS, len(bias)), np.float32)
+                leaky_convolution(features, weights, bias, LINEAR, target, rows, 1)
+                np.tanh(target[:rows], out=target[:rows])
+                features = target
+            matches = self.workspace.array("matches", (rows,), np.float32)
+            _last_layer(features, self.last_weights, self.last_bias, matches)
+            np.tanh(matches, out=matches)
+            _weigh(matches, gates, scores[start:stop])
+
+        split(documents, count, self.threads, smallest=16)
+        return scores
+
+    def bins(self, query: QueryWords, words: CandidateWords) -> np.ndarray:
+        """The bin of each distinct word and query word, int32 [U, m]."""
+        ids, terms = query.ids[query.mask].astype(np.int32), query.terms[query.mask].astype(np.int32)  # [m]
+        found = self.workspace.array("bins", (len(words.ids), len(ids)), np.int32)
+
+        def part(start: int, stop: int) -> None:
+            _word_bins(
+                self.whole_vectors, self.scale, self.vectors, self.norms, words.ids, words.terms, ids, terms,
+                self.config.bins, self.doubt, found, start, stop,
+            )  # fmt: skip
+
+        split(part, len(words.ids), self.threads)
+        return found
+
+    def _gates(self, idf: np.ndarray) -> np.ndarray:
+        """The shares of the query's words, float32 [m]."""
+        weights = np.float32(self.gate) * idf
+        powers = np.exp(weights - weights.max(initial=-np.inf))
+        return (powers / powers.sum()).astype(np.float32)
+
+
+def _whole_vectors(vectors: Tensor) -> tuple[np.ndarray, float, float]:
+    """Vectors of length 1 as whole numbers.
+
+    Returns:
+        int16 [V, D with zeros up to a multiple of LANES]; what makes their inner products cosines; by how much those
+        may be off, in any case.
+    """
+    units = vectors.double()
+    units = units / units.norm(dim=1, keepdim=True).clamp_min(TINY)  # [V, D]
+    step = max(float(units.abs().max()) / np.iinfo(np.int16).max, 1 / LARGEST_NORM)
+    whole = (units / step).round().short()  # each number is off by half a step at most
+    error = step * float(units.abs().sum(dim=1).max()) + vectors.shape[1] * step**2 / 4
+    whole = functional.pad(whole, (0, -vectors.shape[1] % LANES))
+    return whole.numpy(), step**2, error + 1 / STEPS
+
+
+@intrinsic
+def _whole_product(typing_context, left, right, length):
+    """The inner product of two vectors int16 at these addresses; ``length`` is a multiple of LANES, at least one."""
+    signature = types.int32(types.uintp, types.uintp, types.intp)
+
+    def generate(context, builder, _, arguments):
+        short, whole = ir.IntType(16), ir.IntType(32)
+        shorts, wholes = ir.VectorType(short, LANES), ir.VectorType(whole, LANES)
+        left, right = (builder.inttoptr(address, short.as_pointer()) for address in arguments[:2])
+        size = arguments[2].type
+
+        def numbers(start, place):
+            found = builder.bitcast(builder.gep(start, [place]), shorts.as_pointer())
+            return builder.sext(builder.load(found, align=2), wholes)
+
+        entry = builder.block
+        loop, end = builder.append_basic_block("products"), builder.append_basic_block("products_end")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        place, before = builder.phi(size), builder.phi(wholes)
+        sums = builder.add(before, builder.mul(numbers(left, place), numbers(right, place)))
+        following = builder.add(place, size(LANES))
+        builder.cbranch(builder.icmp_signed("<", following, arguments[2]), loop, end)
+        place.add_incoming(size(0), entry)
+        place.add_incoming(following, loop)
+        before.add_incoming(ir.Constant(wholes, [0] * LANES), entry)
+        before.add_incoming(sums, loop)
+        builder.position_at_end(end)
+        while sums.type.count > 1:  # halves are added, until one number is left
+            half = sums.type.count // 2
+            places = [ir.Constant(ir.VectorType(whole, half), list(range(start, start + half))) for start in (0, half)]
+            sums = builder.add(*(builder.shuffle_vector(sums, sums, which) for which in places))
+        return builder.extract_element(sums, whole(0))
+
+    return signature, generate
+
+
+@njit(nogil=True, inline="always")
+def _bin_of(cosine, bins):
+    """The bin of a cosine of different words, as the module finds it."""
+    steps = min(max(int(np.rint(cosine * STEPS)), -STEPS), STEPS)
+    return min((steps + STEPS) * (bins - 1) // (2 * STEPS), bins - 2)
+
+
+@njit(nogil=True, cache=True, fastmath=REASSOCIATE)
+def _precise_cosine(vectors, norms, word, other):
+    """The cosine of words ``word`` and ``other`` in double precision."""
+    total = 0.0
+    for i in range(vectors.shape[1]):
+        total += np.float64(vectors[word, i]) * np.float64(vectors[other, i])
+    return total / max(norms[word] * norms[other], TINY)
+
+
+@njit(nogil=True, cache=True)
+def _word_bins(
+    whole_vectors, scale, vectors, norms, ids, terms, query_ids, query_terms, bins, doubt, found, start, stop
+):  # fmt: skip
+    """The bins of distinct words start..stop: rows of ``found``, int32 [U, m].
+
+    Args:
+        whole_vectors: int16 [V, D], whose inner products times ``scale`` are cosines. vectors: float32 [V, D].
+        norms: float64 [V]. ids, terms: int32 [U]. query_ids, query_terms: int32 [m], -1 for a word that no document
+            holds.
+        doubt: how far from a border a cosine must be, in bins, for whole numbers to be enough.
+    """
+    width, unrelated = whole_vectors.shape[1], _bin_of(0.0, bins)
+    start_of_all, row = whole_vectors.ctypes.data, width * 2
+    for word in range(start, stop):
+        if word + AHEAD < stop:
+            prefetch_row(whole_vectors, ids[word + AHEAD])
+        id = ids[word]
+        for column in range(len(query_ids)):
+            other = query_ids[column]
+            if terms[word] == query_terms[column]:
+                found[word, column] = bins - 1
+            elif id == 0 or other == 0:
+                found[word, column] = unrelated
+            else:
+                total = _whole_product(start_of_all + id * row, start_of_all + other * row, width)
+                place = (total * scale + 1.0) * 0.5 * (bins - 1)
+                if abs(place - np.rint(place)) > doubt:
+                    found[word, column] = int(math.floor(place))
+                else:
+                    found[word, column] = _bin_of(_precise_cosine(vectors, norms, id, other), bins)
+
+
+@njit(nogil=True, cache=True)
+def _log_counts(bins, places, lengths, counts, logarithms, features):
+    """Logarithms of the histograms of documents: rows of ``features``, one for each document and query word.
+
+    Args:
+        bins: int32 [U, m]. places: int32 [C, N]. lengths: int32 [C]. logarithms: float32 [N + 1].
+        counts: int32 [at least m * bins of a histogram], zeros on entry and on return.
+        features: float32 [at least C * m, bins of a histogram].
+    """
+    columns, width = bins.shape[1], features.shape[1]
+    for candidate in range(len(lengths)):
+        for position in range(lengths[candidate]):
+            word = places[candidate, position]
+            for column in range(columns):
+                counts[column * width + bins[word, column]] += 1
+        for column in range(columns):
+            row = candidate * columns + column
+            for i in range(width):
+                features[row, i] = logarithms[counts[column * width + i]]
+                counts[column * width + i] = 0
+
+
+@njit(nogil=True, cache=True)
+def _last_layer(features, weights, bias, found):
+    """What goes into the last tanh, float32 [R], from rows of ``features``, of which the first columns count."""
+    for row in range(len(found)):
+        total = bias[0]
+        for i in range(len(weights)):
+            total += features[row, i] * weights[i]
+        found[row] = total
+
+
+@njit(nogil=True, cache=True)
+def _weigh(matches, gates, scores):
+    """Sums of the query words' numbers, float32 [C * m], weighed by their shares, float32 [m]."""
+    columns = len(gates)
+    for candidate in range(len(scores)):
+        total = np.float32(0.0)
+        for column in range(columns):
+            total += matches[candidate * columns + column] * gates[column]
+        scores[candidate] = total

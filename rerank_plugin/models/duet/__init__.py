@@ -1,0 +1,1 @@
+"""Duet: the module and its fast path."""

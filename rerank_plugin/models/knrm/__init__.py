@@ -1,0 +1,1 @@
+"""KNRM: the module and its fast path."""

@@ -1,0 +1,121 @@
+"""KNRM (Xiong, Dai, Callan, Liu, Power: End-to-End Neural Ad-hoc Ranking with Kernel Pooling, SIGIR 2017, section 3).
+
+The cosines of all query and document words are counted softly: each of 11 Gaussian kernels says how many words of a
+document are about as similar to a query word as the kernel's mean, one of them how many are the word itself. The
+logarithms of these counts ('soft-TF'), added up over the query, are 11 features; a linear layer and tanh make the score
+of them. It is a baseline of [K] (table 1).
+
+Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, K kernels.
+
+Where the paper is silent, or we depart from it:
+
+* The paper trains the word vectors, on some 100,000 queries with clicks. Ours are fixed: what is learned is 12 numbers.
+* The logarithm of a count: as the authors' program has it, counts are at least 1e-10 and logarithms are multiplied by
+  0.01, so that a kernel without any match weighs -0.23 and does not drown the others.
+* Padding is no word: it is in no count, and a padded query word in no sum. (A cosine of 0 that passes through the
+  kernels would be a good match for those around 0.)
+* A word is similar to itself with 1, known or not, and an unknown word to any other with 0
+  (:mod:`rerank_plugin.features.interactions`).
+* N and M are only where texts are cut: 200 words (most abstracts) and 16.
+* A document without words has no matches in any kernel, a query without words the score of the bias alone.
+* tanh is kept, although it orders nothing: beyond 9 it is 1 in float32, so weights that are trained far enough put
+  documents on a tie. A linear layer as torch begins it (up to 0.3) stays far from there: one query word moves a feature
+  by 0.3 at most, from no match to 200.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.features.interactions import cosine_matrix
+from rerank_plugin.files.errors import InputError
+
+# Means and standard deviations of the kernels: exact matches first, then 0.9, 0.7 .. -0.9 (section 4.3).
+MEANS = (1.0, *(step / 10 for step in range(9, -10, -2)))
+DEVIATIONS = (1e-3, *[0.1] * 10)
+KERNELS = len(MEANS)
+SMALLEST_COUNT = 1e-10
+LOG_SCALE = 0.01
+
+
+@dataclass(frozen=True)
+class KnrmConfig:
+    """Hyper-parameters.
+
+    Attributes:
+        document_words, query_words: N and M, where longer texts are cut.
+        lexical_features: none; KNRM has no place for them.
+    """
+
+    document_words: int = 200
+    query_words: int = 16
+    lexical_features: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if min(self.document_words, self.query_words) < 1:
+            raise InputError("KNRM's sizes (document words, query words) must be at least 1")
+        if self.lexical_features:
+            raise InputError(f"KNRM takes no lexical features, but was given {', '.join(self.lexical_features)}")
+
+
+def soft_counts(similarities: Tensor, document_mask: Tensor) -> Tensor:
+    """Soft-TF of each query word (equation 'K_k(M_i)'): how many document words are in the reach of each kernel.
+
+    Args:
+        similarities: float [B, M, N]. document_mask: bool [B, N]; what is False there is not counted.
+
+    Returns:
+        float [B, M, K].
+    """
+    present = document_mask[:, None, :]  # [B, 1, N]
+    counts = []
+    for mean, deviation in zip(MEANS, DEVIATIONS):
+        closeness = torch.exp((similarities - mean) ** 2 * (-0.5 / deviation**2))  # [B, M, N]
+        counts.append((closeness * present).sum(dim=2))  # [B, M]
+    return torch.stack(counts, dim=2)
+
+
+def kernel_features(counts: Tensor, query_mask: Tensor) -> Tensor:
+    """The soft-TF features of a query (equation 'phi(M)').
+
+    Args:
+        counts: float [B, M, K]. query_mask: bool [B, M]; what is False there is left out.
+
+    Returns:
+        float [B, K].
+    """
+    logarithms = counts.clamp_min(SMALLEST_COUNT).log() * LOG_SCALE  # [B, M, K]
+    return (logarithms * query_mask[:, :, None]).sum(dim=1)
+
+
+class Knrm(nn.Module):
+    """KNRM as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
+
+    Args:
+        config: the hyper-parameters.
+        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
+    """
+
+    name = "knrm"
+    any_width, by_length = True, True
+    matches_unknown_words = True
+
+    def __init__(self, config: KnrmConfig, vectors: Tensor):
+        super().__init__()
+        self.config = config
+        self.register_buffer("vectors", vectors, persistent=False)
+        self.layer = nn.Linear(KERNELS, 1)
+
+    def regularized(self) -> dict[str, list[nn.Parameter]]:
+        """Nothing: the paper has no L2 cost."""
+        return {}
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        similarities = cosine_matrix(self.vectors, inputs)  # [B, M, N]
+        counts = soft_counts(similarities, inputs.document_mask)  # [B, M, K]
+        features = kernel_features(counts, inputs.query_mask)  # [B, K]
+        return torch.tanh(self.layer(features)[:, 0])  # [B]

@@ -1,0 +1,1 @@
+"""KTRel ([K] 3): the module and what scores from its encodings."""

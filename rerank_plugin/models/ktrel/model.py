@@ -1,0 +1,261 @@
+"""KTRel ([K] 3 and 4.2): a transformer layer over words, another one over concepts, and cosines of their sums.
+
+Each part encodes a sequence in [K] 3's four steps: embeddings, self-attention, a position-wise feed-forward network,
+and the sum over the sequence. The score is equation (1), ``a cos(q_w, d_w) + b cos(q_c, d_c)`` with a and b learned.
+KTRel-W has the words alone and KTRel-C the concepts alone ([K] 4.3). All embeddings are trained ([K] 4.2), so they are
+parameters: a checkpoint has them in its weights, and its word vectors are those that the training started from.
+
+A cosine is the inner product of unit vectors. So a document's encoding is its unit vectors side by side, a query's has
+a and b multiplied in, and the score is one inner product of the two: documents can be encoded once.
+
+Letters in shapes: B batch, N document words, M query words, L items of any sequence, D dimension of an embedding,
+E numbers of an encoding, V vocabulary.
+
+Where the paper is silent:
+
+* The layer is the encoder layer of its reference (Vaswani et al. 2017), with residual connections and normalization
+  after each block, as PyTorch builds it.
+* Positions are not encoded: none of the paper's four steps does it, and the up to 8 candidate concepts of one n-gram
+  have no order.
+* Queries and documents share a part's embeddings and layer.
+* a and b start at 20, and a single part keeps its factor: the margin of the loss is 1, so where a factor is 1 nearly
+  every pair violates it, and the pairs that are ranked right already outweigh the others. By Adam's default steps a
+  factor grows by 1 in a thousand batches, so it should start near where it is to be.
+* Of heads, feed-forward width and dropout only the grids are given; the defaults lie inside them.
+* Lengths at which texts are cut: 200 and 16 words, 200 and 64 concepts.
+* A concept that is mentioned again is another item of the sequence, as a word is.
+* A sequence without items has the zero vector, and cosine 0 with everything.
+* Concepts without pre-trained vectors start in U[-0.25, 0.25].
+
+Concepts are the model's own numbers (:mod:`rerank_plugin.features.concept_vocabulary`); an index may number its
+knowledge base's otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.files.errors import InputError
+
+PARTS = ("words", "concepts", "both")
+UNTRAINED_RANGE = 0.25
+
+
+@dataclass(frozen=True)
+class KtrelConfig:
+    """Hyper-parameters ([K] 4.2).
+
+    Attributes:
+        parts: words (KTRel-W), concepts (KTRel-C) or both (KTRel).
+        heads: of the attention; the paper's grid is 1, 2, 5, 10.
+        feed_forward: width of the feed-forward network; the grid is 50, 100, 200, 500.
+        dropout: of the transformer layer; the grid is 0.1 to 0.5.
+        layers: of the transformer; the paper has 1 (4.2), and 0 leaves the step out: embeddings are summed as they are.
+        unit_vectors: whether all embeddings start with length 1, as vectors of rare words are shorter than others.
+        identity_start: whether the layer starts as the two normalizations alone, by zero weights at the end of both its
+            blocks: so it starts from what the vectors know, as a sum of them would.
+        embedding_dropout: of the embeddings' numbers, before the layer.
+        factor: what a and b start at. For a loss of shares of the largest score (softmax) 1 lets their proportion move.
+        document_words, query_words: where longer texts are cut.
+        document_concepts, query_concepts: the same for concepts, of which a mention has up to 8.
+        concepts: rows of the concept embeddings; 0 for words alone.
+        concept_dimension: D of a concept.
+        lexical_features: must be empty.
+    """
+
+    parts: str = "both"
+    heads: int = 2
+    feed_forward: int = 200
+    dropout: float = 0.2
+    layers: int = 1
+    unit_vectors: bool = False
+    identity_start: bool = False
+    embedding_dropout: float = 0.0
+    factor: float = 20.0
+    document_words: int = 200
+    query_words: int = 16
+    document_concepts: int = 200
+    query_concepts: int = 64
+    concepts: int = 0
+    concept_dimension: int = 200
+    lexical_features: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.parts not in PARTS:
+            raise InputError(f"KTRel's parts '{self.parts}' are unknown; known: {', '.join(PARTS)}")
+        sizes = (self.heads, self.feed_forward, self.document_words, self.query_words, self.document_concepts)
+        if min(*sizes, self.query_concepts, self.concept_dimension) < 1:
+            raise InputError("KTRel's sizes (heads, feed_forward, lengths, concept_dimension) must be at least 1")
+        if self.layers not in (0, 1):
+            raise InputError(f"KTRel has one transformer layer, or none, not {self.layers}")
+        for rate in (self.dropout, self.embedding_dropout):
+            if not 0 <= rate < 1:
+                raise InputError(f"dropout {rate} is not in [0, 1)")
+        if (self.concepts < 1) == (self.parts != "words"):
+            raise InputError(f"KTRel's parts '{self.parts}' and its {self.concepts} concepts contradict each other")
+        if self.lexical_features:
+            raise InputError("KTRel reads no lexical features; leave them out")
+
+
+@dataclass(frozen=True)
+class KtrelWConfig(KtrelConfig):
+    """KTRel-W: words alone."""
+
+    parts: str = "words"
+
+
+@dataclass(frozen=True)
+class KtrelCConfig(KtrelConfig):
+    """KTRel-C: concepts alone."""
+
+    parts: str = "concepts"
+
+
+class SequenceEncoder(nn.Module):
+    """One part of KTRel: a sequence of ids becomes a unit vector.
+
+    Args:
+        vectors: what the embeddings start from, float32 [V, D]; copied, because they are trained.
+        config: for heads, feed-forward width and dropout.
+
+    Attributes:
+        sparse_gradients: whether the embeddings' gradient holds the rows of the batch alone.
+    """
+
+    sparse_gradients: bool = False
+
+    def __init__(self, vectors: Tensor, config: KtrelConfig):
+        super().__init__()
+        dimension = vectors.shape[1]
+        if config.layers and dimension % config.heads:
+            raise InputError(f"{config.heads} attention heads do not divide the {dimension} dimensions of an embedding")
+        self.embeddings = nn.Parameter(functional.normalize(vectors, dim=1) if config.unit_vectors else vectors.clone())
+        self.dropout, self.layer = nn.Dropout(config.embedding_dropout), None
+        if config.layers:
+            self.layer = nn.TransformerEncoderLayer(
+                dimension, config.heads, config.feed_forward, config.dropout, activation="relu", batch_first=True
+            )
+            if config.identity_start:
+                for last in (self.layer.self_attn.out_proj, self.layer.linear2):
+                    nn.init.zeros_(last.weight)
+                    nn.init.zeros_(last.bias)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """ids int64 [B, L] and mask bool [B, L] to float [B, D], each row of length 1, or 0 for an empty sequence."""
+        first = torch.arange(ids.shape[1], device=ids.device) == 0  # [L]
+        unseen = ~(mask | (first & ~mask.any(dim=1, keepdim=True)))  # [B, L]; attention to nothing would be NaN
+        items = self.dropout(functional.embedding(ids, self.embeddings, sparse=self.sparse_gradients))  # [B, L, D]
+        hidden = items if self.layer is None else self.layer(items, src_key_padding_mask=unseen)  # [B, L, D]
+        total = hidden.masked_fill(~mask[..., None], 0.0).sum(dim=1)  # [B, D]
+        return functional.normalize(total, dim=1)
+
+
+class Ktrel(nn.Module):
+    """KTRel as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
+
+    Args:
+        config: the hyper-parameters.
+        vectors: what the word embeddings start from, float32 [V, D], row 0 for UNK.
+        concept_vectors: what the concept embeddings start from, float32 [concepts, concept_dimension].
+        concept_vocabulary: the concepts in the order of those rows.
+    """
+
+    name = "ktrel"
+    any_width = True  # padding is inert
+    starts_from_words = True  # a training of both parts may start from a checkpoint of words alone
+
+    def __init__(
+        self,
+        config: KtrelConfig,
+        vectors: Tensor,
+        concept_vectors: Tensor | None = None,
+        concept_vocabulary: ConceptVocabulary | None = None,
+    ):
+        super().__init__()
+        if concept_vocabulary is not None and len(concept_vocabulary) != config.concepts:
+            raise InputError(f"{len(concept_vocabulary)} concepts are named, expected {config.concepts}")
+        self.config, self.concept_vocabulary = config, concept_vocabulary
+        self.words, self.concepts = None, None
+        if config.parts != "concepts":
+            self.words, self.a = SequenceEncoder(vectors, config), nn.Parameter(torch.tensor(float(config.factor)))
+        if config.parts != "words":
+            shape = (config.concepts, config.concept_dimension)
+            if concept_vectors is None:
+                concept_vectors = torch.empty(shape).uniform_(-UNTRAINED_RANGE, UNTRAINED_RANGE)
+            if tuple(concept_vectors.shape) != shape:
+                raise InputError(f"concept vectors are {list(concept_vectors.shape)}, expected {list(shape)}")
+            self.concepts, self.b = SequenceEncoder(concept_vectors, config), nn.Parameter(torch.tensor(float(config.factor)))
+
+    def regularized(self) -> dict[str, list[nn.Parameter]]:
+        """The paper has no L2 cost."""
+        return {}
+
+    @property
+    def reads_words(self) -> bool:
+        return self.words is not None
+
+    @property
+    def encoding_size(self) -> int:
+        """Numbers of an encoding, E: the parts' dimensions together."""
+        return sum(part.embeddings.shape[1] for part in (self.words, self.concepts) if part is not None)
+
+    def encode_documents(
+        self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
+    ) -> Tensor:
+        """Unit vectors of the parts side by side, float [B, E].
+
+        Args:
+            ids: int64 [B, N], mask: bool [B, N]; not looked at by KTRel-C.
+            concept_ids: int64 [B, L], concept_mask: bool [B, L]; not looked at by KTRel-W.
+
+        Raises:
+            InputError: the model reads concepts, and there are none.
+        """
+        return torch.cat([vectors for _, vectors in self._encode(ids, mask, concept_ids, concept_mask)], dim=1)
+
+    def encode_queries(
+        self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
+    ) -> Tensor:
+        """The same with a and b multiplied in, float [B, E]: the inner product with a document's is equation (1)."""
+        parts = self._encode(ids, mask, concept_ids, concept_mask)
+        return torch.cat([factor * vectors for factor, vectors in parts], dim=1)
+
+    def _encode(
+        self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None, concept_mask: Tensor | None
+    ) -> list[tuple[Tensor, Tensor]]:
+        """(factor [], unit vectors [B, D]) of each part."""
+        parts = []
+        if self.words is not None:
+            parts.append((self.a, self.words(ids, mask)))
+        if self.concepts is not None:
+            if concept_ids is None or concept_mask is None:
+                raise InputError(
+                    f"KTRel with parts '{self.config.parts}' reads concepts, and the index holds no concepts; "
+                    "use a model of words alone (ktrel-w)"
+                )
+            parts.append((self.b, self.concepts(concept_ids, concept_mask)))
+        return parts
+
+    @property
+    def largest_score(self) -> Tensor:
+        """``|a| + |b|``, which no score exceeds; a scalar."""
+        return sum(factor.abs() for factor in (getattr(self, "a", None), getattr(self, "b", None)) if factor is not None)
+
+    def score_encodings(self, queries: Tensor, documents: Tensor) -> Tensor:
+        """Scores [B] of encoded queries [B, E] and documents [B, E]."""
+        return (queries * documents).sum(dim=1)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        queries = self.encode_queries(
+            inputs.queries, inputs.query_mask, inputs.query_concepts, inputs.query_concept_mask
+        )  # [B, E]
+        documents = self.encode_documents(
+            inputs.documents, inputs.document_mask, inputs.document_concepts, inputs.document_concept_mask
+        )  # [B, E]
+        return self.score_encodings(queries, documents)  # [B]

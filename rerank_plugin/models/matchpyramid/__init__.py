@@ -1,0 +1,1 @@
+"""MatchPyramid: the module and its fast path."""

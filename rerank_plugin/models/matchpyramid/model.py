@@ -1,0 +1,165 @@
+"""MatchPyramid (Pang et al., 'A Study of MatchPyramid Models on Ad-hoc Retrieval', 2016; a baseline of [P] 3.1).
+
+The matrix of the similarities of all query and document words is read like a picture: convolutions with ReLU run over
+it, the largest value of each cell of a grid is kept (*dynamic* pooling: the grid has the same number of cells for
+texts of any lengths), and feed-forward layers turn the cells of all filters into the score. The word vectors are fixed.
+
+Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, K filters, P x Q cells of the
+grid along the query and along the document.
+
+Where the paper is silent:
+
+* What it varies has defaults here: one layer of filters of 3 x 3 cells, and a grid of 3 x 10. The number of filters is
+  8, at the small end of what public programs use (8 to 64), and one hidden layer has 20 units with ReLU; the last layer
+  is linear.
+* Similarities are cosines, or the indicator of the same word; the paper's other two, inner products and a Gaussian
+  kernel of the distance, are left out.
+* Borders of a convolution are centred, with zeros beyond the texts; so filters have odd numbers of rows and columns.
+* Several layers follow one another directly; only the last is pooled.
+* Dynamic pooling. Row i of P is made of the query words from ``floor(i m / P)`` to ``ceil((i + 1) m / P) - 1``, where
+  m is the number of real query words; columns likewise. So a cell is never empty, neighbours may share a word, and
+  where a text has fewer words than the grid has cells, words are repeated. The authors' program stretches both texts to
+  a fixed length before it cuts them, which comes to the same but for rounding.
+* Padding is 0 before every layer and in no cell: the longest texts, N and M, are only where texts are cut. A text
+  without words leaves the grid at 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.features.interactions import cosine_matrix, same_words
+from rerank_plugin.files.errors import InputError
+
+SIMILARITIES = ("cosine", "indicator")
+
+
+@dataclass(frozen=True)
+class MatchPyramidConfig:
+    """Hyper-parameters.
+
+    Attributes:
+        similarity: "cosine" or "indicator".
+        filters: of each convolution.
+        kernel_rows, kernel_columns: query and document words that a filter sees at once, in all layers.
+        pool_rows, pool_columns: P and Q.
+        hidden: widths of the feed-forward layers before the last.
+        document_words, query_words: N and M, where longer texts are cut.
+        lexical_features: none; MatchPyramid has no place for them.
+    """
+
+    similarity: str = "cosine"
+    filters: tuple[int, ...] = (8,)
+    kernel_rows: int = 3
+    kernel_columns: int = 3
+    pool_rows: int = 3
+    pool_columns: int = 10
+    hidden: tuple[int, ...] = (20,)
+    document_words: int = 500
+    query_words: int = 16
+    lexical_features: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "filters", tuple(self.filters))
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if self.similarity not in SIMILARITIES:
+            raise InputError(f"unknown similarity '{self.similarity}'; known: {', '.join(SIMILARITIES)}")
+        if not self.filters:
+            raise InputError("MatchPyramid needs at least one convolution: filters is empty")
+        if self.kernel_rows % 2 == 0 or self.kernel_columns % 2 == 0:
+            raise InputError(
+                f"filters of {self.kernel_rows} x {self.kernel_columns} cells: centred borders need odd numbers"
+            )
+        sizes = (self.kernel_rows, self.kernel_columns, self.pool_rows, self.pool_columns)
+        if min(*sizes, self.document_words, self.query_words, *self.filters, *self.hidden) < 1:
+            raise InputError("MatchPyramid's sizes (filters, kernel, pool, hidden, words) must be at least 1")
+        if self.lexical_features:
+            raise InputError(
+                f"MatchPyramid takes no lexical features, but was given {', '.join(self.lexical_features)}"
+            )
+
+
+def grid_cells(mask: Tensor, count: int) -> Tensor:
+    """Which words belong to which of ``count`` cells, bool [B, count, L]; neighbouring cells may share words.
+
+    Args:
+        mask: bool [B, L], True for words.
+    """
+    lengths = mask.sum(dim=1)[:, None]  # [B, 1]
+    cells = torch.arange(count, device=mask.device)  # [count]
+    starts = torch.div(cells * lengths, count, rounding_mode="floor")  # [B, count]
+    stops = torch.div((cells + 1) * lengths + count - 1, count, rounding_mode="floor")  # [B, count]
+    places = (mask.cumsum(dim=1) - 1)[:, None, :]  # [B, 1, L]
+    return (places >= starts[:, :, None]) & (places < stops[:, :, None]) & mask[:, None, :]
+
+
+def dynamic_pool(maps: Tensor, query_mask: Tensor, document_mask: Tensor, rows: int, columns: int) -> Tensor:
+    """The largest value of each cell of a grid over the real words, 0 where there are none.
+
+    Args:
+        maps: float [B, K, M, N], at least 0. query_mask: bool [B, M]. document_mask: bool [B, N].
+
+    Returns:
+        float [B, K, rows, columns].
+    """
+    inside = grid_cells(query_mask, rows)[:, None, :, :, None]  # [B, 1, P, M, 1]
+    pooled = torch.stack([(maps * inside[:, :, i]).amax(dim=2) for i in range(rows)], dim=2)  # [B, K, P, N]
+    inside = grid_cells(document_mask, columns)[:, None, None]  # [B, 1, 1, Q, N]
+    return torch.stack([(pooled * inside[:, :, :, i]).amax(dim=3) for i in range(columns)], dim=3)  # [B, K, P, Q]
+
+
+class MatchPyramid(nn.Module):
+    """MatchPyramid as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs`, returns scores [B].
+
+    Args:
+        config: the hyper-parameters.
+        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
+    """
+
+    name = "matchpyramid"
+    any_width, by_length = True, True
+    matches_unknown_words = True
+
+    def __init__(self, config: MatchPyramidConfig, vectors: Tensor):
+        super().__init__()
+        self.config = config
+        self.register_buffer("vectors", vectors, persistent=False)
+        size = (config.kernel_rows, config.kernel_columns)
+        widths = [1, *config.filters]
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(inward, outward, size, padding=(size[0] // 2, size[1] // 2))
+            for inward, outward in zip(widths, widths[1:])
+        )
+        widths = [config.filters[-1] * config.pool_rows * config.pool_columns, *config.hidden, 1]
+        self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(widths, widths[1:]))
+
+    def regularized(self) -> dict[str, list[nn.Parameter]]:
+        """Nothing: the paper names no L2 cost."""
+        return {}
+
+    def similarities(self, inputs: Inputs) -> Tensor:
+        """The picture: float [B, M, N], 0 where either word is padding."""
+        if self.config.similarity == "indicator":
+            return same_words(inputs).to(self.vectors.dtype)
+        return cosine_matrix(self.vectors, inputs)
+
+    def convolve(self, inputs: Inputs) -> Tensor:
+        """What the last filters give: float [B, K, M, N], 0 where either word is padding."""
+        alive = (inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :])[:, None]  # [B, 1, M, N]
+        maps = self.similarities(inputs)[:, None]  # [B, 1, M, N]
+        for convolution in self.convolutions:
+            maps = functional.relu(convolution(maps)) * alive  # [B, K, M, N]
+        return maps
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        size = (self.config.pool_rows, self.config.pool_columns)
+        cells = dynamic_pool(self.convolve(inputs), inputs.query_mask, inputs.document_mask, *size)  # [B, K, P, Q]
+        hidden = cells.flatten(1)  # [B, K * P * Q]
+        for layer in self.layers[:-1]:
+            hidden = functional.relu(layer(hidden))  # [B, width of the layer]
+        return self.layers[-1](hidden)[:, 0]  # [B]

@@ -1,0 +1,1 @@
+"""PACRR ([P] 2): the module and its fast path."""

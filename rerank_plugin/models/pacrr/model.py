@@ -1,0 +1,256 @@
+"""PACRR ([P] section 2): n-grams of the query against n-grams of the document, read query term by query term.
+
+The matrix of the cosines of all query and document words is distilled to a fixed number of columns: the first ones
+(*firstk*), or for each n the windows of n words that are most similar to the query (*kwindow*). For n = 2 .. l_g,
+filters of n x n cells run over it; n = 1 is the matrix itself. Of each query term and each n the n_s largest values
+are kept, over all filters and columns, and an LSTM with one output reads them term by term beside the term's share of
+the IDF. Its last output is the score. The word vectors are fixed.
+
+Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, W windows (columns of cells
+that a convolution gives), n words of an n-gram. In the paper's letters: l_q ``query_words``, l_d ``document_words``
+(firstk) or ``distilled_words`` (kwindow), n_f ``filters``, n_s ``signals``, l_g ``longest_ngram``.
+
+Where the paper is silent:
+
+* n_s and l_g are chosen from grids (1 to 4, 2 to 4) on held-out data; the defaults are those of its figure 1. l_d of
+  kwindow: from 256 to 768; the default is the smallest, which most abstracts do not fill. l_q: 16.
+* Activation and biases of the convolutions: ReLU and one bias a filter, as in the authors' program; n = 1 has neither.
+* Borders: centred, with one row or column more below and behind where n is even, so that row i stays query term i.
+  kwindow has no borders between columns: its windows of n words are taken whole, and a text of fewer than n words has
+  none.
+* Padding. A cell of padding is 0 and is what a filter sees beyond the text; but no value of a padded column is pooled
+  (a filter's bias there would count as evidence), so l_d is only where documents are cut. Where a text has fewer than
+  n_s values, the rest are 0.
+* Padded query terms: no window of kwindow is chosen for them, they have no share of the IDF, and the LSTM ends at the
+  last query term. So l_q, too, is only where queries are cut.
+* kwindow: windows stand in the order of their positions, and of equal windows the first are chosen, as the paper's
+  example shows. Similarities are compared in steps of 1/16384: what separates windows of the same words in another
+  order is rounding.
+* LSTM: logistic gates, biases 0 but for the forget gate's, 1; an empty query has the score 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.features.interactions import cosine_matrix
+from rerank_plugin.files.errors import InputError
+
+DISTILLATIONS = ("firstk", "kwindow")
+SIMILARITY_STEPS = 16384.0  # a power of two: similarities in whole steps add up without rounding
+
+
+@dataclass(frozen=True)
+class PacrrConfig:
+    """Hyper-parameters; the defaults are PACRR-firstk's ([P] 3.1).
+
+    Attributes:
+        distillation: "firstk" or "kwindow".
+        document_words, query_words: N and M, where longer texts are cut.
+        distilled_words: of kwindow only, the columns that are kept of a document's N.
+        filters: of each n-gram size.
+        signals: values kept of each query term and n-gram size.
+        longest_ngram: convolutions are 2 x 2 up to this; with 1 there is none.
+        lexical_features: none; PACRR has no place for them.
+    """
+
+    distillation: str = "firstk"
+    document_words: int = 768
+    query_words: int = 16
+    distilled_words: int = 256
+    filters: int = 32
+    signals: int = 2
+    longest_ngram: int = 3
+    lexical_features: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.distillation not in DISTILLATIONS:
+            raise InputError(f"unknown distillation '{self.distillation}'; known: {', '.join(DISTILLATIONS)}")
+        sizes = (self.document_words, self.query_words, self.distilled_words)
+        if min(*sizes, self.filters, self.signals, self.longest_ngram) < 1:
+            raise InputError("PACRR's sizes (words, filters, signals, longest n-gram) must be at least 1")
+        if self.distillation == "kwindow" and self.distilled_words < self.longest_ngram:
+            raise InputError(
+                f"{self.distilled_words} distilled words cannot hold a window of {self.longest_ngram} words: raise "
+                "distilled_words or lower longest_ngram"
+            )
+        if self.lexical_features:
+            raise InputError(f"PACRR takes no lexical features, but was given {', '.join(self.lexical_features)}")
+
+
+class Distilled(NamedTuple):
+    """What is left of a similarity matrix.
+
+    Attributes:
+        matrix: float [B, M, l_d], 0 where padded.
+        windows: bool [B, W], True for windows of the document: of one column each for firstk, of n for kwindow.
+    """
+
+    matrix: Tensor
+    windows: Tensor
+
+
+def firstk(similarities: Tensor, document_mask: Tensor, columns: int) -> Distilled:
+    """The first ``columns`` columns ([P] 2.1), with zeros where the document ends before.
+
+    Args:
+        similarities: float [B, M, N], 0 where padded. document_mask: bool [B, N].
+    """
+    beyond = (0, columns - similarities.shape[2])  # fewer than 0: cut
+    return Distilled(functional.pad(similarities, beyond), functional.pad(document_mask, beyond))
+
+
+def kwindow(similarities: Tensor, document_mask: Tensor, query_mask: Tensor, words: int, columns: int) -> Distilled:
+    """The windows of ``words`` words that are most similar to the query, in the document's order ([P] 2.1).
+
+    A window is as similar as its words are on average, and a word as its closest query term. As many windows are kept
+    as fit into ``columns``; they may overlap.
+
+    Args:
+        similarities: float [B, M, N], 0 where padded. document_mask: bool [B, N]. query_mask: bool [B, M].
+    """
+    beyond = (0, max(0, words - similarities.shape[2]))  # so that there is a place for one window
+    similarities, document_mask = functional.pad(similarities, beyond), functional.pad(document_mask, beyond)
+    closest = similarities.masked_fill(~query_mask[:, :, None], -1.0).amax(dim=1)  # [B, N]
+    whole = document_mask.unfold(1, words, 1).all(dim=2)  # [B, N - n + 1]
+    average = (closest * SIMILARITY_STEPS).round().unfold(1, words, 1).sum(dim=2)  # [B, N - n + 1], times a constant
+    order = average.masked_fill(~whole, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    starts = order[:, : columns // words].sort(dim=1).values  # [B, W]
+    windows = whole.gather(1, starts)  # [B, W]
+    chosen = (starts[:, :, None] + torch.arange(words, device=starts.device)).flatten(1)  # [B, W * n]
+    kept = windows.repeat_interleave(words, dim=1)[:, None, :]  # [B, 1, W * n]
+    matrix = similarities.gather(2, chosen[:, None, :].expand(-1, similarities.shape[1], -1)) * kept  # [B, M, W * n]
+    return Distilled(
+        functional.pad(matrix, (0, columns - matrix.shape[2])),
+        functional.pad(windows, (0, columns // words - windows.shape[1])),
+    )
+
+
+def strongest(cells: Tensor, windows: Tensor, count: int) -> Tensor:
+    """The ``count`` largest values of each query term, in descending order ([P] 2.2, max pooling).
+
+    Args:
+        cells: float [B, M, W]. windows: bool [B, W], False for what is not to be pooled.
+
+    Returns:
+        float [B, M, count], 0 where there are fewer.
+    """
+    room = (0, max(0, count - cells.shape[2]))
+    cells = cells.masked_fill(~windows[:, None, :], -torch.inf)  # [B, M, W]
+    cells = functional.pad(cells, room, value=-torch.inf)  # [B, M, W or count]
+    largest = cells.topk(count, dim=2).values  # [B, M, count]
+    missing = torch.arange(count, device=cells.device) >= windows.sum(dim=1, keepdim=True)  # [B, count]
+    return largest.masked_fill(missing[:, None, :], 0.0)
+
+
+def idf_shares(idf: Tensor, query_mask: Tensor) -> Tensor:
+    """The softmax of the query terms' IDF, float [B, M]; padded terms have no share."""
+    lowest = torch.finfo(idf.dtype).min  # and not infinity, of which a query without terms would make NaN
+    return idf.masked_fill(~query_mask, lowest).softmax(dim=1) * query_mask
+
+
+class Pacrr(nn.Module):
+    """PACRR as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
+
+    Args:
+        config: the hyper-parameters.
+        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
+    """
+
+    name = "pacrr"
+    any_width, matches_unknown_words, by_length = True, True, True
+
+    def __init__(self, config: PacrrConfig, vectors: Tensor):
+        super().__init__()
+        self.config = config
+        self.register_buffer("vectors", vectors, persistent=False)
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(1, config.filters, size, stride=(1, size if config.distillation == "kwindow" else 1))
+            for size in range(2, config.longest_ngram + 1)
+        )
+        self.lstm = nn.LSTM(config.longest_ngram * config.signals + 1, 1, batch_first=True)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for layer in self.convolutions:
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        nn.init.xavier_uniform_(self.lstm.weight_ih_l0)
+        nn.init.zeros_(self.lstm.bias_ih_l0)
+        nn.init.zeros_(self.lstm.bias_hh_l0)
+        with torch.no_grad():
+            self.lstm.bias_ih_l0[1] = 1.0  # of the gates input, forget, cell, output
+
+    def regularized(self) -> dict[str, list[nn.Parameter]]:
+        """Nothing: [P] names no L2 cost."""
+        return {}
+
+    def distill(self, words: int, similarities: Tensor, inputs: Inputs) -> Distilled:
+        """The matrix that n-grams of ``words`` words are looked for in."""
+        if self.config.distillation == "firstk":
+            return firstk(similarities, inputs.document_mask, similarities.shape[2])  # N is cut at l_d
+        return kwindow(similarities, inputs.document_mask, inputs.query_mask, words, self.config.distilled_words)
+
+    def bordered(self, words: int, matrix: Tensor) -> Tensor:
+        """The matrix with the zeros that filters see around it: [B, M, l_d] to [B, 1, M + n - 1, l_d (+ n - 1)]."""
+        before, behind = (words - 1) // 2, words // 2
+        columns = (before, behind) if self.config.distillation == "firstk" else (0, 0)
+        return functional.pad(matrix[:, None], (*columns, before, behind))
+
+    def convolve(self, words: int, matrix: Tensor) -> Tensor:
+        """Matches of n-grams of ``words`` words, the best of all filters: float [B, M, l_d] to float [B, M, W]."""
+        if words == 1:
+            return matrix
+        cells = self.convolutions[words - 2](self.bordered(words, matrix))  # [B, filters, M, W]
+        return functional.relu(cells.amax(dim=1))  # [B, M, W]; as the maximum of ReLUs
+
+    def matches(self, words: int, distilled: Distilled) -> Tensor:
+        """The strongest matches of n-grams of ``words`` words of each query term: float [B, M, n_s]."""
+        if self.training and words > 1:
+            return self.matches_to_train(words, distilled)
+        return strongest(self.convolve(words, distilled.matrix), distilled.windows, self.config.signals)
+
+    def matches_to_train(self, words: int, distilled: Distilled) -> Tensor:
+        """:meth:`matches`, with gradients computed where there are any, and nowhere else: several times as fast.
+
+        Only what is kept has a gradient, n_s cells of one filter each. So the strongest cells are found first, and
+        computed again by their filters alone.
+        """
+        layer, count = self.convolutions[words - 2], self.config.signals
+        bordered = self.bordered(words, distilled.matrix)  # [B, 1, M + n - 1, l_d (+ n - 1)]
+        with torch.no_grad():
+            cells, filters = layer(bordered).max(dim=1)  # [B, M, W] each
+            cells = cells.masked_fill(~distilled.windows[:, None, :], -torch.inf)
+            places = cells.topk(min(count, cells.shape[2]), dim=2).indices  # [B, M, n_s]
+            filters = filters.gather(2, places)  # [B, M, n_s]
+            batch, terms = (torch.arange(size, device=places.device) for size in places.shape[:2])
+            within = torch.arange(words, device=places.device)  # [n]
+            rows = terms[None, :, None, None, None] + within[:, None]  # [1, M, 1, n, 1]
+            columns = places[..., None, None] * layer.stride[1] + within  # [B, M, n_s, 1, n]
+            patches = bordered[batch[:, None, None, None, None], 0, rows, columns]  # [B, M, n_s, n, n]
+        found = (patches * layer.weight[filters, 0]).sum(dim=(3, 4)) + layer.bias[filters]  # [B, M, n_s]
+        found = functional.pad(functional.relu(found), (0, count - found.shape[2]))  # [B, M, n_s]
+        missing = torch.arange(count, device=places.device) >= distilled.windows.sum(dim=1, keepdim=True)  # [B, n_s]
+        return found.masked_fill(missing[:, None, :], 0.0)
+
+    def query_signals(self, inputs: Inputs) -> Tensor:
+        """What the LSTM reads: float [B, M, l_g * n_s + 1]."""
+        similarities = cosine_matrix(self.vectors, inputs)  # [B, M, N]
+        signals = []
+        for words in range(1, self.config.longest_ngram + 1):
+            signals.append(self.matches(words, self.distill(words, similarities, inputs)))  # [B, M, n_s]
+        shares = idf_shares(inputs.query_idf, inputs.query_mask)  # [B, M]
+        return torch.cat([*signals, shares[:, :, None]], dim=2)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        inputs = inputs.without_common_padding()  # scores do not depend on padding, but time and memory do
+        outputs, _ = self.lstm(self.query_signals(inputs))  # [B, M, 1]
+        last = (inputs.query_mask.sum(dim=1, keepdim=True) - 1).clamp_min(0)  # [B, 1]
+        score = outputs[:, :, 0].gather(1, last)[:, 0]  # [B]
+        return score * inputs.query_mask.any(dim=1)

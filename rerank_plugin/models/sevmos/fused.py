@@ -1,0 +1,131 @@
+"""SevMos ([D18] 4.3.3) as it is served from stored encodings: the query's convolutions once, then the joined layers.
+
+What depends on the query alone is computed once a query: x_q, its product with M (after which the similarity is one
+inner product), and what x_q adds to the first feed-forward layer, as a bias of it. A candidate's row is then
+``[sim, x_d, lexical features]``. Letters in shapes: C candidates, m words of the query, D dimension, F features,
+K filters (k where they are padded to a multiple of 16), w width of a convolution, H outputs of the first feed-forward
+layer (padded).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.convolution import ROWS, round_up
+from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
+from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.models.sevmos.model import SevMos
+
+
+class SevMosScorer:
+    """Scores candidates from their encodings as the module does from their words.
+
+    Args:
+        model: in eval mode, on the CPU. builder, threads: as for every fused path.
+    """
+
+    def __init__(self, model: SevMos, builder: InputBuilder, threads: int):
+        self.config, self.builder, self.threads = model.config, builder, threads
+        self.slope = np.float32(model.config.slope)
+        self.workspace = Workspace()
+        self.vectors = _numbers(model.vectors)  # [V, D]
+        self.convolutions = []
+        for layer in model.query_convolutions:
+            weight = _numbers(layer.weight).transpose(2, 1, 0)  # [w, inward, filters]
+            inward = round_up(weight.shape[1]) if self.convolutions else weight.shape[1]
+            rows = np.zeros((len(weight), inward, weight.shape[2]), np.float32)
+            rows[:, : weight.shape[1]] = weight
+            self.convolutions.append((pack_panels(rows.reshape(-1, weight.shape[2])), pad_vector(_numbers(layer.bias))))
+        self._join_layers(model)
+        self.feature_mean, self.feature_scale = model.feature_mean.numpy().copy(), model.feature_scale.numpy().copy()
+
+    def _join_layers(self, model: SevMos) -> None:
+        """The feed-forward layers, the first one without its query columns, which go beside M: [K, K + H]."""
+        filters = model.config.filters
+        weights = [_numbers(layer.weight).T for layer in model.layers]
+        biases = [pad_vector(_numbers(layer.bias)) for layer in model.layers]
+        self.query_weights = np.zeros((filters, filters + len(biases[0])), np.float32)
+        self.query_weights[:, :filters] = _numbers(model.similarity)
+        self.query_weights[:, filters : filters + weights[0].shape[1]] = weights[0][:filters]
+        self.query_bias = np.concatenate([np.zeros(filters, np.float32), biases[0]])
+        weights[0] = weights[0][filters:]
+        self.layers = [(pack_panels(weight), bias) for weight, bias in zip(weights, biases)]
+
+    def score(
+        self, terms: QueryTerms, query: QueryWords, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
+    ) -> np.ndarray:
+        """Scores, float32 [C], from the candidates' ``rows`` int64 [C] of ``vectors`` float32 [any, K]."""
+        filters, count = self.config.filters, len(candidates)
+        folded = _fold(self.encode_query(query.ids[query.mask]), self.query_weights, self.query_bias)  # [K + H]
+        compared, bias = folded[:filters], folded[filters:]
+        features = self.builder.features(terms, candidates)  # [C, F]
+        scores = np.empty(count, np.float32)
+
+        def documents(start: int, stop: int) -> None:
+            size = stop - start
+            source = self.workspace.array("joined", (size + ROWS, self.layers[0][0].shape[1]), np.float32)
+            _join(
+                vectors, rows, compared, features, self.feature_mean, self.feature_scale, source, start, stop
+            )  # fmt: skip
+            for place, (panels, own_bias) in enumerate(self.layers):
+                slope = self.slope if place + 1 < len(self.layers) else np.float32(1.0)
+                target = self.workspace.array(f"layer {place % 2}", (size + ROWS, len(own_bias)), np.float32)
+                dense(source, panels, own_bias if place else bias, slope, target, size)
+                source = target
+            scores[start:stop] = source[:size, 0]
+
+        split(documents, count, self.threads)
+        return scores
+
+    def encode_query(self, ids: np.ndarray) -> np.ndarray:
+        """x_q of a query's ids int64 [m], float32 [K]; zeros without words."""
+        if not len(ids):
+            return np.zeros(self.config.filters, np.float32)
+        border, length = self.config.width - 1, len(ids)
+        source = self.workspace.array("words", (length + 2 * border + 2 * ROWS, self.vectors.shape[1]), np.float32)
+        source[:] = 0.0
+        source[border : border + length] = self.vectors[ids]
+        for place, (panels, bias) in enumerate(self.convolutions):
+            length += border
+            rows = length + 2 * border + 2 * ROWS
+            target = self.workspace.array(f"convolution {place % 2}", (rows, len(bias)), np.float32)
+            target[:border] = 0.0
+            dense(source, panels, bias, self.slope, target[border:], length)
+            target[border + length :] = 0.0
+            source = target
+        return source[border : border + length].max(axis=0)[: self.config.filters]
+
+
+def _numbers(tensor) -> np.ndarray:
+    return tensor.detach().float().contiguous().numpy()
+
+
+@njit(nogil=True, cache=True)
+def _fold(encoded, weights, bias):
+    """``bias + encoded @ weights``, float32 [K + H]."""
+    found = bias.copy()
+    for i in range(len(encoded)):
+        for j in range(len(found)):
+            found[j] += encoded[i] * weights[i, j]
+    return found
+
+
+@njit(nogil=True, cache=True, fastmath=REASSOCIATE)
+def _join(vectors, rows, compared, features, mean, scale, joined, start, stop):
+    """Rows ``[sim, x_d, normalized features]`` of candidates start..stop, float32 [stop - start or more, 1 + K + F]."""
+    filters = len(compared)
+    for candidate in range(start, stop):
+        row, into = rows[candidate], candidate - start
+        similarity = np.float32(0.0)
+        for i in range(filters):
+            value = vectors[row, i]
+            similarity += compared[i] * value
+            joined[into, 1 + i] = value
+        joined[into, 0] = similarity
+        for i in range(len(mean)):
+            joined[into, 1 + filters + i] = (features[candidate, i] - mean[i]) * scale[i]

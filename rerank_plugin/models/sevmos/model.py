@@ -1,0 +1,166 @@
+"""SevMos ([D18] 4.3.3, [D17] 4.1, 4.5 and 5.1.1): the model of Severyn and Moschitti (SIGIR 2015), with their names.
+
+Query and document go through convolutions of their own, and a maximum over the text makes a vector of each, x_q and
+x_d. A matrix compares the two, ``sim = x_q^T M x_d``; ``[x_q, sim, x_d, lexical features]`` is joined and goes through
+feed-forward layers. SevMos-C1 has one convolution of width 5, SevMos-C3 three of width 3; both have 256 filters. The
+word vectors are fixed.
+
+x_d does not depend on the query, so it can be computed once a document ([D18] 5.3.2): :meth:`SevMos.encode_documents`.
+
+Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, F features, K filters,
+w width of a convolution.
+
+Where the papers are silent, or differ:
+
+* Borders: 'full' as [D17] 4.1 says for all its models, so a text of n words has n + w - 1 windows, more with every
+  layer. [D18] says 'same' of Delta's stage only.
+* Activation: ReLU, as in [D17] 4.4 and 4.5; ``slope`` makes it leaky, as Delta's is in [D18].
+* The feed-forward layers are [D17] 4.5's, 'sized to match these inputs': two as wide as the joined vector, then one
+  output. Dropout stands before the maximum, before the first and before the last layer.
+* The best models of [D18] were trained as classifiers: there the sigmoid of our score is the probability. Leaving it
+  out keeps the order, and scores that differ stay different in float32.
+* M starts as Glorot's uniform numbers.
+* A text without words pools to zeros.
+* Lexical features ([D18]: all 18) are brought to zero mean and unit variance with the training data's statistics, which
+  are saved with the weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.features.lexical_features import PAPER_NAMES, check_names
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.standardized import StandardizedFeatures
+
+SINGLE_WIDTH, STACK_WIDTH = 5, 3  # of C1's and of C3's convolutions
+
+
+@dataclass(frozen=True)
+class SevMosConfig:
+    """Hyper-parameters; the defaults are SevMos-C1's, and with ``convolutions=3`` SevMos-C3's.
+
+    The papers tuned dropout and L2 costs and give no values.
+
+    Attributes:
+        width: of the convolutions; by default 5 for one and 3 for more.
+        hidden: widths of the feed-forward layers before the last; by default two as wide as the joined vector.
+        dropout, classifier_dropout: in the convolutional and in the feed-forward stage.
+        slope: of the activations below zero.
+        document_words, query_words: N and M, where longer texts are cut ([D18] 4.2).
+        lexical_features: names from :mod:`rerank_plugin.features.lexical_features`.
+    """
+
+    filters: int = 256
+    width: int | None = None
+    convolutions: int = 1
+    hidden: tuple[int, ...] | None = None
+    dropout: float = 0.2
+    classifier_dropout: float = 0.2
+    slope: float = 0.0
+    document_words: int = 50
+    query_words: int = 7
+    lexical_features: tuple[str, ...] = PAPER_NAMES
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lexical_features", check_names(self.lexical_features))
+        if self.width is None:
+            object.__setattr__(self, "width", SINGLE_WIDTH if self.convolutions == 1 else STACK_WIDTH)
+        hidden = (self.joined, self.joined) if self.hidden is None else self.hidden
+        object.__setattr__(self, "hidden", tuple(hidden))
+        if min(self.filters, self.width, self.convolutions, self.document_words, self.query_words, *self.hidden) < 1:
+            raise InputError("SevMos's sizes (filters, width, convolutions, hidden, words) must be at least 1")
+        if not (0 <= self.dropout < 1 and 0 <= self.classifier_dropout < 1):
+            raise InputError(f"dropout {self.dropout} or {self.classifier_dropout} is not in [0, 1)")
+        if not 0 <= self.slope <= 1:
+            raise InputError(f"slope {self.slope} is not in [0, 1]")
+
+    @property
+    def joined(self) -> int:
+        """Width of the joined vector, 2K + 1 + F."""
+        return 2 * self.filters + 1 + len(self.lexical_features)
+
+
+class SevMos(StandardizedFeatures):
+    """SevMos as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
+
+    Args:
+        config: the hyper-parameters.
+        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
+    """
+
+    name = "sevmos"
+    any_width = True  # padding is inert
+
+    def __init__(self, config: SevMosConfig, vectors: Tensor):
+        super().__init__(len(config.lexical_features))
+        self.config = config
+        self.register_buffer("vectors", vectors, persistent=False)
+        self.query_convolutions = self._convolutions(vectors.shape[1])
+        self.document_convolutions = self._convolutions(vectors.shape[1])
+        self.dropout = nn.Dropout(config.dropout)
+        self.similarity = nn.Parameter(torch.empty(config.filters, config.filters))
+        nn.init.xavier_uniform_(self.similarity)
+        widths = [config.joined, *config.hidden, 1]
+        self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(widths, widths[1:]))
+        self.classifier_dropout = nn.Dropout(config.classifier_dropout)
+
+    def _convolutions(self, dimension: int) -> nn.ModuleList:
+        config = self.config
+        widths = [dimension] + [config.filters] * config.convolutions
+        return nn.ModuleList(
+            nn.Conv1d(inward, outward, config.width, padding=config.width - 1)
+            for inward, outward in zip(widths, widths[1:])
+        )
+
+    def regularized(self) -> dict[str, list[nn.Parameter]]:
+        """The weights with an L2 cost of their own each; M belongs to the second stage."""
+        return {
+            "convolution": [layer.weight for layer in (*self.query_convolutions, *self.document_convolutions)],
+            "feed_forward": [self.similarity, *(layer.weight for layer in self.layers)],
+        }
+
+    @property
+    def encoding_size(self) -> int:
+        """Numbers of a document's encoding, E."""
+        return self.config.filters
+
+    def encode_documents(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """x_d: ids int64 [B, N] and mask bool [B, N] to float [B, K]."""
+        return self._convolve(self.document_convolutions, ids, mask)
+
+    def encode_queries(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """x_q: ids int64 [B, M] and mask bool [B, M] to float [B, K]."""
+        return self._convolve(self.query_convolutions, ids, mask)
+
+    def _convolve(self, convolutions: nn.ModuleList, ids: Tensor, mask: Tensor) -> Tensor:
+        """Convolutions with full borders, and the maximum over the windows that hold a word."""
+        border = self.config.width - 1
+        alive = mask[:, None, :].to(self.vectors.dtype)  # [B, 1, N]
+        features = self.vectors[ids].transpose(1, 2) * alive  # [B, D, N]
+        for convolution in convolutions:
+            alive = functional.max_pool1d(functional.pad(alive, (border, border)), border + 1, 1)  # [B, 1, N + w - 1]
+            features = functional.leaky_relu(convolution(features), self.config.slope) * alive  # [B, K, N + w - 1]
+        features = self.dropout(features).masked_fill(alive == 0, -torch.inf)
+        pooled = features.amax(dim=2)  # [B, K]
+        return torch.where(mask.any(dim=1, keepdim=True), pooled, 0.0)
+
+    def score_encodings(self, queries: Tensor, documents: Tensor, features: Tensor) -> Tensor:
+        """Scores [B] of encoded queries [B, K] and documents [B, K] with raw lexical features [B, F]."""
+        similarity = ((queries @ self.similarity) * documents).sum(dim=1, keepdim=True)  # [B, 1]
+        features = self.standardized(features)  # [B, F]
+        joined = torch.cat([queries, similarity, documents, features], dim=1)  # [B, 2K + 1 + F]
+        hidden = self.classifier_dropout(joined)
+        for layer in self.layers[:-1]:
+            hidden = functional.leaky_relu(layer(hidden), self.config.slope)  # [B, width of the layer]
+        return self.layers[-1](self.classifier_dropout(hidden))[:, 0]  # [B]
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        queries = self.encode_queries(inputs.queries, inputs.query_mask)  # [B, K]
+        documents = self.encode_documents(inputs.documents, inputs.document_mask)  # [B, K]
+        return self.score_encodings(queries, documents, inputs.features)  # [B]

@@ -1,0 +1,5 @@
+"""[D18] 4.3.3: classification and the square root of the relevance were best; the optimizer is [D17] 4.7's."""
+
+from rerank_plugin.models.base import Recipe
+
+RECIPE = Recipe({"loss": "bce", "weights": "sqrt", "optimizer": "adadelta"})

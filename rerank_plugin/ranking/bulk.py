@@ -1,0 +1,182 @@
+"""Many runs of the same queries re-ranked at once, as [P] 3.3 does with all runs submitted to a track.
+
+There 'the tested models make predictions for individual documents, which are used to re-rank the documents within each
+submitted run'. So a query's candidates of all runs are put together, each document is scored once, and every run's own
+candidates are ordered by those scores: the result for a run is that of re-ranking it alone. Runs of a track share many
+of their documents, which is the time that is saved.
+
+Some rerankers give a document another score in another list. They rank each run on its own:
+
+* Those that compare the candidates with one another. They have ``listwise``, which is true; ``wmd-title-top20`` is one.
+* Those that read first-stage scores, which differ from run to run: models with the features ``first_stage`` or
+  ``first_stage_share``, and the others for a query none of whose words they know. The latter is noticed when it
+  happens, query by query, whatever the reranker.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from pathlib import Path
+from typing import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.runs import read_run
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.ranking.pipeline import (
+    CandidateSource,
+    Ranking,
+    checked_scores,
+    from_run,
+    rank_together,
+    within,
+)
+from rerank_plugin.rerankers import Reranker
+
+log = logging.getLogger(__name__)
+
+PIECE = 512  # documents of a query that are scored at once, about as many as a search has: no union takes more memory
+
+
+class KnownRows:
+    """Rows of document ids, each looked up in the index only once: it stands in many runs."""
+
+    def __init__(self, index: ForwardIndex):
+        self.index = index
+        self.found: dict[str, int] = {}
+
+    def __call__(self, doc_ids: Sequence[str]) -> np.ndarray:
+        """Rows, int64 [C]; -1 for an id that is not in the index."""
+        new = list(set(doc_ids) - self.found.keys())
+        self.found.update(zip(new, self.index.rows(new).tolist()))
+        return np.fromiter(map(self.found.__getitem__, doc_ids), np.int64, len(doc_ids))
+
+
+def read_runs(
+    paths: Iterable[Path],
+    queries: Sequence[Query],
+    index: ForwardIndex,
+    depth: int,
+    judged: Mapping[str, np.ndarray] | None = None,
+) -> Iterator[CandidateSource]:
+    """The candidates of each run, read here: 12 bytes a candidate until it is asked for them, which can be done once.
+
+    Args:
+        depth: at which each run is cut.
+        judged: then only these rows are kept, by query id (`judged_rows`).
+
+    Raises:
+        InputError: a run is malformed, or names documents that are not in the index.
+    """
+    rows = KnownRows(index)
+    for path in paths:
+        run = read_run(path)
+        source = from_run(run, index, depth, str(path), rows)
+        if judged is not None:
+            source = within(source, judged)
+        yield _giving({query.id: source(query) for query in queries if query.id in run}, index)
+
+
+def _giving(found: dict[str, Candidates], index: ForwardIndex) -> CandidateSource:
+    nothing = Candidates(index, np.zeros(0, np.int64), np.zeros(0, np.float32))
+    return lambda query: found.pop(query.id, nothing)
+
+
+class SharedCandidates(Candidates):
+    """Candidates of several lists, each once.
+
+    Attributes:
+        asked: whether anyone has looked at the first-stage scores: those here are of the first list that has the
+            document, so what is made of them does not hold for the other lists.
+    """
+
+    def __init__(self, index: ForwardIndex, rows: np.ndarray, first_stage_scores: np.ndarray):
+        super().__init__(index, rows, first_stage_scores)
+        self.asked = False
+
+    @property
+    def first_stage_scores(self) -> np.ndarray:
+        self.asked = True
+        return self._first_stage_scores
+
+    @first_stage_scores.setter
+    def first_stage_scores(self, scores: np.ndarray) -> None:
+        self._first_stage_scores = scores
+
+
+class Union:
+    """All documents of several lists.
+
+    Attributes:
+        rows: int64 [C], increasing.
+        pieces: the same as candidates, at most `PIECE` in each.
+    """
+
+    def __init__(self, lists: Sequence[Candidates]):
+        self.rows, first = np.unique(np.concatenate([one.rows for one in lists]), return_index=True)
+        scores = np.concatenate([one.first_stage_scores for one in lists])[first]
+        number = max(1, -(-len(self.rows) // PIECE))
+        parts = zip(np.array_split(self.rows, number), np.array_split(scores, number))
+        self.pieces = [SharedCandidates(lists[0].index, *part) for part in parts]
+
+
+def rank_lists(
+    tasks: Iterable[tuple[Query, Sequence[Candidates]]], reranker: Reranker | None, together: int = 8
+) -> Iterator[list[Ranking]]:
+    """For each query the rankings of its lists of candidates (at least one), as `rank` gives them for each list alone.
+
+    Without a reranker the lists keep their first-stage scores.
+
+    Args:
+        together: queries whose documents are put together at a time, and pieces that are scored at once.
+
+    Raises:
+        InputError: as in `rank`. The queries that were put together with a faulty one are lost.
+    """
+    if reranker is None or getattr(reranker, "listwise", False):
+        if reranker is not None:
+            log.info("%s scores a document by the list it stands in: it ranks each run on its own", reranker.name)
+        for query, lists in tasks:
+            yield _rank_apart(query, lists, reranker, together)
+        return
+    tasks, said = iter(tasks), False
+    while batch := list(islice(tasks, together)):
+        unions = [Union(lists) for _, lists in batch]
+        scores = _scores([query for query, _ in batch], unions, reranker, together)
+        for (query, lists), union, of_union in zip(batch, unions, scores):
+            if not any(piece.asked for piece in union.pieces):
+                yield [_by_scores(query, one, union.rows, of_union) for one in lists]
+                continue
+            if not said:
+                log.info(
+                    "query %s: the reranker reads first-stage scores, so it ranks each run on its own, here and later",
+                    query.id,
+                )
+                said = True
+            yield _rank_apart(query, lists, reranker, together)
+
+
+def _rank_apart(query: Query, lists: Sequence[Candidates], reranker: Reranker | None, together: int) -> list[Ranking]:
+    parts = (lists[start : start + together] for start in range(0, len(lists), together))
+    return [ranking for part in parts for ranking in rank_together([query] * len(part), part, reranker)]
+
+
+def _scores(queries: Sequence[Query], unions: Sequence[Union], reranker: Reranker, together: int) -> list[np.ndarray]:
+    """Scores of each union's documents, float32 [C] by its rows."""
+    pieces = [(place, piece) for place, union in enumerate(unions) for piece in union.pieces]
+    found: list[list[np.ndarray]] = [[] for _ in unions]
+    for start in range(0, len(pieces), together):
+        places, candidates = zip(*pieces[start : start + together])
+        given = checked_scores([queries[place] for place in places], candidates, reranker)
+        for place, scores in zip(places, given):
+            found[place].append(scores)
+    return [np.concatenate(parts) for parts in found]
+
+
+def _by_scores(query: Query, candidates: Candidates, rows: np.ndarray, scores: np.ndarray) -> Ranking:
+    """The ranking of one list by the scores of all lists' documents, float32 by increasing row."""
+    own = scores[np.searchsorted(rows, candidates.rows)]
+    return Ranking(query, candidates, own, candidates.order(own))

@@ -1,0 +1,31 @@
+"""The least of many distances, of which only bounds are cheap."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import numpy as np
+
+ROUNDING = 1e-9  # of a bound: more than the two are off, and too little to be seen in a float32
+AT_ONCE = 32  # titles that are solved between two looks at the k-th best distance
+
+
+def least_distances(bounds: np.ndarray, exact: Callable[[np.ndarray], np.ndarray], count: int) -> np.ndarray:
+    """Distances of which the ``count`` least are exact, with all that tie with them; the others may be their bounds.
+
+    Two distances tie where they are the same float32, since that is what ranks.
+
+    Args:
+        bounds: float64 [C], not greater than the distances but for rounding.
+        exact: the distances of titles by their places, int64 [n] to float64 [n].
+    """
+    found = bounds * (1 - ROUNDING)
+    order = np.argsort(found, kind="stable")
+    limits = found[order].astype(np.float32)
+    done, stop = 0, min(count, len(order))
+    while done < stop:
+        found[order[done:stop]] = exact(order[done:stop])
+        done = stop
+        worst = np.partition(found[order[:done]], count - 1)[count - 1] if done >= count else np.inf
+        stop = min(int(np.searchsorted(limits, np.float32(worst), side="right")), done + AT_ONCE)
+    return found

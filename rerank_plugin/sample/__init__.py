@@ -1,0 +1,1 @@
+"""The bundled collection: the program that makes it, and its files."""

@@ -1,0 +1,567 @@
+"""``python -m rerank_plugin.sample``: writes the bundled sample, or a larger collection of the same kind.
+
+A synthetic model of searching PubMed-style literature, so that every command runs with no download. A *topic* pairs an
+agent (drug, gene or procedure) with a condition; its documents are
+
+* full: of a wanted kind (patient studies, reviews, guidance) and about both concepts,
+* partial: the same, with one of the two replaced by something broader,
+* distractors: with the topic's words in the title but of an unwanted kind (animal work, protocols, letters, ...).
+
+Every document picks one of several synonyms for each concept, and so does every query: words fail to match documents
+that are relevant (term mismatch) and match many that are not (under-specified queries). Which kinds are wanted is the
+same for all queries, and so can be learned from some and applied to others. A few judgments contradict the rule.
+
+Besides these, *background* documents are about invented subjects. They make up whatever number is asked for, and are
+streamed: memory depends on the number of queries, not on that of documents.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+from typing import Iterator, NamedTuple, Sequence
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, replacing_folder
+from rerank_plugin.files.progress import progress
+from rerank_plugin.files.records import Document, Query
+from rerank_plugin.sample.concepts import AGENTS, CONDITIONS, OUTCOMES, POPULATIONS, Concept
+from rerank_plugin.sample.phrases import (
+    ABOUT_AGENT,
+    ADDED_TO_TITLES,
+    ADJECTIVES,
+    BACKGROUND,
+    CLINIC_ASIDES,
+    COMMON,
+    KINDS,
+    LAB_ASIDES,
+    NEUTRAL_OPENINGS,
+    NEUTRAL_TITLES,
+    NOUNS,
+    SUBJECTS,
+    Kind,
+)
+
+DOCUMENTS, QUERIES, SEED = 1500, 150, 13
+
+COLLECTION = FolderKind("a generated collection", "corpus.jsonl.gz", (), ("queries.jsonl", "qrels/*.tsv", "README.md"))
+DOCUMENTS_PER_QUERY = 10  # at least; of them TOPICAL are about topics, the rest is background
+TOPICAL = 9.6
+SPLITS = {"train": 0.60, "dev": 0.13, "test": 0.27}  # of the topics, so that no topic is in two splits
+
+FULL, PARTIAL = 0.32, 0.10  # of a topic's documents; the rest are distractors
+FAVOURED = 0.7  # of a topic's documents have the population, and the outcome, that its queries may ask for
+NEUTRAL_TITLE, NEUTRAL_OPENING, LATE_OPENING = 0.35, 0.25, 0.35
+ASIDE = 0.3  # of the documents borrow a sentence from the other side
+ADDED_TO_TITLE = 0.5  # of the titles go on, mostly with a population or an outcome
+MIXED = 0.7  # of the documents use more than one synonym of a concept
+
+# How often a text uses a concept's first synonym, the second, ...: distractors prefer common words a little more.
+FORMS_OF_QUERY = (0.89, 0.07, 0.04)
+FORMS_OF_RELEVANT = (0.72, 0.16, 0.12)
+FORMS_OF_DISTRACTOR = (0.88, 0.08, 0.04)
+
+CONTRARY = 0.06  # of the judgments
+JUDGED_RELEVANT, JUDGED_IN_TITLE, JUDGED_ELSEWHERE = 0.93, 0.95, 0.35  # judged share of relevant ones and distractors
+STRAY = 3  # judged non-relevant documents of other topics, per query
+
+TABLE = 1024  # entries in a table of ready-made words or numbers
+
+
+# ---- what is planned: topics, documents, queries ----
+
+
+class Topic(NamedTuple):
+    agent: Concept
+    condition: Concept
+    population: Concept
+    outcome: Concept
+    split: str
+
+
+class Plan(NamedTuple):
+    """A document before it is put into words. ``broader`` names the concept that it only covers in a wider sense."""
+
+    topic: Topic
+    kind: Kind
+    broader: str  # "", "agent" or "condition"
+    population: Concept
+    outcome: Concept
+
+
+class Need(NamedTuple):
+    """What a query asks for; an empty field asks for nothing."""
+
+    topic: Topic
+    agent: Concept | None = None
+    condition: Concept | None = None
+    population: Concept | None = None
+    outcome: Concept | None = None
+    review: bool = False
+
+
+def _pick(rng: Random, items: Sequence):
+    """Like ``rng.choice``, faster, and the same in all Python versions."""
+    return items[int(rng.random() * len(items))]
+
+
+def _shuffle(rng: Random, items: list) -> list:
+    for last in range(len(items) - 1, 0, -1):
+        other = int(rng.random() * (last + 1))
+        items[last], items[other] = items[other], items[last]
+    return items
+
+
+def _choose(rng: Random, items: Sequence, weights: Sequence[float]):
+    """An item with a probability in proportion to its weight; surplus weights are ignored."""
+    weights = weights[: len(items)]
+    left = rng.random() * sum(weights)
+    for item, weight in zip(items, weights):
+        left -= weight
+        if left < 0:
+            return item
+    return items[0]
+
+
+def _generator(seed: int, purpose: str) -> Random:
+    return Random(f"{seed} {purpose}")
+
+
+def most_queries() -> int:
+    """Two for every pair of an agent and a condition."""
+    return 2 * len(AGENTS) * len(CONDITIONS)
+
+
+def _topics(rng: Random, count: int) -> list[Topic]:
+    """Plausible pairs of an agent and a condition first, then any others, dealt out to the splits."""
+    pairs = [(agent, condition) for agent in AGENTS for condition in CONDITIONS]
+    plausible = _shuffle(rng, [pair for pair in pairs if pair[1].key in pair[0].conditions])
+    others = _shuffle(rng, [pair for pair in pairs if pair[1].key not in pair[0].conditions])
+    chosen = _shuffle(rng, (plausible + others)[:count])
+    topics, start, share = [], 0, 0.0
+    for split, part in SPLITS.items():
+        share += part
+        end = round(share * count)
+        topics += [Topic(*pair, _pick(rng, POPULATIONS), _pick(rng, OUTCOMES), split) for pair in chosen[start:end]]
+        start = end
+    return topics
+
+
+def _plans(rng: Random, topics: list[Topic], count: int) -> list[Plan]:
+    """``count`` documents, spread evenly over the topics, in random order."""
+    plans = []
+    for number, topic in enumerate(topics):
+        size = (number + 1) * count // len(topics) - number * count // len(topics)
+        full = max(1, round(FULL * size))
+        partial = round(PARTIAL * size)
+        for position in range(size):
+            wanted = position < full + partial
+            broader = _pick(rng, ("agent", "condition")) if full <= position < full + partial else ""
+            kind = _kind(rng, wanted, topic.agent.type)
+            population = topic.population if rng.random() < FAVOURED else _pick(rng, POPULATIONS)
+            outcome = topic.outcome if rng.random() < FAVOURED else _pick(rng, OUTCOMES)
+            plans.append(Plan(topic, kind, broader, population, outcome))
+    return _shuffle(rng, plans)
+
+
+_KINDS = {
+    (wanted, type): [kind for kind in KINDS if kind.wanted == wanted and type in kind.agents for _ in range(kind.share)]
+    for wanted in (True, False)
+    for type in ("drug", "gene", "procedure")
+}
+
+
+def _kind(rng: Random, wanted: bool, agent_type: str) -> Kind:
+    return _pick(rng, _KINDS[wanted, agent_type])
+
+
+def _need(rng: Random, topic: Topic) -> Need:
+    both = {"topic": topic, "agent": topic.agent, "condition": topic.condition}
+    forms = {
+        0.57: Need(**both),
+        0.11: Need(**both, population=topic.population),
+        0.09: Need(**both, outcome=topic.outcome),
+        0.08: Need(**both, review=True),
+        0.07: Need(topic, condition=topic.condition),
+        0.05: Need(topic, condition=topic.condition, review=True),
+        0.03: Need(topic, agent=topic.agent, outcome=topic.outcome),
+    }
+    return _choose(rng, list(forms.values()), list(forms))
+
+
+def _query_text(rng: Random, need: Need) -> str:
+    """Keyword-ese: one synonym of each concept, in either order."""
+    first = [_choose(rng, concept.forms, FORMS_OF_QUERY) for concept in (need.agent, need.condition) if concept]
+    if len(first) == 2 and rng.random() < 0.3:
+        first.reverse()
+    rest = [_choose(rng, concept.forms, FORMS_OF_QUERY) for concept in (need.population, need.outcome) if concept]
+    return " ".join(first + rest + ["review"] * need.review)
+
+
+def _needs(rng: Random, topics: list[Topic], count: int) -> dict[str, Need]:
+    """Query texts of 2 to 7 words, no two alike, with what they ask for; in the order of the topics."""
+    needs: dict[str, Need] = {}
+    for number, topic in enumerate(topics):
+        size = (number + 1) * count // len(topics) - number * count // len(topics)
+        while size:
+            need = _need(rng, topic)
+            text = _query_text(rng, need)
+            if text not in needs and 2 <= len(text.split()) <= 7:
+                needs[text] = need
+                size -= 1
+    return needs
+
+
+def grade(need: Need, plan: Plan) -> int:
+    """The rule behind the judgments: 2 for all that is asked for in a wanted kind of document, 1 for a part of it."""
+    topic = plan.topic
+    if not plan.kind.wanted:
+        return 0
+    if (need.agent and need.agent is not topic.agent) or (need.condition and need.condition is not topic.condition):
+        return 0
+    whole = (
+        not (need.agent and plan.broader == "agent")
+        and not (need.condition and plan.broader == "condition")
+        and need.population in (None, plan.population)
+        and need.outcome in (None, plan.outcome)
+        and (plan.kind.review or not need.review)
+    )
+    return 2 if whole else 1
+
+
+# ---- how it is put into words ----
+
+
+class Template(NamedTuple):
+    text: str  # with %s for each slot
+    slots: tuple[str, ...]
+
+
+_SLOT = re.compile(r"\{(\w+)\}")
+
+
+def _compile(texts: Sequence[str]) -> list[Template]:
+    return [Template(_SLOT.sub("%s", text.replace("%", "%%")), tuple(_SLOT.findall(text))) for text in texts]
+
+
+class Wording(NamedTuple):
+    """The templates of a kind."""
+
+    titles: list[Template]
+    openings: list[Template]
+    methods: list[Template]
+    conclusions: list[Template]
+    asides: list[Template]
+
+
+_WORDING = {
+    kind.name: Wording(
+        *map(_compile, (kind.titles, kind.openings, kind.methods, kind.conclusions)),
+        asides=_compile(LAB_ASIDES if kind.wanted else CLINIC_ASIDES),
+    )
+    for kind in KINDS
+}
+_NEUTRAL_TITLES, _NEUTRAL_OPENINGS = _compile(NEUTRAL_TITLES), _compile(NEUTRAL_OPENINGS)
+_ADDED_TO_TITLES = _compile(ADDED_TO_TITLES)
+_BACKGROUND, _ABOUT_AGENT, _COMMON = _compile(BACKGROUND), _compile(ABOUT_AGENT), _compile(COMMON)
+
+_ONSETS = "b br c cr d dr f fl g gl h j k kl l m n p pl qu r s st t tr v w x y".split()
+_VOWELS = "a e i o u ae ia ou".split()
+_ENDS = "l lin m mab n nib nor r rex ron s st t tide x zole".split()
+
+
+def invented_word(number: int) -> str:
+    """A made-up word for each whole number, longer for larger ones."""
+    letters = ""
+    while True:
+        number, onset = divmod(number, len(_ONSETS))
+        number, vowel = divmod(number, len(_VOWELS))
+        letters += _ONSETS[onset] + _VOWELS[vowel]
+        if number < len(_ENDS):
+            return letters + _ENDS[number]
+        number -= len(_ENDS)
+
+
+def _rare(rng: Random) -> int:
+    """A number with a heavy tail: n draws give some n^0.75 different ones, so the vocabulary never stops growing."""
+    return 4000 + int((1.0 - rng.random()) ** -3 * 5000) % 10**10  # from 4000 on, words have two syllables and more
+
+
+def _symbol(rng: Random) -> str:
+    """Looks like a gene: CXR14, IL-31, KDM5B."""
+    letters = "".join(_pick(rng, "BCDFGHKLMNPRSTXZ") for _ in range(2 + int(rng.random() * 3)))
+    return letters + _pick(rng, ("", "-")) + str(1 + int(rng.random() ** 2 * 40)) + _pick(rng, ("", "", "", "A", "α"))
+
+
+def _zipf(rng: Random, words: Sequence[str]) -> list[str]:
+    """A table in which the r-th word stands in proportion to 1 / (r + 2)."""
+    weights = [1 / (rank + 3) for rank in range(len(words))]
+    return [_choose(rng, words, weights) for _ in range(TABLE)]
+
+
+def _general_tables() -> dict[str, list[str]]:
+    """Ready-made words and numbers for the slots that do not depend on the document. Always the same."""
+    rng = Random("general tables")
+    real = rng.random
+
+    def table(make) -> list[str]:
+        return [make() for _ in range(TABLE)]
+
+    genes = ["IL-1β", "IL-10", "TGF-β", "NF-κB", "STAT3", "mTOR", "PTEN", "MYC", "CD4", "SOD1", "BCL-2", "MMP-9"]
+    return {
+        "adj": _zipf(rng, ADJECTIVES),
+        "noun": _zipf(rng, NOUNS),
+        "x": _zipf(rng, SUBJECTS),
+        "r": table(lambda: f"0.{int(real() * 90) + 10}"),
+        "n": table(lambda: str(int(2 + real() ** 2 * 80))),
+        "N": table(lambda: f"{int(60 + 20 ** (1 + real() * 2.4)):,}" if real() < 0.5 else str(int(50 + real() * 900))),
+        "pct": table(lambda: f"{real() * 100:.{int(real() * 2)}f}%"),
+        "p": table(lambda: _pick(rng, ("< 0.001", "< 0.05", f"= 0.{int(real() * 900) + 10:03d}"))),
+        "ci": table(lambda: f"95% CI 0.{int(real() * 50) + 10} to 1.{int(real() * 90) + 10}"),
+        "ratio": table(lambda: f"{real() * 3:.2f}"),
+        "year": table(lambda: str(int(1985 + real() * 39))),
+        "months": table(lambda: str(_pick(rng, (1, 2, 3, 6, 9, 12, 18, 24, 36, 48, 60)))),
+        "dose": table(lambda: f"{_pick(rng, (1, 2, 5, 10, 25, 40, 75, 100, 250))} {_pick(rng, ('mg', 'µM', 'nM'))}"),
+        "gene": _zipf(rng, genes + [_symbol(rng) for _ in range(300)]),
+    }
+
+
+class Writer:
+    """Puts plans into words. One random generator serves all documents in turn."""
+
+    def __init__(self, seed: int):
+        self._rng = _generator(seed, "documents")
+        self._general = _general_tables()
+
+    def topical(self, plan: Plan) -> tuple[str, str]:
+        """The title and the abstract of a planned document."""
+        forms = FORMS_OF_RELEVANT if plan.kind.wanted else FORMS_OF_DISTRACTOR
+        agent, condition = plan.topic.agent, plan.topic.condition
+        titled, slots = {}, self._slots()
+        for slot, concept, type in (("a", agent, "agent"), ("c", condition, "condition")):
+            mentions = self._mentions(concept, forms)
+            titled[slot] = slots[slot] = mentions
+            if plan.broader == type:
+                # Only the broader word, with the concept itself as no more than one mention among several.
+                slots[slot] = [concept.broader] * 6 + [mentions[0]]
+                titled[slot] = [concept.broader]
+        slots["as"], slots["cs"] = agent.company, condition.company
+        slots["pop"] = (_choose(self._rng, plan.population.forms, forms),)
+        slots["out"] = (_choose(self._rng, plan.outcome.forms, forms),)
+        return self._text(plan.kind, slots, titled)
+
+    def background(self) -> tuple[str, str]:
+        """The title and the abstract of a document about invented things."""
+        rng, nouns = self._rng, self._general["noun"]
+        agent, condition = invented_word(_rare(rng)), invented_word(_rare(rng))
+        type = _pick(rng, ("drug", "gene", "procedure"))
+        slots = self._slots()
+        slots["a"] = (agent, agent, f"{agent} {_pick(rng, ('therapy', 'gene', 'testing', 'levels'))}")
+        slots["c"] = (f"{condition} disease", f"{condition} syndrome")
+        # Real concepts are named in passing, as company.
+        slots["as"], slots["cs"] = (
+            (_pick(rng, concept.company), _pick(rng, nouns), _pick(rng, concept.forms))
+            for concept in (_pick(rng, AGENTS), _pick(rng, CONDITIONS))
+        )
+        slots["pop"], slots["out"] = _pick(rng, POPULATIONS).forms, _pick(rng, OUTCOMES).forms
+        return self._text(_kind(rng, rng.random() < 0.5, type), slots, {})
+
+    def _slots(self) -> dict[str, Sequence[str]]:
+        rng = self._rng
+        first, second, place = (invented_word(_rare(rng)) for _ in range(3))
+        subject = _pick(rng, self._general["x"])
+        return {**self._general, "rare": (first, second), "place": (place.capitalize(),), "x": (subject,)}
+
+    def _mentions(self, concept: Concept, weights: Sequence[float]) -> list[str]:
+        """What to call a concept, each time it is mentioned: mostly one synonym, in some documents also another."""
+        rng = self._rng
+        main = _choose(rng, concept.forms, weights)
+        if rng.random() >= MIXED:
+            return [main]
+        other = _pick(rng, concept.forms)
+        return [main] * 5 + [other, other, f"{main} ({other})" if other != main else main]
+
+    def _text(self, kind: Kind, slots: dict, titled: dict) -> tuple[str, str]:
+        """``titled`` are the slots that the title fills differently; there the first entry is used."""
+        rng, wording = self._rng, _WORDING[kind.name]
+        random = rng.random
+        in_title = {**slots, **{slot: entries[:1] for slot, entries in titled.items()}}
+        title = self._fill(_pick(rng, _NEUTRAL_TITLES if random() < NEUTRAL_TITLE else wording.titles), in_title)
+        if random() < ADDED_TO_TITLE:
+            title += self._fill(_pick(rng, _ADDED_TO_TITLES), in_title)
+        opening = _pick(rng, _NEUTRAL_OPENINGS if random() < NEUTRAL_OPENING else wording.openings)
+        background = _pick(rng, _BACKGROUND)
+        templates = [background, opening] if random() < LATE_OPENING else [opening, background]
+        templates.append(_pick(rng, wording.methods))
+        if kind.length:
+            templates.append(_pick(rng, _ABOUT_AGENT))
+            templates += [_pick(rng, _COMMON) for _ in range(kind.length - 1 + int(random() * 3))]
+        if random() < ASIDE:
+            templates.insert(2 + int(random() * 2), _pick(rng, wording.asides))
+        templates.append(_pick(rng, wording.conclusions))
+        return title, " ".join([self._fill(template, slots) for template in templates])
+
+    def _fill(self, template: Template, slots: dict[str, Sequence[str]]) -> str:
+        random = self._rng.random
+        words = []
+        for slot in template.slots:
+            table = slots[slot]
+            words.append(table[int(random() * len(table))])
+        text = template.text % tuple(words)
+        return text[0].upper() + text[1:]
+
+
+# ---- what is written ----
+
+
+def sample_folder() -> Path:
+    """The folder of the sample that comes with the package."""
+    return Path(__file__).parent / "data"
+
+
+def generate(output: Path, documents: int = DOCUMENTS, queries: int = QUERIES, seed: int = SEED) -> None:
+    """Write a collection as a BEIR folder: the same bytes for the same arguments.
+
+    The folder appears under its name once it is complete; one that is there already and not empty is an InputError.
+    """
+    if not 10 <= queries <= most_queries():
+        raise InputError(f"{queries} queries: give a number from 10 to {most_queries()}")
+    if documents < DOCUMENTS_PER_QUERY * queries:
+        raise InputError(
+            f"{documents} documents: {queries} queries need at least {DOCUMENTS_PER_QUERY * queries} documents "
+            f"({DOCUMENTS_PER_QUERY} each): give more documents or fewer queries"
+        )
+    with replacing_folder(output, COLLECTION) as folder:
+        _write(folder, documents, queries, seed)
+
+
+class Planned:
+    """The topical documents as written, and where those about a concept are."""
+
+    def __init__(self):
+        self.documents: list[tuple[str, str, Plan]] = []  # id, title, plan
+        self.about: dict[str, list[int]] = defaultdict(list)  # concept key -> places in documents
+
+    def add(self, id: str, title: str, plan: Plan) -> None:
+        for concept in (plan.topic.agent, plan.topic.condition):
+            self.about[concept.key].append(len(self.documents))
+        self.documents.append((id, title, plan))
+
+
+def _write(folder: Path, documents: int, queries: int, seed: int) -> None:
+    topics = _topics(_generator(seed, "topics"), max(1, queries // 2))
+    plans = _plans(_generator(seed, "plans"), topics, int(queries * TOPICAL))
+    needs = _needs(_generator(seed, "queries"), topics, queries)
+
+    planned = Planned()
+    stream = progress(_documents(seed, plans, documents, planned), "writing", "documents", documents)
+    _write_corpus(folder / "corpus.jsonl.gz", stream, documents)
+
+    texts = [Query(f"Q{number:03d}", text) for number, text in enumerate(needs, 1)]
+    lines = [json.dumps({"_id": query.id, "text": query.text}, ensure_ascii=False) + "\n" for query in texts]
+    _write_text(folder / "queries.jsonl", "".join(lines))
+
+    rng = _generator(seed, "judgments")
+    (folder / "qrels").mkdir()
+    for split in SPLITS:
+        rows = ["query-id\tcorpus-id\tscore\n"]
+        for query, need in zip(texts, needs.values()):
+            if need.topic.split == split:
+                judged = _judged(rng, query.text, need, planned)
+                rows += [f"{query.id}\t{document}\t{score}\n" for document, score in judged]
+        _write_text(folder / "qrels" / f"{split}.tsv", "".join(rows))
+    _write_text(folder / "README.md", README.format(documents=documents, queries=queries, seed=seed))
+
+
+def _documents(seed: int, plans: list[Plan], count: int, planned: Planned) -> Iterator[Document]:
+    """All documents in order, the planned ones scattered among the background; notes the planned ones."""
+    writer = Writer(seed)
+    places = _places(_generator(seed, "places"), len(plans), count)
+    remaining = iter(plans)
+    for number in range(count):
+        id = f"S{number + 1:06d}"
+        if number in places:
+            plan = next(remaining)
+            title, abstract = writer.topical(plan)
+            planned.add(id, title, plan)
+        else:
+            title, abstract = writer.background()
+        yield Document(id, title, abstract)
+
+
+def _places(rng: Random, count: int, among: int) -> set[int]:
+    """``count`` different numbers below ``among``, of which it is not much smaller or much larger."""
+    if among < 2 * count:
+        return set(_shuffle(rng, list(range(among)))[:count])
+    places: set[int] = set()
+    while len(places) < count:
+        places.add(int(rng.random() * among))
+    return places
+
+
+def _judged(rng: Random, text: str, need: Need, planned: Planned) -> list[tuple[str, int]]:
+    """The judged documents of a query: most relevant ones, distractors as a searcher meets them, and a few more."""
+    words = set(_words(text))
+    near = {place for concept in (need.agent, need.condition) if concept for place in planned.about[concept.key]}
+    stray = {int(rng.random() * len(planned.documents)) for _ in range(STRAY)}
+    judged = []
+    for place in sorted(near | stray):
+        id, title, plan = planned.documents[place]
+        score = grade(need, plan)
+        if score:
+            share = JUDGED_RELEVANT
+        elif words.issubset(_words(title)):
+            share = JUDGED_IN_TITLE
+        elif plan.topic is need.topic:
+            share = JUDGED_ELSEWHERE
+        else:
+            share = float(place in stray)
+        if rng.random() < share:
+            if rng.random() < CONTRARY:
+                score = 0 if score else 1
+            judged.append((id, score))
+    return judged
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def _write_corpus(path: Path, documents: Iterator[Document], count: int) -> None:
+    """Lines of JSON, packed harder where there are few. No name and no time in the file, so it is reproducible."""
+    level = 9 if count <= 10_000 else 1
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    with open(path, "wb") as raw, gzip.GzipFile("", "wb", level, raw, mtime=0) as packed:
+        lines = []
+        for document in documents:
+            lines.append(encode({"_id": document.id, "title": document.title, "text": document.abstract}))
+            if len(lines) == 500:
+                packed.write(("\n".join(lines) + "\n").encode())
+                lines.clear()
+        packed.write("".join(line + "\n" for line in lines).encode())
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+README = """\
+# Sample collection
+
+{documents:,} titles and abstracts, {queries} queries, and judgments in the splits train, dev and test, in the layout of
+BEIR. **All of it is synthetic:** a program composed the text from invented sentences. No study, finding, number or
+recommendation in it is real, and none of it may guide anybody's care. The document numbers are not PMIDs.
+
+Judgments are graded: 2 for a document about all that the query asks for and of a kind that searchers open (studies of
+patients, reviews, guidance), 1 for one that meets a part of it, 0 otherwise. A few contradict this rule on purpose.
+
+Made, and to be made again, by
+
+    python -m rerank_plugin.sample --output DIR --documents {documents} --queries {queries} --seed {seed}
+
+Licence: Apache-2.0, as the program.
+"""

@@ -1,0 +1,247 @@
+"""Word vectors: training with gensim's word2vec, import, and the folder they are kept in ([D18] 3.1)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Iterable, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, healed, replacing_folder, scratch_folder
+from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_of
+from rerank_plugin.text.vocabulary import Vocabulary
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_RANGE = 0.25  # UNK ~ U[-0.25, 0.25] ([D18] 3.1)
+INT8 = 127  # the largest 8-bit number
+SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
+VOCABULARY_FILE, VECTORS_FILE, SETTINGS_FILE = "vocab.txt", "embeddings.safetensors", "words.json"
+WORD_VECTORS = FolderKind(
+    "a folder of word vectors", SETTINGS_FILE, ("tokenizer", "words"), (VOCABULARY_FILE, VECTORS_FILE)
+)
+
+
+class WordVectors(NamedTuple):
+    """A vocabulary and its vectors, float32 [V, D]; row 0 is UNK.
+
+    Vectors that are kept as 8-bit numbers have a scale each, float32 [V], and ``matrix`` is what they stand for: such a
+    number times the scale.
+    """
+
+    vocabulary: Vocabulary
+    matrix: np.ndarray
+    scales: np.ndarray | None = None
+
+
+# The first learning rate of each model, as in the original word2vec.
+METHODS = {"skip-gram": 0.025, "cbow": 0.05}
+
+
+@dataclass(frozen=True)
+class Word2VecConfig:
+    """word2vec as [D18] 3.1 used it: skip-gram, hierarchical softmax, window 5, D = 300, minimum count 101.
+
+    ``epochs`` is gensim's and word2vec's default; the paper gives none. For DRMM it used CBOW (4.3.4) and says no more:
+    everything else is the same here, but for the learning rate (``METHODS``).
+    """
+
+    dimension: int = 300
+    minimum_count: int = 101
+    window: int = 5
+    epochs: int = 5
+    workers: int = 1
+    model: str = "skip-gram"
+
+
+def unknown_vector(dimension: int, seed: int) -> np.ndarray:
+    """The vector of UNK, float32 [D] ~ U[-0.25, 0.25] ([D18] 3.1)."""
+    return np.random.default_rng(seed).uniform(-UNKNOWN_RANGE, UNKNOWN_RANGE, dimension).astype(np.float32)
+
+
+def train(texts: Iterable[str], config: Word2VecConfig, seed: int, tokenizer: Tokenizer = PLAIN) -> WordVectors:
+    """Train word vectors on texts, sentence by sentence ([D18] 4.1).
+
+    The sentences go through a temporary file, so memory does not grow with the corpus. One worker gives the same
+    vectors every time; more are faster and are not reproducible (threads race for the weights).
+
+    Raises:
+        InputError: no word occurs ``minimum_count`` times.
+    """
+    from gensim.models import Word2Vec
+
+    with scratch_folder() as folder:
+        path = os.path.join(folder, "sentences.txt")
+        with open(path, "w", encoding="utf-8") as file:
+            for text in texts:
+                file.writelines(" ".join(tokens) + "\n" for tokens in tokenizer.sentences(text))
+        model = Word2Vec(
+            vector_size=config.dimension,
+            window=config.window,
+            min_count=config.minimum_count,
+            sg=int(config.model == "skip-gram"),
+            alpha=METHODS[config.model],
+            hs=1,
+            negative=0,
+            epochs=config.epochs,
+            workers=config.workers,
+            seed=seed,
+        )
+        model.build_vocab(corpus_file=path)
+        if not len(model.wv):
+            raise InputError(f"no word occurs {config.minimum_count} times; lower the minimum count")
+        log.info("training %d word vectors on %s tokens", len(model.wv), f"{model.corpus_total_words:,}")
+        model.train(
+            corpus_file=path,
+            total_words=model.corpus_total_words,
+            total_examples=model.corpus_count,
+            epochs=config.epochs,
+        )
+    return _with_unknown(list(model.wv.index_to_key), model.wv.vectors, seed, tokenizer)
+
+
+def _with_unknown(words: list[str], vectors: np.ndarray, seed: int, tokenizer: Tokenizer) -> WordVectors:
+    matrix = np.vstack([unknown_vector(vectors.shape[1], seed), vectors]).astype(np.float32)
+    return WordVectors(Vocabulary(words, tokenizer.settings), matrix)
+
+
+def import_word2vec(path: Path, binary: bool, seed: int, tokenizer: Tokenizer = PLAIN) -> WordVectors:
+    """Read vectors in the word2vec text or binary format.
+
+    Words are brought to this package's tokens; where several spellings become one token the first (in word2vec files
+    the most frequent) stands, and words that become several tokens are left out.
+
+    Raises:
+        InputError: the file cannot be read in that format.
+    """
+    from gensim.models import KeyedVectors
+
+    try:
+        loaded = KeyedVectors.load_word2vec_format(str(path), binary=binary, unicode_errors="replace")
+    except (OSError, ValueError, EOFError, UnicodeDecodeError) as error:
+        kind = "binary" if binary else "text"
+        raise InputError(f"{path} cannot be read as word2vec {kind}: {error}") from None
+    rows: dict[str, int] = {}
+    for row, word in enumerate(loaded.index_to_key):
+        if word == SENTENCE_END:
+            continue
+        tokens = [word] if word in NUMERIC_CLASSES else tokenizer.tokenize(word)
+        if len(tokens) == 1:
+            rows.setdefault(tokens[0], row)
+    if not rows:
+        raise InputError(f"{path} holds no word that is one token here")
+    log.info("kept %d of %d words", len(rows), len(loaded.index_to_key))
+    matrix = loaded.vectors[list(rows.values())]
+    if not np.isfinite(matrix).all():
+        raise InputError(f"{path} holds vectors that are not finite numbers")
+    return _with_unknown(list(rows), matrix, seed, tokenizer)
+
+
+def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
+    """Vectors that take a quarter of the space: 8-bit numbers, scaled by the largest of each vector.
+
+    Args:
+        words: how many of the first (in trained vectors the most frequent) words to keep, UNK not counted.
+    """
+    kept = len(vectors.vocabulary) if words is None else min(words + 1, len(vectors.vocabulary))
+    matrix = vectors.matrix[:kept]
+    largest = np.abs(matrix).max(axis=1)  # [V]
+    scales = np.where(largest > 0, largest / INT8, 1).astype(np.float32)  # [V]
+    numbers = np.rint(matrix / scales[:, None]).astype(np.int8)  # [V, D]
+    vocabulary = Vocabulary(vectors.vocabulary.words[1:kept], vectors.vocabulary.tokenizer)
+    return WordVectors(vocabulary, numbers * scales[:, None], scales)
+
+
+def extend(vectors: WordVectors, words: Iterable[str], seed: int) -> WordVectors:
+    """The same vectors, and random ones for words that have none: their directions by chance, of average length.
+
+    A model that trains its embeddings can tell such words apart, where all rare words would be one UNK otherwise.
+
+    Args:
+        words: in any order; those that have a vector stay as they are.
+    """
+    new = sorted(set(words) - set(vectors.vocabulary.words))
+    dimension = vectors.matrix.shape[1]
+    drawn = np.random.default_rng(seed).normal(size=(len(new), dimension))
+    lengths = np.linalg.norm(drawn, axis=1, keepdims=True)
+    average = float(np.linalg.norm(vectors.matrix[1:], axis=1).mean()) if len(vectors.vocabulary) > 1 else 1.0
+    matrix = np.vstack([vectors.matrix, (drawn / lengths * average).astype(np.float32)])
+    return WordVectors(Vocabulary([*vectors.vocabulary.words[1:], *new], vectors.vocabulary.tokenizer), matrix)
+
+
+def save(vectors: WordVectors, folder: Path, settings: dict, overwrite: bool = False) -> None:
+    """Write a folder of word vectors (vocab.txt, embeddings.safetensors, words.json), atomically."""
+    with replacing_folder(folder, WORD_VECTORS, overwrite) as writing:
+        write(vectors, writing, settings)
+
+
+def write(vectors: WordVectors, folder: Path, settings: dict) -> None:
+    """Write the three files into a folder that is there."""
+    from safetensors.numpy import save_file
+
+    vectors.vocabulary.save(folder / VOCABULARY_FILE)
+    tensors = {"embeddings": np.ascontiguousarray(vectors.matrix, np.float32)}
+    if vectors.scales is not None:
+        numbers = np.rint(vectors.matrix / vectors.scales[:, None]).astype(np.int8)
+        tensors = {"embeddings": numbers, "scales": vectors.scales}
+    save_file(tensors, folder / VECTORS_FILE)
+    vocabulary = vectors.vocabulary
+    described = {"tokenizer": vocabulary.tokenizer, "words": len(vocabulary), "dimension": vectors.matrix.shape[1]}
+    (folder / SETTINGS_FILE).write_text(json.dumps({**described, **settings}, indent=1), encoding="utf-8")
+
+
+def load(folder: Path) -> WordVectors:
+    """Read the word vectors of a folder (also those of a checkpoint).
+
+    Raises:
+        InputError: a file is missing, or vocabulary and vectors do not fit together.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    folder = healed(folder)
+    vocabulary = Vocabulary.load(folder / VOCABULARY_FILE, _tokenizer_settings(folder))
+    path = folder / VECTORS_FILE
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    matrix = tensors.get("embeddings")
+    if matrix is None or matrix.ndim != 2:
+        raise InputError(f"{path} holds no matrix named 'embeddings'")
+    if len(matrix) != len(vocabulary):
+        raise InputError(
+            f"{folder}: {VOCABULARY_FILE} has {len(vocabulary)} words but {VECTORS_FILE} {len(matrix)} vectors; "
+            "they do not belong together"
+        )
+    matrix, scales = matrix.astype(np.float32, copy=False), tensors.get("scales")
+    if scales is not None:
+        if scales.shape != (len(matrix),) or scales.dtype != np.float32:
+            raise InputError(
+                f"{path}: 'scales' is {scales.dtype} {list(scales.shape)}, expected float32 [{len(matrix)}]"
+            )
+        matrix = matrix * scales[:, None]
+    if not np.isfinite(matrix).all():
+        raise InputError(f"{path} holds values that are not finite numbers")
+    return WordVectors(vocabulary, matrix, scales)
+
+
+def _tokenizer_settings(folder: Path) -> dict:
+    path = folder / SETTINGS_FILE
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))["tokenizer"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path} does not say how the texts were tokenized ({error!r}); write the folder anew"
+        ) from None
+    return tokenizer_of(settings, f"{folder} was made from texts").settings
+
+
+def described(config: Word2VecConfig) -> dict:
+    """The settings of a training for the folder's description."""
+    return {"word2vec": {**asdict(config), "hierarchical_softmax": True}}

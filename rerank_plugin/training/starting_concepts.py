@@ -1,0 +1,79 @@
+"""What a model with concepts starts from: concept vectors, and the concepts that they are of."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import fields
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.forward import ForwardIndex
+
+
+class StartingConcepts(NamedTuple):
+    """All empty for a model that reads no concepts.
+
+    Attributes:
+        values: hyper-parameters that follow from the vectors.
+        arguments: what the model's class is called with, beside word vectors.
+        described: where they came from, as JSON values.
+    """
+
+    values: dict
+    arguments: dict
+    described: dict
+
+
+def starting_concepts(
+    folder: Path | None, model: str, config_class, values: dict, index: ForwardIndex
+) -> StartingConcepts:
+    """What a fresh model is made with.
+
+    Args:
+        folder: of concept vectors, or None.
+        model: its name. config_class: of its configuration. values: hyper-parameters that are given.
+        index: whose annotation the model learns from.
+
+    Raises:
+        InputError: the model reads concepts and there are no vectors or the other way round, or they cannot be read.
+    """
+    # A dataclass keeps its defaults as attributes of the class.
+    parts = values.get("parts", getattr(config_class, "parts", "words"))
+    reads = parts != "words" and "concepts" in {field.name for field in fields(config_class)}
+    if not reads:
+        if folder is not None:
+            raise InputError(f"the model '{model}' reads no concepts: leave their vectors out")
+        return StartingConcepts({}, {}, {})
+    if folder is None:
+        raise InputError(
+            f"the model '{model}' reads concepts: give it their vectors (written by rerank_plugin.embed concepts), "
+            "or train the model of words alone, ktrel-w"
+        )
+    from rerank_plugin.knowledge.concept_vectors import load_concept_vectors
+
+    vectors = load_concept_vectors(folder)
+    count, dimension = vectors.matrix.shape
+    annotation = None if index.knowledge is None else index.knowledge.settings
+    return StartingConcepts(
+        {"concepts": count, "concept_dimension": dimension},
+        {
+            "concept_vectors": torch.from_numpy(vectors.matrix),
+            "concept_vocabulary": ConceptVocabulary(vectors.ids, annotation),
+        },
+        {"concepts": str(folder), "concepts_checksum": zlib.crc32(vectors.matrix.tobytes())},
+    )
+
+
+def check_same_concepts(found, expected, where: str) -> None:
+    """Compare the concepts of two models.
+
+    Raises:
+        InputError: they are others, or in another order.
+    """
+    ids = [getattr(model, "concept_vocabulary", None) for model in (found, expected)]
+    if [one and one.ids for one in ids][0] != [one and one.ids for one in ids][1]:
+        raise InputError(f"{where} was trained with other concepts than those of the vectors given")

@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+from rerank_plugin.benchmark import best_matches as candidates
+from rerank_plugin.benchmark.best_matches import Ranked, best_matches
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.forward import idf
+from tests import small
+
+QUERIES = [Query("1", "aspirin stroke risk"), Query("2", "cancer cancer"), Query("3", "unheard words"), Query("4", "")]
+
+
+@pytest.fixture
+def index(tmp_path):
+    return small.build_index(tmp_path / "forward")
+
+
+def plain_score(index, query, row):
+    """The IDF of the distinct query words that a document holds, one at a time."""
+    held = set(index.document_tokens(row).tolist())
+    terms = {int(term) for term in index.query(query.text).ids if term >= 0}
+    frequency = index.document_frequency["text"]
+    return sum(float(idf(frequency[term], len(index))) for term in terms & held)
+
+
+@pytest.mark.parametrize("chunk", [3, 1000])
+def test_the_best_documents_are_those_with_the_largest_sum_of_idf(index, chunk, monkeypatch):
+    monkeypatch.setattr(candidates, "CHUNK", chunk)
+    found = best_matches(index, QUERIES, 4, 0)
+    assert found.rows.shape == found.scores.shape == (len(QUERIES), 4)
+    for place, query in enumerate(QUERIES):
+        expected = sorted((plain_score(index, query, row) for row in range(len(index))), reverse=True)[:4]
+        actual = [plain_score(index, query, row) for row in found.rows[place]]
+        assert actual == pytest.approx(expected)
+        assert found.scores[place] == pytest.approx(expected, abs=2e-3)
+        assert len(set(found.rows[place].tolist())) == 4
+        assert (np.diff(found.scores[place]) <= 0).all()
+
+
+def test_all_documents_where_the_collection_is_smaller_than_the_depth(index):
+    found = best_matches(index, QUERIES, 500, 0)
+    assert (np.sort(found.rows, axis=1) == np.arange(len(index))).all()
+
+
+def test_documents_without_a_query_word_are_taken_at_random_but_reproducibly(index):
+    first, again, other = (best_matches(index, QUERIES[2:], 5, seed).rows.tolist() for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_candidates_are_kept(index, tmp_path):
+    found = best_matches(index, QUERIES, 4, 0)
+    found.save(tmp_path / "kept.npz")
+    loaded = Ranked.load(tmp_path / "kept.npz")
+    assert (loaded.rows == found.rows).all() and (loaded.scores == found.scores).all()
+    assert [path.name for path in tmp_path.glob("*.npz")] == ["kept.npz"]

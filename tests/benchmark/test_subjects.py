@@ -1,0 +1,140 @@
+import json
+
+import numpy as np
+import pytest
+
+from rerank_plugin import rerankers
+from rerank_plugin.benchmark import subjects
+from rerank_plugin.benchmark.collection import Collection, generated, with_candidates, with_scan
+from rerank_plugin.benchmark.rows import FAST, PLAIN
+from rerank_plugin.benchmark.subjects import RANDOM_WEIGHTS, check_spec, opened, random_vectors
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.models.checkpoints import MODELS, model_classes
+
+OPTIONS = rerankers.RerankerOptions(threads=1)
+
+
+def test_every_model_is_measured():
+    of_words = {name for name in MODELS if getattr(model_classes(name)[0], "has_word_vectors", True)}
+    of_words -= {"ktrel", "ktrel-c"}  # a collection that is generated has no concepts
+    assert of_words <= set(RANDOM_WEIGHTS) <= set(rerankers.BUILT_IN)
+
+
+@pytest.mark.parametrize("spec", ["delta", "delta:.", "wmd-title", "package.module:Class"])
+def test_specs_that_can_be_measured(spec):
+    check_spec(spec)
+
+
+def test_a_checkpoint_folder_can_be_measured(tmp_path):
+    check_spec(str(tmp_path))
+
+
+@pytest.mark.parametrize("spec", ["nope", "nope:checkpoint", "delt", ""])
+def test_unknown_rerankers_are_refused(spec):
+    with pytest.raises(InputError, match="unknown reranker"):
+        check_spec(spec)
+
+
+def test_a_known_name_without_random_weights_needs_a_checkpoint(monkeypatch):
+    monkeypatch.setattr(rerankers, "known_names", lambda: ["delta", "elsewhere"])
+    check_spec("elsewhere:weights")
+    with pytest.raises(InputError, match="NAME:CHECKPOINT"):
+        check_spec("elsewhere")
+
+
+def test_random_vectors_are_of_the_frequent_words(collection, monkeypatch):
+    frequency = collection.forward.document_frequency["text"]
+    vectors = random_vectors(collection.forward, 0)
+    assert len(vectors.vocabulary) == 1 + int((frequency > 1).sum())
+    assert vectors.matrix.shape == (len(vectors.vocabulary), subjects.DIMENSION) and vectors.matrix.dtype == np.float32
+    assert (random_vectors(collection.forward, 0).matrix == vectors.matrix).all()
+    monkeypatch.setattr(subjects, "MOST_WORDS", 3)
+    most = set(random_vectors(collection.forward, 0).vocabulary.words[1:])
+    terms = collection.forward.terms.take(np.argsort(-frequency.astype(int), kind="stable")[:3])
+    assert most == set(terms)
+
+
+def test_delta_is_loaded_on_both_paths_at_the_size_of_its_paper(collection):
+    with opened("delta", collection, 20, OPTIONS, 0) as subject:
+        assert subject.name == "delta" and list(subject.paths) == [PLAIN, FAST]
+        config = subject.paths[FAST].model.config
+        assert config.filters == 32 and len(config.lexical_features) == 3
+        assert subject.paths[PLAIN].fast is None and subject.paths[FAST].fast is not None
+        assert 0 < subject.largest_difference < 1e-5
+
+
+class RowNumber:
+    """A reranker from elsewhere, called with the index alone."""
+
+    name = "row-number"
+
+    def __init__(self, index):
+        self.index = index
+
+    def score(self, query, candidates):
+        return candidates.rows.astype(np.float32)
+
+
+def test_a_class_from_elsewhere_has_one_path(collection):
+    with opened(f"{__name__}:RowNumber", collection, 20, OPTIONS, 0) as subject:
+        assert list(subject.paths) == [PLAIN] and subject.largest_difference is None
+
+
+@pytest.mark.parametrize("name", ["sevmos", "ktrel-w"])
+def test_encodings_are_made_for_the_checked_queries_and_removed_again(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("rerank_plugin.benchmark.collection._in_a_process_of_its_own", lambda make, *of: make(*of))
+    made = generated(tmp_path, 200, 3, 30, lucene=False)
+    with opened(name, made, 30, OPTIONS, 0) as subject:
+        assert 0 <= subject.largest_difference < 1e-5
+        assert subject.paths[FAST].fast is not None
+        assert len(list((made.index.folder / "encodings").iterdir())) == 1
+        scores = subject.paths[FAST].score(made.queries[0], made.candidates(0, 30))
+        assert np.ptp(scores) > 0
+    assert not list((made.index.folder / "encodings").iterdir())
+
+
+def test_a_generated_collection_is_made_once(tmp_path, monkeypatch):
+    made = []
+
+    def in_this_process(make, *of):
+        made.append(make.__name__)
+        return make(*of)
+
+    monkeypatch.setattr("rerank_plugin.benchmark.collection._in_a_process_of_its_own", in_this_process)
+    first = generated(tmp_path, 200, 3, 30, lucene=False)
+    assert made == ["_generate", "_index_without_lucene", "_scan"]
+    assert len(first) == 200 and len(first.queries) == 10 and first.mean_candidates(30) == 30
+    second = generated(tmp_path, 200, 3, 30, lucene=False)
+    assert len(made) == 3
+    assert second.queries == first.queries
+    assert (second.candidates(4, 30).rows == first.candidates(4, 30).rows).all()
+    description = json.loads((first.index.folder / "index.json").read_text())
+    (first.index.folder / "index.json").write_text(json.dumps({**description, "format_version": 0}))  # an older program's
+    generated(tmp_path, 200, 3, 30, lucene=False)
+    assert made[3:] == ["_index_without_lucene"]
+    generated(tmp_path, 200, 3, 200, lucene=False)
+    assert len(made) == 4  # deep enough already
+
+
+def test_too_small_a_collection_is_refused(tmp_path):
+    with pytest.raises(InputError, match="at least 200"):
+        generated(tmp_path, 100, 3, 10, lucene=False)
+
+
+def test_queries_without_candidates_are_left_out(collection):
+    def source(query):
+        rows = np.arange(3 if query.id != "q2" else 0)
+        return Candidates(collection.forward, rows, np.ones(len(rows), np.float32))
+
+    found = with_candidates(collection, source, "three rows")
+    assert [query.id for query in found.queries] == ["q0", "q1", "q3", "q4", "q5"]
+    assert found.mean_candidates(10) == 3 and found.source == "three rows"
+    with pytest.raises(InputError, match="nothing at all"):
+        with_candidates(collection, lambda query: source(Query("q2", "")), "nothing at all")
+
+
+def test_a_scan_finds_candidates_for_every_query(collection):
+    bare = Collection(collection.name, collection.index, collection.queries, [], "none")
+    assert [len(rows) for rows, _ in with_scan(bare, 7, 0).ranked] == [7] * 6

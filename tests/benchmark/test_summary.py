@@ -1,0 +1,79 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from rerank_plugin.benchmark.latency_plot import plot
+from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, WHOLE, Row, write_json
+from rerank_plugin.benchmark.summary import markdown, number, shares
+
+PLAIN_ROW = Row(
+    reranker="delta", path=PLAIN, device="cpu", threads=2, depth=500, batch=1, median_ms=48.0, p95_ms=50.0, p99_ms=52.5,
+    queries_per_second=20.5, ratio_to_plain=1.0, peak_memory_mb=512.25, stage="scoring", mean_ms=48.5, repetitions=100,
+    collection="sample, 10,000 documents", documents=10_000, candidates=500.0, candidate_source="a scan",
+    machine="some machine", largest_difference=3.4e-7,
+)  # fmt: skip
+FAST_ROW = replace(PLAIN_ROW, path=FAST, median_ms=4.0, p95_ms=4.5, p99_ms=5.25, mean_ms=4.1, ratio_to_plain=12.0)
+WHOLE_ROW = replace(FAST_ROW, stage=WHOLE, candidates=443.2, stages={"first stage": 3.0, "model": 1.0})
+CROSS_ROW = replace(
+    PLAIN_ROW, reranker="minilm-l6", stage=CROSS_ENCODER, median_ms=25_000.0, p99_ms=26_000.0, document_batch=32,
+    measured_documents=64, largest_difference=None,
+)  # fmt: skip
+ROWS = [PLAIN_ROW, FAST_ROW, WHOLE_ROW, CROSS_ROW]
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_a_table_for_each_stage(tmp_path):
+    said = markdown(ROWS, "python -m rerank_plugin.bench")
+    assert "some machine" in said and "`python -m rerank_plugin.bench`" in said
+    assert said.count("### ") == 3
+    tables = [line for line in said.splitlines() if line.startswith("|")]
+    names = cells(tables[0])
+    fast = dict(zip(names, cells(tables[3])))
+    assert fast["reranker"] == "delta" and fast["path"] == "fast" and fast["documents"] == "10,000"
+    assert fast["median ms"] == "4.00" and fast["times plain"] == "12.0" and fast["difference"] == "3e-07"
+    assert {line.count("|") for line in tables[:4]} == {len(names) + 1}
+    assert "first stage 75%, model 25%" in said
+    assert "500 (443 found)" in said
+    assert "64 of 500" in said and "part of the candidates" in said
+    assert "part of a batch" not in said
+
+
+def test_only_the_stages_that_were_measured():
+    assert markdown([FAST_ROW], "bench").count("### ") == 1
+
+
+@pytest.mark.parametrize(
+    "value, shown", [(0.12345, "0.123"), (1.5, "1.50"), (12.34, "12.3"), (1234.5, "1,234"), (99.96, "100.0")]
+)
+def test_numbers_show_what_a_clock_can_tell(value, shown):
+    assert number(value) == shown
+
+
+def test_shares_of_nothing_are_empty():
+    assert shares(None) == shares({}) == ""
+
+
+def test_json_has_the_contract_s_keys_and_leaves_out_what_is_unknown(tmp_path):
+    write_json(ROWS, tmp_path / "new" / "rows.json")
+    rows = json.loads((tmp_path / "new" / "rows.json").read_text())
+    assert [row["path"] for row in rows] == ["plain", "fast", "fast", "plain"]
+    assert rows[1]["median_ms"] == 4.0 and rows[1]["peak_memory_mb"] == 512.25
+    assert "stages" not in rows[0] and rows[2]["stages"] == {"first stage": 3.0, "model": 1.0}
+    assert rows[3]["measured_documents"] == 64 and "largest_difference" not in rows[3]
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["rows.json"]
+
+
+def test_plot_of_one_depth_and_of_growth(tmp_path):
+    from PIL import Image
+
+    plot([PLAIN_ROW], tmp_path / "one.png")
+    deeper = [replace(row, depth=1000, median_ms=2 * row.median_ms) for row in ROWS[:3]]
+    larger = [replace(row, documents=100_000) for row in ROWS[:3]]
+    batch = replace(FAST_ROW, batch=64)
+    plot([*ROWS, batch, *deeper, *larger], tmp_path / "all.png")
+    one, all = (Image.open(tmp_path / name).size for name in ("one.png", "all.png"))
+    assert all[0] == 3 * one[0] and all[1] == one[1]

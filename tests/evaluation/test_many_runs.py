@@ -1,0 +1,134 @@
+"""Table 2 of the PACRR paper by hand, its folders, and figure 3."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rerank_plugin.evaluation import many_runs
+from rerank_plugin.evaluation.scatter import plot_scatter
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import write_run
+from tests.evaluation.runs import ranked
+
+JUDGMENTS = {"q": {"rel": 1}}
+AGAINST = {"m": "M", "n": "n"}
+
+
+def at_rank(rank):
+    """A run that has the relevant document there; None: nowhere."""
+    return {"q": ranked(*(f"d{one}" if one != rank else "rel" for one in range(1, 9)))}
+
+
+def runs(*ranks):
+    return {name: at_rank(rank) for name, rank in zip("abcd", ranks)}
+
+
+# RR before 1/2 1/2 1/4 0; by m 1 1/2 1/2 1: +100% 0% +100% and none; by n 1/4 1/4 1/8 0: -50% each, and none.
+# Differences of m and n 150 50 150: mean 116.67, s 57.735, t 3.5, df 2, p 1 - 3.5 / sqrt(14.25) = .073
+BEFORE = runs(2, 2, 4, None)
+AFTER = {"m": runs(1, 2, 2, 1), "n": runs(4, 4, 8, None)}
+
+
+@pytest.fixture
+def evaluated():
+    return many_runs.evaluate_bulk(JUDGMENTS, BEFORE, AFTER, ["RR", "P@1"])
+
+
+def test_by_hand(evaluated):
+    assert evaluated.runs == ["a", "b", "c", "d"] and evaluated.queries == 1
+    assert evaluated.before["RR"].tolist() == [0.5, 0.5, 0.25, 0]
+    assert evaluated.after["m"]["RR"].tolist() == [1, 0.5, 0.5, 1]
+    assert evaluated.changes("m", "RR")[:3].tolist() == [100, 0, 100] and np.isnan(evaluated.changes("m", "RR")[3])
+    assert evaluated.changes("n", "RR")[:3].tolist() == [-50, -50, -50]
+    assert evaluated.average_change("m", "RR") == pytest.approx(200 / 3)
+    assert [evaluated.improved(method, "RR") for method in "mn"] == [3, 0]  # the run that had 0 counts
+    assert evaluated.zero_before("RR") == ["d"] and evaluated.zero_before("P@1") == ["a", "b", "c", "d"]
+    assert evaluated.letters("RR", AGAINST) == {"m": "(n)", "n": "(m)"}
+    assert np.isnan(evaluated.average_change("m", "P@1")) and evaluated.improved("m", "P@1") == 2
+    assert evaluated.letters("P@1", AGAINST) == {"m": "", "n": ""}
+
+
+def test_table_2(evaluated):
+    assert many_runs.markdown(evaluated, AGAINST, {"m": "M|P"}) == (
+        "|  | RR change | P@1 change | RR improved | P@1 improved |\n"
+        "| --- | ---: | ---: | ---: | ---: |\n"
+        "| M\\|P | +66.7% (n) | - | 3 of 4 | 2 of 4 |\n"
+        "| n | -50.0% (m) | - | 0 of 4 | 0 of 4 |\n"
+        "\n"
+        "Change: mean over 4 runs of (after - before) / before, 1 queries. Without 1 runs whose RR was 0: d. Without 4 "
+        "runs whose P@1 was 0: a, b, c, d. Letters: a significant difference, whichever way, from M M|P, N n "
+        "(two-tailed paired t-test over the changes of the runs, upper case p < 0.05, lower case p < 0.1, no "
+        "correction).\n"
+    )
+    lines = many_runs.table(many_runs.evaluate_bulk(JUDGMENTS, runs(2), {"m": runs(1)}, ["RR"]), {}).splitlines()
+    assert lines == [
+        "   RR change  RR improved",
+        "m    +100.0%       1 of 1",
+        "",
+        "Change: mean over 1 runs of (after - before) / before, 1 queries.",
+    ]
+
+
+def test_json(evaluated):
+    result = json.loads(many_runs.as_json(evaluated, AGAINST))
+    assert (result["queries"], result["runs"], list(result["measures"])) == (1, 4, ["RR", "P@1"])
+    reciprocal = result["measures"]["RR"]
+    assert reciprocal["before"] == {"a": 0.5, "b": 0.5, "c": 0.25, "d": 0} and reciprocal["zero_before"] == ["d"]
+    assert reciprocal["after"]["m"] == {
+        "average_change": pytest.approx(200 / 3),
+        "letters": "(n)",
+        "improved": 3,
+        "runs": {
+            "a": {"after": 1, "change": 100},
+            "b": {"after": 0.5, "change": 0},
+            "c": {"after": 0.5, "change": 100},
+            "d": {"after": 1, "change": None},
+        },
+    }
+    assert result["measures"]["P@1"]["after"]["m"]["average_change"] is None
+
+
+def test_runs_belong_together_by_name():
+    with pytest.raises(InputError, match="m: lacks the run b; each run needs one of that name after re-ranking"):
+        many_runs.evaluate_bulk(JUDGMENTS, runs(1, 2), {"m": runs(1)}, ["RR"])
+    with pytest.raises(InputError, match="m: its run b is not among those before re-ranking"):
+        many_runs.evaluate_bulk(JUDGMENTS, runs(1), {"m": runs(1, 2)}, ["RR"])
+    turned = dict(reversed(AFTER["m"].items()))
+    found = many_runs.evaluate_bulk(JUDGMENTS, BEFORE, {"m": turned}, ["RR"])
+    assert found.after["m"]["RR"].tolist() == [1, 0.5, 0.5, 1]
+
+
+def test_missing_queries_are_named():
+    judgments = {**JUDGMENTS, "q2": {"rel": 1}}
+    complete = {"q": ranked("rel"), "q2": ranked("rel")}
+    found = many_runs.evaluate_bulk(
+        judgments, {"a": complete, "b": at_rank(1)}, {"m": {"a": complete, "b": complete}}, ["RR"]
+    )
+    assert found.before["RR"].tolist() == [1, 0.5]
+    assert list(many_runs.warnings(found)) == ["before re-ranking: 1 of 2 runs lack judged queries, which count as 0, as b"]
+
+
+def test_a_folder_of_runs(tmp_path):
+    for name in ("b.run", "a.run.gz", ".hidden"):
+        write_run(tmp_path / name, at_rank(3), "t")
+    (tmp_path / "folder").mkdir()
+    folder = many_runs.RunFolder(tmp_path)
+    assert list(folder) == ["a.run.gz", "b.run"] and len(folder) == 2 and "c" not in folder
+    assert folder["a.run.gz"]["q"].doc_ids == at_rank(3)["q"].doc_ids
+    assert many_runs.RunFolder(tmp_path, lambda run: {})["b.run"] == {}
+    with pytest.raises(InputError, match="none: no such folder of runs"):
+        many_runs.RunFolder(tmp_path / "none")
+    with pytest.raises(InputError, match="folder: holds no runs"):
+        many_runs.RunFolder(tmp_path / "folder")
+
+
+def test_the_figure(tmp_path, evaluated):
+    from matplotlib.image import imread
+
+    plot_scatter(evaluated, tmp_path / "new" / "figure.png", {"m": "M"})
+    plot_scatter(many_runs.evaluate_bulk(JUDGMENTS, runs(None), {"m": runs(None)}, ["RR"]), tmp_path / "one.png")
+    large, small = imread(tmp_path / "new" / "figure.png"), imread(tmp_path / "one.png")
+    assert large.shape[0] > 1.5 * small.shape[0] and large.shape[1] > 1.5 * small.shape[1]  # two rows, two columns
+    first, second = np.split(large[:, : large.shape[1] // 2 * 2], 2, axis=1)
+    assert first.std() > 0.05 and not np.array_equal(first, second)

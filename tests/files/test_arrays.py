@@ -1,0 +1,48 @@
+"""Arrays that grow on disk, and the gather of many slices."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank_plugin.files.arrays import ArrayWriter, open_array, ranges, save_array
+
+
+@given(
+    st.sampled_from([np.uint8, np.uint32, np.uint64, np.float32]),
+    st.lists(st.lists(st.integers(0, 255), max_size=5), max_size=6),
+)
+def test_what_is_appended_is_read_back(tmp_path_factory, dtype, parts):
+    path = tmp_path_factory.mktemp("array") / "array.npy"
+    writer = ArrayWriter(path, dtype)
+    for part in parts:
+        writer.append(part)
+    writer.close()
+    expected = [number for part in parts for number in part]
+    assert writer.length == len(expected)
+    read = open_array(path)
+    assert read.dtype == dtype and read.shape == (len(expected),)
+    assert read.tolist() == expected
+    np.testing.assert_array_equal(np.load(path), read)  # an ordinary .npy file
+
+
+def test_a_written_array_cannot_be_changed_by_a_reader(tmp_path):
+    save_array(tmp_path / "array.npy", np.arange(3))
+    with pytest.raises(ValueError):
+        open_array(tmp_path / "array.npy")[0] = 7
+
+
+def test_pickled_objects_are_refused(tmp_path):
+    np.save(tmp_path / "array.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError):
+        open_array(tmp_path / "array.npy")
+    with pytest.raises(ValueError):
+        save_array(tmp_path / "other.npy", np.array([{}], dtype=object))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 6)), max_size=10))
+def test_ranges_are_joined(pairs):
+    starts, lengths = (np.array(column, np.uint64) for column in (zip(*pairs) if pairs else ((), ())))
+    joined = ranges(starts, lengths)
+    assert joined.dtype == np.int64
+    assert joined.tolist() == [start + place for start, length in pairs for place in range(length)]

@@ -1,0 +1,407 @@
+"""Run files: the order, the scores that keep it, reading, writing, and going on after an interruption."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.run_writer import RunWriter
+from rerank_plugin.files.runs import (
+    RankedList,
+    format_ranking,
+    read_run,
+    sort_order,
+    strictly_decreasing,
+    write_run,
+)
+
+LARGEST = np.finfo(np.float32).max
+# A byte order mark at the start of a file is not part of the first id, so no id may begin with one here.
+ids = st.text(st.characters(exclude_categories=["Cs", "Z", "Cc"], exclude_characters="\ufeff"), min_size=1, max_size=6)
+floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
+few_floats = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-45, float(LARGEST), -float(LARGEST)])
+
+
+def array(*values):
+    return np.array(values, dtype=np.float32)
+
+
+def plain_order(doc_ids, scores):
+    """The rule, word by word: by id downward, then stably by float32 score downward."""
+    by_id = sorted(range(len(doc_ids)), key=lambda at: doc_ids[at].encode(), reverse=True)
+    return sorted(by_id, key=lambda at: float(np.float32(scores[at])), reverse=True)
+
+
+def plain_decreasing(scores):
+    """One score after the other, with nextafter; only for scores with room below them."""
+    result = []
+    for score in scores:
+        below = np.nextafter(result[-1], np.float32(-np.inf)) if result else score
+        result.append(min(np.float32(score), below))
+    return np.array(result, dtype=np.float32)
+
+
+# --- order
+
+
+def test_ties_go_to_the_larger_id_by_string_comparison():
+    assert sort_order(["10", "9", "100", "a", "B"], array(1, 1, 1, 1, 2)).tolist() == [4, 3, 1, 2, 0]
+
+
+def test_scores_that_only_float64_tells_apart_tie():
+    assert sort_order(["a", "b"], np.array([1.00000001, 1.0])).tolist() == [1, 0]
+
+
+@given(st.lists(st.tuples(ids, st.one_of(floats, few_floats)), max_size=30))
+def test_order_follows_the_rule(pairs):
+    doc_ids, scores = [pair[0] for pair in pairs], np.array([pair[1] for pair in pairs], np.float32)
+    order = sort_order(doc_ids, scores).tolist()
+    keys = [(float(scores[at]), doc_ids[at].encode()) for at in order]
+    assert sorted(order) == list(range(len(pairs)))
+    assert keys == [(float(scores[at]), doc_ids[at].encode()) for at in plain_order(doc_ids, scores)]
+
+
+# --- scores without ties
+
+
+def test_scores_without_ties_stay():
+    scores = array(3, 2.5, 0, -1e-45, -7)
+    assert strictly_decreasing(scores).tobytes() == scores.tobytes()
+    assert strictly_decreasing(array()).shape == (0,)
+
+
+def test_ties_move_down_by_the_smallest_steps_and_push_close_ones():
+    one, below = np.float32(1), np.nextafter(np.float32(1), np.float32(0))
+    moved = strictly_decreasing(np.array([one, one, below, 0.5], np.float32))
+    assert moved.tolist() == [1.0, float(below), float(np.nextafter(below, np.float32(0))), 0.5]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.floats(width=32, min_value=-(2.0**100), max_value=2.0**100), few_floats.filter(lambda value: value > -2)
+        )
+    )
+)
+def test_moving_down_equals_one_step_after_another(values):
+    scores = np.sort(np.array(values, np.float32))[::-1]
+    assert strictly_decreasing(scores).tolist() == plain_decreasing(scores).tolist()
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 1.0, -1.0, 1e-45, LARGEST, -LARGEST, np.inf, -np.inf])
+def test_a_thousand_equal_scores(value):
+    moved = strictly_decreasing(np.full(1000, value, np.float32))
+    assert moved.dtype == np.float32 and np.isfinite(moved).all()
+    assert (moved[1:] < moved[:-1]).all()
+
+
+def test_the_lowest_floats_make_room_above():
+    moved = strictly_decreasing(array(1, -LARGEST, -np.inf, -np.inf))
+    assert moved[0] == 1 and np.isfinite(moved).all() and (moved[1:] < moved[:-1]).all()
+
+
+# --- format
+
+
+def test_format():
+    text = format_ranking("q1", ["d1", "d2", "d10"], array(0.5, 2, -0.25), "bm25")
+    assert text == "q1 Q0 d2 1 2 bm25\nq1 Q0 d1 2 0.5 bm25\nq1 Q0 d10 3 -0.25 bm25\n"
+
+
+@pytest.mark.parametrize(
+    "query, doc_ids, scores, tag, message",
+    [
+        ("q", ["a", "b"], [1, np.nan], "t", "query q, document b: the score nan"),
+        ("q", ["a", "b"], [-np.inf, 1], "t", "query q, document a: the score -inf"),
+        ("q", ["a", "b"], [1e39, 1], "t", "query q, document a: the score inf"),
+        ("q", ["a", "a"], [2, 1], "t", "query q: document a is ranked twice"),
+        ("q", ["a", "b"], [1], "t", "query q: 2 documents have scores of shape"),
+        ("q", ["a", "b c"], [1, 2], "t", "query q: document id 'b c'"),
+        ("q", ["a", ""], [1, 2], "t", "query q: document id ''"),
+        ("q", ["a", "b\u2028"], [1, 2], "t", "query q: document id 'b"),
+        ("q\t1", ["a"], [1], "t", "query id 'q"),
+        ("", ["a"], [1], "t", "query id ''"),
+        ("q", ["a"], [1], "my tag", "run tag 'my tag'"),
+    ],
+)
+def test_what_a_run_file_cannot_hold(query, doc_ids, scores, tag, message):
+    with pytest.raises(InputError, match=message):
+        format_ranking(query, doc_ids, np.array(scores, dtype=np.float64), tag)
+
+
+# --- reading and writing
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(ids, st.dictionaries(ids, st.one_of(floats, few_floats), min_size=1, max_size=12), max_size=4))
+def test_written_runs_read_the_same(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("run") / "a.run"
+    run = {query: RankedList(list(docs), np.array(list(docs.values()), np.float32)) for query, docs in content.items()}
+    write_run(path, run, "tag")
+    first = path.read_bytes()
+    found = read_run(path)
+    assert list(found) == list(run)
+    for query, (doc_ids, scores) in run.items():
+        order = plain_order(doc_ids, scores)
+        assert found[query].doc_ids == [doc_ids[at] for at in order]
+        assert found[query].scores.dtype == np.float32
+        assert found[query].scores.tolist() == strictly_decreasing(scores[order]).tolist()
+    write_run(path, found, "tag", overwrite=True)
+    assert path.read_bytes() == first
+
+
+@pytest.mark.parametrize("start", [0.7310586, -12.5, 3e-40])
+def test_a_thousand_scores_one_float_apart_keep_their_order(tmp_path, start):
+    bits = np.float32(start).view(np.int32) + np.arange(1000, dtype=np.int32)
+    scores = bits.view(np.float32)
+    doc_ids = [f"d{number:04}" for number in np.random.default_rng(0).permutation(1000)]
+    assert len(set(scores.tolist())) == 1000
+    write_run(tmp_path / "a.run", {"q": RankedList(doc_ids, scores)}, "t")
+    found = read_run(tmp_path / "a.run")["q"]
+    order = np.argsort(-scores.astype(np.float64))
+    assert found.doc_ids == [doc_ids[at] for at in order]
+    assert found.scores.tobytes() == scores[order].tobytes()
+
+
+def test_every_reader_of_a_constant_run_sees_decreasing_ids(tmp_path):
+    write_run(tmp_path / "a.run", {"q": RankedList(["b", "c", "a"], array(1, 1, 1))}, "t")
+    rows = [line.split() for line in (tmp_path / "a.run").read_text().splitlines()]
+    assert [row[2] for row in rows] == ["c", "b", "a"] and [row[3] for row in rows] == ["1", "2", "3"]
+    assert float(rows[0][4]) > float(rows[1][4]) > float(rows[2][4])
+
+
+def test_foreign_files(tmp_path):
+    text = "\ufeff1\tQ0  d1 1\t0.5 x\r\n\n2 Q0 d9 1 7 x\n 1 Q0 d2 9 1e0 x \n1 Q0 d3 2 0.5 x"
+    (tmp_path / "a.run.gz").write_bytes(gzip.compress(text.encode()))
+    found = read_run(str(tmp_path / "a.run.gz"))
+    assert {query: ranking.doc_ids for query, ranking in found.items()} == {"1": ["d2", "d3", "d1"], "2": ["d9"]}
+    assert found["1"].scores.tolist() == [1.0, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("1 Q0 d2 1 0.5", r"a\.run:2: expected 6 columns .* found 5"),
+        ("1 Q0 d2 1 0.5 t x", r"a\.run:2: expected 6 columns .* found 7"),
+        ("1 Q0 d2 1 high t", r"a\.run:2: the score 'high' is no number"),
+        ("1 Q0 d2 1 nan t", r"a\.run:2: the score nan of document d2"),
+        ("1 Q0 d2 1 -inf t", r"a\.run:2: the score -inf of document d2"),
+        ("1 Q0 d2 1 1e39 t", r"a\.run:2: the score 1e39 of document d2"),
+        ("1 Q0 d1 1 0.1 t", r"a\.run:2: query 1 ranks document d1 twice"),
+    ],
+)
+def test_malformed_lines_are_named(tmp_path, line, message):
+    (tmp_path / "a.run").write_text(f"1 Q0 d1 1 0.9 t\n{line}\n")
+    with pytest.raises(InputError, match=message):
+        read_run(tmp_path / "a.run")
+
+
+def test_the_largest_float32_is_read_and_the_next_number_is_not(tmp_path):
+    path = tmp_path / "a.run"
+    write_run(path, {"q": RankedList(["a"], array(LARGEST))}, "t")
+    assert read_run(path)["q"].scores[0] == LARGEST
+    path.write_text("q Q0 a 1 3.4028236e38 t\n")
+    with pytest.raises(InputError, match="3.4028236e38"):
+        read_run(path)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(InputError, match="none.run"):
+        read_run(tmp_path / "none.run")
+
+
+def test_gz_and_folders(tmp_path):
+    run = {"q": RankedList(["a", "b"], array(2, 1))}
+    write_run(tmp_path / "new" / "a.run.gz", run, "t")
+    write_run(tmp_path / "b.run.gz", run, "t")
+    assert (tmp_path / "new" / "a.run.gz").read_bytes() == (tmp_path / "b.run.gz").read_bytes()
+    assert read_run(tmp_path / "new" / "a.run.gz")["q"].doc_ids == ["a", "b"]
+    assert gzip.decompress((tmp_path / "b.run.gz").read_bytes()) == b"q Q0 a 1 2 t\nq Q0 b 2 1 t\n"
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "a.run"
+    path.write_text("old")
+    with pytest.raises(InputError):
+        write_run(path, {"q": RankedList(["a"], array(1)), "p": RankedList(["a"], array(np.nan))}, "t")
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_unwritable(tmp_path):
+    (tmp_path / "file").write_text("")
+    for writing in (lambda path: write_run(path, {}, "t"), lambda path: RunWriter(path, "t", {})):
+        with pytest.raises(InputError, match="a.run: cannot be written"):
+            writing(tmp_path / "file" / "a.run")
+
+
+# --- interrupted searches
+
+SETTINGS = {"depth": 10, "index": "indexes/a", "run": None, "fields": ("title", "abstract")}
+RANKINGS = {
+    "q1": (["a", "b"], array(1, 1)),
+    "leer": ([], array()),
+    "q2": (["c"], array(-3)),
+    "q3": (["ä", "b"], array(0.1, 0.2)),
+}
+
+
+def interrupted(path, number, error=KeyboardInterrupt, **kwargs):
+    """Write the first queries, then stop."""
+    with pytest.raises(error):
+        with RunWriter(path, "tag", SETTINGS, **kwargs) as writer:
+            for query in list(RANKINGS)[:number]:
+                writer.write(query, *RANKINGS[query])
+            raise error
+
+
+def finish(path, resume=True, overwrite=False):
+    with RunWriter(path, "tag", SETTINGS, resume, overwrite) as writer:
+        done = set(writer.finished)
+        for query in RANKINGS:
+            if not writer.complete and query not in writer.finished:
+                writer.write(query, *RANKINGS[query])
+    return done
+
+
+@pytest.fixture
+def expected(tmp_path):
+    """What an uninterrupted writer makes."""
+    folder = tmp_path / "expected"
+    finish(folder / "a.run", resume=False)
+    assert [path.name for path in folder.iterdir()] == ["a.run"]
+    data = (folder / "a.run").read_bytes()
+    assert data == b"".join(format_ranking(query, *RANKINGS[query], "tag").encode() for query in RANKINGS)
+    return data
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_resume(tmp_path, expected, number):
+    path = tmp_path / "runs" / "a.run"
+    interrupted(path, number)
+    assert not path.exists()
+    assert finish(path) == set(list(RANKINGS)[:number])
+    assert path.read_bytes() == expected and list(path.parent.iterdir()) == [path]
+
+
+def test_every_moment_of_a_kill(tmp_path, expected):
+    """Cut the run and its journal wherever a killed process may have stopped."""
+    whole = tmp_path / "whole" / "a.run"
+    interrupted(whole, 4)
+    part, journal = ((whole.parent / f"a.run.part{suffix}").read_bytes() for suffix in ("", ".journal"))
+    path = tmp_path / "cut" / "a.run"
+    path.parent.mkdir()
+    seen = set()
+    for run_end in range(len(part) + 1):
+        for journal_end in range(0, len(journal) + 1, 1 if run_end in (0, 30, len(part)) else 7):
+            path.unlink(missing_ok=True)
+            path.with_name("a.run.part").write_bytes(part[:run_end])
+            path.with_name("a.run.part.journal").write_bytes(journal[:journal_end])
+            if run_end and journal_end <= journal.index(b"\n"):  # no kill leaves that: it is somebody else's file
+                with pytest.raises(InputError, match="was not left by an interrupted search"):
+                    finish(path)
+                assert path.with_name("a.run.part").read_bytes() == part[:run_end]
+                continue
+            seen.add(frozenset(finish(path)))
+            assert path.read_bytes() == expected, (run_end, journal_end)
+            assert list(path.parent.iterdir()) == [path]
+    assert seen == {frozenset(list(RANKINGS)[:number]) for number in range(5)}
+
+
+def test_a_block_without_its_journal_line_is_written_again(tmp_path, expected):
+    path = tmp_path / "runs" / "a.run"
+    interrupted(path, 1)
+    with open(f"{path}.part", "ab") as part:
+        part.write(b"leer Q0 z 1 1 tag\nleer Q0 y 2")
+    assert finish(path) == {"q1"}
+    assert path.read_bytes() == expected
+
+
+def test_interrupted_twice(tmp_path, expected):
+    path = tmp_path / "runs" / "a.run"
+    interrupted(path, 2, error=InputError)
+    with pytest.raises(RuntimeError):
+        with RunWriter(path, "tag", SETTINGS, True) as writer:
+            writer.write("q2", *RANKINGS["q2"])
+            raise RuntimeError
+    assert finish(path) == {"q1", "leer", "q2"}
+    assert path.read_bytes() == expected
+
+
+def test_interrupted_twice_with_a_torn_journal_line(tmp_path, expected):
+    """The second part's lines must not be appended to the torn one."""
+    path = tmp_path / "runs" / "a.run"
+    interrupted(path, 1)
+    with open(f"{path}.part.journal", "ab") as journal:
+        journal.write(b"4")
+    with pytest.raises(RuntimeError):
+        with RunWriter(path, "tag", SETTINGS, True) as writer:
+            writer.write("leer", *RANKINGS["leer"])
+            writer.write("q2", *RANKINGS["q2"])
+            raise RuntimeError
+    assert finish(path) == {"q1", "leer", "q2"}
+    assert path.read_bytes() == expected
+
+
+def test_a_part_is_overwritten_only_when_asked(tmp_path, expected):
+    path = tmp_path / "runs" / "a.run"
+    interrupted(path, 3)
+    with pytest.raises(InputError, match="holds 3 queries of an interrupted search: resume or overwrite it"):
+        finish(path, resume=False)
+    assert finish(path, resume=False, overwrite=True) == set()
+    assert path.read_bytes() == expected
+
+
+def test_other_settings(tmp_path):
+    path = tmp_path / "a.run"
+    interrupted(path, 2)
+    before = (tmp_path / "a.run.part").read_bytes()
+    with pytest.raises(InputError, match=r"a\.run\.part: .*settings: depth was 10 and is 20: ") as caught:
+        RunWriter(path, "tag", {**SETTINGS, "depth": 20}, True)
+    assert "index" not in str(caught.value)
+    with pytest.raises(InputError, match="k1 was null and is 0.9, tag was \"tag\" and is \"other\""):
+        RunWriter(path, "other", {**SETTINGS, "k1": 0.9}, True)
+    assert (tmp_path / "a.run.part").read_bytes() == before
+    assert finish(path) == {"q1", "leer"}
+
+
+def test_a_damaged_journal(tmp_path):
+    path = tmp_path / "a.run"
+    interrupted(path, 2)
+    journal = tmp_path / "a.run.part.journal"
+    sound = journal.read_text()
+    journal.write_text("{" + sound)
+    with pytest.raises(InputError, match="journal: damaged"):
+        RunWriter(path, "tag", SETTINGS, True)
+    header, first, second = sound.splitlines()
+    assert json.loads(header)["depth"] == 10
+    journal.write_text(f"{header}\n{first}\n\0\0\0\n{second}\n")  # what follows the damage is not believed
+    assert finish(path) == {"q1"}
+
+
+def test_a_query_is_written_once(tmp_path):
+    interrupted(tmp_path / "a.run", 1)
+    with pytest.raises(InputError, match="query q1 is written twice"):
+        with RunWriter(tmp_path / "a.run", "tag", SETTINGS, True) as writer:
+            writer.write("q1", ["x"], array(1))
+
+
+def test_a_bad_ranking_leaves_the_queries_before_it(tmp_path):
+    path = tmp_path / "a.run"
+    for bad in (["d d"], ["\ud800"]):
+        with pytest.raises(InputError, match="query q2"):
+            with RunWriter(path, "tag", SETTINGS, overwrite=True) as writer:
+                writer.write("q1", *RANKINGS["q1"])
+                writer.write("q2", bad, array(1))
+        assert (tmp_path / "a.run.part").read_text() == format_ranking("q1", *RANKINGS["q1"], "tag")
+    assert finish(path) == {"q1"}
+
+
+def test_packed(tmp_path, expected):
+    path = tmp_path / "runs" / "a.run.gz"
+    interrupted(path, 2)
+    assert finish(path) == {"q1", "leer"}
+    assert gzip.decompress(path.read_bytes()) == expected and list(path.parent.iterdir()) == [path]

@@ -1,0 +1,112 @@
+"""String tables at their edges; `test_forward.py` holds the round trip."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank_plugin.files.string_table import (
+    SeenHashes,
+    StringTable,
+    StringTableWriter,
+    hash_strings,
+    lexicographic_ranks,
+)
+
+
+def written(folder, strings, hashes=None, searchable=True):
+    writer = StringTableWriter(folder, "names", searchable)
+    writer.extend(strings, hashes)
+    writer.close()
+    return StringTable(folder, "names")
+
+
+def test_a_hash_is_the_same_on_every_machine():
+    """BLAKE2b with a digest of 8 bytes (``b2sum --length=64``), read as a little-endian number."""
+    assert hash_strings(["", "aspirin", "β"]).tolist() == [
+        int.from_bytes(bytes.fromhex(digest), "little")
+        for digest in ("e4a6a0577479b2b4", "b99926e4bafbf8cb", "9cd6c086c763bb5c")
+    ]
+    assert hash_strings([]).shape == (0,)
+
+
+def test_an_empty_table(tmp_path):
+    table = written(tmp_path, [])
+    assert len(table) == 0
+    assert table.find(["a", ""]).tolist() == [-1, -1]
+    assert table.take(np.zeros(0, np.int64)) == []
+    assert lexicographic_ranks(table).tolist() == []
+
+
+def test_empty_strings_are_strings(tmp_path):
+    table = written(tmp_path, ["a", "", "b"])
+    assert [table[row] for row in range(3)] == ["a", "", "b"]
+    assert table.take(np.array([1, 1, 0, 2])) == ["", "", "a", "b"]
+    assert table.find(["", "b", "ab"]).tolist() == [1, 2, -1]
+    assert lexicographic_ranks(table).tolist() == [1, 0, 2]
+
+
+def test_only_empty_strings(tmp_path):
+    table = written(tmp_path, ["", ""])
+    assert table.take(np.array([0, 1])) == ["", ""]
+    assert lexicographic_ranks(table).tolist() == [0, 1]
+
+
+def test_neighbours_are_not_joined(tmp_path):
+    """'ab', 'c' and 'a', 'bc' are the same bytes with other borders."""
+    table = written(tmp_path, ["ab", "c", "β", "a", "bc"])
+    assert table.find(["ab", "c", "a", "bc", "abc", "β", "ba"]).tolist() == [0, 1, 3, 4, -1, 2, -1]
+    assert table.take(np.array([2, 0])) == ["β", "ab"]
+
+
+@given(st.lists(st.text(max_size=4), min_size=1, max_size=10, unique=True), st.data())
+def test_any_pattern_of_equal_hashes_is_told_apart(tmp_path_factory, strings, data):
+    """Every string keeps its own hash or takes that of another: a string under a wrong hash is not found, all others
+    are, whatever stands beside them."""
+    real = hash_strings(strings)
+    owners = data.draw(st.lists(st.integers(0, len(strings) - 1), min_size=len(strings), max_size=len(strings)))
+    table = written(tmp_path_factory.mktemp("table"), strings, real[owners])
+    expected = [row if owners[row] == row else -1 for row in range(len(strings))]
+    assert table.find(strings).tolist() == expected
+
+
+def test_a_table_without_hashes_says_so(tmp_path):
+    table = written(tmp_path, ["a"], searchable=False)
+    assert table[0] == "a"
+    with pytest.raises(TypeError, match="without hashes"):
+        table.find(["a"])
+    assert not list(tmp_path.glob("*hashes*"))
+
+
+# "As C's strcmp", for which a string ends at its first zero byte: no id holds one.
+ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5)
+
+
+@given(st.lists(ids, min_size=1, max_size=25, unique=True))
+def test_ranks_are_those_of_the_sorted_bytes(tmp_path_factory, strings):
+    ranks = lexicographic_ranks(written(tmp_path_factory.mktemp("ranks"), strings))
+    ordered = sorted(strings, key=lambda one: one.encode())
+    assert ranks.dtype == np.uint32
+    assert [ordered[rank] for rank in ranks] == strings
+
+
+def test_ranks_of_more_strings_than_are_read_at_once(tmp_path):
+    """The strings are laid out 65,536 at a time: their lengths differ, so a wrong border would show."""
+    strings = [str(number * 7919 % 70_001) for number in range(70_001)]
+    ranks = lexicographic_ranks(written(tmp_path, strings))
+    ordered = sorted(strings)  # digits: the order of characters is that of bytes
+    assert [ordered[rank] for rank in ranks.tolist()] == strings
+
+
+@given(st.lists(st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 20), max_size=9), max_size=12))
+def test_hashes_are_remembered_in_runs_that_stay_few(batches):
+    seen, expected = SeenHashes(), set()
+    for batch in batches:
+        asked = np.array(sorted(batch | {0, 7, 2**64 - 1}), np.uint64)
+        assert seen.seen(asked).tolist() == [int(one) in expected for one in asked]
+        assert seen.seen(asked).tolist() == [int(one) in expected for one in asked]  # asking adds nothing
+        seen.add(np.array(sorted(batch - expected, reverse=True), np.uint64))
+        expected |= batch
+    lengths = [len(run) for run in seen.runs]
+    assert sum(lengths) == len(expected)
+    assert all(first > second for first, second in zip(lengths, lengths[1:]))

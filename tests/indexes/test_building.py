@@ -1,0 +1,280 @@
+"""Building an index folder, and opening one that is not what it should be."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.verification import verify
+from rerank_plugin.retrieval.lucene import FirstStageConfig
+
+SMALL = [Document("a", "aspirin", "heart"), Document("b", "stroke", ""), Document("c", "", "kidney")]
+
+
+def build(folder, documents=SMALL, problems=None, **options):
+    return build_index(iter(documents), folder, "a test", problems or Problems(), **options)
+
+
+def many(count):
+    for number in range(count):
+        yield Document(f"d{number}", f"word{number % 17} common", f"other{number % 5} words {number}")
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_report_and_the_description(tmp_path):
+    report = build(tmp_path / "deep" / "index")
+    assert (report.documents, report.terms, report.tokens) == (3, 4, 4)
+    assert names(tmp_path / "deep") == ["index"]  # nothing temporary stays
+    assert names(tmp_path / "deep" / "index") == ["forward", "index.json", "lucene"]
+    description = Index(tmp_path / "deep" / "index").description
+    assert (description["documents"], description["terms"], description["source"]) == (3, 4, "a test")
+    assert description["left_out"] == []
+    below = {path.relative_to(tmp_path / "deep" / "index").as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert set(description["files"]) == below - {"index.json"}
+
+
+def test_the_first_document_with_an_id_stays_and_the_others_are_counted(tmp_path):
+    """Within a batch, and across batches of 1,000."""
+    documents = [
+        Document("x", "first", ""),
+        *many(1200),
+        Document("x", "second", ""),
+        Document("d1", "third", ""),
+        Document("y", "fourth", ""),
+        Document("y", "fifth", ""),
+    ]
+    problems = Problems()
+    assert build(tmp_path / "index", documents, problems).documents == 1202
+    assert problems.counts == {"duplicate id": 3} and problems.examples["duplicate id"] == ["x", "d1", "y"]
+    index = Index(tmp_path / "index")
+    assert index.description["left_out"] == ["3 duplicate ids: x, d1, y"]
+    rows = index.forward.rows(["x", "d1", "y"])
+    assert index.forward.titles.take(rows) == ["first", "word1 common", "fourth"]
+    assert index.forward.terms.find(["second", "third", "fifth"]).tolist() == [-1, -1, -1]
+    assert index.first_stage(FirstStageConfig()).search("first second third fourth fifth", 9).ids == ["y", "x"]
+
+
+def test_strict_stops_at_the_first_duplicate_and_leaves_nothing(tmp_path):
+    with pytest.raises(InputError, match="duplicate id: b"):
+        build(tmp_path / "index", [*SMALL, Document("b", "again", "")], Problems(strict=True))
+    assert names(tmp_path) == []
+
+
+def test_an_index_is_replaced_only_when_asked(tmp_path):
+    build(tmp_path / "index")
+    before = (tmp_path / "index" / "index.json").read_bytes()
+    with pytest.raises(InputError, match="exists already.*overwrite"):
+        build(tmp_path / "index", many(5))
+    assert (tmp_path / "index" / "index.json").read_bytes() == before
+    assert build(tmp_path / "index", many(5), overwrite=True).documents == 5
+    index = Index(tmp_path / "index")
+    verify(index)
+    assert len(index.forward) == 5 and names(tmp_path) == ["index"]
+    assert index.first_stage(FirstStageConfig()).search("aspirin word3", 5).ids == ["d3"]
+
+
+def test_an_existing_folder_is_found_before_the_first_document_is_read(tmp_path):
+    build(tmp_path / "index")
+    documents = iter(SMALL)
+    with pytest.raises(InputError, match="exists already"):
+        build_index(documents, tmp_path / "index", "a test", Problems())
+    assert next(documents) == SMALL[0]
+
+
+class Stop(BaseException):
+    """As an interrupt, no Exception."""
+
+
+@pytest.mark.parametrize("after", [0, 1, 999, 1000, 2500])
+@pytest.mark.parametrize("error", [RuntimeError, Stop])
+def test_an_exception_in_the_stream_leaves_nothing(tmp_path, after, error):
+    def broken():
+        yield from many(after)
+        raise error("in the middle")
+
+    with pytest.raises(error, match="in the middle"):
+        build(tmp_path / "index", broken())
+    assert names(tmp_path) == []
+
+
+def test_an_exception_in_the_stream_keeps_the_index_that_was_there(tmp_path):
+    build(tmp_path / "index")
+
+    def broken():
+        yield from many(1500)
+        raise Stop
+
+    with pytest.raises(Stop):
+        build(tmp_path / "index", broken(), overwrite=True)
+    assert names(tmp_path) == ["index"]
+    verify(Index(tmp_path / "index"))
+    assert Index(tmp_path / "index").description["documents"] == 3
+
+
+def test_a_corpus_without_documents_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no document to index in a test"):
+        build(tmp_path / "index", [])
+    assert names(tmp_path) == []
+
+
+def test_the_number_of_threads_changes_nothing_that_can_be_seen(tmp_path):
+    """Lucene numbers the documents in another order; rows, words, scores and ids stay."""
+    one, four = (build(tmp_path / str(threads), many(2300), threads=threads) for threads in (1, 4))
+    assert one == four
+    for path in (tmp_path / "1" / "forward").iterdir():
+        if path.name != "lucene_rows.npy":
+            assert path.read_bytes() == (tmp_path / "4" / "forward" / path.name).read_bytes(), path.name
+    indexes = Index(tmp_path / "1"), Index(tmp_path / "4")
+    for index in indexes:
+        assert sorted(index.forward.lucene_rows.tolist()) == list(range(2300))
+    stages = [index.first_stage(FirstStageConfig()) for index in indexes]
+    for text in ("word3", "common 77", "other2 word16"):
+        first, second = (stage.search(text, 150) for stage in stages)
+        assert first.ids == second.ids and len(first) > 100
+        np.testing.assert_array_equal(first.first_stage_scores, second.first_stage_scores)
+
+
+def test_progress_sees_every_document_duplicates_too(tmp_path):
+    seen = []
+
+    def progress(items):
+        for item in items:
+            seen.append(item.id)
+            yield item
+
+    build(tmp_path / "index", [*SMALL, SMALL[0]], progress=progress)
+    assert seen == ["a", "b", "c", "a"]
+
+
+def test_texts_cross_to_java_unharmed(tmp_path):
+    """Quotes, backslashes, line ends, control characters, and characters beyond the first 65,536 in text and id."""
+    documents = [
+        Document('q"\\u0041', 'a "quoted" \\n title', "line\none\ttwo\r\nthree"),
+        Document("𝐀🙂", "🙂 smile \x00 zero", "𝐀 bold"),
+        Document("é", "\u2028 separators \u2029", "{'id': 'é'}"),
+    ]
+    build(tmp_path / "index", documents)
+    index = Index(tmp_path / "index")
+    search = index.first_stage(FirstStageConfig()).search
+    for text, id in (("quoted", 'q"\\u0041'), ("three", 'q"\\u0041'), ("smile", "𝐀🙂"), ("separators", "é")):
+        assert search(text, 5).ids == [id]
+    assert search("🙂", 5).ids == ["𝐀🙂"]
+
+
+def test_a_half_surrogate_is_no_crash(tmp_path):
+    """Text that was cut within a character (JSON may spell it so) is indexed without it, or refused by name."""
+    documents = [Document("cut", "a title \ud83d", "and an abstract \ud83d"), *SMALL]
+    try:
+        build(tmp_path / "index", documents)
+    except InputError as error:
+        assert "cut" in str(error)
+        return
+    assert Index(tmp_path / "index").first_stage(FirstStageConfig()).search("title", 5).ids == ["cut"]
+
+
+@pytest.fixture
+def copy(index_folder, tmp_path):
+    """A copy of the shared index that a test may damage."""
+    return shutil.copytree(index_folder, tmp_path / "copy")
+
+
+def refusal(folder):
+    with pytest.raises(InputError) as raised:
+        Index(folder)
+    assert "\n" not in str(raised.value) and str(folder) in str(raised.value)
+    return str(raised.value)
+
+
+def test_the_copy_opens_before_it_is_damaged(copy):
+    verify(Index(copy))
+
+
+def test_what_is_no_index_is_refused(tmp_path):
+    assert "no index at" in refusal(tmp_path / "nowhere") and "rerank_plugin.index" in refusal(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("x")
+    assert "no index at" in refusal(tmp_path / "file")
+    (tmp_path / "folder").mkdir()
+    assert "holds no index.json" in refusal(tmp_path / "folder")
+
+
+def rewritten(folder, **changes):
+    description = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+    (folder / "index.json").write_text(json.dumps({**description, **changes}), encoding="utf-8")
+
+
+def test_an_index_of_another_format_or_tokenizer_is_refused(copy):
+    rewritten(copy, format_version=99)
+    assert "format version 99" in refusal(copy)
+    rewritten(copy, format_version=1, tokenizer={"name": "d18", "version": 0})
+    assert "was tokenized with" in refusal(copy)
+
+
+@pytest.mark.parametrize(
+    "content", ['{"format_version": 1', "", "\xff", "[]", "null", "7", "{}", '{"format_version": 1}']
+)
+def test_a_description_that_cannot_be_read_is_refused(copy, content):
+    (copy / "index.json").write_text(content, encoding="latin-1")
+    refusal(copy)
+
+
+def test_a_description_that_lacks_its_files_is_refused(copy):
+    description = json.loads((copy / "index.json").read_text(encoding="utf-8"))
+    del description["files"]
+    (copy / "index.json").write_text(json.dumps(description), encoding="utf-8")
+    refusal(copy)
+
+
+def files(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "index.json")
+
+
+def test_a_missing_or_shortened_file_is_noticed_at_opening(copy):
+    for path in files(copy):
+        content = path.read_bytes()
+        path.unlink()
+        assert f"{path} is missing" in refusal(copy)
+        if content:
+            path.write_bytes(content[:-1])
+            assert f"{path} has {len(content) - 1} bytes, expected {len(content)}" in refusal(copy)
+        path.write_bytes(content + b"x")
+        assert f"{path} has {len(content) + 1} bytes" in refusal(copy)
+        path.write_bytes(content)
+    verify(Index(copy))
+
+
+def test_a_changed_byte_in_any_file_is_noticed_by_verify(copy):
+    index = Index(copy)
+    for path in files(copy):
+        content = path.read_bytes()
+        for place in {0, len(content) // 2, len(content) - 1} if content else ():
+            changed = bytearray(content)
+            changed[place] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(InputError, match="does not match its checksum") as raised:
+                verify(index)
+            assert str(path) in str(raised.value)
+        path.write_bytes(content)
+    verify(index)
+
+
+def test_lucene_and_the_forward_index_must_belong_together(copy, tmp_path):
+    build(tmp_path / "other")
+    shutil.rmtree(copy / "lucene")
+    shutil.copytree(tmp_path / "other" / "lucene", copy / "lucene")
+    described = json.loads((tmp_path / "other" / "index.json").read_text())["files"]
+    own = json.loads((copy / "index.json").read_text())["files"]
+    rewritten(
+        copy,
+        files={name: size for name, size in own.items() if name.startswith("forward/")}
+        | {name: size for name, size in described.items() if name.startswith("lucene/")},
+    )
+    with pytest.raises(InputError, match="holds 3 documents but the forward index 40"):
+        Index(copy).first_stage(FirstStageConfig())

@@ -1,0 +1,126 @@
+"""Candidates against plain lists: padding, the flat words, and the order with its tie rule."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rerank_plugin.files.string_table import hash_strings
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
+
+
+def forward_index(folder, documents):
+    """An index of (id, title, abstract)."""
+    ids, titles, abstracts = map(list, zip(*documents))
+    writer = ForwardIndexWriter(folder)
+    writer.extend(ids, titles, abstracts, hash_strings(ids))
+    writer.close_streams()
+    statistics = writer.finish(np.arange(len(ids)))
+    return ForwardIndex(folder, {field: numbers.mean_length for field, numbers in statistics.items()})
+
+
+def of(index, rows):
+    return Candidates(index, np.array(rows, np.int64), np.zeros(len(rows), np.float32))
+
+
+# Words by row: 0 "a b c" (title of 2), 1 none, 2 "d" (no title), 3 "a a a a a" (no abstract), 4 none.
+WORDS = [("9", "a b", "c"), ("10", "", ""), ("é", "", "d"), ("b", "a a a a a", ""), ("B", "!", "…")]
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    return forward_index(tmp_path_factory.mktemp("words") / "forward", WORDS)
+
+
+def test_what_candidates_know(words):
+    found = Candidates(words, [3, 0, 1, 2], [4.0, 3.0, 2.0, 1.0])
+    assert len(found) == 4
+    assert found.ids == ["b", "9", "10", "é"]
+    assert found.lengths.tolist() == [5, 3, 0, 1]
+    assert found.title_lengths.tolist() == [5, 2, 0, 0]
+    assert found.starts.tolist() == [4, 0, 3, 3]
+    # byte order: "10" < "9" < "B" < "b" < "é"
+    assert found.id_ranks.tolist() == [3, 1, 0, 4]
+    assert found.rows.dtype == np.int64 and found.first_stage_scores.dtype == np.float32
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 5, 9])
+def test_padded_to_any_width(words, width):
+    a, b, c, d = words.terms.find(["a", "b", "c", "d"]).tolist()
+    full = [[a, b, c], [], [d], [a] * 5, []]
+    ids, mask = of(words, [4, 0, 3, 1, 2, 0]).padded_tokens(width)
+    assert ids.dtype == np.uint32 and mask.dtype == bool and ids.shape == mask.shape == (6, width)
+    for place, row in enumerate([4, 0, 3, 1, 2, 0]):
+        kept = full[row][:width]
+        assert ids[place].tolist() == kept + [0] * (width - len(kept))
+        assert mask[place].tolist() == [True] * len(kept) + [False] * (width - len(kept))
+
+
+def test_padding_does_not_depend_on_the_others(words):
+    for row in range(5):
+        alone, mask_alone = of(words, [row]).padded_tokens(4)
+        together, mask_together = of(words, [0, row, 3]).padded_tokens(4)
+        np.testing.assert_array_equal(alone[0], together[1])
+        np.testing.assert_array_equal(mask_alone[0], mask_together[1])
+
+
+def test_flat_words(words):
+    a, b, c, d = words.terms.find(["a", "b", "c", "d"]).tolist()
+    flat = of(words, [1, 2, 0, 4, 2]).flat_tokens
+    assert flat.ids.tolist() == [d, a, b, c, d]
+    assert flat.candidate.tolist() == [1, 2, 2, 2, 4]
+    assert flat.position.tolist() == [0, 0, 1, 2, 0]
+
+
+def test_no_candidates_and_only_empty_ones(words):
+    none, empty = of(words, []), of(words, [1, 4])
+    assert none.ids == [] and none.padded_tokens(3)[0].shape == (0, 3) and none.order(np.zeros(0)).tolist() == []
+    for few in (none, empty):
+        assert [len(part) for part in few.flat_tokens] == [0, 0, 0]
+    ids, mask = empty.padded_tokens(3)
+    assert not ids.any() and not mask.any()
+
+
+def test_a_collection_without_a_word(tmp_path):
+    index = forward_index(tmp_path / "forward", [("1", "!", "?"), ("2", "", "")])
+    ids, mask = of(index, [1, 0]).padded_tokens(2)
+    assert ids.tolist() == [[0, 0], [0, 0]] and not mask.any()
+    assert index.vocabulary_size == 0 and index.query("a").ids.tolist() == [-1]
+    assert index.mean_lengths == {"title": 0, "abstract": 0, "text": 0}
+
+
+def test_rows_and_scores_must_be_as_many(words):
+    with pytest.raises(ValueError, match="2 rows but 1"):
+        Candidates(words, np.array([0, 1]), np.zeros(1))
+
+
+IDS = ["1", "10", "100", "2", "20", "9", "a", "B", "b", "é", "z", "aa", "𝐀", "ab", "MED-1", "MED-10"]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    return forward_index(tmp_path_factory.mktemp("many") / "forward", [(id, "x", "") for id in IDS])
+
+
+scores = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-9, -1.0, 2.5, 1e-40, np.inf, -np.inf]) | st.floats(
+    allow_nan=False, width=32
+)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_order_is_by_float32_score_then_decreasing_id(many, data):
+    rows = data.draw(st.lists(st.integers(0, len(IDS) - 1), unique=True))
+    given_scores = data.draw(st.lists(scores, min_size=len(rows), max_size=len(rows)))
+    rounded = np.array(given_scores).astype(np.float32)
+    # Python's sort keeps equal ones in their order, so: first by id descending, then by score descending.
+    expected = sorted(range(len(rows)), key=lambda at: IDS[rows[at]].encode(), reverse=True)
+    expected = sorted(expected, key=lambda at: -rounded[at])
+    assert of(many, rows).order(np.array(given_scores)).tolist() == expected
+
+
+def test_a_constant_score_is_the_order_of_the_ids(many):
+    found = of(many, range(len(IDS)))
+    ordered = [IDS[at] for at in found.order(np.full(len(IDS), 0.25))]
+    assert ordered == sorted(IDS, key=lambda id: id.encode(), reverse=True)

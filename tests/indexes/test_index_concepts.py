@@ -1,0 +1,181 @@
+"""Indexes that are built with a knowledge base: the bundled one, over the documents of the tests, with real Lucene."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.index_concepts import ConceptWriter
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.verification import verify
+from rerank_plugin.knowledge import sample_source
+from rerank_plugin.knowledge.annotation import Annotator
+from rerank_plugin.knowledge.compiling import compile_knowledge
+from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from rerank_plugin.retrieval.lucene import FirstStageConfig
+
+
+@pytest.fixture(scope="module")
+def knowledge(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kb") / "sample"
+    compile_knowledge(sample_source.source(), folder, "sample")
+    return KnowledgeBase(folder)
+
+
+@pytest.fixture(scope="module")
+def annotator(knowledge):
+    return Annotator(knowledge, threads=2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, documents, annotator):
+    """The documents, after as many of no concern that they are in the second batch, and one of them twice."""
+    folder = tmp_path_factory.mktemp("annotated") / "index"
+    more = (Document(f"d{number}", "nothing", "of concern") for number in range(990))
+    build_index(
+        [*more, *documents, Document("1", "stroke", "")], folder, "tests", Problems(), threads=2, annotator=annotator
+    )
+    return folder
+
+
+def test_every_document_has_the_concepts_of_its_text(folder, documents, annotator):
+    index = Index(folder)
+    forward, knowledge = index.forward, index.knowledge
+    assert len(forward) == 990 + len(documents)
+    assert (forward.concepts.dtype, forward.concept_offsets.dtype) == (np.uint32, np.uint64)
+    found = []
+    for document in documents:
+        row = int(forward.rows([document.id])[0])
+        start, stop = (int(forward.concept_offsets[place]) for place in (row, row + 1))
+        mentions = annotator.annotate(f"{document.title}\n{document.abstract}")
+        expected = [concept for mention in mentions for concept in mention.concepts]
+        assert forward.concepts[start:stop].tolist() == expected
+        found += knowledge.names.take(forward.concepts[start:stop])
+    assert {"stroke", "aspirin"} <= set(found) and len(found) > 30
+    assert int(forward.concept_offsets[990]) == 0 and int(forward.concept_offsets[-1]) == len(forward.concepts)
+
+
+def test_no_mention_reaches_from_a_title_into_its_abstract(annotator, tmp_path):
+    build_index([Document("1", "heart", "attack")], tmp_path / "index", "tests", Problems(), annotator=annotator)
+    assert len(Index(tmp_path / "index").forward.concepts) == 0
+    assert len(annotator.concepts(["heart attack"])[0]) > 0
+
+
+def test_the_index_needs_no_other_folder(folder, knowledge, annotator, tmp_path):
+    """It has the knowledge base and the settings, and is as good elsewhere."""
+    index = Index(shutil.copytree(folder, tmp_path / "elsewhere"))
+    verify(index)
+    assert index.description["knowledge"] == annotator.settings
+    assert index.description["concepts"] == len(index.forward.concepts)
+    assert {"forward/concepts.npy", "forward/concept_offsets.npy", "knowledge/knowledge.json"} <= set(
+        index.description["files"]
+    )
+    assert index.knowledge.folder == tmp_path / "elsewhere" / "knowledge"
+    assert index.knowledge.checksum == knowledge.checksum
+    text = "Does aspirin prevent a heart attack?"
+    found = index.forward.knowledge.query(text)
+    assert found.tolist() == annotator.concepts([text])[0].tolist() and len(found) >= 2
+    assert index.forward.query(text).text == text
+
+
+def test_a_query_is_annotated_once(folder, monkeypatch):
+    knowledge, asked = Index(folder).forward.knowledge, []
+    annotate = knowledge.annotator.concepts
+    monkeypatch.setattr(knowledge.annotator, "concepts", lambda texts: asked.append(texts) or annotate(texts))
+    for text in ("stroke", "aspirin", "stroke", "stroke"):
+        found = knowledge.query(text)
+        with pytest.raises(ValueError, match="read-only"):
+            found[0] = 0
+    assert asked == [["stroke"], ["aspirin"]]
+
+
+def test_an_index_without_concepts(index):
+    assert index.knowledge is None
+    assert (index.forward.knowledge, index.forward.concepts, index.forward.concept_offsets) == (None, None, None)
+
+
+def test_the_first_stage_is_the_same(folder, index):
+    """Words do not change where concepts are added: same documents, by another number of others."""
+    config = FirstStageConfig()
+    for text in ("stroke", "breast cancer"):
+        found, plain = (one.first_stage(config).search(text, 10) for one in (Index(folder), index))
+        assert found.ids == plain.ids and len(found) > 1
+
+
+@pytest.mark.parametrize("name", ["forward/concepts.npy", "forward/concept_offsets.npy", "knowledge/ids.bytes.npy"])
+def test_damage(folder, tmp_path, name):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    data = (copy / name).read_bytes()
+    (copy / name).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(InputError, match=name):
+        verify(Index(copy))
+    (copy / name).unlink()
+    with pytest.raises(InputError, match=f"{name} is missing"):
+        Index(copy)
+
+
+def test_settings_that_are_none_or_of_another_program(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    description = json.loads((copy / "index.json").read_text())
+
+    def say(settings):
+        (copy / "index.json").write_text(json.dumps({**description, "knowledge": settings}))
+
+    say([])
+    with pytest.raises(InputError, match="index.json.*knowledge"):
+        Index(copy)
+    say({**description["knowledge"], "rules": 99})
+    kept = {path.name: path.read_bytes() for path in (copy / "knowledge" / "annotation").iterdir()}
+    assert kept and not any("annotation/" in name for name in description["files"])
+    with pytest.raises(InputError, match=r"rules 99, here \d+\); rebuild the index"):
+        Index(copy).forward.knowledge.query("stroke")
+    assert kept == {path.name: path.read_bytes() for path in (copy / "knowledge" / "annotation").iterdir()}
+
+
+def test_what_the_annotator_keeps_is_made_again(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    expected = Index(folder).forward.knowledge.query("stroke").tolist()
+    shutil.rmtree(copy / "knowledge" / "annotation")
+    for _ in range(2):
+        verify(Index(copy))
+        assert Index(copy).forward.knowledge.query("stroke").tolist() == expected != []
+
+
+def test_writing_no_documents_at_all(tmp_path):
+    writer = ConceptWriter(tmp_path)
+    writer.extend([])
+    writer.extend([np.zeros(0, np.uint32), np.array([5, 7], np.uint32)])
+    writer.close()
+    assert np.load(tmp_path / "concepts.npy").tolist() == [5, 7]
+    assert np.load(tmp_path / "concept_offsets.npy").tolist() == [0, 0, 2]
+
+
+# The command.
+
+
+def test_the_command(index_command, knowledge, tmp_path):
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "1", "title": "Stroke", "text": "Aspirin after a stroke."}\n')
+    status, out, _ = index_command(
+        "--corpus", tmp_path / "corpus.jsonl", "--knowledge", knowledge.folder, "--index", tmp_path / "index"
+    )
+    assert status == 0 and "3 concepts, " in out
+    names = Index(tmp_path / "index").knowledge.names
+    assert names.take(Index(tmp_path / "index").forward.concepts) == ["stroke", "aspirin", "stroke"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--corpus", "sample", "--knowledge", "nowhere"], "nowhere"),
+        (["--verify", "--knowledge", "kb"], "--knowledge is for building an index"),
+        (["--encode", "c", "--knowledge", "kb"], "--knowledge is for building an index"),
+    ],
+)
+def test_what_the_command_refuses(index_command, tmp_path, arguments, said):
+    status, out, err = index_command(*arguments, "--index", tmp_path / "index")
+    assert (status, out) == (2, "") and said in err and err.count("\n") == 1
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,224 @@
+"""The compiled convolution against numpy in double precision, one number at a time and beyond its borders."""
+
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+import rerank_plugin
+from rerank_plugin.kernels.convolution import (
+    LANES,
+    ROWS,
+    leaky_convolution,
+    pad_columns,
+    round_up,
+    window_products,
+)
+from tests import guarded
+
+ROOT = Path(rerank_plugin.__file__).parent.parent
+EPSILON = float(np.finfo(np.float32).eps)
+
+
+@njit
+def products(source, weights, target, length, source_step, weights_step, target_step):
+    window_products(
+        source.ctypes.data, weights.ctypes.data, target.ctypes.data, length, source_step, weights_step, target_step
+    )
+
+
+def windows(source, rows, width):
+    """Rows [i, i + width) of the source as one run of numbers each, float64 [rows, width * K]."""
+    return np.stack([source[row : row + width].astype(np.float64).ravel() for row in range(rows)])
+
+
+def plain_convolution(source, weights, bias, slope, rows, width):
+    """``leaky(bias + windows @ weights)`` and the sums of the terms' sizes, float64 [rows, filters] both."""
+    inward = windows(source, rows, width)
+    sums = inward @ weights.astype(np.float64) + bias
+    sizes = np.abs(inward) @ np.abs(weights.astype(np.float64)) + np.abs(bias)
+    return np.where(sums > 0, sums, sums * float(slope)), sizes
+
+
+def convolved(source, weights, bias, slope, rows, width):
+    """The compiled convolution of real filters, float32 [rows, filters], from arrays that end where they may."""
+    filters = weights.shape[1]
+    given = np.full((rows + width - 1 + ROWS, source.shape[1]), np.nan, np.float32)
+    given[: rows + width - 1] = source[: rows + width - 1]
+    target = np.full((rows + ROWS - 1, round_up(filters)), np.nan, np.float32)
+    padded = pad_columns(bias[None])[0]
+    leaky_convolution(given, pad_columns(weights), padded, np.float32(slope), target, rows, width)
+    return target[:rows, :filters]
+
+
+@pytest.mark.parametrize(
+    ("filters", "padded"), [(0, 0), (1, 16), (15, 16), (16, 16), (17, 32), (32, 32), (33, 48), (70, 80)]
+)
+def test_filters_are_padded_to_whole_vectors(filters, padded):
+    assert round_up(filters) == padded and padded % LANES == 0
+    matrix = np.arange(3 * filters, dtype=np.float32).reshape(3, filters) + 1
+    wide = pad_columns(matrix)
+    assert wide.shape == (3, padded) and wide.dtype == np.float32
+    assert wide.flags.c_contiguous
+    np.testing.assert_array_equal(wide[:, :filters], matrix)
+    assert not wide[:, filters:].any()
+
+
+def test_padding_a_matrix_leaves_it_alone():
+    matrix = np.ones((2, 16), np.float32)
+    pad_columns(matrix)[:] = 5
+    assert (matrix == 1).all()
+
+
+def test_golden_convolution():
+    """Width 3 over the rows 1, 2, 3, 4, 5 with weights 1, 10, 100 and -1, 0, 0; biases 1000 and 2; slope 0.5.
+
+    321 = 1 + 2 * 10 + 3 * 100, and 2 - 4 = -2 leaks half of itself.
+    """
+    source = np.array([[1], [2], [3], [4], [5], [6]], np.float32)
+    weights = np.array([[1, -1], [10, 0], [100, 0]], np.float32)
+    found = convolved(source, weights, np.array([1000, 2], np.float32), 0.5, 4, 3)
+    assert found.tolist() == [[1321, 1], [1432, 0], [1543, -0.5], [1654, -1]]
+
+
+@settings(max_examples=150)
+@given(
+    rows=st.integers(1, 4 * ROWS + 2),
+    width=st.sampled_from([1, 3, 5, 7]),
+    inward=st.integers(1, 40),
+    filters=st.integers(1, 70),
+    slope=st.sampled_from([0.0, 0.01, 0.3, 1.0, 1.5]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_convolution_agrees_with_numpy(rows, width, inward, filters, slope, seed):
+    """Rows that are not multiples of ROWS, filters that are not multiples of LANES, and NaN behind the last row."""
+    random = np.random.default_rng(seed)
+    source = random.normal(size=(rows + width - 1, inward)).astype(np.float32)
+    weights = random.normal(size=(width * inward, filters)).astype(np.float32)
+    bias = random.normal(size=filters).astype(np.float32)
+    expected, sizes = plain_convolution(source, weights, bias, np.float32(slope), rows, width)
+    found = convolved(source, weights, bias, slope, rows, width)
+    assert (np.abs(found - expected) <= (width * inward + 3) * EPSILON * sizes).all()
+
+
+@settings(max_examples=60)
+@given(
+    rows=st.integers(1, 3 * ROWS),
+    width=st.sampled_from([1, 3, 5]),
+    inward=st.integers(1, 20),
+    filters=st.integers(1, 40),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_convolution_of_whole_numbers_is_exact(rows, width, inward, filters, seed):
+    """Sums of small whole numbers are exact in any order; 0.25 of them, too."""
+    random = np.random.default_rng(seed)
+    source = random.integers(-8, 9, size=(rows + width - 1, inward)).astype(np.float32)
+    weights = random.integers(-8, 9, size=(width * inward, filters)).astype(np.float32)
+    bias = random.integers(-8, 9, size=filters).astype(np.float32)
+    expected, _ = plain_convolution(source, weights, bias, 0.25, rows, width)
+    np.testing.assert_array_equal(convolved(source, weights, bias, 0.25, rows, width), expected)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_row_has_the_same_bits_wherever_it_stands(width):
+    """A document must not score otherwise because its rows fall differently into blocks of ROWS."""
+    random = np.random.default_rng(5)
+    rows = 3 * ROWS + 1
+    source = random.normal(size=(rows + width - 1, 33)).astype(np.float32)
+    weights = random.normal(size=(width * 33, 21)).astype(np.float32)
+    bias = random.normal(size=21).astype(np.float32)
+    whole = convolved(source, weights, bias, 0.3, rows, width)
+    assert len(np.unique(whole)) == whole.size
+    for first in range(rows):
+        for count in (1, rows - first):
+            found = convolved(source[first:], weights, bias, 0.3, count, width)
+            assert found.tobytes() == whole[first : first + count].tobytes()
+
+
+@pytest.mark.parametrize("place", range(2 * ROWS))
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_a_number_stays_visible_and_stays_in_its_windows(place, value):
+    source = np.ones((2 * ROWS, 2), np.float32)
+    source[place, 1] = value
+    found = convolved(source, np.ones((6, 3), np.float32), np.zeros(3, np.float32), 0.3, 2 * ROWS - 2, 3)
+    touched = np.zeros(2 * ROWS - 2, bool)
+    touched[max(place - 2, 0) : place + 1] = True
+    np.testing.assert_array_equal(np.isfinite(found), np.repeat(~touched[:, None], 3, axis=1))
+
+
+def test_minus_infinity_leaks_as_a_module_lets_it():
+    """-inf times slope 0.3 is -inf, and times slope 0 not a number: nothing hides it."""
+    source, one = np.full((1, 1), -np.inf, np.float32), np.ones((1, 1), np.float32)
+    assert convolved(source, one, np.zeros(1, np.float32), 0.3, 1, 1).tolist() == [[-np.inf]]
+    assert np.isnan(convolved(source, one, np.zeros(1, np.float32), 0.0, 1, 1)).all()
+
+
+def test_rows_in_front_and_behind_are_left_alone():
+    """No more than ROWS - 1 rows behind the last one are overwritten, and nothing before the first."""
+    for rows in range(0, 3 * ROWS):
+        target = np.full((rows + 4 * ROWS, LANES), 7, np.float32)
+        source = np.ones((rows + 4 * ROWS, 2), np.float32)
+        weights, bias = np.ones((2, LANES), np.float32), np.zeros(LANES, np.float32)
+        leaky_convolution(source, weights, bias, np.float32(1), target[ROWS:], rows, 1)
+        assert (target[:ROWS] == 7).all()
+        assert (target[ROWS : ROWS + rows] == 2).all()
+        assert (target[ROWS + rows + ROWS - 1 :] == 7).all()
+
+
+def test_no_rows_touch_nothing():
+    target = np.full((ROWS, LANES), 7, np.float32)
+    source, weights = np.ones((ROWS, 2), np.float32), np.ones((2, LANES), np.float32)
+    leaky_convolution(source, weights, np.zeros(LANES, np.float32), np.float32(1), target, 0, 1)
+    assert (target == 7).all()
+
+
+@settings(max_examples=60)
+@given(
+    length=st.integers(1, 50),
+    steps=st.tuples(st.integers(1, 60), st.integers(LANES, 50), st.integers(LANES, 50)),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_window_products_add_to_the_target(length, steps, seed):
+    """Steps of any size: rows of the source may overlap, those of the weights and the target are columns of wider ones.
+
+    Whole numbers, so that sums are exact; what lies between the rows stays as it was.
+    """
+    source_step, weights_step, target_step = steps
+    random = np.random.default_rng(seed)
+    source = random.integers(-8, 9, size=(ROWS - 1) * source_step + length).astype(np.float32)
+    weights = random.integers(-8, 9, size=(length - 1) * weights_step + LANES).astype(np.float32)
+    target = random.integers(-8, 9, size=(ROWS - 1) * target_step + LANES).astype(np.float32)
+    expected = target.copy()
+    for row in range(ROWS):
+        for place in range(length):
+            start = row * target_step
+            value = source[row * source_step + place]
+            expected[start : start + LANES] += value * weights[place * weights_step :][:LANES]
+    products(source, weights, target, length, source_step, weights_step, target_step)
+    np.testing.assert_array_equal(target, expected)
+
+
+def stay_inside():
+    """Arrays of the smallest size that the documentation allows, with forbidden memory directly behind or before."""
+    for at_end, width, (inward, filters) in product((True, False), (1, 3), ((1, LANES), (5, 2 * LANES))):
+        for rows in range(1, 2 * ROWS + 2):
+            source = guarded.fenced((rows + width - 1 + ROWS, inward), np.float32, at_end)
+            weights = guarded.fenced((width * inward, filters), np.float32, at_end)
+            bias = guarded.fenced((filters,), np.float32, at_end)
+            target = guarded.fenced((rows + ROWS - 1, filters), np.float32, at_end)
+            source[: rows + width - 1], weights[:], bias[:] = 2, 3, 1
+            leaky_convolution(source, weights, bias, np.float32(0.3), target, rows, width)
+            assert (target[:rows] == 6 * width * inward + 1).all()
+
+
+@pytest.mark.skipif(not guarded.FENCES, reason="needs Linux's memory protection")
+def test_no_memory_outside_the_arrays_is_touched():
+    command = "from tests.kernels import test_convolution; test_convolution.stay_inside()"
+    done = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

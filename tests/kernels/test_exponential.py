@@ -1,0 +1,48 @@
+"""The compiled exponential function against the library's in double precision."""
+
+import numpy as np
+from numba import njit
+
+from rerank_plugin.kernels.exponential import exponential
+
+
+@njit(fastmath={"reassoc", "contract", "nsz"})
+def exponentials(numbers, found):
+    """In a loop that may reorder sums, as its callers' loops."""
+    for place in range(len(numbers)):
+        found[place] = exponential(numbers[place])
+
+
+def found_for(numbers):
+    numbers = np.asarray(numbers, np.float32)
+    found = np.full(len(numbers), 7, np.float32)
+    exponentials(numbers, found)
+    return found
+
+
+def test_relative_error_over_the_whole_range():
+    for low, high in ((-87, 88), (-1, 1), (-1e-3, 1e-3)):
+        numbers = np.linspace(low, high, 500_001).astype(np.float32)
+        exact = np.exp(numbers.astype(np.float64))
+        assert np.abs(found_for(numbers) / exact - 1).max() < 2e-7
+
+
+def test_around_the_borders_of_the_powers_of_two():
+    borders = (np.arange(-125, 127) + 0.5) * np.log(2)
+    numbers = np.concatenate([borders + error for error in (-1e-5, -1e-7, 0, 1e-7, 1e-5)]).astype(np.float32)
+    assert np.abs(found_for(numbers) / np.exp(numbers.astype(np.float64)) - 1).max() < 2e-7
+
+
+def test_what_is_far_below_is_zero():
+    assert found_for([-87.0001, -88, -103, -1e4, -1e30, -np.inf]).tolist() == [0] * 6
+    assert found_for([0.0, -0.0]).tolist() == [1, 1]
+
+
+def test_what_is_no_number_stays_none():
+    found = found_for([np.nan] * 9 + [1])
+    assert np.isnan(found[:9]).all() and found[9] == np.float32(np.e)
+
+
+def test_one_number_is_as_many():
+    numbers = np.linspace(-80, 80, 97).astype(np.float32)
+    assert [found_for([number])[0] for number in numbers] == found_for(numbers).tolist()

@@ -1,0 +1,518 @@
+"""Work split over threads covers everything once whatever happens, and a workspace belongs to one thread."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rerank_plugin
+from rerank_plugin.kernels.parallel import Workspace, alongside, available_threads, crew, split
+from rerank_plugin.kernels.spinning import wait_beyond
+
+ROOT = Path(rerank_plugin.__file__).parent.parent
+
+
+def parts_of(count, threads, smallest=64):
+    """The parts that ``split`` makes, in order; lists are safe to append to from several threads."""
+    parts = []
+    split(lambda start, stop: parts.append((start, stop)), count, threads, smallest)
+    return sorted(parts)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 3000), st.integers(1, 8), st.integers(1, 200))
+def test_every_item_is_covered_once(count, threads, smallest):
+    parts = parts_of(count, threads, smallest)
+    covered = [item for start, stop in parts for item in range(start, stop)]
+    assert covered == list(range(count))
+    assert all(stop - start >= smallest for start, stop in parts[:-1])
+
+
+def test_many_items_become_parts_of_several_threads():
+    """Enough parts for every thread, though the calling thread alone may take them all."""
+    assert parts_of(1000, 1) == [(0, 1000)]
+    assert parts_of(64, 4) == [(0, 64)]
+    assert len(parts_of(65, 4)) == 2
+    assert len(parts_of(10_000, 4)) >= 4
+    assert len(parts_of(3, 4, smallest=1)) == 3
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_no_items_are_no_work(threads):
+    """``work`` may be called, but only for nothing."""
+    assert all(start == stop for start, stop in parts_of(0, threads))
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_as_many_threads_work_as_were_asked_for(threads):
+    """Parts that wait for one another end only when each has a thread of its own."""
+    together = threading.Barrier(threads)
+    workers = set()
+
+    def work(start, stop):
+        workers.add(threading.get_ident())
+        together.wait(timeout=60)
+
+    split(work, threads, threads, smallest=1)
+    assert len(workers) == threads and threading.get_ident() in workers
+
+
+def test_the_caller_returns_only_when_all_parts_are_done():
+    started, may_end, done = threading.Event(), threading.Event(), []
+
+    def work(start, stop):
+        if threading.current_thread() is threading.main_thread():
+            assert started.wait(timeout=60)
+            threading.Timer(0.05, may_end.set).start()
+        else:
+            started.set()
+            assert may_end.wait(timeout=60)
+        done.append((start, stop))
+
+    split(work, 2, 2, smallest=1)
+    assert sorted(done) == [(0, 1), (1, 2)]
+
+
+class Broken(Exception):
+    pass
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("broken", [0, 1, 500, 999])
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt])
+def test_an_error_in_any_part_reaches_the_caller(threads, broken, error):
+    def work(start, stop):
+        if start <= broken < stop:
+            raise error(f"item {broken}")
+
+    for _ in range(5):
+        with pytest.raises(error, match=f"item {broken}"):
+            split(work, 1000, threads, smallest=1)
+        assert len(parts_of(1000, threads)) == len(parts_of(1000, threads))  # and the next work is done as ever
+
+
+def test_an_error_in_a_helping_thread_reaches_the_caller():
+    """Two parts that wait for one another, so each has a thread; the one of the helper fails."""
+    together = threading.Barrier(2)
+
+    def work(start, stop):
+        together.wait(timeout=60)
+        if threading.current_thread() is not threading.main_thread():
+            raise Broken("helper")
+
+    with pytest.raises(Broken, match="helper"):
+        split(work, 2, 2, smallest=1)
+
+
+def test_no_part_is_begun_once_one_has_failed():
+    """Of 8 parts one fails while another thread is within a second one, which is slow; six are left out."""
+    together, begun = threading.Barrier(2), []
+
+    def work(start, stop):
+        begun.append(start)
+        if len(begun) <= 2:
+            together.wait(timeout=60)
+        if threading.current_thread() is threading.main_thread():
+            raise Broken
+        time.sleep(0.2)
+
+    with pytest.raises(Broken):
+        split(work, 8, 2, smallest=1)
+    assert 2 <= len(begun) < 8
+
+
+def test_nobody_works_on_after_an_error_was_raised():
+    """The caller's arrays may be gone by then."""
+    working, go_on, finished = threading.Event(), threading.Event(), []
+
+    def work(start, stop):
+        if threading.current_thread() is threading.main_thread():
+            assert working.wait(timeout=60)
+            threading.Timer(0.05, go_on.set).start()
+            raise Broken
+        working.set()
+        assert go_on.wait(timeout=60)
+        finished.append(start)
+
+    with pytest.raises(Broken):
+        split(work, 2, 2, smallest=1)
+    assert len(finished) == 1
+
+
+def test_within_a_part_nothing_is_split_again():
+    """And once the outer work is done, or has failed, work is split as before."""
+    inner = []
+
+    def work(start, stop):
+        here = threading.get_ident()
+        split(lambda a, b: inner.append((threading.get_ident() == here, a, b)), 1000, 4, smallest=1)
+
+    split(work, 50, 4, smallest=1)
+    assert inner == [(True, 0, 1000)] * len(parts_of(50, 4, 1))
+    assert len(parts_of(1000, 4)) > 1
+    with pytest.raises(Broken):
+        split(lambda start, stop: (_ for _ in ()).throw(Broken()), 50, 4, smallest=1)
+    assert len(parts_of(1000, 4)) > 1
+
+
+def test_one_part_may_be_split_by_the_work_within_it():
+    """A single item is no reason to do without threads inside: the first part of one query's candidates."""
+    inner = []
+    split(lambda start, stop: inner.extend(parts_of(1000, 4, 1)), 1, 4, smallest=1)
+    assert len(inner) > 1
+
+
+def test_several_callers_at_once():
+    """Each gets its own items, whichever threads of the common pool help it."""
+    wrong = []
+
+    def caller(number):
+        for count in range(1, 150):
+            found = np.zeros(count, np.int64)
+
+            def work(start, stop):
+                found[start:stop] += np.arange(start, stop) * number + 1
+
+            split(work, count, 3, smallest=1)
+            if not np.array_equal(found, np.arange(count) * number + 1):
+                wrong.append((number, count))
+
+    callers = [threading.Thread(target=caller, args=(number,)) for number in range(5)]
+    for one in callers:
+        one.start()
+    for one in callers:
+        one.join()
+    assert not wrong
+
+
+def meeting(threads):
+    """Work of as many parts as threads that ends only when each has a thread of its own, and those threads."""
+    together, workers = threading.Barrier(threads), set()
+
+    def work(start, stop):
+        workers.add(threading.get_ident())
+        together.wait(timeout=60)
+
+    return work, workers
+
+
+@pytest.mark.parametrize("pause", [0, 0.05])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_a_crew_stays_for_one_piece_of_work_after_another(threads, pause):
+    """Also when it has fallen asleep between two of them; its threads are the same all the time."""
+    crews = []
+    with crew(threads):
+        for _ in range(4):
+            work, workers = meeting(threads)
+            split(work, threads, threads, smallest=1)
+            assert threading.get_ident() in workers and len(workers) == threads
+            crews.append(workers)
+            time.sleep(pause)
+    assert all(one == crews[0] for one in crews)
+
+
+def test_a_crew_is_let_go():
+    """After its work, after an error and when there was none, its threads help others."""
+    for error in (None, Broken, KeyboardInterrupt):
+        try:
+            with crew(2):
+                parts_of(100, 2, 1)
+                if error:
+                    raise error
+        except (Broken, KeyboardInterrupt) as raised:
+            assert type(raised) is error
+    with crew(2):
+        pass
+    other = threading.Thread(target=split, args=(meeting(2)[0], 2, 2, 1))
+    other.start()
+    other.join(timeout=60)
+    assert not other.is_alive()
+
+
+def test_an_error_in_a_piece_of_work_does_not_end_its_crew():
+    with crew(2):
+        for _ in range(3):
+            with pytest.raises(Broken):
+                split(lambda start, stop: (_ for _ in ()).throw(Broken()), 100, 2, smallest=1)
+            work, workers = meeting(2)
+            split(work, 2, 2, smallest=1)
+            assert len(workers) == 2
+
+
+def test_a_crew_within_a_crew_is_the_same_crew():
+    with crew(2), crew(2):
+        with crew(2):
+            parts_of(100, 2, 1)
+        work, workers = meeting(2)
+        split(work, 2, 2, smallest=1)
+    assert len(workers) == 2
+
+
+def test_who_finds_no_helper_works_alone():
+    """One thread's crew holds the only helper; another thread's work is done all the same."""
+    ended, parts = threading.Event(), []
+
+    def another():
+        with crew(2):
+            parts.extend(parts_of(100, 2, 1))
+            assert alongside(lambda: "alone", 2)() == "alone"
+        ended.set()
+
+    with crew(2):
+        work, workers = meeting(2)
+        split(work, 2, 2, smallest=1)
+        other = threading.Thread(target=another)
+        other.start()
+        assert ended.wait(timeout=60)
+    other.join()
+    assert sum(stop - start for start, stop in parts) == 100
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_work_alongside_gives_its_result_or_its_error(threads):
+    def fail():
+        raise Broken("alongside")
+
+    assert alongside(lambda: 5, threads)() == 5  # without a crew
+    with crew(threads):
+        for number in range(50):
+            assert alongside(lambda: number * 2, threads)() == number * 2
+        with pytest.raises(Broken, match="alongside"):
+            alongside(fail, threads)()
+        first, second = (alongside(lambda: parts_of(1000, threads), threads) for _ in range(2))
+        assert second() == first()
+        assert sum(stop - start for start, stop in parts_of(1000, threads)) == 1000
+
+
+def test_without_a_crew_the_caller_does_it_when_it_asks():
+    result = alongside(threading.get_ident, 4)
+    assert result() == threading.get_ident()
+
+
+def test_work_alongside_goes_on_while_the_caller_works():
+    """It meets the caller before its result is asked for."""
+    together, where = threading.Barrier(2), []
+
+    def work():
+        where.append(threading.get_ident())
+        together.wait(timeout=60)
+        return "met"
+
+    with crew(2):
+        result = alongside(work, 2)
+        together.wait(timeout=60)
+        assert result() == "met" and where != [threading.get_ident()]
+
+
+def test_the_caller_does_what_no_thread_has_begun():
+    """The only helping thread is held up until the caller is done."""
+    held_up, done, where = threading.Event(), threading.Event(), []
+
+    def hold_up():
+        held_up.set()
+        assert done.wait(timeout=60)
+
+    with crew(2):
+        first = alongside(hold_up, 2)
+        assert held_up.wait(timeout=60)
+        alongside(lambda: where.append(threading.get_ident()), 2)()
+        assert where == [threading.get_ident()]
+        done.set()
+        first()
+    assert len(where) == 1  # what was done by the caller is not done again
+
+
+def test_work_alongside_that_nobody_asks_for_holds_nobody_up():
+    begun, done = threading.Event(), threading.Event()
+
+    def hold_up():
+        begun.set()
+        assert done.wait(timeout=60)
+
+    with crew(2):
+        alongside(hold_up, 2)
+        assert begun.wait(timeout=60)
+    done.set()
+
+
+def test_within_a_part_no_thread_helps():
+    """The others have parts of their own: neither what runs alongside nor what is split again leaves the part's thread.
+
+    Neither in a helper's part nor in one of the caller, and not after something ran alongside.
+    """
+    helped = []
+
+    def work(start, stop):
+        workers, calls = set(), []
+
+        def inner(*part):
+            workers.add(threading.get_ident())
+            calls.append(part)
+            time.sleep(0.0002)
+
+        for _ in range(2):
+            alongside(inner, 2)()
+            split(inner, 64, 2, smallest=1)
+        helped.append(workers != {threading.get_ident()} or calls != [(), (0, 64)] * 2)
+
+    for _ in range(5):
+        split(work, 4, 2, smallest=1)
+    assert helped == [False] * 20
+
+
+def test_waiting_beyond_a_number():
+    counter = np.array([5], np.int64)
+    assert wait_beyond(counter, 4, 10) == 5
+    assert wait_beyond(counter, 5, 10) == 5
+    assert wait_beyond(counter, 5, 0) == 5
+    threading.Timer(0.05, lambda: counter.__setitem__(0, 9)).start()
+    assert wait_beyond(counter, 5, 10**12) == 9  # seen while it waits, or this would take an hour
+
+
+INTERRUPT = """
+import os, signal, threading, time
+from rerank_plugin.kernels.parallel import split
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with it ignored
+finished = []
+
+def work(start, stop):
+    if threading.current_thread() is threading.main_thread():
+        assert begun.wait(60)
+        return
+    begun.set()
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.5)
+    finished.append(start)
+
+begun = threading.Event()
+try:
+    split(work, 2, 2, smallest=1)
+except KeyboardInterrupt:
+    print("interrupted", len(finished))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_nobody_works_on_after_an_interrupt():
+    """Control-C while the caller waits for a helper: its arrays are the next query's, so they must be at rest."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPT], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "interrupted 1\n", done.stderr
+
+
+FORK = """
+import os, signal, threading
+from rerank_plugin.kernels.parallel import Workspace, alongside, available_threads, crew, split
+
+together = threading.Barrier(3)
+split(lambda start, stop: together.wait(timeout=60), 3, 3, smallest=1)  # all threads of the pool have begun
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    found = []
+    split(lambda start, stop: found.append(stop - start), 1000, 3, smallest=1)
+    with crew(3):
+        os._exit(0 if sum(found) == 1000 and alongside(lambda: 5, 3)() == 5 else 1)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_does_without_its_parents_threads():
+    """They do not exist there, so the caller takes all parts itself instead of waiting for them."""
+    done = subprocess.run([sys.executable, "-c", FORK], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "0\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "threads"), [("1", 1), ("3", 3), ("12,4", 12), ("", None), ("0", None), ("many", None), ("-2", None)]
+)
+def test_available_threads(monkeypatch, said, threads):
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert available_threads() == (threads or processors)
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert available_threads() == processors
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b"]),
+            st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple),
+            st.sampled_from([np.float32, np.int32, np.int64]),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_arrays_have_the_shape_and_type_asked_for(wanted):
+    """Larger and smaller ones by turns, of several names and types: all elements are there, and no two are shared."""
+    workspace, latest = Workspace(), {}
+    for number, (name, shape, dtype) in enumerate(wanted):
+        array = workspace.array(name, shape, dtype)
+        assert array.shape == shape and array.dtype == dtype and array.flags.c_contiguous and array.flags.writeable
+        array[...] = number
+        latest[name] = (number, array)
+        assert all((kept == value).all() for value, kept in latest.values())
+
+
+def test_memory_is_kept_for_the_next_array_of_a_name():
+    workspace = Workspace()
+    first = workspace.array("a", (10, 10), np.float32)
+    assert np.shares_memory(first, workspace.array("a", (100,), np.float32))
+    assert np.shares_memory(first, workspace.array("a", (3, 2), np.float32))
+    assert not np.shares_memory(first, workspace.array("b", (3, 2), np.float32))
+    assert not np.shares_memory(first, Workspace().array("a", (3, 2), np.float32))
+    grown = workspace.array("a", (1000,), np.float32)
+    assert not np.shares_memory(first, grown)
+    assert np.shares_memory(grown, workspace.array("a", (1000,), np.float32))
+
+
+def test_zeros_grow_and_stay_zero():
+    workspace = Workspace()
+    for size in (0, 5, 3, 400, 7, 400, 401):
+        zeros = workspace.zeros("marks", size, np.int32)
+        assert zeros.shape == (size,) and zeros.dtype == np.int32 and not zeros.any()
+        zeros[:] = 1
+        zeros[:] = 0  # as whoever uses them promises
+    assert not workspace.zeros("marks", 9, np.int64).any()
+
+
+def test_a_thread_has_arrays_of_its_own():
+    workspace, own = Workspace(), {}
+    together = threading.Barrier(3)
+
+    def work(number):
+        together.wait(timeout=60)
+        array, zeros = workspace.array("a", (50,), np.int64), workspace.zeros("z", 50, np.int64)
+        array[:] = number
+        zeros[:] += number
+        together.wait(timeout=60)
+        own[number] = array.copy(), zeros.copy()
+
+    workspace.array("a", (50,), np.int64)[:] = -1
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+    for number, arrays in own.items():
+        assert all((array == number).all() for array in arrays)
+    assert len(own) == 3 and (workspace.array("a", (50,), np.int64) == -1).all()
+
+
+def test_counting_in_threads_loses_nothing():
+    """Every part is one call: calls with the same bounds would be work done twice."""
+    for _ in range(20):
+        assert set(Counter(parts_of(5000, 7, 1)).values()) == {1}

@@ -1,0 +1,121 @@
+"""Concept vectors: the folder, and the command that writes it."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from rerank_plugin import embed
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.knowledge.__main__ import main as knowledge_main
+from rerank_plugin.knowledge.concept_vectors import load_concept_vectors, save_concept_vectors
+from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from rerank_plugin.knowledge.transe import TransEConfig
+
+IDS = ["D1", "D 2", "ζ3"]
+MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)
+RELATIONS = np.ones((2, 4), np.float32)
+
+
+@pytest.fixture
+def written(tmp_path):
+    save_concept_vectors(IDS, MATRIX, RELATIONS, tmp_path / "vectors", {"seed": 1})
+    return tmp_path / "vectors"
+
+
+def test_what_is_saved_is_loaded(written):
+    loaded = load_concept_vectors(written)
+    assert loaded.ids == IDS and (loaded.matrix == MATRIX).all() and loaded.matrix.dtype == np.float32
+    assert (load_file(written / "concepts.safetensors")["relations"] == RELATIONS).all()
+    assert json.loads((written / "concepts.json").read_text()) == {"concepts": 3, "dimension": 4, "seed": 1}
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda folder: (folder / "concepts.txt").unlink(), "embed concepts --knowledge KB"),
+        (lambda folder: (folder / "concepts.safetensors").write_bytes(b"x"), "cannot be read as concept vectors"),
+        (lambda folder: (folder / "concepts.txt").write_text("D1\nD2\n"), "has 2 ids but concepts.safetensors 3"),
+        (lambda folder: (folder / "concepts.txt").write_text("D1\nD2\nD1\n"), "names a concept twice"),
+        (lambda folder: save_file({"other": MATRIX}, folder / "concepts.safetensors"), "no matrix named 'vectors'"),
+        (lambda folder: save_file({"vectors": MATRIX / 0}, folder / "concepts.safetensors"), "not finite"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_what_does_not_fit_is_said(written, change, message):
+    change(written)
+    with pytest.raises(InputError, match=message):
+        load_concept_vectors(written)
+
+
+@pytest.fixture(scope="module")
+def knowledge(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("embed") / "kb"
+    knowledge_main(["compile", "--source", "sample", "--output", str(folder)])
+    return folder
+
+
+def embedded(knowledge, output, *more):
+    options = ["--dimension", "8", "--epochs", "5", "--holdout", "0.1", "--overwrite", *more]
+    embed.main(["concepts", "--knowledge", str(knowledge), "--output", str(output), *options])
+    return load_concept_vectors(output), json.loads((output / "concepts.json").read_text())
+
+
+def test_the_command_writes_a_vector_for_every_concept(knowledge, tmp_path, capsys):
+    loaded, settings = embedded(knowledge, tmp_path / "v")
+    opened = KnowledgeBase(knowledge)
+    assert loaded.ids == opened.ids.take(np.arange(len(opened))) and loaded.matrix.shape == (len(opened), 8)
+    assert settings["knowledge"]["checksum"] == opened.checksum and settings["relations"] == ["broader", "concerns"]
+    assert settings["trained_on"] + settings["measured"]["triples"] == len(opened.heads)
+    assert settings["transe"]["dimension"] == 8 and settings["seed"] == 42
+    printed = capsys.readouterr().out
+    assert f"hits@10 {settings['measured']['hits_at_10']:.4f}" in printed and "205 concepts, 8 dimensions" in printed
+
+
+def test_the_written_vectors_did_not_see_what_was_held_out_but_with_final(knowledge, tmp_path):
+    held, settings = embedded(knowledge, tmp_path / "held")
+    again, _ = embedded(knowledge, tmp_path / "again")
+    assert (held.matrix == again.matrix).all()
+    final, of_final = embedded(knowledge, tmp_path / "final", "--final")
+    every, of_every = embedded(knowledge, tmp_path / "every", "--holdout", "0")
+    assert (final.matrix == every.matrix).all() and not np.allclose(final.matrix, held.matrix)
+    assert of_final["measured"] == settings["measured"] and of_every["measured"] is None
+    assert of_final["trained_on"] == of_every["trained_on"] > settings["trained_on"]
+
+
+def test_the_command_has_the_defaults_of_the_library():
+    options = embed.arguments().parse_args(["concepts", "--knowledge", "kb", "--output", "v"])
+    config = TransEConfig()
+    assert {name: getattr(options, name) for name in asdict(config)} == asdict(config)
+
+
+def test_inverse_relations_are_named(knowledge, tmp_path):
+    _, settings = embedded(knowledge, tmp_path / "v", "--inverse")
+    assert settings["relations"] == ["broader", "concerns", "broader (inverse)", "concerns (inverse)"]
+    assert load_file(tmp_path / "v" / "concepts.safetensors")["relations"].shape == (4, 8)
+
+
+def test_what_the_command_refuses(knowledge, tmp_path, capsys):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="is not a folder of concept vectors"):
+        embed.main(["concepts", "--knowledge", str(knowledge), "--output", str(tmp_path / "there")])
+    with pytest.raises(InputError, match="no knowledge base at"):
+        embed.main(["concepts", "--knowledge", str(tmp_path / "no"), "--output", str(tmp_path / "v")])
+    for option, value in (("--dimension", "0"), ("--holdout", "1"), ("--margin", "0"), ("--learning-rate", "nan")):
+        with pytest.raises(SystemExit) as exit:
+            embed.main(["concepts", "--knowledge", "kb", "--output", str(tmp_path / "v"), option, value])
+        assert exit.value.code == 2 and option in capsys.readouterr().err
+
+
+def test_a_star_cannot_be_held_out(tmp_path):
+    (tmp_path / "mesh").mkdir()
+    rows = ["descriptor_ui\tname\tsynonyms\ttree_numbers", "D0\tTop\t\tA01"]
+    rows += [f"D{i}\tN{i}\t\tA01.{i}" for i in range(1, 9)]
+    (tmp_path / "mesh" / "descriptors.tsv").write_text("\n".join(rows) + "\n")
+    knowledge_main(["compile", "--source", str(tmp_path / "mesh"), "--output", str(tmp_path / "kb")])
+    with pytest.raises(InputError, match="no pair of concepts can be held out"):
+        embedded(tmp_path / "kb", tmp_path / "v")
+    assert len(embedded(tmp_path / "kb", tmp_path / "v", "--holdout", "0")[0].ids) == 9

@@ -1,0 +1,41 @@
+"""Conv-KNRM n-gram by n-gram in plain Python, from the paper, for tests."""
+
+from tests.models import plain_knrm
+
+
+def convolve(vectors, weights, biases):
+    """An n-gram's vector: ``weights[filter][i][word]`` and ``biases[filter]`` over the vectors of n words."""
+    found = []
+    for weight, bias in zip(weights, biases):
+        total = bias
+        for place, vector in enumerate(vectors):
+            total += sum(weight[i][place] * value for i, value in enumerate(vector))
+        found.append(max(total, 0.0))
+    return found
+
+
+def ngrams(words, size, weights, biases):
+    """The n-grams of a text as (texts, whether any is known, vector); words are (text, vector, known)."""
+    found = []
+    for start in range(len(words) - size + 1):
+        some = words[start : start + size]
+        texts = [text for text, _, _ in some]
+        found.append((texts, any(known for *_, known in some), convolve([v for _, v, _ in some], weights, biases)))
+    return found
+
+
+def similarity(one, other):
+    if one[1] and other[1]:
+        return plain_knrm.cosine(one[2], other[2])
+    return 1.0 if one[0] == other[0] else 0.0
+
+
+def score(document, query, convolutions, weights, bias):
+    """The score of a document; ``convolutions`` are (weights, biases) for n-grams of 1, 2, .. words."""
+    features = []
+    for query_size, of_query in enumerate(convolutions, 1):
+        for document_size, of_document in enumerate(convolutions, 1):
+            rows = ngrams(query, query_size, *of_query)
+            columns = ngrams(document, document_size, *of_document)
+            features += plain_knrm.features([[similarity(row, column) for column in columns] for row in rows])
+    return plain_knrm.rank(features, weights, bias)

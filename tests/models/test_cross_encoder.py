@@ -1,0 +1,467 @@
+"""Cross-encoders over tiny encoders with random weights, against transformers called plainly on the same texts."""
+
+import json
+import logging
+import os
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from rerank_plugin import rerankers
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.models.checkpoints import build_config, load_checkpoint, model_classes, read_config, save_checkpoint
+from rerank_plugin.models.cross_encoder import encoder_folder
+from rerank_plugin.models.cross_encoder import model as cross_encoder
+from rerank_plugin.models.cross_encoder.model import CrossEncoder, CrossEncoderConfig
+from rerank_plugin.rerankers import RerankerOptions
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.text.tokenizer import tokenizer
+from rerank_plugin.text.vocabulary import Vocabulary
+from tests import small
+from tests.models import tiny_encoders
+
+QUERY = Query("q", "aspirin heart attack risk in women")
+QUERIES = [QUERY, Query("one", "cancer"), Query("nowhere", "xyz heart"), Query("two", "smoke old women")]
+LONG = " ".join(["heart attack in old women who smoke"] * 20)  # beyond any tiny encoder
+DOCUMENTS = [*small.DOCUMENTS, ("long", "Long", LONG)]
+EMPTY = 4
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    return small.build_index(tmp_path_factory.mktemp("cross") / "forward", DOCUMENTS)
+
+
+@pytest.fixture(scope="module")
+def words(index):
+    return index.terms.take(np.arange(len(index.terms)))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, words):
+    """Encoder folders: of BERT with a head and without, and of RoBERTa with and without blanks before texts."""
+    at = tmp_path_factory.mktemp("encoders")
+    texts = [f"{title} {abstract}".lower() for _, title, abstract in DOCUMENTS]
+    return {
+        "bert": tiny_encoders.bert(at / "bert", words, head=True),
+        "cased": tiny_encoders.bert(at / "cased", words, head=True, cased=True),
+        "bare": tiny_encoders.bert(at / "bare", words),
+        "deberta": tiny_encoders.deberta(at / "deberta", words),
+        "roberta": tiny_encoders.roberta(at / "roberta", texts),
+        "roberta-blank": tiny_encoders.roberta(at / "roberta-blank", texts, prefix_space=True),
+    }
+
+
+@pytest.fixture
+def copied(folders, tmp_path):
+    """A folder of its own to damage."""
+
+    def copy(name):
+        return shutil.copytree(folders[name], tmp_path / "copied")
+
+    return copy
+
+
+def plain_scores(folder, index, query, rows, longest=64):
+    """transformers as its documentation shows it, on lower-case texts without punctuation."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    made = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    scores = []
+    for row in rows:
+        text = " ".join(index.terms.take(index.document_tokens(row)))
+        given = made([query], [text], truncation="only_second", max_length=longest, return_tensors="pt")
+        with torch.inference_mode():
+            scores.append(model(**given).logits[0, 0].item())
+    return np.array(scores, np.float32)
+
+
+def trained(folder, seed=3, **values):
+    """A bare encoder with a head that was not trained, but weighs enough to tell documents apart."""
+    torch.manual_seed(seed)
+    model = CrossEncoder(CrossEncoderConfig(encoder=str(folder), **values))
+    with torch.no_grad():
+        model.head.weight.normal_(0, 1)
+        model.head.bias.normal_(0, 1)
+    return model.eval()
+
+
+def reranker(model, index, **options):
+    return NeuralReranker(model, Vocabulary([]), index, RerankerOptions(**options))
+
+
+@pytest.mark.parametrize("name", ["bert", "cased", "deberta", "roberta", "roberta-blank"])
+def test_the_scores_of_transformers_itself(name, folders, index):
+    """With the texts that the encoder cannot read whole, and the one without words."""
+    one = rerankers.load(f"bert:{folders[name]}", index)
+    for query in QUERIES:
+        found = one.score(query, small.candidates(index))
+        expected = plain_scores(folders[name], index, query.text, range(len(index)))
+        assert np.ptp(expected) > 0.1
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+def test_a_bare_encoder_with_our_head(folders, index):
+    """[CLS] of the last layer through a linear layer, worked out with transformers' parts."""
+    from transformers import AutoModel, AutoTokenizer
+
+    model = trained(folders["bare"])
+    made, encoder = AutoTokenizer.from_pretrained(folders["bare"]), AutoModel.from_pretrained(folders["bare"]).eval()
+    rows = [row for row in range(len(index)) if row != EMPTY]
+    texts = [" ".join(index.terms.take(index.document_tokens(row))) for row in rows]
+    given = made(
+        [QUERY.text] * len(rows), texts, truncation="only_second", max_length=64, padding=True, return_tensors="pt"
+    )
+    with torch.inference_mode():
+        expected = encoder(**given).last_hidden_state[:, 0] @ model.head.weight[0] + model.head.bias
+    found = reranker(model, index).score(QUERY, small.candidates(index, rows))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert np.ptp(found) > 0.1
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_scores_do_not_depend_on_the_batch(name, folders, index):
+    """Other batch mates, another order, one document alone, several queries at once, twice."""
+    one = rerankers.load(f"bert:{folders[name]}", index)
+    expected = one.score(QUERY, small.candidates(index))
+    order = np.random.default_rng(1).permutation(len(index))
+    np.testing.assert_allclose(one.score(QUERY, small.candidates(index, order)), expected[order], atol=2e-6)
+    alone = [one.score(QUERY, small.candidates(index, [row]))[0] for row in range(len(index))]
+    np.testing.assert_allclose(alone, expected, atol=2e-6)
+    by_three = rerankers.load(f"bert:{folders[name]}", index, RerankerOptions(batch_size=3))
+    np.testing.assert_allclose(by_three.score(QUERY, small.candidates(index)), expected, atol=2e-6)
+    together = one.score_many(QUERIES, [small.candidates(index)] * len(QUERIES))
+    for query, found in zip(QUERIES, together):
+        np.testing.assert_allclose(found, one.score(query, small.candidates(index)), atol=2e-6)
+    assert (one.score(QUERY, small.candidates(index)) == expected).all()
+
+
+def test_padding_means_nothing(folders, index):
+    """Of the module itself: padded places hold pieces that would matter."""
+    model = trained(folders["bare"])
+    builder = model.input_builder(index)
+    terms = index.query(QUERY.text)
+    inputs = builder.build(terms, builder.query(terms), small.candidates(index))
+    misled = inputs._replace(
+        documents=inputs.documents.masked_fill(~inputs.document_mask, 7),
+        queries=inputs.queries.masked_fill(~inputs.query_mask, 9),
+    )
+    with torch.inference_mode():
+        expected = model(inputs)
+        torch.testing.assert_close(model(misled), expected, rtol=0, atol=0)
+        torch.testing.assert_close(model(inputs.without_common_padding()), expected, rtol=0, atol=2e-6)
+
+
+def test_golden_sequence(folders, index):
+    """[CLS] query [SEP] document [SEP] with types and mask; the document is cut so that 10 pieces hold all."""
+    model = trained(folders["bare"])
+    builder = model.input_builder(index)
+    model.longest = 10
+    terms = index.query("aspirin heart")
+    words = builder.query(terms)
+    ids, mask, types = model.sequences(builder.build(terms, words, small.candidates(index, [0, EMPTY, 2])))
+    pieces = [model.pieces.id_to_token(id) for id in ids[0].tolist()]
+    query = [model.pieces.id_to_token(id) for id in words.ids[words.mask].tolist()]
+    whole = model.pieces.encode("aspirin for heart attack daily aspirin", add_special_tokens=False).tokens
+    assert pieces == ["[CLS]", *query, "[SEP]", *whole[: 7 - len(query)], "[SEP]"]
+    first = 2 + len(query)
+    assert types[0].tolist() == [0] * first + [1] * (10 - first) and mask[0].all()
+    assert mask[1].tolist() == [1] * (first + 1) + [0] * (9 - first) and not ids[1, first + 1 :].any()
+    assert ids.shape == (3, 10)
+
+
+def test_a_query_has_half_of_the_sequence_at_most(folders, index, caplog):
+    one = rerankers.load(f"bert:{folders['bert']}", index)
+    assert one.builder.query_words == 30
+    with caplog.at_level(logging.WARNING):
+        scores = one.score(Query("q", "heart " * 40), small.candidates(index))
+    assert "is cut" in caplog.text and np.isfinite(scores).all()
+    np.testing.assert_array_equal(scores, one.score(Query("q", "heart " * 30), small.candidates(index)))
+
+
+def test_positions_of_roberta_begin_behind_its_padding(folders, index):
+    assert rerankers.load(f"bert:{folders['roberta']}", index).model.longest == 64
+
+
+def test_a_query_of_unknown_pieces_keeps_the_first_stage_order(folders, index):
+    candidates = small.candidates(index)
+    found = rerankers.load(f"bert:{folders['bert']}", index).score(Query("q", "糖尿病"), candidates)
+    np.testing.assert_array_equal(found, candidates.first_stage_scores)
+
+
+def test_on_a_processor_batches_are_small(folders, index):
+    assert rerankers.load(f"bert:{folders['bert']}", index).batch_size == 32
+
+
+def test_cased_encoders_are_told(folders, index, caplog):
+    cross_encoder._say_cased.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        rerankers.load(f"bert:{folders['bert']}", index)
+        assert "lower case" not in caplog.text
+        rerankers.load(f"bert:{folders['cased']}", index)
+        rerankers.load(f"bert:{folders['cased']}", index)
+    assert caplog.text.count("lower case only") == 1
+
+
+# ---------------------------------------------------------------------------------------------- training's parameters
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [(0, {"head"}), (1, {"encoder.encoder.layer.1", "head"}), (2, {"encoder.encoder.layer", "head"}), (None, {""})],
+)
+def test_what_is_trained(folders, layers, expected):
+    model = trained(folders["bare"], trainable_layers=layers)
+    for name, parameter in model.named_parameters():
+        assert parameter.requires_grad == any(name.startswith(part) for part in expected), name
+
+
+def test_what_is_trained_of_a_cross_encoder_with_a_head(folders):
+    """Its last layer, and what was trained to read it."""
+    model = CrossEncoder(CrossEncoderConfig(encoder=str(folders["bert"])))
+    found = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert {name.rpartition(".")[0] for name in found if "layer" not in name} == {
+        "encoder.bert.pooler.dense",
+        "encoder.classifier",
+    }
+    assert {name for name in found if "layer." in name} == {
+        name for name, _ in model.named_parameters() if "layer.1." in name
+    }
+
+
+def test_dropout_where_it_is_trained_only(folders):
+    model = trained(folders["bare"], trainable_layers=1).train()
+    layers = model.encoder.encoder.layer
+    assert not layers[0].training and not model.encoder.embeddings.dropout.training
+    assert layers[1].training and layers[1].output.dropout.training and model.dropout.training
+    assert not any(module.training for module in model.eval().modules())
+    assert all(module.training for module in trained(folders["bare"], trainable_layers=None).train().modules())
+
+
+def test_every_trained_parameter_moves_the_scores(folders, index):
+    one = reranker(trained(folders["bare"], trainable_layers=None), index)
+    before, idle = one.score(QUERY, small.candidates(index)), []
+    for name, parameter in one.model.named_parameters():
+        kept = parameter.detach().clone()
+        with torch.no_grad():
+            parameter.add_(torch.randn_like(parameter))
+        if np.abs(one.score(QUERY, small.candidates(index)) - before).max() < 1e-6:
+            idle.append(name)
+        with torch.no_grad():
+            parameter.copy_(kept)
+    # what is added to all keys of a head alike changes no attention
+    assert all(name.endswith("attention.self.key.bias") for name in idle), idle
+
+
+# ------------------------------------------------------------------------------------------------------- checkpoints
+
+
+@pytest.fixture(params=["bare", "bert", "roberta"])
+def checkpoint(request, folders, index, tmp_path):
+    """A checkpoint whose encoder's folder is gone, and the weights and scores it has to give."""
+    source = shutil.copytree(folders[request.param], tmp_path / "source")
+    model = CrossEncoder(CrossEncoderConfig(encoder=str(source))).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    expected = reranker(model, index).score(QUERY, small.candidates(index))
+    save_checkpoint(tmp_path / "checkpoint", model, None, {"seed": 3})
+    shutil.rmtree(source)
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    return tmp_path / "checkpoint", weights, expected
+
+
+def test_a_checkpoint_stands_alone(checkpoint, index):
+    """The weights are the same bit for bit; the same products may be added up otherwise from other addresses."""
+    folder, weights, expected = checkpoint
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"config.json", "model.safetensors", "encoder"}
+    assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.pt"))
+    assert "words" not in read_config(folder)
+    for spec in (f"bert:{folder}", str(folder)):
+        one = rerankers.load(spec, index)
+        assert not one.model.training
+        loaded = one.model.state_dict()
+        assert loaded.keys() == weights.keys() and all(torch.equal(loaded[name], weights[name]) for name in weights)
+        np.testing.assert_allclose(one.score(QUERY, small.candidates(index)), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_checkpoints_are_loaded_strictly(checkpoint):
+    folder, *_ = checkpoint
+    weights = load_file(folder / "model.safetensors")
+    name = next(name for name in weights if "word_embeddings" in name)
+    for change, said in [
+        ({name: weights[name][:-1].clone()}, "expected"),
+        ({name: weights[name].half()}, "type"),
+        ({"more": torch.zeros(2)}, "unexpected more"),
+    ]:
+        save_file({**weights, **change}, folder / "model.safetensors")
+        with pytest.raises(InputError, match=said):
+            load_checkpoint(folder)
+    save_file({other: weights[other] for other in weights if other != name}, folder / "model.safetensors")
+    with pytest.raises(InputError, match=f"missing {name}"):
+        load_checkpoint(folder)
+
+
+def test_a_checkpoint_without_its_encoder(checkpoint):
+    folder, *_ = checkpoint
+    shutil.rmtree(folder / "encoder")
+    with pytest.raises(InputError, match="encoder is no encoder folder"):
+        load_checkpoint(folder)
+
+
+def test_a_row_of_its_own_for_biobert(folders, index, tmp_path):
+    model_class, config_class = model_classes("biobert")
+    model = model_class(config_class(encoder=str(folders["bare"])))
+    save_checkpoint(tmp_path / "made", model, None, {})
+    assert rerankers.load(str(tmp_path / "made"), index).name == "biobert"
+    assert rerankers.load(f"biobert:{tmp_path / 'made'}", index).name == "biobert"
+    with pytest.raises(InputError, match="holds the model 'biobert', not 'bert'"):
+        rerankers.load(f"bert:{tmp_path / 'made'}", index)
+    assert rerankers.load(f"biobert:{folders['bert']}", index).name == "biobert"
+
+
+def test_an_encoder_folder_alone_is_a_reranker(folders, index):
+    one, other = (rerankers.load(spec, index) for spec in (str(folders["bert"]), f"bert:{folders['bert']}"))
+    assert one.name == "bert"
+    found, expected = (each.score(QUERY, small.candidates(index)) for each in (one, other))
+    np.testing.assert_array_equal(found, expected)
+
+
+# ------------------------------------------------------------------------------------------------------------ errors
+
+
+def test_a_name_alone(index):
+    with pytest.raises(InputError, match="bert:FOLDER"):
+        rerankers.load("bert", index)
+
+
+def test_a_bare_encoder_cannot_rank(folders, index):
+    for spec in (f"bert:{folders['bare']}", str(folders["bare"])):
+        with pytest.raises(InputError, match="train it first .python -m rerank_plugin.train --model bert --set encoder=.*bare"):
+            rerankers.load(spec, index)
+
+
+def test_a_classifier_of_two_labels_cannot_rank(copied, index):
+    folder = copied("bert")
+    change_config(folder, id2label={"0": "no", "1": "yes"}, label2id={"no": 0, "yes": 1})
+    with pytest.raises(InputError, match="train it first"):
+        rerankers.load(f"bert:{folder}", index)
+
+
+def change_config(folder, **values):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_no_encoder_folder(index, tmp_path):
+    with pytest.raises(InputError, match="config.json"):
+        rerankers.load(f"bert:{tmp_path}", index)
+    with pytest.raises(InputError, match="nowhere is no encoder folder: it holds no config.json"):
+        CrossEncoder(CrossEncoderConfig(encoder=str(tmp_path / "nowhere")))
+
+
+@pytest.mark.parametrize("name", ["bert", "bare"])
+def test_weights_in_a_pickle_are_not_read(name, copied, index):
+    """The message is the command that converts them."""
+    folder = copied(name)
+
+    class Trap:
+        def __reduce__(self):
+            return (open, (str(folder / "trapped"), "w"))
+
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(InputError, match="pytorch_model.bin, a pickle.*python -c") as caught:
+        CrossEncoder(CrossEncoderConfig(encoder=str(folder)))
+    assert ("AutoModelForSequenceClassification" in str(caught.value)) == (name == "bert")
+    assert not (folder / "trapped").exists()
+    (folder / "pytorch_model.bin").unlink()
+    with pytest.raises(InputError, match="holds no model.safetensors$"):
+        CrossEncoder(CrossEncoderConfig(encoder=str(folder)))
+
+
+def test_weights_that_lack_a_part(copied):
+    folder = copied("bert")
+    weights = load_file(folder / "model.safetensors")
+    del weights["classifier.bias"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match="lack 1 tensors.*classifier.bias"):
+        CrossEncoder(CrossEncoderConfig(encoder=str(folder)))
+
+
+def test_damaged_files_are_said_in_one_line(copied):
+    folder = copied("bert")
+    os.truncate(folder / "model.safetensors", 1000)
+    with pytest.raises(InputError, match="cannot read the weights of"):
+        CrossEncoder(CrossEncoderConfig(encoder=str(folder)))
+    (folder / "tokenizer.json").write_text("{")
+    with pytest.raises(InputError, match="cannot read the tokenizer of"):
+        CrossEncoder(CrossEncoderConfig(encoder=str(folder)))
+    (folder / "config.json").write_text("{")
+    with pytest.raises(InputError, match="config.json"):
+        CrossEncoder(CrossEncoderConfig(encoder=str(folder)))
+
+
+def test_code_of_a_folder_is_not_run(copied, tmp_path):
+    folder = copied("bert")
+    change_config(folder, model_type="novel", auto_map={"AutoConfig": "novel.Config", "AutoModel": "novel.Model"})
+    (folder / "novel.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
+    with pytest.raises(InputError):
+        CrossEncoder(CrossEncoderConfig(encoder=str(folder)))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_writes_text_is_no_encoder(copied):
+    folder = copied("bert")
+    change_config(folder, is_decoder=True)
+    with pytest.raises(InputError, match="writes text"):
+        CrossEncoder(CrossEncoderConfig(encoder=str(folder)))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "set encoder to its folder"),
+        ({"encoder": "x", "trainable_layers": -1}, "below 0"),
+        ({"encoder": "x", "trainable_layers": 1.5}, "trainable_layers"),
+        ({"encoder": "x", "dropout": 1.0}, "dropout"),
+        ({"encoder": "x", "query_words": 0}, "at least 1"),
+        ({"encoder": "x", "lexical_features": ["bm25_text"]}, "no lexical features"),
+    ],
+    ids=str,
+)
+def test_wrong_hyper_parameters(values, said):
+    with pytest.raises(InputError, match=said):
+        build_config(CrossEncoderConfig, values, "here")
+
+
+def test_more_layers_than_there_are(folders):
+    with pytest.raises(InputError, match="trainable_layers 3.*2 of them"):
+        CrossEncoder(CrossEncoderConfig(encoder=str(folders["bare"]), trainable_layers=3))
+
+
+def test_stems_cannot_be_read(folders, index):
+    stemmed = ForwardIndex(index.folder, index.mean_lengths, tokenizer("krovetz"))
+    with pytest.raises(InputError, match="holds stems"):
+        rerankers.load(f"bert:{folders['bert']}", stemmed)
+
+
+def test_without_transformers(monkeypatch, folders, index):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'rerank_plugin\[cross-encoder\]'"):
+        rerankers.load(f"bert:{folders['bert']}", index)
+
+
+def test_which_folders_are_transformers(folders, tmp_path):
+    assert encoder_folder.is_encoder_folder(folders["bare"]) and not encoder_folder.is_encoder_folder(tmp_path)
+    for text in ("[]", "{", '{"model": "delta", "config": {}}', '{"model": "bert", "model_type": "bert"}'):
+        (tmp_path / "config.json").write_text(text)
+        assert not encoder_folder.is_encoder_folder(tmp_path)

@@ -1,0 +1,191 @@
+"""The way of a query: candidates from a first stage or a run, a reranker's scores, the final order."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from rerank_plugin.corpora import Query
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.ranking.pipeline import from_first_stage, from_judgments, from_run, judged_only, rank, rank_all
+from rerank_plugin.retrieval.lucene import FirstStageConfig
+
+TEXTS = ["stroke cancer aspirin", "malaria", "the of", "cancer", "aspirin", "twins", "", "statins", "renal failure"]
+QUERIES = [Query(str(number), text) for number, text in enumerate(TEXTS * 3)]
+
+
+class ByLength:
+    """Scores a document by its number of words."""
+
+    name = "by-length"
+
+    def score(self, query, candidates):
+        return candidates.lengths.astype(np.float32)
+
+
+class Giving:
+    """Gives what it was told, whatever is asked."""
+
+    name = "giving"
+
+    def __init__(self, scores):
+        self.scores = scores
+
+    def score(self, query, candidates):
+        return np.array(self.scores)
+
+
+@pytest.fixture(scope="module")
+def source(index):
+    return from_first_stage(index.first_stage(FirstStageConfig()), 5)
+
+
+def test_without_a_reranker_the_first_stage_stands(index, source):
+    ranking = rank(QUERIES[0], source(QUERIES[0]), None)
+    assert ranking.order.tolist() == list(range(5))
+    assert ranking.doc_ids == ranking.candidates.ids
+    np.testing.assert_array_equal(ranking.ranked_scores, ranking.candidates.first_stage_scores)
+
+
+def test_a_reranker_s_scores_decide(index, source):
+    ranking = rank(QUERIES[0], source(QUERIES[0]), ByLength())
+    pairs = list(zip(ranking.ranked_scores.tolist(), (id.encode() for id in ranking.doc_ids)))
+    assert pairs == sorted(pairs, reverse=True) and len(pairs) == 5
+    lengths = dict(zip(ranking.candidates.ids, ranking.candidates.lengths.tolist()))
+    assert [lengths[id] for id in ranking.doc_ids] == ranking.ranked_scores.tolist()
+
+
+@pytest.mark.parametrize("scores", [[1.0, 2.0], [[1.0]] * 5, 3.0, []])
+def test_as_many_scores_as_candidates_or_an_error_that_names_the_query(source, scores):
+    with pytest.raises(InputError, match="for 5 candidates of query 0"):
+        rank(QUERIES[0], source(QUERIES[0]), Giving(scores))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_a_score_that_is_no_number_is_an_error_that_names_document_and_query(source, wrong):
+    found = source(QUERIES[0])
+    with pytest.raises(InputError, match="for query 0 as NaN or infinite") as raised:
+        rank(QUERIES[0], found, Giving([1, 2, wrong, 4, wrong]))
+    assert f"document {found.ids[2]} " in str(raised.value)
+
+
+def test_a_reranker_is_not_asked_about_nothing(source):
+    ranking = rank(QUERIES[2], source(QUERIES[2]), Giving([1.0]))
+    assert ranking.doc_ids == [] and ranking.ranked_scores.tolist() == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("reranker", [None, ByLength()])
+def test_many_queries_come_in_order_as_one_by_one(source, threads, reranker):
+    expected = [rank(query, source(query), reranker) for query in QUERIES]
+    found = list(rank_all(QUERIES, source, reranker, threads))
+    assert [ranking.query for ranking in found] == QUERIES
+    for one, other in zip(expected, found):
+        assert one.doc_ids == other.doc_ids
+        np.testing.assert_array_equal(one.ranked_scores, other.ranked_scores)
+
+
+def test_an_error_while_fetching_reaches_the_caller_at_its_query(source):
+    def failing(query):
+        if query.id == "7":
+            raise InputError("query 7 is bad")
+        return source(query)
+
+    came = []
+    with pytest.raises(InputError, match="query 7 is bad"):
+        for ranking in rank_all(QUERIES, failing, None):
+            came.append(ranking.query.id)
+    assert came == [str(number) for number in range(7)]
+
+
+RUN = {
+    "q1": (["MED-1", "b", "100", "x.2"], np.array([4.0, 3.0, 2.0, 1.0], np.float32)),
+    "q2": (["MED-1", "nobody", "b", "noone"], np.array([4.0, 3.0, 2.0, 1.0], np.float32)),
+}
+
+
+def test_candidates_of_a_run(index):
+    found = from_run(RUN, index.forward, 3, "some.run")(Query("q1", "anything"))
+    assert found.ids == ["MED-1", "b", "100"]
+    assert found.first_stage_scores.tolist() == [4.0, 3.0, 2.0]
+    assert len(from_run(RUN, index.forward, 3, "some.run")(Query("q3", "not in the run"))) == 0
+
+
+def test_a_run_of_another_collection_is_refused(index):
+    with pytest.raises(InputError, match="some.run: query q2 ranks 2 documents .* first 'nobody'"):
+        from_run(RUN, index.forward, 10, "some.run")(Query("q2", "x"))
+    assert from_run(RUN, index.forward, 1, "some.run")(Query("q2", "x")).ids == ["MED-1"]  # beyond the depth: unread
+
+
+class Together(ByLength):
+    """Counts how many queries it is given at once, and cannot score one of them."""
+
+    def __init__(self, faulty=None):
+        self.faulty, self.counts = faulty, []
+
+    def score_many(self, queries, candidates):
+        self.counts.append(len(queries))
+        if self.faulty in [query.id for query in queries]:
+            raise InputError(f"cannot score {self.faulty}")
+        return [self.score(query, found) for query, found in zip(queries, candidates)]
+
+
+@pytest.mark.parametrize("together", [1, 2, 7, 100])
+def test_queries_scored_together_rank_as_alone(source, together):
+    alone = list(rank_all(QUERIES, source, ByLength()))
+    reranker = Together()
+    found = list(rank_all(QUERIES, source, reranker, together=together))
+    assert [ranking.query for ranking in found] == QUERIES
+    for one, other in zip(found, alone):
+        assert one.doc_ids == other.doc_ids
+        np.testing.assert_array_equal(one.scores, other.scores)
+    # a query that found nothing ("the of" and the empty one) is not sent to the reranker
+    filled = sum(len(ranking.order) > 0 for ranking in alone)
+    assert sum(reranker.counts) == filled < len(QUERIES)
+    assert len(reranker.counts) == -(-len(QUERIES) // together) and max(reranker.counts) <= together
+
+
+def test_what_comes_before_a_fault_is_not_lost(source):
+    """The fourth of a batch of eight cannot be scored: the first three are there."""
+    ranked = []
+    with pytest.raises(InputError, match="cannot score 3"):
+        for ranking in rank_all(QUERIES, source, Together(faulty="3"), together=8):
+            ranked.append(ranking.query.id)
+    assert ranked == ["0", "1", "2"]
+
+
+JUDGMENTS = {"q1": {"10": 0, "b": 2, "é": -1, "B": 0.5, "aa": 1, "nobody": 1}, "q2": {"1": 1, "noone": 0, "nobody": 0}}
+
+
+def test_candidates_by_judgments_stand_by_decreasing_id(index, caplog):
+    with caplog.at_level(logging.WARNING):
+        source = from_judgments(JUDGMENTS, index.forward, "some.qrels")
+    assert caplog.messages == ["some.qrels: 2 of 8 judged documents are not in the index and are left out, as noone"]
+    found = source(Query("q1", "anything"))
+    assert found.ids == ["é", "b", "aa", "B", "10"]
+    assert found.first_stage_scores.tolist() == [0.0] * 5 and found.first_stage_scores.dtype == np.float32
+    assert rank(Query("q1", "x"), found, None).doc_ids == found.ids
+    assert source(Query("q2", "x")).ids == ["1"]
+    assert len(source(Query("q3", "not judged"))) == 0
+
+
+def test_no_depth_cuts_judged_candidates(index, documents):
+    everything = {"q": {document.id: 0 for document in documents}}
+    found = from_judgments(everything, index.forward, "all")(Query("q", "x"))
+    assert found.ids == sorted((document.id for document in documents), key=str.encode, reverse=True)
+
+
+@pytest.mark.parametrize("judgments", [{"q": {"nobody": 1, "noone": 1}}, {}])
+def test_judgments_of_another_collection_are_refused(index, judgments):
+    with pytest.raises(InputError, match="some.qrels: none of its . judged documents is in the index"):
+        from_judgments(judgments, index.forward, "some.qrels")
+
+
+def test_judged_candidates_keep_their_scores_and_order(index):
+    judgments = {"q1": {"100": 0, "MED-1": 1, "aa": 1}, "q2": {"1": 1}}
+    source = judged_only(from_run(RUN, index.forward, 3, "some.run"), judgments, index.forward, "some.qrels")
+    found = source(Query("q1", "x"))
+    assert found.ids == ["MED-1", "100"] and found.first_stage_scores.tolist() == [4.0, 2.0]
+    assert len(source(Query("q3", "not in the run"))) == 0
+    deeper = judged_only(from_run(RUN, index.forward, 2, "some.run"), judgments, index.forward, "some.qrels")
+    assert deeper(Query("q1", "x")).ids == ["MED-1"]  # the depth cuts first

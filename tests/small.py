@@ -1,0 +1,64 @@
+"""A small forward index made without Java, word vectors for it, and models with random weights."""
+
+import numpy as np
+import torch
+
+from rerank_plugin.files.string_table import hash_strings
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
+from rerank_plugin.models.delta.model import Delta, DeltaConfig
+from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.text.word_vectors import WordVectors
+
+# Ids whose byte order is neither the order of the rows nor the order of numbers.
+DOCUMENTS = [
+    ("9", "Aspirin for heart attack", "Daily aspirin lowers the risk of a second heart attack."),
+    ("10", "Diet and cancer", "Red meat raises the risk of colon cancer in women."),
+    ("a7", "Aspirin", ""),
+    ("100", "", "Heart failure after surgery in old men."),
+    ("é", "", ""),
+    ("Z", "Migraine headache therapy", "Therapy of migraine with aspirin or rest."),
+    ("2", "Xylitol quokka", "Quokka xylitol zyzzyva."),
+    ("b", "Cancer cancer cancer", "Cancer."),
+    ("MED-14", "Risk of stroke in women", "Stroke risk after heart attack is high in old women who smoke."),
+    ("MED-3", "Smoke", "Women who smoke have a higher risk of heart disease and of stroke."),
+]
+# Without xylitol, quokka and zyzzyva, which are words of the index only.
+KNOWN_WORDS = (
+    "aspirin for heart attack daily lowers the risk of a second diet and cancer red meat raises colon in women failure "
+    "after surgery old men migraine headache therapy with or rest stroke is high who smoke tablets"
+).split()
+
+
+def build_index(folder, documents=DOCUMENTS):
+    ids, titles, abstracts = (list(column) for column in zip(*documents))
+    writer = ForwardIndexWriter(folder)
+    writer.extend(ids, titles, abstracts, hash_strings(ids))
+    writer.close_streams()
+    statistics = writer.finish(np.arange(len(ids)))
+    return ForwardIndex(folder, {field: one.mean_length for field, one in statistics.items()})
+
+
+def word_vectors(words, dimension, seed):
+    matrix = np.random.default_rng(seed).normal(size=(len(words) + 1, dimension)).astype(np.float32)
+    return WordVectors(Vocabulary(words), matrix)
+
+
+def delta(vectors, seed=0, **hyper_parameters):
+    """Delta with random weights, biases that matter, and feature statistics that are not the neutral ones."""
+    torch.manual_seed(seed)
+    model = Delta(DeltaConfig(**hyper_parameters), torch.from_numpy(vectors.matrix))
+    with torch.no_grad():
+        for layer in (*model.convolutions, *model.layers):
+            layer.weight.mul_(2)  # so that the leaks do not flatten the scores
+    features = len(model.config.lexical_features)
+    if features:
+        model.set_feature_statistics(torch.linspace(0.1, 0.7, features), torch.linspace(0.5, 2.0, features))
+    return model.eval()
+
+
+def candidates(index, rows=None, scores=None):
+    rows = np.arange(len(index)) if rows is None else np.asarray(rows)
+    if scores is None:
+        scores = np.linspace(5, 1, len(rows), dtype=np.float32)
+    return Candidates(index, rows, scores)

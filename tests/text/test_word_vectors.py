@@ -1,0 +1,280 @@
+"""Word vectors: training with gensim itself, import of gensim's own files, and the folder they are kept in."""
+
+import json
+
+import numpy as np
+import pytest
+from gensim.models import KeyedVectors
+from safetensors.numpy import load_file, save_file
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.text import word_vectors
+from rerank_plugin.text.tokenizer import SETTINGS
+from rerank_plugin.text.vocabulary import UNKNOWN, Vocabulary
+from rerank_plugin.text.word_vectors import (
+    Word2VecConfig,
+    WordVectors,
+    compact,
+    extend,
+    import_word2vec,
+    load,
+    save,
+    train,
+)
+
+TEXTS = [
+    "Aspirin lowers the risk of stroke. Aspirin 81 mg was given to 40% of the women.",
+    "The risk of stroke rises with age. TNF-α and IL-2 rise, too.",
+    "Warfarin lowers the risk of stroke. Bleeding is the risk of warfarin.",
+] * 5
+SMALL = Word2VecConfig(dimension=12, minimum_count=5, window=3, epochs=2, workers=1)
+
+
+def test_the_defaults_are_the_paper_s():
+    """[D18] 3.1: 300 dimensions, words rarer than 101 occurrences become UNK, a window of 5."""
+    assert Word2VecConfig() == Word2VecConfig(dimension=300, minimum_count=101, window=5)
+
+
+def test_training_gives_a_vector_for_each_frequent_word_and_unk_first():
+    vectors = train(TEXTS, SMALL, seed=1)
+    words = vectors.vocabulary.words
+    assert words[0] == UNKNOWN
+    assert set(words[1:3]) == {"the", "of"}  # 25 times each, in order of frequency
+    assert words[3] == "risk"  # 20 times
+    assert {"tnfalpha", "il2", "<integer>", "<percentage>"} <= set(words)
+    assert vectors.matrix.shape == (len(words), 12) and vectors.matrix.dtype == np.float32
+    assert np.isfinite(vectors.matrix).all()
+    assert len(np.unique(vectors.matrix, axis=0)) == len(words)
+
+
+def test_rare_words_have_no_vector():
+    vectors = train(TEXTS, Word2VecConfig(dimension=4, minimum_count=10, epochs=1), seed=1)
+    assert "aspirin" in vectors.vocabulary  # 10 times
+    assert "women" not in vectors.vocabulary  # 5 times
+    with pytest.raises(InputError, match="no word occurs 1000 times; lower the minimum count"):
+        train(TEXTS, Word2VecConfig(dimension=4, minimum_count=1000), seed=1)
+    with pytest.raises(InputError, match="no word occurs 1 times"):
+        train(["", "!?"], Word2VecConfig(dimension=4, minimum_count=1), seed=1)
+
+
+def test_words_are_neighbours_within_a_sentence_only():
+    """Two texts that differ only in a full stop give different vectors: word2vec reads sentences ([D18] 4.1)."""
+    apart, together = (train([text] * 2000, SMALL, seed=1) for text in ("Red meat. Old age.", "Red meat old age."))
+    assert set(apart.vocabulary.words) == set(together.vocabulary.words)
+    row = apart.vocabulary.ids["meat"]
+    assert not np.allclose(apart.matrix[row], together.matrix[together.vocabulary.ids["meat"]])
+
+
+def test_one_worker_gives_the_same_vectors_again():
+    first, second = train(TEXTS, SMALL, seed=7), train(TEXTS, SMALL, seed=7)
+    assert first.vocabulary.words == second.vocabulary.words
+    np.testing.assert_array_equal(first.matrix, second.matrix)
+
+
+def test_another_seed_gives_other_vectors_and_another_unk():
+    first, second = train(TEXTS, SMALL, seed=7), train(TEXTS, SMALL, seed=8)
+    assert first.vocabulary.words == second.vocabulary.words
+    assert not np.array_equal(first.matrix[1:], second.matrix[1:])
+    assert not np.array_equal(first.matrix[0], second.matrix[0])
+
+
+def test_unk_is_uniform_between_minus_and_plus_a_quarter():
+    many = word_vectors.unknown_vector(20_000, seed=3)
+    assert many.dtype == np.float32
+    assert -0.25 <= many.min() < -0.249 and 0.249 < many.max() <= 0.25
+    assert abs(many.mean()) < 0.005  # four standard errors of 0.5 / sqrt(12 * 20000) = 0.001
+    np.testing.assert_array_equal(many, word_vectors.unknown_vector(20_000, seed=3))
+    assert not np.array_equal(many, word_vectors.unknown_vector(20_000, seed=4))
+    np.testing.assert_array_equal(train(TEXTS, SMALL, seed=3).matrix[0], word_vectors.unknown_vector(12, seed=3))
+
+
+def keyed(words, matrix):
+    made = KeyedVectors(vector_size=matrix.shape[1])
+    made.add_vectors(words, matrix)
+    return made
+
+
+WORDS = ["the", "aspirin", "TNF-α", "Aspirin", "New_York", "naïve"]
+MATRIX = np.arange(18, dtype=np.float32).reshape(6, 3) / 8  # exact in text, too
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_word2vec_files_are_read(tmp_path, binary):
+    """'Aspirin' is 'aspirin' again (the first stands), 'New_York' is two tokens and left out."""
+    path = tmp_path / "vectors"
+    keyed(WORDS, MATRIX).save_word2vec_format(str(path), binary=binary)
+    vectors = import_word2vec(path, binary, seed=5)
+    assert vectors.vocabulary.words == [UNKNOWN, "the", "aspirin", "tnfalpha", "naive"]
+    np.testing.assert_array_equal(vectors.matrix[1:], MATRIX[[0, 1, 2, 5]])
+    np.testing.assert_array_equal(vectors.matrix[0], word_vectors.unknown_vector(3, seed=5))
+    assert vectors.matrix.dtype == np.float32
+
+
+def test_the_marks_of_word2vec_files_are_no_words(tmp_path):
+    """The original program writes the sentence end </s> as the first word; it must not become the vector of 's'."""
+    path = tmp_path / "vectors.txt"
+    keyed(["</s>", "aspirin", "s"], MATRIX[:3]).save_word2vec_format(str(path))
+    vectors = import_word2vec(path, binary=False, seed=5)
+    assert vectors.vocabulary.words == [UNKNOWN, "aspirin", "s"]
+    np.testing.assert_array_equal(vectors.matrix[vectors.vocabulary.ids["s"]], MATRIX[2])
+
+
+def test_vectors_of_this_tokenizer_s_own_tokens_come_back(tmp_path):
+    """What gensim was trained on with these tokens, the numeric classes among them, keeps its vectors."""
+    tokens = ["<integer>", "aspirin", "<percentage>", "integer"]
+    path = tmp_path / "vectors.txt"
+    keyed(tokens, MATRIX[:4]).save_word2vec_format(str(path))
+    vectors = import_word2vec(path, binary=False, seed=5)
+    assert vectors.vocabulary.words == [UNKNOWN, *tokens]
+    np.testing.assert_array_equal(vectors.matrix[1:], MATRIX[:4])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no header\n", b"2 3\na 1 2 3\n", b"1 3\na 1 2\n", b"1 3\na 1 2 x\n"],
+    ids=["empty", "no header", "a line short", "a number short", "no number"],
+)
+def test_what_is_no_word2vec_text_is_refused_by_name(tmp_path, content):
+    path = tmp_path / "vectors.txt"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read as word2vec text") as raised:
+        import_word2vec(path, binary=False, seed=1)
+    assert str(path) in str(raised.value)
+
+
+def test_a_binary_file_that_is_cut_off_or_missing_is_refused(tmp_path):
+    path = tmp_path / "vectors.bin"
+    with pytest.raises(InputError, match="cannot be read as word2vec binary"):
+        import_word2vec(path, binary=True, seed=1)
+    keyed(WORDS, MATRIX).save_word2vec_format(str(path), binary=True)
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(InputError, match="cannot be read as word2vec binary"):
+        import_word2vec(path, binary=True, seed=1)
+
+
+def test_vectors_without_a_usable_word_or_number_are_refused(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("2 2\nNew_York 1 2\n!! 1 2\n", encoding="utf-8")
+    with pytest.raises(InputError, match="holds no word that is one token"):
+        import_word2vec(path, binary=False, seed=1)
+    path.write_text("2 2\nrest 1 2\naspirin 1 nan\n", encoding="utf-8")
+    with pytest.raises(InputError, match="not finite"):
+        import_word2vec(path, binary=False, seed=1)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    vectors = WordVectors(Vocabulary(["b", "a", "tnfalpha"]), np.arange(8, dtype=np.float32).reshape(4, 2))
+    save(vectors, tmp_path / "deep" / "words", {"seed": 42})
+    return vectors, tmp_path / "deep" / "words"
+
+
+def test_saved_and_loaded_they_are_the_same(saved):
+    vectors, folder = saved
+    loaded = load(folder)
+    assert loaded.vocabulary.words == vectors.vocabulary.words
+    np.testing.assert_array_equal(loaded.matrix, vectors.matrix)
+    assert loaded.matrix.dtype == np.float32
+    assert sorted(path.name for path in folder.iterdir()) == ["embeddings.safetensors", "vocab.txt", "words.json"]
+    described = json.loads((folder / "words.json").read_text())
+    assert described["tokenizer"] == SETTINGS
+    assert (described["words"], described["dimension"], described["seed"]) == (4, 2, 42)
+    assert [path.name for path in folder.parent.iterdir()] == ["words"]  # nothing temporary stays
+
+
+def test_saving_again_replaces_the_folder(saved):
+    _, folder = saved
+    with pytest.raises(InputError, match="exists already"):
+        save(WordVectors(Vocabulary(["c"]), np.ones((2, 5), np.float32)), folder, {})
+    save(WordVectors(Vocabulary(["c"]), np.ones((2, 5), np.float32)), folder, {}, overwrite=True)
+    assert load(folder).vocabulary.words == [UNKNOWN, "c"]
+    assert [path.name for path in folder.parent.iterdir()] == ["words"]
+
+
+def test_an_interrupted_save_keeps_what_was_there(saved):
+    vectors, folder = saved
+    with pytest.raises(TypeError):
+        save(vectors, folder, {"settings that JSON cannot hold": object()}, overwrite=True)
+    assert load(folder).vocabulary.words == vectors.vocabulary.words
+    assert [path.name for path in folder.parent.iterdir()] == ["words"]
+
+
+def vectors_file(folder, **tensors):
+    save_file(tensors, folder / "embeddings.safetensors")
+
+
+NAN = np.full((4, 2), np.nan, np.float32)
+
+
+@pytest.mark.parametrize(
+    "damage, said",
+    [
+        (lambda folder: (folder / "vocab.txt").unlink(), "vocab.txt"),
+        (lambda folder: (folder / "embeddings.safetensors").unlink(), "embeddings.safetensors"),
+        (lambda folder: (folder / "embeddings.safetensors").write_bytes(b"123456789"), "cannot read"),
+        (lambda folder: (folder / "words.json").unlink(), "words.json"),
+        (lambda folder: (folder / "words.json").write_text("{"), "words.json"),
+        (lambda folder: (folder / "words.json").write_text("[]"), "words.json"),
+        (lambda folder: (folder / "words.json").write_text('{"tokenizer": {"name": "other"}}'), "tokenized with"),
+        (lambda folder: (folder / "vocab.txt").write_text("<unk>\na\n"), "has 2 words but .* 4 vectors"),
+        (lambda folder: vectors_file(folder, embeddings=np.zeros((3, 2), np.float32)), "has 4 words but .* 3 vectors"),
+        (lambda folder: vectors_file(folder, vectors=np.zeros((4, 2), np.float32)), "no matrix named 'embeddings'"),
+        (lambda folder: vectors_file(folder, embeddings=np.zeros(4, np.float32)), "no matrix named 'embeddings'"),
+        (lambda folder: vectors_file(folder, embeddings=NAN), "not finite"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(saved, damage, said):
+    _, folder = saved
+    damage(folder)
+    with pytest.raises(InputError, match=said) as raised:
+        load(folder)
+    assert str(folder) in str(raised.value)
+
+
+def test_the_matrix_is_stored_as_float32(saved):
+    vectors, folder = saved
+    assert load_file(folder / "embeddings.safetensors")["embeddings"].dtype == np.float32
+
+
+def test_compact_vectors_keep_their_values(tmp_path):
+    """8 bits: within half a step of the vector's largest number; once compact, nothing changes any more."""
+    random = np.random.default_rng(4)
+    matrix = np.vstack([random.normal(size=(5, 8)), np.zeros((1, 8)), np.full((1, 8), 3e-30)]).astype(np.float32)
+    small = compact(WordVectors(Vocabulary(list("abcdef")), matrix))
+    steps = np.abs(matrix).max(axis=1, keepdims=True) / 127
+    assert (np.abs(small.matrix - matrix) <= steps * 0.5001).all()
+    save(small, tmp_path / "small", {})
+    loaded = load(tmp_path / "small")
+    assert loaded.matrix.tobytes() == small.matrix.tobytes() and loaded.vocabulary.words == small.vocabulary.words
+    save(loaded, tmp_path / "again", {})
+    files = [(tmp_path / name / "embeddings.safetensors").read_bytes() for name in ("small", "again")]
+    assert files[0] == files[1]
+
+
+def test_compact_keeps_the_first_words():
+    vectors = WordVectors(Vocabulary(list("abc")), np.arange(8, dtype=np.float32).reshape(4, 2))
+    assert compact(vectors, 2).vocabulary.words == ["<unk>", "a", "b"]
+    assert compact(vectors, 2).matrix.shape == (3, 2) and compact(vectors, 9).matrix.shape == (4, 2)
+
+
+def test_scales_must_fit(tmp_path):
+    small = compact(WordVectors(Vocabulary(["a"]), np.ones((2, 3), np.float32)))
+    save(small, tmp_path, {})
+    save_file(
+        {"embeddings": np.ones((2, 3), np.int8), "scales": np.ones(3, np.float32)}, tmp_path / "embeddings.safetensors"
+    )
+    with pytest.raises(InputError, match=r"scales.*\[3\]"):
+        load(tmp_path)
+
+
+def test_extended_vectors():
+    """What is there stays; new words get directions of their own and the average length, whatever the order."""
+    vectors = WordVectors(Vocabulary(["a", "b"]), np.array([[9, 9], [3, 4], [0, 1]], np.float32))
+    more = extend(vectors, ["d", "b", "c", "c"], seed=1)
+    assert more.vocabulary.words == ["<unk>", "a", "b", "c", "d"]
+    assert np.array_equal(more.matrix[:3], vectors.matrix) and more.matrix.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(more.matrix[3:], axis=1), 3, rtol=1e-6)
+    assert not np.allclose(more.matrix[3], more.matrix[4])
+    assert np.array_equal(more.matrix, extend(vectors, ["c", "d"], seed=1).matrix)
+    assert not np.array_equal(more.matrix, extend(vectors, ["c", "d"], seed=2).matrix)
+    assert extend(vectors, ["a"], seed=1).matrix.shape == (3, 2)

@@ -1,0 +1,158 @@
+"""Training KTRel on concepts: a query's word is no word of the documents, and only its concept says what it means."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rerank_plugin import search, train
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import read_run
+from rerank_plugin.knowledge.concept_vectors import save_concept_vectors
+from rerank_plugin.knowledge.entries import Concept
+from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
+from rerank_plugin.models.ktrel.model import Ktrel, KtrelCConfig, KtrelConfig, KtrelWConfig
+from rerank_plugin.models.sevmos.model import SevMosConfig
+from rerank_plugin.text import word_vectors
+from rerank_plugin.training.session import start_from
+from rerank_plugin.training.starting_concepts import starting_concepts
+from tests import annotated
+from tests.training import learnable
+
+CONCEPTS = [
+    Concept(f"T{number:02}", topic, (f"morbus {topic[::-1]}",)) for number, topic in enumerate(learnable.TOPICS)
+]
+TRAINED = learnable.TOPICS[: learnable.TRAINED]
+
+
+def write_vectors(folder, ids=None, dimension=8):
+    """Concept vectors in another order than the knowledge base's, and one that it does not know."""
+    ids = ids or ["T99", *reversed([one.id for one in CONCEPTS])]
+    matrix = np.random.default_rng(4).normal(size=(len(ids), dimension)).astype(np.float32)
+    save_concept_vectors(ids, matrix, np.zeros((1, dimension), np.float32), folder, {})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """An index with concepts, word and concept vectors, queries of expert names, judgments and runs."""
+    folder = tmp_path_factory.mktemp("concepts")
+    index = annotated.build_index(folder / "index", learnable.documents(), CONCEPTS).forward
+    word_vectors.save(learnable.vectors(), folder / "words", {})
+    write_vectors(folder / "vectors")
+    ids = [index.ids[row] for row in range(len(index))]
+    for name, topics in {"train": TRAINED, "dev": learnable.TOPICS[learnable.TRAINED :]}.items():
+        queries = {f"q-{topic}": f"morbus {topic[::-1]}" for topic in topics}
+        (folder / f"{name}.tsv").write_text("".join(f"{id}\t{text}\n" for id, text in queries.items()))
+        judged = [(id, doc, level) for id in queries for doc, level in learnable.judgments()[id].items()]
+        (folder / f"{name}.qrels").write_text("".join(f"{id} 0 {doc} {level}\n" for id, doc, level in judged))
+        ranked = [(id, doc, rank) for id in queries for rank, doc in enumerate(ids, 1)]
+        (folder / f"{name}.run").write_text("".join(f"{id} Q0 {doc} {n} {999 - n} x\n" for id, doc, n in ranked))
+    return folder
+
+
+def average_precision(query, ranked):
+    relevant = [doc.startswith(f"{query[2:]}-yes") for doc in ranked]
+    return sum(sum(relevant[: k + 1]) / (k + 1) for k, one in enumerate(relevant) if one) / sum(relevant)
+
+
+def run(made, output, *more, model="ktrel"):
+    train.main([
+        "--model", model, "--index", str(made / "index"), "--words", str(made / "words"),
+        "--train", f"{made}/train.tsv,{made}/train.qrels", "--train-run", str(made / "train.run"),
+        "--validation", f"{made}/dev.tsv,{made}/dev.qrels", "--validation-run", str(made / "dev.run"),
+        "--measures", "AP", "--epochs", "2", "--batch-size", "16", "--dropout", "0", "--learning-rate", "0.01",
+        "--sampling", "balanced", "--training-documents", "candidates", "--output", str(output), *more,
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["ktrel", "ktrel-c"])
+def test_train_encode_and_search(made, tmp_path, model):
+    """Two epochs; documents of a query's topic come first, although it shares no word with them (of 72 documents 3 are
+    relevant: by chance AP is below 0.1). The search ranks as the validation did, and alike from encodings."""
+    run(made, tmp_path / "c", "--concepts", str(made / "vectors"), model=model)
+    config = json.loads((tmp_path / "c" / "config.json").read_text())
+    parts = {"ktrel": "both", "ktrel-c": "concepts"}[model]
+    assert (config["model"], config["config"]["parts"], config["config"]["concepts"]) == ("ktrel", parts, 13)
+    assert config["training"]["concepts"] == str(made / "vectors") and "concepts_checksum" in config["training"]
+    assert "threshold" in config["annotation"]
+    trained, _ = load_checkpoint(tmp_path / "c")
+    assert trained.concept_vocabulary.ids[:2] == ["T99", "T11"]
+    runs = []
+    for number in range(2):
+        search.main([
+            "--index", str(made / "index"), "--queries", str(made / "dev.tsv"), "--run", str(made / "dev.run"),
+            "--reranker", f"{model}:{tmp_path / 'c'}", "--output", str(tmp_path / f"{number}.run"),
+        ])  # fmt: skip
+        runs.append(read_run(tmp_path / f"{number}.run"))
+        if number == 0:
+            from rerank_plugin.index import main
+
+            main(["--encode", str(tmp_path / "c"), "--index", str(made / "index")])
+    for found in runs:
+        measured = np.mean([average_precision(query, found[query].doc_ids) for query in found])
+        assert measured == pytest.approx(config["measures"]["AP"]) and measured > 0.8
+    for query in runs[0]:
+        assert dict(zip(runs[0][query].doc_ids, runs[0][query].scores)) == pytest.approx(
+            dict(zip(runs[1][query].doc_ids, runs[1][query].scores)), abs=1e-5
+        )
+
+
+def test_fine_tuning_with_other_concepts(made, tmp_path):
+    run(made, tmp_path / "c", "--concepts", str(made / "vectors"), "--epochs", "1")
+    more = ["--start-from", str(tmp_path / "c"), "--epochs", "1"]
+    run(made, tmp_path / "again", "--concepts", str(made / "vectors"), *more)
+    other = write_vectors(tmp_path / "other", ["T98", *(one.id for one in CONCEPTS)])
+    with pytest.raises(InputError, match="trained with other concepts than those of the vectors"):
+        run(made, tmp_path / "refused", "--concepts", str(other), *more)
+
+
+def test_both_parts_start_from_words_alone(made, tmp_path):
+    """The words and their layer are the checkpoint's, the concepts as without one."""
+    run(made, tmp_path / "both", "--concepts", str(made / "vectors"), "--epochs", "1")
+    both, _ = load_checkpoint(tmp_path / "both")
+    before = {name: tensor.clone() for name, tensor in both.state_dict().items()}
+    torch.manual_seed(9)
+    words = Ktrel(replace(both.config, parts="words", concepts=0), torch.rand_like(both.words.embeddings))
+    vectors = word_vectors.load(tmp_path / "both")
+    save_checkpoint(tmp_path / "words", words, vectors, {})
+    start_from(both, tmp_path / "words", vectors)
+    for name, tensor in both.state_dict().items():
+        expected = words.state_dict()[name] if name == "a" or name.startswith("words.") else before[name]
+        assert torch.equal(tensor, expected), name
+    alone, _ = load_checkpoint(tmp_path / "words")
+    with pytest.raises(InputError, match="other concepts than those"):
+        start_from(alone, tmp_path / "both", vectors)
+
+
+def test_words_alone_need_no_concepts(made, tmp_path):
+    with pytest.raises(InputError, match="nothing to learn"):  # their words say nothing
+        run(made, tmp_path / "c", model="ktrel-w")
+    with pytest.raises(InputError, match="'ktrel-w' reads no concepts: leave their vectors out"):
+        run(made, tmp_path / "c", "--concepts", str(made / "vectors"), model="ktrel-w")
+
+
+@pytest.mark.parametrize("model", ["ktrel", "ktrel-c"])
+def test_concepts_are_asked_for(made, tmp_path, model):
+    with pytest.raises(InputError, match=f"'{model}' reads concepts: give it their vectors .*, or .* ktrel-w"):
+        run(made, tmp_path / "c", model=model)
+    with pytest.raises(InputError, match="embed concepts"):
+        run(made, tmp_path / "c", "--concepts", str(tmp_path / "nowhere"), model=model)
+
+
+def test_an_index_without_concepts(made, inputs, tmp_path):
+    folder, _ = inputs
+    with pytest.raises(InputError, match="the index holds no concepts"):
+        run(made, tmp_path / "c", "--concepts", str(made / "vectors"), "--index", str(folder / "index"))
+
+
+def test_what_a_model_starts_from(made, index):
+    for config, values in [(SevMosConfig, {}), (KtrelWConfig, {}), (KtrelConfig, {"parts": "words"})]:
+        assert starting_concepts(None, "m", config, values, index) == ({}, {}, {})
+    for config, values in [(KtrelCConfig, {}), (KtrelConfig, {}), (KtrelWConfig, {"parts": "both"})]:
+        found = starting_concepts(made / "vectors", "m", config, values, index)
+        assert found.values == {"concepts": 13, "concept_dimension": 8}
+        assert found.arguments["concept_vectors"].shape == (13, 8)
+        assert found.arguments["concept_vocabulary"].annotation is None
