@@ -244,30 +244,31 @@ def main(argv: list[str] | None = None) -> None:
 def delta(options, argv: list[str]) -> None:
     from dataclasses import fields
 
-    from rerank_plugin.experiments.delta import Plan, Settings
+    from rerank_plugin.experiments.delta import DeltaPlan, DeltaSettings
     from rerank_plugin.experiments.delta_page import write_page
     from rerank_plugin.experiments.steps import Runner
 
-    values = {field.name: getattr(options, field.name) for field in fields(Settings)}
-    settings = Settings(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
-    plan = Plan(settings)
+    values = {field.name: getattr(options, field.name) for field in fields(DeltaSettings)}
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    settings = DeltaSettings(**plain)
+    plan = DeltaPlan(settings)
     Runner(settings.work).run_stages(plan.stages(), settings.at_once)
     write_page(plan, options.output, options.notes, f"python -m rerank_plugin.experiment {shlex.join(argv)}")
     print(f"{options.output}: {len(plan.rows())} rows")
 
 
 def pacrr(options, argv: list[str]) -> None:
-    from rerank_plugin.experiments.pacrr import Collection, Plan, Settings
+    from rerank_plugin.experiments.pacrr import PacrrCollection, PacrrPlan, PacrrSettings
     from rerank_plugin.experiments.pacrr_page import write_page
     from rerank_plugin.experiments.steps import Runner
     from rerank_plugin.files.errors import InputError
 
-    collections = {name: Collection(name, *rest) for name, *rest in options.collection}
+    collections = {name: PacrrCollection(name, *rest) for name, *rest in options.collection}
     for name, judged in options.judged:
         if name not in collections:
             raise InputError(f"--judged {name}: no such collection; there are: {', '.join(collections)}")
         collections[name] = collections[name]._replace(judged=judged)
-    settings = Settings(
+    settings = PacrrSettings(
         work=options.work,
         collections=tuple(collections.values()),
         words=options.words,
@@ -285,39 +286,39 @@ def pacrr(options, argv: list[str]) -> None:
         seed=options.seed,
         at_once=options.at_once,
     )
-    plan, runner = Plan(settings), Runner(settings.work)
+    plan, runner = PacrrPlan(settings), Runner(settings.work)
     runner.run_stages(plan.stages(), settings.at_once)
     write_page(plan, runner, options.output, options.notes, f"python -m rerank_plugin.experiment {shlex.join(argv)}")
     print(f"{options.output}: {len(settings.collections)} collections")
 
 
 def ktrel(options, argv: list[str]) -> None:
-    from rerank_plugin.experiments.ktrel import Plan
+    from rerank_plugin.experiments.ktrel import KtrelPlan
     from rerank_plugin.experiments.ktrel_page import write_page
     from rerank_plugin.experiments.steps import Runner
 
     settings = _ktrel_settings(options)
     if options.dry_run:
-        for number, stage in enumerate(Plan(settings, dry=True).stages(), 1):
+        for number, stage in enumerate(KtrelPlan(settings, dry=True).stages(), 1):
             print("\n".join([f"# stage {number}: {len(stage)} steps", *(step.shown for step in stage)]))
         return
-    plan, runner = Plan(settings), Runner(settings.work)
+    plan, runner = KtrelPlan(settings), Runner(settings.work)
     runner.run_stages(plan.stages(), settings.at_once)
     write_page(plan, runner, options.output, options.notes, f"python -m rerank_plugin.experiment {shlex.join(argv)}")
     print(f"{options.output}: {len(plan.rows())} rows")
 
 
 def _ktrel_settings(options):
-    """The :class:`~rerank_plugin.experiments.ktrel.Settings` of the command line."""
+    """The :class:`~rerank_plugin.experiments.ktrel_settings.KtrelSettings` of the command line."""
     from dataclasses import fields
 
-    from rerank_plugin.experiments.ktrel_settings import Queries, Settings
+    from rerank_plugin.experiments.ktrel_settings import KtrelSettings, Queries
 
     given = vars(options)
-    values = {field.name: given[field.name] for field in fields(Settings) if given.get(field.name) is not None}
+    values = {field.name: given[field.name] for field in fields(KtrelSettings) if given.get(field.name) is not None}
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     tests = tuple(Queries(*one) for one in options.test)
-    return Settings(**values, tests=tests, train_options=tuple(options.train_option))
+    return KtrelSettings(**values, tests=tests, train_options=tuple(options.train_option))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import numpy as np
 
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Meter
-from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, Row, latencies
+from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, Measurement, latencies
 from rerank_plugin.benchmark.scoring import Setup, query_numbers
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
@@ -59,7 +59,7 @@ def check_installed() -> None:
         raise InputError(f"measuring cross-encoders needs {', '.join(missing)}: {INSTALL}")
 
 
-def cross_encoder_rows(collection: Collection, depth: int, setup: Setup, seed: int) -> Iterator[Row]:
+def cross_encoder_rows(collection: Collection, depth: int, setup: Setup, seed: int) -> Iterator[Measurement]:
     """Rows of every shape and batch size: float32 as the plain path, int8 as the fast one."""
     for name, shape in SHAPES.items():
         with _scorers(shape, setup, seed) as scorers:
@@ -69,12 +69,12 @@ def cross_encoder_rows(collection: Collection, depth: int, setup: Setup, seed: i
 
 def _rows(
     name: str, scorers: dict[str, Scorer], collection: Collection, depth: int, at_once: int, setup: Setup, seed: int
-) -> list[Row]:
+) -> list[Measurement]:
     timed = _documents_to_time(scorers, collection, depth, at_once, setup.meter, seed)
     cases = {path: _case(scorer, collection, depth, timed, at_once, seed) for path, scorer in scorers.items()}
     measured = {path: timings.scaled(depth / timed) for path, timings in setup.meter.measure(cases).items()}
     return [
-        Row(
+        Measurement(
             reranker=name,
             path=path,
             device=setup.device,

@@ -10,7 +10,7 @@ import numpy as np
 
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case
-from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN, Row, latencies
+from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN, Measurement, latencies
 from rerank_plugin.benchmark.scoring import Setup, columns, query_numbers
 from rerank_plugin.benchmark.subjects import CHECKED, SMALLEST_SCALE, Subject
 from rerank_plugin.indexes.candidates import Candidates
@@ -46,7 +46,7 @@ class PlainSearch:
         return Candidates(index, order, scores[order])
 
 
-def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setup, device: str) -> list[Row]:
+def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setup, device: str) -> list[Measurement]:
     """A row of each way, one query after the other.
 
     Args:
@@ -63,7 +63,7 @@ def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setu
     known = {"candidates": min(depth, len(collection)), "candidate_source": "all documents"}
     known |= {"largest_difference": difference, "precision": "float32"}
     return [
-        Row(
+        Measurement(
             stage=DENSE,
             **{**columns(subject, path, collection, depth, 1, setup), **known},
             **latencies(timings[path], timings[PLAIN], 1),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Callable, Sequence
 
-from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, SCORING, Row
+from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, SCORING, Measurement
 from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing
 
 BUDGET_MS = 100.0  # what [D18] allows for a query
 COLOURS = {PLAIN: "tab:gray", FAST: "tab:blue"}
 
 
-def plot(rows: Sequence[Row], path: Path, overwrite: bool = False) -> None:
+def plot(rows: Sequence[Measurement], path: Path, overwrite: bool = False) -> None:
     """Draw the rows as a PNG: bars of the first depth and collection, and curves where there were several."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -35,11 +35,11 @@ def plot(rows: Sequence[Row], path: Path, overwrite: bool = False) -> None:
         figure.savefig(file, format="png", dpi=120, metadata=PICTURE_METADATA)
 
 
-def _same(row: Row, first: Row) -> bool:
+def _same(row: Measurement, first: Measurement) -> bool:
     return (row.depth, row.documents) == (first.depth, first.documents)
 
 
-def _bars(axes, rows: Sequence[Row]) -> None:
+def _bars(axes, rows: Sequence[Measurement]) -> None:
     """Median latency as bars, up to p99 as a line."""
     names = list(dict.fromkeys(_name(row) for row in rows))
     for row in rows:
@@ -53,13 +53,13 @@ def _bars(axes, rows: Sequence[Row]) -> None:
     axes.set_title(f"{rows[0].depth:,} candidates, {rows[0].documents:,} documents (gray plain, blue fast)")
 
 
-def _name(row: Row) -> str:
+def _name(row: Measurement) -> str:
     if row.stage == CROSS_ENCODER:
         return f"{row.reranker} ({row.document_batch} at once)"
     return row.reranker if row.stage == SCORING else f"{row.reranker}, {row.stage}"
 
 
-def _curves(axes, rows: Sequence[Row], along: str, label: str) -> None:
+def _curves(axes, rows: Sequence[Measurement], along: str, label: str) -> None:
     """Median latency of the fast paths over depth or size; plain ones where there is no other."""
     fast = {(row.reranker, row.stage) for row in rows if row.path == FAST}
     for name, stage in dict.fromkeys((row.reranker, row.stage) for row in rows):

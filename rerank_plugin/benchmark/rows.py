@@ -16,7 +16,7 @@ SCORING, WHOLE, CROSS_ENCODER, DENSE = "scoring", "whole query", "cross-encoder"
 
 
 @dataclass(frozen=True)
-class Row:
+class Measurement:
     """One measurement. Times in milliseconds are those of a call, which answers ``batch`` queries.
 
     Attributes:
@@ -86,7 +86,7 @@ ROWS = FileKind("a list of measured rows", lambda path: beginning(path).startswi
 TABLE = FileKind("a table that this command wrote", lambda path: b"rerank_plugin.bench" in path.read_bytes())
 
 
-def write_json(rows: list[Row], path: Path, overwrite: bool = False) -> None:
+def write_json(rows: list[Measurement], path: Path, overwrite: bool = False) -> None:
     """A JSON list with one row a line."""
     lines = ",\n".join(json.dumps(row.as_json(), ensure_ascii=False) for row in rows)
     with replacing(path, ROWS, overwrite) as file:

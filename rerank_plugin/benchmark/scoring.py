@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rerank_plugin import rerankers
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Meter
-from rerank_plugin.benchmark.rows import FAST, PLAIN, SCORING, Row, latencies
+from rerank_plugin.benchmark.rows import FAST, PLAIN, SCORING, Measurement, latencies
 from rerank_plugin.benchmark.subjects import Subject
 
 
@@ -22,7 +22,7 @@ class Setup:
     precision: str = "float32"
 
 
-def scoring_rows(subject: Subject, collection: Collection, depth: int, batch: int, setup: Setup) -> list[Row]:
+def scoring_rows(subject: Subject, collection: Collection, depth: int, batch: int, setup: Setup) -> list[Measurement]:
     """One row a path, for calls that each score ``depth`` candidates of ``batch`` queries."""
     parts = dict.fromkeys(subject.paths, batch)
     if batch > 1 and setup.device == "cpu":
@@ -32,7 +32,7 @@ def scoring_rows(subject: Subject, collection: Collection, depth: int, batch: in
     measured = setup.meter.measure(cases)
     timings = {path: measured[path].scaled(batch / parts[path]) for path in cases}
     return [
-        Row(
+        Measurement(
             stage=SCORING,
             measured_queries=parts[path] if parts[path] != batch else None,
             **columns(subject, path, collection, depth, batch, setup),

@@ -15,7 +15,7 @@ from rerank_plugin.benchmark import cross_encoders, machine
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.dense_search import dense_rows
 from rerank_plugin.benchmark.measuring import Meter
-from rerank_plugin.benchmark.rows import PLAIN, Row
+from rerank_plugin.benchmark.rows import PLAIN, Measurement
 from rerank_plugin.benchmark.scoring import Setup, scoring_rows
 from rerank_plugin.benchmark.subjects import RANDOM_WEIGHTS, Subject, check_spec, opened
 from rerank_plugin.files.errors import InputError
@@ -74,7 +74,7 @@ class Suite:
         return [(first, batch) for batch in self.batches] + [(depth, 1) for depth in others]
 
 
-def measure(suite: Suite) -> Iterator[Row]:
+def measure(suite: Suite) -> Iterator[Measurement]:
     """Measure everything, row by row.
 
     Raises:
@@ -159,7 +159,7 @@ def _first_stage_name(config) -> str:
     return f"{config.name} by Lucene" if config.name in FIRST_STAGES else config.name
 
 
-def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Iterator[Row]:
+def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Iterator[Measurement]:
     """All rows of one reranker."""
     try:
         dense = suite.dense is not None
@@ -175,7 +175,7 @@ def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Itera
         log.warning("left out %s: %s", spec, error)
 
 
-def _measured(subject: Subject, searched: Searched, depth: int, batch: int, setup: Setup) -> Iterator[Row]:
+def _measured(subject: Subject, searched: Searched, depth: int, batch: int, setup: Setup) -> Iterator[Measurement]:
     yield from scoring_rows(subject, searched.collection, depth, batch, setup)
     if searched.first_stage is not None:
         from rerank_plugin.benchmark.whole_query import whole_query_rows
@@ -183,7 +183,7 @@ def _measured(subject: Subject, searched: Searched, depth: int, batch: int, setu
         yield from whole_query_rows(subject, searched.of_first_stage, searched.first_stage, depth, batch, setup)
 
 
-def _said(rows: Iterable[Row]) -> Iterator[Row]:
+def _said(rows: Iterable[Measurement]) -> Iterator[Measurement]:
     for row in rows:
         than_plain = "" if row.path == PLAIN else f", {row.ratio_to_plain:.1f} times as fast as plain"
         log.info(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, Sequence
 
-from rerank_plugin.benchmark.rows import CROSS_ENCODER, DENSE, SCORING, WHOLE, Row
+from rerank_plugin.benchmark.rows import CROSS_ENCODER, DENSE, SCORING, WHOLE, Measurement
 
 HEADINGS = {
     SCORING: "Scoring alone (gather, features, model)",
@@ -13,7 +13,7 @@ HEADINGS = {
     CROSS_ENCODER: "Cross-encoders (model alone; plain: float32 through transformers, fast: int8 through ONNX Runtime)",
 }
 
-Column = tuple[str, Callable[[Row], str]]
+Column = tuple[str, Callable[[Measurement], str]]
 
 _WHAT: list[Column] = [
     ("reranker", lambda row: row.reranker),
@@ -47,7 +47,7 @@ COLUMNS = {
 }
 
 
-def markdown(rows: Sequence[Row], command: str) -> str:
+def markdown(rows: Sequence[Measurement], command: str) -> str:
     """A table for each stage that was measured, under the command and the machine."""
     parts = [f"`{command}`", f"{rows[0].machine}.", _notes(rows)]
     for stage, heading in HEADINGS.items():
@@ -57,7 +57,7 @@ def markdown(rows: Sequence[Row], command: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _notes(rows: Sequence[Row]) -> str:
+def _notes(rows: Sequence[Measurement]) -> str:
     collections = ", ".join(dict.fromkeys(row.collection for row in rows))
     sources = ", ".join(dict.fromkeys(row.candidate_source for row in rows))
     notes = [
@@ -74,7 +74,7 @@ def _notes(rows: Sequence[Row]) -> str:
     return " ".join(notes)
 
 
-def table(columns: Sequence[Column], rows: Iterable[Row]) -> str:
+def table(columns: Sequence[Column], rows: Iterable[Measurement]) -> str:
     """A Markdown table whose columns also line up as plain text."""
     cells = [[name for name, _ in columns]] + [[show(row) for _, show in columns] for row in rows]
     widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
@@ -82,7 +82,7 @@ def table(columns: Sequence[Column], rows: Iterable[Row]) -> str:
     return "\n".join([lines[0], "| " + " | ".join("-" * width for width in widths) + " |", *lines[1:]])
 
 
-def depth(row: Row) -> str:
+def depth(row: Measurement) -> str:
     """The depth, and how many candidates there were on average where it was not reached."""
     return f"{row.depth:,}" if row.candidates == row.depth else f"{row.depth:,} ({row.candidates:,.0f} found)"
 

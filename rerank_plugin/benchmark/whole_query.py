@@ -8,7 +8,7 @@ import numpy as np
 
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Timings
-from rerank_plugin.benchmark.rows import FAST, PLAIN, WHOLE, Row, latencies
+from rerank_plugin.benchmark.rows import FAST, PLAIN, WHOLE, Measurement, latencies
 from rerank_plugin.benchmark.scoring import Setup, affordable, columns, query_numbers
 from rerank_plugin.benchmark.subjects import Subject
 from rerank_plugin.ranking.pipeline import CandidateSource, from_first_stage, rank_all
@@ -21,7 +21,7 @@ STREAM = 4  # batches in a row, where there is time: the first stage of one over
 
 def whole_query_rows(
     subject: Subject, collection: Collection, first_stage, depth: int, batch: int, setup: Setup
-) -> list[Row]:
+) -> list[Measurement]:
     """One row a path.
 
     Args:
@@ -44,7 +44,7 @@ def whole_query_rows(
     measured = setup.meter.measure(cases | details)
     timings = {path: measured[path].scaled(batch / parts[path]) for path in cases}
     return [
-        Row(
+        Measurement(
             stage=WHOLE,
             stages=_stages(path, measured) if batch == 1 else None,
             measured_queries=parts[path] if parts[path] < batch else None,

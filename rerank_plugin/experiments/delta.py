@@ -19,7 +19,7 @@ CANDIDATES, JUDGED = "candidates", "judged"  # the two settings, and the folders
 
 
 @dataclass(frozen=True)
-class Settings:
+class DeltaSettings:
     """What the experiments are run on, and how large they are.
 
     The hyper-parameters are those that did best on NFCorpus's dev split.
@@ -62,7 +62,7 @@ class Settings:
     at_once: int = 2
 
 
-class Row(NamedTuple):
+class DeltaRow(NamedTuple):
     """A row of a table.
 
     Attributes:
@@ -87,49 +87,49 @@ SEVMOS = "--model sevmos --query-words 16 --dropout 0.5 --set classifier_dropout
 CLASSIFIER = "--model delta-classifier --query-words 16 --dropout 0.5 --set classifier_dropout=0.5".split()
 
 
-def untrained(settings: Settings) -> list[Row]:
+def untrained(settings: DeltaSettings) -> list[DeltaRow]:
     return [
-        Row(ORDER, "Original order", ""),
-        Row("docid", "rev DocID", "docid"),
-        Row("bm25-title", "BM25-Title", "bm25-title"),
-        Row("bm25-abstract", "BM25-Abstract", "bm25-abstract"),
-        Row("bm25-text", "BM25-Text", "bm25-text"),
-        Row("qld-title", "UQLM-Title", "qld-title"),
-        Row("wmd-title", "WMD-Title", f"wmd-title:{settings.words}"),
-        Row("wmd-title-nostop", "WMD-Title, no stop-words", f"wmd-title-nostop:{settings.words}"),
+        DeltaRow(ORDER, "Original order", ""),
+        DeltaRow("docid", "rev DocID", "docid"),
+        DeltaRow("bm25-title", "BM25-Title", "bm25-title"),
+        DeltaRow("bm25-abstract", "BM25-Abstract", "bm25-abstract"),
+        DeltaRow("bm25-text", "BM25-Text", "bm25-text"),
+        DeltaRow("qld-title", "UQLM-Title", "qld-title"),
+        DeltaRow("wmd-title", "WMD-Title", f"wmd-title:{settings.words}"),
+        DeltaRow("wmd-title-nostop", "WMD-Title, no stop-words", f"wmd-title-nostop:{settings.words}"),
     ]
 
 
-def trained(settings: Settings) -> list[Row]:
+def trained(settings: DeltaSettings) -> list[DeltaRow]:
     """Rows with a training of their own, without the sweep, the selection and the pre-trained ones."""
     pairs = ["--pairs-per-query", str(settings.pairs), "--epochs", str(settings.epochs), "--patience", "3"]
     short = ["--pairs-per-query", str(settings.classifier_documents), "--epochs", str(settings.classifier_epochs)]
     short += ["--patience", "2", "--validation-depth", str(settings.quick_depth)]
     lex3 = ["--lexical-features", *LEX3]
     return [
-        Row("drmm", "DRMM", train=(*DRMM, *pairs)),
-        Row("sevmos-c1", "SevMos-C1", train=(*SEVMOS, *short)),
-        Row("sevmos-c3", "SevMos-C3", train=(*SEVMOS, "convolutions=3", *short)),
-        Row("delta-classifier", "Delta classifier [D17]", train=(*CLASSIFIER, *short)),
-        Row("delta-classifier-w", "Delta classifier, weighted", train=(*CLASSIFIER, *short, "--weights", "log")),
-        Row("delta32", "Delta-32", train=(*DELTA, *pairs)),
-        Row("delta32-lex3", "Delta-32-Lex3", train=(*DELTA, *lex3, *pairs)),
-        Row(
+        DeltaRow("drmm", "DRMM", train=(*DRMM, *pairs)),
+        DeltaRow("sevmos-c1", "SevMos-C1", train=(*SEVMOS, *short)),
+        DeltaRow("sevmos-c3", "SevMos-C3", train=(*SEVMOS, "convolutions=3", *short)),
+        DeltaRow("delta-classifier", "Delta classifier [D17]", train=(*CLASSIFIER, *short)),
+        DeltaRow("delta-classifier-w", "Delta classifier, weighted", train=(*CLASSIFIER, *short, "--weights", "log")),
+        DeltaRow("delta32", "Delta-32", train=(*DELTA, *pairs)),
+        DeltaRow("delta32-lex3", "Delta-32-Lex3", train=(*DELTA, *lex3, *pairs)),
+        DeltaRow(
             "delta32-no-differences",
             "Delta-32, no difference vectors",
             train=(*DELTA, *pairs, "--set", "differences=false"),
         ),
-        Row(
+        DeltaRow(
             "delta32-no-features",
             "Delta-32, no Delta features",
             train=(*DELTA, *pairs, "--set", "delta_features=false"),
         ),
-        Row(
+        DeltaRow(
             "delta32-lex3-first",
             "Delta-32-Lex3 + first-stage score",
             train=(*DELTA, "--lexical-features", *LEX3, FIRST_STAGE, *pairs),
         ),
-        Row(
+        DeltaRow(
             "delta32-lex3-share",
             "Delta-32-Lex3 + share of the best first-stage score",
             train=(*DELTA, "--lexical-features", *LEX3, FIRST_STAGE_SHARE, *pairs),
@@ -137,34 +137,34 @@ def trained(settings: Settings) -> list[Row]:
     ]
 
 
-def sweep(settings: Settings) -> list[Row]:
+def sweep(settings: DeltaSettings) -> list[DeltaRow]:
     """Delta by its number of filters ([D18] figure 3), on fewer pairs."""
     pairs = ["--pairs-per-query", str(settings.sweep_pairs), "--epochs", str(settings.epochs), "--patience", "2"]
     pairs += ["--validation-depth", str(settings.quick_depth)]
     return [
-        Row(f"sweep-{count}", f"Delta-{count}", train=(*DELTA, "--filters", str(count), *pairs))
+        DeltaRow(f"sweep-{count}", f"Delta-{count}", train=(*DELTA, "--filters", str(count), *pairs))
         for count in settings.filters
     ]
 
 
-class Plan:
+class DeltaPlan:
     """The steps of the experiments, in stages: what stands in one stage needs nothing of the same stage."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: DeltaSettings):
         self.settings, self.work = settings, Path(settings.work)
         self.index = self.work / "index"
         self.checkpoints = self.work / "checkpoints"
 
-    def all_rows(self) -> list[Row]:
+    def all_rows(self) -> list[DeltaRow]:
         settings = self.settings
         rows = [*untrained(settings), *trained(settings)]
-        rows.append(Row(SELECTED, f"Delta-32-Lex{settings.selected}, our own"))
+        rows.append(DeltaRow(SELECTED, f"Delta-32-Lex{settings.selected}, our own"))
         if settings.weak:
-            rows.append(Row(WEAK, "Delta-32-Lex3, weak labels only"))
-            rows.append(Row(TUNED, "Delta-32-Lex3, weak labels, then tuned"))
+            rows.append(DeltaRow(WEAK, "Delta-32-Lex3, weak labels only"))
+            rows.append(DeltaRow(TUNED, "Delta-32-Lex3, weak labels, then tuned"))
         return rows + sweep(settings)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[DeltaRow]:
         """The rows of the tables, in their order.
 
         Raises:
@@ -203,7 +203,7 @@ class Plan:
         command = ["search", "--index", self.index, "--queries", queries, "--depth", self.settings.depth, "--overwrite"]
         return self._step(f"candidates-{split}", [*command, "--output", output], output)
 
-    def _training(self, row: Row) -> Step:
+    def _training(self, row: DeltaRow) -> Step:
         return self._step(f"train-{row.name}", self._train(row.name, *row.train), self.checkpoints / row.name)
 
     def _train(self, name: str, *options) -> list:
@@ -273,7 +273,7 @@ class Plan:
         command = self._train(TUNED, *DELTA, "--lexical-features", *LEX3, *pairs, *start)
         return self._step(f"train-{TUNED}", command, self.checkpoints / TUNED)
 
-    def _searches(self, row: Row) -> list[Step]:
+    def _searches(self, row: DeltaRow) -> list[Step]:
         """A run of the row in each setting."""
         settings = self.settings
         reranker = row.reranker if row.reranker is not None else self.checkpoints / row.name

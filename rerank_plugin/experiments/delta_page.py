@@ -10,7 +10,7 @@ from rerank_plugin.corpora import judgments, queries_and_judgments
 from rerank_plugin.evaluation import subsets
 from rerank_plugin.evaluation.evaluation import Evaluation, evaluate
 from rerank_plugin.evaluation.marks import marked_table
-from rerank_plugin.experiments.delta import CANDIDATES, JUDGED, ORDER, SELECTED, TUNED, WEAK, Plan, sweep
+from rerank_plugin.experiments.delta import CANDIDATES, JUDGED, ORDER, SELECTED, TUNED, WEAK, DeltaPlan, sweep
 from rerank_plugin.experiments.figures import plot_sweep
 from rerank_plugin.experiments.steps import PAGE
 from rerank_plugin.files.outputs import replacing
@@ -49,7 +49,7 @@ SETTINGS_TITLES = {
 }
 
 
-def write_page(plan: Plan, output: Path, notes: Path | None, command: str) -> None:
+def write_page(plan: DeltaPlan, output: Path, notes: Path | None, command: str) -> None:
     """Write the Markdown page, and its figure beside it.
 
     Args:
@@ -88,7 +88,7 @@ def write_page(plan: Plan, output: Path, notes: Path | None, command: str) -> No
 class Results:
     """The runs of all rows, measured once a setting; subsets are parts of that."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: DeltaPlan):
         self.plan, self.index = plan, Index(plan.index).forward
         self.titles = {row.name: row.title for row in plan.rows()}
         self.queries, found = queries_and_judgments(plan.settings.test)
@@ -196,7 +196,7 @@ def _ablation(results: Results) -> list[str]:
     return parts
 
 
-def _sweep(plan: Plan, results: Results, figure: Path) -> list[str]:
+def _sweep(plan: DeltaPlan, results: Results, figure: Path) -> list[str]:
     chosen = [(count, row.name) for count, row in zip(plan.settings.filters, sweep(plan.settings))]
     chosen = [(count, name) for count, name in chosen if name in results.titles]
     if not chosen:
@@ -227,7 +227,7 @@ def _top_table(results: Results) -> list[str]:
     return [f"## Table 7: re-ranking the first stage's top {depth}, by NDCG.20", _marked(results, evaluation, against)]
 
 
-def _selection(plan: Plan) -> list[str]:
+def _selection(plan: DeltaPlan) -> list[str]:
     settings = plan.settings
     return [
         "## The selection of lexical features",
@@ -238,7 +238,7 @@ def _selection(plan: Plan) -> list[str]:
     ]
 
 
-def _trainings(plan: Plan) -> list[str]:
+def _trainings(plan: DeltaPlan) -> list[str]:
     """What each training reached on the validation queries, and the time of its epochs."""
     rows = [["training", "best epoch", "of", "validation nDCG@20", "AP", "minutes"]]
     rows.append(["---"] + ["---:"] * 5)

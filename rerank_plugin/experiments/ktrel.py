@@ -35,14 +35,14 @@ from rerank_plugin.experiments.ktrel_rows import (
     TRAINED,
     VALIDATION_MEASURES,
     Ingredient,
-    Row,
+    KtrelRow,
     merged,
 )
 from rerank_plugin.experiments.ktrel_settings import (
     ALL,
     VALIDATION,
+    KtrelSettings,
     Queries,
-    Settings,
     judgments_of,
     queries_of,
     restricted,
@@ -53,51 +53,51 @@ from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.models.checkpoints import read_config
 
 
-class Plan:
+class KtrelPlan:
     """The steps of the experiments, in stages: what stands in one stage needs nothing of the same stage.
 
     Args:
         dry: whether what would be chosen is taken as the first that would be tried, to see steps before any has run.
     """
 
-    def __init__(self, settings: Settings, dry: bool = False):
+    def __init__(self, settings: KtrelSettings, dry: bool = False):
         self.settings, self.work, self.dry = settings, Path(settings.work), dry
 
     # What there is to do.
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[KtrelRow]:
         """The rows of the tables; the one that all are compared with is always there."""
         only, weak = self.settings.only, self.settings.weak
         there = [row for row in rows_of.ROWS if weak or not _pretrained(row)]
         return [row for row in there if not only or row.name in only or row.name == RM3]
 
-    def needed(self) -> list[Row]:
+    def needed(self) -> list[KtrelRow]:
         """The rows, and those that they are made from, each once, in the tables' order."""
         names = {name for row in self.rows() for name in self._with_stages(row)}
         names |= {name for row in self.figure_rows() for name in self._with_stages(row)}
         return [row for row in rows_of.ROWS if row.name in names and row.kind != NOT_RUN]
 
-    def _with_stages(self, row: Row) -> set[str]:
+    def _with_stages(self, row: KtrelRow) -> set[str]:
         stages = [HYBRID] if row.kind == RERANKED else list(row.stages)
         if BEST in stages:
             stages = [*(name for name in stages if name != BEST), *(one.name for one in self.of_our_recipe())]
         return {row.name}.union(*(self._with_stages(BY_NAME[name]) for name in stages))
 
-    def of_our_recipe(self) -> list[Row]:
+    def of_our_recipe(self) -> list[KtrelRow]:
         """The rows that BEST is chosen of: those that are run, or KTRel where none is."""
         shown = [row for row in self.rows() if row.kind == OURS]
         return shown or [BY_NAME["ktrel-ours"]]
 
-    def stages_of(self, row: Row) -> tuple[str, ...]:
+    def stages_of(self, row: KtrelRow) -> tuple[str, ...]:
         """What a row is made of, once the trainings have run."""
         return tuple(self.best().name if name == BEST else name for name in row.stages)
 
-    def best(self) -> Row:
+    def best(self) -> KtrelRow:
         """The row of our recipe with the highest MAP on the validation queries."""
         rows = self.of_our_recipe()
         return rows[0] if self.dry else max(rows, key=lambda row: self.reached(self.training(row))["AP"])
 
-    def figure_rows(self) -> list[Row]:
+    def figure_rows(self) -> list[KtrelRow]:
         """The models of figure 2, of those rows that are run."""
         shown = {row.name for row in self.rows()}
         return [BY_NAME[name] for name in self.settings.figure_models if name in shown and self.settings.sizes]
@@ -149,7 +149,7 @@ class Plan:
         ]
         yield [self.run(row, test) for row in reranked for test in settings.tests]
 
-    def _trainings(self, needed: Sequence[Row]) -> Iterator[list[Step]]:
+    def _trainings(self, needed: Sequence[KtrelRow]) -> Iterator[list[Step]]:
         """All trainings but those of re-rankers, and then what KTRel encodes."""
         sized = list(self.sized())
         trained = [self.training(row) for row in needed if row.kind in TRAINED]
@@ -159,7 +159,7 @@ class Plan:
         encoders += [(row, size) for row, size in sized if row.kind in ENCODERS]
         yield [self.encoding(row, size) for row, size in encoders]
 
-    def sized(self) -> Iterator[tuple[Row, str]]:
+    def sized(self) -> Iterator[tuple[KtrelRow, str]]:
         """The models of figure 2 with each smaller number of training queries; those with all are the rows'."""
         for row in self.figure_rows():
             yield from ((row, size) for size in self.settings.sizes if size != ALL)
@@ -242,7 +242,7 @@ class Plan:
         command = ("embed", "concepts", "--knowledge", self.settings.knowledge, "--holdout", 0, "--epochs", 1)
         return self.step("concepts", "random", (*command, "--learning-rate", "1e-9", "--overwrite"))
 
-    def encoding(self, row: Row, size: str = ALL) -> Step:
+    def encoding(self, row: KtrelRow, size: str = ALL) -> Step:
         """The documents' encodings, which are kept in the index; the output is what the command says of them.
 
         Where judgments of similar queries are searched with this model, the training queries are kept beside them.
@@ -310,15 +310,15 @@ class Plan:
             return self.feedback_grid()[0]
         return best(self.feedback_grid(), lambda one: self.validation_ap(self.feedback_search(one)))
 
-    def shapes(self, row: Row) -> list[Shape]:
+    def shapes(self, row: KtrelRow) -> list[Shape]:
         """What is tried for a row of the paper's KTRel."""
         return drawn(row.name, self.settings.grid, self.settings.seed)
 
-    def grid_training(self, row: Row, shape: Shape) -> Step:
+    def grid_training(self, row: KtrelRow, shape: Shape) -> Step:
         options = (*self._paper(shape), "--epochs", self.settings.grid_epochs)
         return self._train("grid", f"{row.name}-{'-'.join(map(str, shape))}", row, options)
 
-    def shape(self, row: Row) -> Shape:
+    def shape(self, row: KtrelRow) -> Shape:
         """The shape whose short training reached the best MAP on the validation queries."""
         tried = self.shapes(row)
         if self.dry or not tried:
@@ -328,13 +328,13 @@ class Plan:
 
     # Trainings.
 
-    def training(self, row: Row, size: str = ALL) -> Step:
+    def training(self, row: KtrelRow, size: str = ALL) -> Step:
         """A row's training, on so many queries."""
         some = () if size == ALL else ("--train-queries", size)
         name = row.name if size == ALL else f"{row.name}@{size}"
         return self._train("checkpoints", name, row, (*self._training_options(row), *some))
 
-    def _training_options(self, row: Row) -> tuple:
+    def _training_options(self, row: KtrelRow) -> tuple:
         settings = self.settings
         usual = ("--patience", settings.patience, "--epochs", settings.epochs, "--pairs-per-query", settings.pairs)
         if row.kind == OURS:
@@ -367,7 +367,7 @@ class Plan:
             return self.training(row)
         return self._train("ingredients", one.name, row, options, one)
 
-    def _train(self, kind: str, name: str, row: Row, options: Sequence, one: Ingredient | None = None) -> Step:
+    def _train(self, kind: str, name: str, row: KtrelRow, options: Sequence, one: Ingredient | None = None) -> Step:
         settings = self.settings
         plain, sets, graph = (one.plain, one.sets, one.concepts) if one else (False, None, True)
         index = self.plain_indexing().output if plain else self.index
@@ -386,17 +386,17 @@ class Plan:
 
     # Runs.
 
-    def run(self, row: Row, queries: Queries, size: str = ALL) -> Step:
+    def run(self, row: KtrelRow, queries: Queries, size: str = ALL) -> Step:
         """A row's run of some queries, the model trained on so many."""
         name = f"{queries.name}/{row.name}" + ("" if size == ALL else f"@{size}")
         if row.kind == FUSED:
             return self._fused(row, queries)
         return self._search(name, queries.spec, self._searched(row, size), self._depth(row))
 
-    def _depth(self, row: Row) -> int:
+    def _depth(self, row: KtrelRow) -> int:
         return self.settings.rerank_depth if row.kind == RERANKED else self.settings.depth
 
-    def _searched(self, row: Row, size: str) -> tuple:
+    def _searched(self, row: KtrelRow, size: str) -> tuple:
         """Options of a search."""
         if row.kind == LEXICAL:
             return self.rm3.options if row.name == RM3 else self.bm25.options
@@ -420,20 +420,20 @@ class Plan:
         command = ("search", "--index", self.index, "--queries", queries_of(spec), *options, "--overwrite")
         return self.step("runs", name, (*command, "--depth", depth or self.settings.depth), ".run")
 
-    def _fused(self, row: Row, queries: Queries) -> Step:
+    def _fused(self, row: KtrelRow, queries: Queries) -> Step:
         runs = [self.run(BY_NAME[name], queries).output for name in self.stages_of(row)]
         how = ("--method", "rrf") if row.method == "rrf" else ("--tuned", self.fusion_weights(row).output)
         command = ("fuse", *runs, *how, "--output-depth", self.settings.depth, "--overwrite")
         return self.step("runs", f"{queries.name}/{row.name}", command, ".run")
 
-    def fusion_weights(self, row: Row) -> Step:
+    def fusion_weights(self, row: KtrelRow) -> Step:
         """What the validation queries say of a row's weights, in JSON."""
         runs = [self.run(BY_NAME[name], self.validation).output for name in self.stages_of(row)]
         tuning = ("--tune", judgments_of(self.settings.validation), "--step", self.settings.fusion_step)
         command = ("fuse", *runs, "--method", "linear", *tuning, "--measure", "AP", "--format", "json")
         return self.step("weights", row.name, command, ".json", prints=True)
 
-    def weights(self, row: Row) -> list[float]:
+    def weights(self, row: KtrelRow) -> list[float]:
         if self.dry:
             return [1 / len(row.stages)] * len(row.stages)
         return json.loads(self.fusion_weights(row).output.read_text(encoding="utf-8"))["best"]["weights"]
@@ -446,7 +446,7 @@ class Plan:
         return (*self.rm3.options, *how, "--fusion-weight", *self.weights(row))
 
 
-def _pretrained(row: Row) -> bool:
+def _pretrained(row: KtrelRow) -> bool:
     """Whether a row, or one that it is made from, is pre-trained."""
     return row.pretrained or any(_pretrained(BY_NAME[name]) for name in row.stages if name != BEST)
 

@@ -9,7 +9,7 @@ from typing import Sequence
 
 from rerank_plugin.evaluation.significance import EQUIVALENT
 from rerank_plugin.experiments.figures import Line, plot_sizes
-from rerank_plugin.experiments.ktrel import Plan
+from rerank_plugin.experiments.ktrel import KtrelPlan
 from rerank_plugin.experiments.ktrel_results import Measured, TestSet, measure, unseen
 from rerank_plugin.experiments.ktrel_rows import (
     BM25,
@@ -25,7 +25,7 @@ from rerank_plugin.experiments.ktrel_rows import (
     RM3,
     TRAINED,
     VALIDATION_MEASURES,
-    Row,
+    KtrelRow,
 )
 from rerank_plugin.experiments.ktrel_settings import ALL
 from rerank_plugin.experiments.steps import PAGE, Runner, Step
@@ -38,7 +38,7 @@ POOLED = "all test queries"
 TITLES = {"AP": "MAP"}
 
 
-def write_page(plan: Plan, journal: Runner, output: Path, notes: Path | None, command: str) -> None:
+def write_page(plan: KtrelPlan, journal: Runner, output: Path, notes: Path | None, command: str) -> None:
     """Write the Markdown page, and its figures beside it.
 
     Args:
@@ -59,7 +59,7 @@ def write_page(plan: Plan, journal: Runner, output: Path, notes: Path | None, co
 class Page:
     """The parts of the page."""
 
-    def __init__(self, plan: Plan, journal: Runner, output: Path):
+    def __init__(self, plan: KtrelPlan, journal: Runner, output: Path):
         self.plan, self.settings, self.journal, self.output = plan, plan.settings, journal.journal, output
         self.sets = [TestSet.read(one) for one in self.settings.tests]
         self.rows = [row for row in plan.rows() if row.kind != NOT_RUN]
@@ -69,7 +69,7 @@ class Page:
         """All rows on all sets."""
         return measure(self.sets, {row.name: self._runs(row) for row in self.rows}, list(MEASURES))
 
-    def _runs(self, row: Row, size: str = ALL) -> Runs:
+    def _runs(self, row: KtrelRow, size: str = ALL) -> Runs:
         return Runs({test.name: self.plan.run(row, test, size) for test in self.settings.tests})
 
     def head(self, command: str) -> list[str]:
@@ -268,14 +268,14 @@ class Page:
         by_trial = any(row.kind == PAPER and plan.shapes(row) for row in plan.needed())
         return ["## What the validation queries chose", tables.markdown(lines, texts=2), *([said] if by_trial else [])]
 
-    def _chosen_shape(self, row: Row) -> list[str]:
+    def _chosen_shape(self, row: KtrelRow) -> list[str]:
         tried, shape = self.plan.shapes(row), self.plan.shape(row)
         if not tried:
             return [row.title, f"{shape} (given)", "1", ""]
         reached = self.plan.reached(self.plan.grid_training(row, shape))["AP"]
         return [row.title, str(shape), str(len(tried)), f"{reached:.4f}"]
 
-    def _chosen_weights(self, row: Row) -> list[str]:
+    def _chosen_weights(self, row: KtrelRow) -> list[str]:
         found = json.loads(self.plan.fusion_weights(row).output.read_text(encoding="utf-8"))
         best = found["best"]
         weights = ", ".join(

@@ -35,7 +35,7 @@ RECIPE = tuple(
 LENGTHS = tuple("--queries-per-document 2 --set document_words=100 document_concepts=100 query_concepts=32".split())
 
 
-class Row(NamedTuple):
+class KtrelRow(NamedTuple):
     """A row of table 1.
 
     Attributes:
@@ -62,42 +62,44 @@ class Row(NamedTuple):
         return self.kind in ENCODERS and "ktrel-w" not in self.train
 
 
-def _interaction(name: str, title: str, *more: str) -> Row:
-    return Row(name, title, INTERACTION, ("--model", name, "--training-documents", "collection", *more))
+def _interaction(name: str, title: str, *more: str) -> KtrelRow:
+    return KtrelRow(name, title, INTERACTION, ("--model", name, "--training-documents", "collection", *more))
 
 
 ROWS = (
-    Row(BM25, "BM25", LEXICAL),
-    Row(RM3, "BM25-RM3", LEXICAL),
+    KtrelRow(BM25, "BM25", LEXICAL),
+    KtrelRow(RM3, "BM25-RM3", LEXICAL),
     _interaction("duet", "DUET", "--set", "parts=both"),  # the full model: local and distributed
     _interaction("knrm", "KNRM"),
     _interaction("drmm", "DRMM"),
     _interaction("conv-knrm", "Conv-KNRM"),
-    Row("bert", "BERT", NOT_RUN),
-    Row("biobert", "BioBERT", NOT_RUN),
-    Row("ktrel-c", "KTRel-C", PAPER, ("--model", "ktrel-c")),
-    Row("ktrel-w", "KTRel-W", PAPER, ("--model", "ktrel-w")),
-    Row("ktrel", "KTRel", PAPER, ("--model", "ktrel")),
-    Row("ktrel-c-ours", "KTRel-C, our recipe", OURS, ("--model", "ktrel-c")),
-    Row("ktrel-w-ours", "KTRel-W, our recipe", OURS, ("--model", "ktrel-w")),
-    Row("ktrel-ours", "KTRel, our recipe", OURS, ("--model", "ktrel")),
-    Row("ktrel-w-titles", "KTRel-W, our recipe, pre-trained", OURS, ("--model", "ktrel-w"), pretrained=True),
-    Row("ktrel-titles", "KTRel, our recipe, pre-trained", OURS, ("--model", "ktrel"), pretrained=True),
-    Row("feedback", "The best of our recipe, with feedback", FEEDBACK, stages=(BEST,)),
-    Row("feedback-w", "KTRel-W, pre-trained, with feedback", FEEDBACK, stages=("ktrel-w-titles",)),
-    Row("feedback-both", "KTRel, pre-trained, with feedback", FEEDBACK, stages=("ktrel-titles",)),
-    Row("hybrid-rrf", "BM25-RM3 and KTRel, rrf", FUSED, stages=(RM3, BEST), method="rrf"),
-    Row(HYBRID, "BM25-RM3 and KTRel, linear", FUSED, stages=(RM3, BEST)),
-    Row("hybrid-feedback", "BM25-RM3 and KTRel with feedback", FUSED, stages=(RM3, "feedback")),
-    Row("hybrid-both", "BM25-RM3, KTRel-W and KTRel with feedback", FUSED, stages=(RM3, "feedback-w", "feedback-both")),
-    Row(
+    KtrelRow("bert", "BERT", NOT_RUN),
+    KtrelRow("biobert", "BioBERT", NOT_RUN),
+    KtrelRow("ktrel-c", "KTRel-C", PAPER, ("--model", "ktrel-c")),
+    KtrelRow("ktrel-w", "KTRel-W", PAPER, ("--model", "ktrel-w")),
+    KtrelRow("ktrel", "KTRel", PAPER, ("--model", "ktrel")),
+    KtrelRow("ktrel-c-ours", "KTRel-C, our recipe", OURS, ("--model", "ktrel-c")),
+    KtrelRow("ktrel-w-ours", "KTRel-W, our recipe", OURS, ("--model", "ktrel-w")),
+    KtrelRow("ktrel-ours", "KTRel, our recipe", OURS, ("--model", "ktrel")),
+    KtrelRow("ktrel-w-titles", "KTRel-W, our recipe, pre-trained", OURS, ("--model", "ktrel-w"), pretrained=True),
+    KtrelRow("ktrel-titles", "KTRel, our recipe, pre-trained", OURS, ("--model", "ktrel"), pretrained=True),
+    KtrelRow("feedback", "The best of our recipe, with feedback", FEEDBACK, stages=(BEST,)),
+    KtrelRow("feedback-w", "KTRel-W, pre-trained, with feedback", FEEDBACK, stages=("ktrel-w-titles",)),
+    KtrelRow("feedback-both", "KTRel, pre-trained, with feedback", FEEDBACK, stages=("ktrel-titles",)),
+    KtrelRow("hybrid-rrf", "BM25-RM3 and KTRel, rrf", FUSED, stages=(RM3, BEST), method="rrf"),
+    KtrelRow(HYBRID, "BM25-RM3 and KTRel, linear", FUSED, stages=(RM3, BEST)),
+    KtrelRow("hybrid-feedback", "BM25-RM3 and KTRel with feedback", FUSED, stages=(RM3, "feedback")),
+    KtrelRow(
+        "hybrid-both", "BM25-RM3, KTRel-W and KTRel with feedback", FUSED, stages=(RM3, "feedback-w", "feedback-both")
+    ),
+    KtrelRow(
         "hybrid-delta",
         "BM25-RM3 and KTRel, linear, re-ranked by Delta",
         RERANKED,
         (*DELTA, "--lexical-features", *LEX3, FIRST_STAGE_SHARE),
     ),
-    Row("neighbours", "Judgments of similar queries", NEIGHBOURS, stages=(BEST,)),
-    Row(
+    KtrelRow("neighbours", "Judgments of similar queries", NEIGHBOURS, stages=(BEST,)),
+    KtrelRow(
         "hybrid-neighbours",
         "BM25-RM3, KTRel with feedback, similar queries",
         FUSED,

@@ -26,7 +26,7 @@ class Queries(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class KtrelSettings:
     """What the experiments are run on, and how large they are.
 
     Attributes:

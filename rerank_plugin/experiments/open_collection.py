@@ -56,7 +56,7 @@ class Judged(NamedTuple):
     grades: dict[str, int]
 
 
-class Collection:
+class OpenCollection:
     """Documents and judged queries as they are read.
 
     Attributes:
@@ -210,7 +210,7 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
     check_free(options.output, OPEN_COLLECTION, options.overwrite)
-    collection = Collection(options.seed)
+    collection = OpenCollection(options.seed)
     collection.add_medquad(options.medquad)
     collection.add_known_items("pubmedqa", pubmedqa(options.pubmedqa))
     collection.add_known_items("article", articles(options.articles))

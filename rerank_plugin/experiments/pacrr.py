@@ -67,7 +67,7 @@ RUNS = {
 }
 
 
-class Collection(NamedTuple):
+class PacrrCollection(NamedTuple):
     """A judged collection.
 
     Attributes:
@@ -105,7 +105,7 @@ def _shared(sizes: Sizes) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Settings:
+class PacrrSettings:
     """What the experiments are run on, and how large they are.
 
     Attributes:
@@ -122,7 +122,7 @@ class Settings:
     """
 
     work: Path
-    collections: tuple[Collection, ...]
+    collections: tuple[PacrrCollection, ...]
     words: str
     stem: str | None = None
     models: tuple[str, ...] = ()
@@ -164,10 +164,10 @@ class Settings:
         return [self.base._replace(**{name: value}) for value in sorted({*values, getattr(self.base, name)})]
 
 
-class Plan:
+class PacrrPlan:
     """The steps of the experiments, in stages: what stands in one stage needs nothing of the same stage."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: PacrrSettings):
         self.settings, self.work = settings, Path(settings.work)
 
     def stages(self) -> Iterator[list[Step]]:
@@ -183,10 +183,10 @@ class Plan:
         yield [step for collection in collections for step in self._trainings_of_chosen(collection)]
         yield [step for collection in collections for step in self._searches(collection)]
 
-    def _swept(self) -> list[Collection]:
+    def _swept(self) -> list[PacrrCollection]:
         return [collection for collection in self.settings.collections if collection.name in self.settings.sweep]
 
-    def chosen(self, collection: Collection) -> Sizes:
+    def chosen(self, collection: PacrrCollection) -> Sizes:
         """The hyper-parameters of PACRR-kwindow with the best measure on the validation queries."""
         swept = collection.name if collection.name in self.settings.sweep else self.settings.sweep[0]
         return max(self.settings.sizes(), key=lambda sizes: self.reached(swept, sizes.row)[MEASURES[0]])
@@ -198,7 +198,7 @@ class Plan:
     def checkpoint(self, collection: str, row: str) -> Path:
         return self.work / collection / "checkpoints" / row
 
-    def run(self, collection: Collection, name: str) -> Path:
+    def run(self, collection: PacrrCollection, name: str) -> Path:
         return self.work / collection.name / "runs" / name
 
     def titles(self) -> dict[str, str]:
@@ -206,15 +206,15 @@ class Plan:
         baselines = {model.name: model.title for model in self.settings.baselines}
         return {FIRSTK: "PACRR-firstk", KWINDOW: "PACRR-kwindow", **baselines}
 
-    def row(self, collection: Collection, name: str) -> str:
+    def row(self, collection: PacrrCollection, name: str) -> str:
         """The checkpoint of a row of the tables."""
         return self.chosen(collection).row if name == KWINDOW else name
 
-    def documents_of_runs(self, collection: Collection) -> list[str]:
+    def documents_of_runs(self, collection: PacrrCollection) -> list[str]:
         """Which documents of table 2's runs are re-ranked: all, and the judged ones where that says anything."""
         return ["all", "judged"] if collection.judged else ["all"]
 
-    def _trainings_of_chosen(self, collection: Collection) -> list[Step]:
+    def _trainings_of_chosen(self, collection: PacrrCollection) -> list[Step]:
         sizes = self.chosen(collection)
         firstk = [*PACRR, "distillation=firstk", *_shared(sizes)]
         steps = [self._training(collection, FIRSTK, firstk)]
@@ -222,27 +222,27 @@ class Plan:
             steps.append(self._training(collection, sizes.row, sizes.options))
         return steps
 
-    def _step(self, collection: Collection, name: str, command: Sequence, output: Path) -> Step:
+    def _step(self, collection: PacrrCollection, name: str, command: Sequence, output: Path) -> Step:
         words = (*command, "--seed", self.settings.seed)
         return Step(f"{collection.name}-{name}", tuple(map(str, words)), output)
 
-    def index(self, collection: Collection) -> Path:
+    def index(self, collection: PacrrCollection) -> Path:
         return self.work / collection.name / "index"
 
-    def _indexing(self, collection: Collection) -> Step:
+    def _indexing(self, collection: PacrrCollection) -> Step:
         index = self.index(collection)
         command = ["index", "--corpus", collection.corpus, "--index", index, "--overwrite"]
         stem = ["--stem", self.settings.stem] if self.settings.stem else []
         return self._step(collection, "index", [*command, *stem], index)
 
-    def _search(self, collection: Collection, name: str, split: str, output: str, *options) -> Step:
+    def _search(self, collection: PacrrCollection, name: str, split: str, output: str, *options) -> Step:
         path = self.run(collection, output)
         command = ["search", "--index", self.index(collection), "--queries", getattr(collection, split), "--overwrite"]
         return self._step(
             collection, name, [*command, "--depth", self.settings.depth, *options, "--output", path], path
         )
 
-    def _first_stages(self, collection: Collection) -> list[Step]:
+    def _first_stages(self, collection: PacrrCollection) -> list[Step]:
         """Candidates of training and validation, the test queries' in table 1, and the folder of table 2."""
         found = [
             self._search(collection, f"candidates-{split}", split, f"{split}.run") for split in ("train", "validation")
@@ -256,7 +256,7 @@ class Plan:
             for name, options in list(RUNS.items())[: self.settings.runs]
         ]
 
-    def _training(self, collection: Collection, row: str, options: Sequence[str]) -> Step:
+    def _training(self, collection: PacrrCollection, row: str, options: Sequence[str]) -> Step:
         settings, output = self.settings, self.checkpoint(collection.name, row)
         command = [
             "train", "--index", self.index(collection), "--words", settings.words, "--train", collection.train,
@@ -267,7 +267,7 @@ class Plan:
         ]  # fmt: skip
         return self._step(collection, f"train-{row}", command, output)
 
-    def _searches(self, collection: Collection) -> list[Step]:
+    def _searches(self, collection: PacrrCollection) -> list[Step]:
         """What the tables are made of: runs of every row in every setting."""
         steps = []
         if collection.judged:
@@ -285,7 +285,7 @@ class Plan:
                 )
         return steps
 
-    def _searches_of(self, collection: Collection, name: str) -> Iterator[Step]:
+    def _searches_of(self, collection: PacrrCollection, name: str) -> Iterator[Step]:
         reranker = ("--reranker", self.checkpoint(collection.name, self.row(collection, name)), "--tag", name)
         for stage in FIRST_STAGES:
             run = ("--run", self.run(collection, f"{stage}/order.run"))

@@ -11,7 +11,7 @@ from rerank_plugin.evaluation import document_pairs, letters, many_runs, scatter
 from rerank_plugin.evaluation.evaluation import evaluate
 from rerank_plugin.experiments import match_counts
 from rerank_plugin.experiments.figures import Curve, plot_hyper_parameters, plot_trainings
-from rerank_plugin.experiments.pacrr import FIRST_STAGES, MEASURES, Collection, Plan
+from rerank_plugin.experiments.pacrr import FIRST_STAGES, MEASURES, PacrrCollection, PacrrPlan
 from rerank_plugin.experiments.steps import PAGE, Runner
 from rerank_plugin.files import tables
 from rerank_plugin.files.outputs import replacing
@@ -25,7 +25,7 @@ SYMBOLS = {"words": "l_d", "signals": "n_s", "longest": "l_g"}
 DOCUMENTS = {"all": "all candidates", "judged": "the judged documents alone"}
 
 
-def write_page(plan: Plan, journal: Runner, output: Path, notes: Path | None, command: str) -> None:
+def write_page(plan: PacrrPlan, journal: Runner, output: Path, notes: Path | None, command: str) -> None:
     """Write the Markdown page, and its figures beside it.
 
     Args:
@@ -55,7 +55,7 @@ def write_page(plan: Plan, journal: Runner, output: Path, notes: Path | None, co
 class CollectionPage:
     """The tables and figures of one collection."""
 
-    def __init__(self, plan: Plan, journal: Runner, collection: Collection, output: Path):
+    def __init__(self, plan: PacrrPlan, journal: Runner, collection: PacrrCollection, output: Path):
         self.plan, self.journal, self.collection, self.output = plan, journal, collection, output
         self.titles = plan.titles()
         self.letters = {model.name: model.letter for model in plan.settings.baselines}

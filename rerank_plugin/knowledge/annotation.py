@@ -105,7 +105,7 @@ class Annotator:
         self.settings = {**asdict(config), "rules": normalization.VERSION, "knowledge": knowledge.checksum}
         self._terms = term_arrays.open_terms(knowledge)
         self._index = matching.index(self._terms, config.threshold)
-        self._settings = matching.Settings(
+        self._settings = matching.MatchingSettings(
             config.candidates,
             config.threshold,
             config.window,

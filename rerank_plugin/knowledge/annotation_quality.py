@@ -189,7 +189,7 @@ def _of_text(mentions: Sequence[Mention], spans: Sequence[GoldSpan]) -> tuple[in
     return len(found & wanted), len(found), len(found & wanted), len(wanted)
 
 
-class Row(NamedTuple):
+class QualityRow(NamedTuple):
     """Scores of one setting of the annotator, for one kind of gold mentions."""
 
     setting: str
@@ -198,12 +198,14 @@ class Row(NamedTuple):
     scores: dict[str, Score]
 
 
-def rows(setting: str, found: Sequence[Sequence[Mention]], wanted: Gold, knowledge: KnowledgeBase) -> Iterable[Row]:
+def rows(
+    setting: str, found: Sequence[Sequence[Mention]], wanted: Gold, knowledge: KnowledgeBase
+) -> Iterable[QualityRow]:
     """A setting's scores: each kind against what was found of it, then all kinds, then against all that was found."""
     kinds = wanted.kinds
     for kind in kinds:
         spans = [[span for span in one if span.kind == kind] for one in wanted.spans]
-        yield Row(setting, kind, "of its kind", scores(found, spans, of_kind(knowledge, kind)))
+        yield QualityRow(setting, kind, "of its kind", scores(found, spans, of_kind(knowledge, kind)))
     if len(kinds) > 1:
-        yield Row(setting, ALL, "of its kind", scores(found, wanted.spans, of_kind(knowledge, ALL)))
-    yield Row(setting, ALL, "everything", scores(found, wanted.spans, None))
+        yield QualityRow(setting, ALL, "of its kind", scores(found, wanted.spans, of_kind(knowledge, ALL)))
+    yield QualityRow(setting, ALL, "everything", scores(found, wanted.spans, None))

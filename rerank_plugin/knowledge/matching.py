@@ -105,7 +105,7 @@ class Found(NamedTuple):
     of_mention: np.ndarray
 
 
-class Settings(NamedTuple):
+class MatchingSettings(NamedTuple):
     """See `annotation.AnnotatorConfig`."""
 
     candidates: int
@@ -452,7 +452,7 @@ def find_mentions(texts, terms, index, settings):
     """The mentions of all texts: n-grams with a form that is equal or similar, of those that overlap the best.
 
     Args:
-        texts: Texts. terms: TermArrays. index: Index, of the same threshold. settings: Settings.
+        texts: Texts. terms: TermArrays. index: Index, of the same threshold. settings: MatchingSettings.
 
     Returns:
         The arrays of Found.

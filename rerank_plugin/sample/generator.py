@@ -83,7 +83,7 @@ class Topic(NamedTuple):
     split: str
 
 
-class Plan(NamedTuple):
+class DocumentPlan(NamedTuple):
     """A document before it is put into words. ``broader`` names the concept that it only covers in a wider sense."""
 
     topic: Topic
@@ -151,7 +151,7 @@ def _topics(rng: Random, count: int) -> list[Topic]:
     return topics
 
 
-def _plans(rng: Random, topics: list[Topic], count: int) -> list[Plan]:
+def _plans(rng: Random, topics: list[Topic], count: int) -> list[DocumentPlan]:
     """``count`` documents, spread evenly over the topics, in random order."""
     plans = []
     for number, topic in enumerate(topics):
@@ -164,7 +164,7 @@ def _plans(rng: Random, topics: list[Topic], count: int) -> list[Plan]:
             kind = _kind(rng, wanted, topic.agent.type)
             population = topic.population if rng.random() < FAVOURED else _pick(rng, POPULATIONS)
             outcome = topic.outcome if rng.random() < FAVOURED else _pick(rng, OUTCOMES)
-            plans.append(Plan(topic, kind, broader, population, outcome))
+            plans.append(DocumentPlan(topic, kind, broader, population, outcome))
     return _shuffle(rng, plans)
 
 
@@ -216,7 +216,7 @@ def _needs(rng: Random, topics: list[Topic], count: int) -> dict[str, Need]:
     return needs
 
 
-def grade(need: Need, plan: Plan) -> int:
+def grade(need: Need, plan: DocumentPlan) -> int:
     """The rule behind the judgments: 2 for all that is asked for in a wanted kind of document, 1 for a part of it."""
     topic = plan.topic
     if not plan.kind.wanted:
@@ -337,7 +337,7 @@ class Writer:
         self._rng = _generator(seed, "documents")
         self._general = _general_tables()
 
-    def topical(self, plan: Plan) -> tuple[str, str]:
+    def topical(self, plan: DocumentPlan) -> tuple[str, str]:
         """The title and the abstract of a planned document."""
         forms = FORMS_OF_RELEVANT if plan.kind.wanted else FORMS_OF_DISTRACTOR
         agent, condition = plan.topic.agent, plan.topic.condition
@@ -443,10 +443,10 @@ class Planned:
     """The topical documents as written, and where those about a concept are."""
 
     def __init__(self):
-        self.documents: list[tuple[str, str, Plan]] = []  # id, title, plan
+        self.documents: list[tuple[str, str, DocumentPlan]] = []  # id, title, plan
         self.about: dict[str, list[int]] = defaultdict(list)  # concept key -> places in documents
 
-    def add(self, id: str, title: str, plan: Plan) -> None:
+    def add(self, id: str, title: str, plan: DocumentPlan) -> None:
         for concept in (plan.topic.agent, plan.topic.condition):
             self.about[concept.key].append(len(self.documents))
         self.documents.append((id, title, plan))
@@ -477,7 +477,7 @@ def _write(folder: Path, documents: int, queries: int, seed: int) -> None:
     _write_text(folder / "README.md", README.format(documents=documents, queries=queries, seed=seed))
 
 
-def _documents(seed: int, plans: list[Plan], count: int, planned: Planned) -> Iterator[Document]:
+def _documents(seed: int, plans: list[DocumentPlan], count: int, planned: Planned) -> Iterator[Document]:
     """All documents in order, the planned ones scattered among the background; notes the planned ones."""
     writer = Writer(seed)
     places = _places(_generator(seed, "places"), len(plans), count)

@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 
 from rerank_plugin.benchmark.latency_plot import plot
-from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, WHOLE, Row, write_json
+from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, WHOLE, Measurement, write_json
 from rerank_plugin.benchmark.summary import markdown, number, shares
 
-PLAIN_ROW = Row(
+PLAIN_ROW = Measurement(
     reranker="delta", path=PLAIN, device="cpu", threads=2, depth=500, batch=1, median_ms=48.0, p95_ms=50.0, p99_ms=52.5,
     queries_per_second=20.5, ratio_to_plain=1.0, peak_memory_mb=512.25, stage="scoring", mean_ms=48.5, repetitions=100,
     collection="sample, 10,000 documents", documents=10_000, candidates=500.0, candidate_source="a scan",

@@ -5,13 +5,13 @@ import re
 import pytest
 
 from rerank_plugin import embed, experiment
-from rerank_plugin.experiments.delta import Plan, Settings
+from rerank_plugin.experiments.delta import DeltaPlan, DeltaSettings
 from rerank_plugin.features.lexical_features import LEX3
 from rerank_plugin.files.errors import InputError
 
 
 def plan(tmp_path, **more):
-    return Plan(Settings(tmp_path, "C", "T", "V", "E", "W", **more))
+    return DeltaPlan(DeltaSettings(tmp_path, "C", "T", "V", "E", "W", **more))
 
 
 def test_every_row_of_the_paper_is_there(tmp_path):

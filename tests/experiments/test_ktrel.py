@@ -11,7 +11,7 @@ import pytest
 
 from rerank_plugin import embed, experiment, index, search, train
 from rerank_plugin.experiments.figures import Line, plot_sizes
-from rerank_plugin.experiments.ktrel import Plan
+from rerank_plugin.experiments.ktrel import KtrelPlan
 from rerank_plugin.experiments.ktrel_page import published_line, value_cell
 from rerank_plugin.experiments.ktrel_results import Measured, TestSet, measure, unseen, words
 from rerank_plugin.experiments.ktrel_rows import (
@@ -25,7 +25,7 @@ from rerank_plugin.experiments.ktrel_rows import (
     ROWS,
     merged,
 )
-from rerank_plugin.experiments.ktrel_settings import Queries, Settings, judgments_of, queries_of, restricted
+from rerank_plugin.experiments.ktrel_settings import KtrelSettings, Queries, judgments_of, queries_of, restricted
 from rerank_plugin.experiments.ktrel_tuning import GRID, Bm25, Shape, best, drawn, mean_average_precision
 from rerank_plugin.experiments.steps import Runner
 from rerank_plugin.files.errors import InputError
@@ -37,12 +37,12 @@ from rerank_plugin.knowledge import __main__ as knowledge
 def settings(tmp_path, **more):
     tests = (Queries("titles", "E"), Queries("descriptions", "Q.jsonl:type=d,J.tsv"))
     always = {"corpus": "C", "train": ("T", "T2,J2"), "validation": "V", "tests": tests, "words": "W"}
-    return Settings(tmp_path, **{**always, "knowledge": "K", "concepts": "E2", **more})
+    return KtrelSettings(tmp_path, **{**always, "knowledge": "K", "concepts": "E2", **more})
 
 
 def dry(tmp_path, **more):
     """The steps of a plan before anything has run."""
-    return [step for stage in Plan(settings(tmp_path, **more), dry=True).stages() for step in stage]
+    return [step for stage in KtrelPlan(settings(tmp_path, **more), dry=True).stages() for step in stage]
 
 
 def options_of(step) -> dict:
@@ -123,7 +123,7 @@ def test_specs_are_taken_apart_for_searches():
 
 def test_every_step_needs_only_what_earlier_stages_made(tmp_path):
     made, names = set(), set()
-    for stage in Plan(settings(tmp_path, plain_words="P", weak=("W",)), dry=True).stages():
+    for stage in KtrelPlan(settings(tmp_path, plain_words="P", weak=("W",)), dry=True).stages():
         of_stage = {str(step.output) for step in stage}
         assert len(of_stage) == len(stage)
         for step in stage:
@@ -139,21 +139,21 @@ def test_every_step_needs_only_what_earlier_stages_made(tmp_path):
 
 def test_the_best_row_of_our_recipe_is_chosen_on_the_validation_queries(tmp_path, monkeypatch):
     reached = {"ktrel-c-ours": 0.1, "ktrel-w-ours": 0.3, "ktrel-ours": 0.2, "ktrel-w-titles": 0.4, "ktrel-titles": 0.35}
-    monkeypatch.setattr(Plan, "training", lambda self, row: row)
-    monkeypatch.setattr(Plan, "reached", lambda self, row: {"AP": reached[row.name]})
+    monkeypatch.setattr(KtrelPlan, "training", lambda self, row: row)
+    monkeypatch.setattr(KtrelPlan, "reached", lambda self, row: {"AP": reached[row.name]})
     for more, expected in (
         ({"weak": ("W",)}, "ktrel-w-titles"),
         ({}, "ktrel-w-ours"),
         ({"only": ("hybrid",)}, "ktrel-ours"),
     ):
-        plan = Plan(settings(tmp_path, **more))
+        plan = KtrelPlan(settings(tmp_path, **more))
         assert plan.stages_of(BY_NAME["hybrid"]) == (RM3, expected)
         assert plan.stages_of(BY_NAME["feedback"]) == plan.stages_of(BY_NAME["neighbours"]) == (expected,)
         assert {row.name for row in plan.needed()} >= {row.name for row in plan.of_our_recipe()}
 
 
 def test_without_corpora_nothing_is_pre_trained(tmp_path):
-    assert not any(row.pretrained for row in Plan(settings(tmp_path)).needed())
+    assert not any(row.pretrained for row in KtrelPlan(settings(tmp_path)).needed())
     assert not any("pretrained" in step.name or "titles-index" in step.name for step in dry(tmp_path))
     steps = {re.sub(r"-\w{8}$", "", step.name): step for step in dry(tmp_path, weak=("W", "V"))}
     assert options_of(steps["titles-titles"])["--corpus"] == ["W", "V"]
@@ -241,11 +241,11 @@ def test_some_rows_only(tmp_path):
     steps = dry(tmp_path, only=("hybrid-delta",), grid=3)
     trained = [step.name for step in steps if step.command[0] == "train"]
     assert [re.sub(r"-\w{8}$", "", name) for name in trained] == ["checkpoints-ktrel-ours", "checkpoints-hybrid-delta"]
-    plan = Plan(settings(tmp_path, only=("hybrid-delta",)))
+    plan = KtrelPlan(settings(tmp_path, only=("hybrid-delta",)))
     assert [row.name for row in plan.rows()] == [RM3, "hybrid-delta"]
     assert [row.name for row in plan.needed()] == [RM3, "ktrel-ours", "hybrid", "hybrid-delta"]
     assert not plan.figure_rows() and not plan.ingredients()
-    assert "titles" not in {one.name for one in Plan(settings(tmp_path, train=("T",))).ingredients()}
+    assert "titles" not in {one.name for one in KtrelPlan(settings(tmp_path, train=("T",))).ingredients()}
 
 
 def test_few_validation_candidates(tmp_path):
@@ -272,8 +272,8 @@ def test_shapes_are_drawn_by_the_seed():
 
 def test_bm25_is_chosen_by_the_validation_runs(tmp_path, monkeypatch):
     """Two runs by hand: the relevant document at rank 2 (AP 1/2), and at rank 1 (AP 1)."""
-    plan = Plan(settings(tmp_path, k1=(1.0, 2.0), b=(0.5,)))
-    monkeypatch.setattr(Plan, "validation_judgments", {"q": {"d1": 1, "d9": 0}})
+    plan = KtrelPlan(settings(tmp_path, k1=(1.0, 2.0), b=(0.5,)))
+    monkeypatch.setattr(KtrelPlan, "validation_judgments", {"q": {"d1": 1, "d9": 0}})
     for one, order in zip(plan.bm25_grid(), (["d2", "d1"], ["d1", "d2"])):
         step = plan.validation_search(f"bm25-{one.k1}-{one.b}", one.options)
         step.output.parent.mkdir(parents=True, exist_ok=True)
@@ -292,11 +292,11 @@ def test_a_kept_map_is_that_of_the_run(tmp_path):
 
 
 def test_a_shape_is_chosen_by_its_trial(tmp_path, monkeypatch):
-    plan = Plan(settings(tmp_path, grid=4))
+    plan = KtrelPlan(settings(tmp_path, grid=4))
     row = BY_NAME["ktrel-w"]
     tried = plan.shapes(row)
     values = {plan.grid_training(row, shape).name: value for shape, value in zip(tried, (0.1, 0.3, 0.2, 0.3))}
-    monkeypatch.setattr(Plan, "reached", lambda self, step: {"AP": values[step.name], "nDCG@10": 0.0})
+    monkeypatch.setattr(KtrelPlan, "reached", lambda self, step: {"AP": values[step.name], "nDCG@10": 0.0})
     assert plan.shape(row) == tried[1]
     assert f"dropout={tried[1].dropout}" in plan.training(row).command
 

@@ -5,15 +5,15 @@ import re
 import pytest
 
 from rerank_plugin import embed, experiment, train
-from rerank_plugin.experiments.pacrr import BASELINES, FIRSTK, Collection, Plan, Settings, Sizes
+from rerank_plugin.experiments.pacrr import BASELINES, FIRSTK, PacrrCollection, PacrrPlan, PacrrSettings, Sizes
 from rerank_plugin.files.errors import InputError
 
-ONE = Collection("one", "C", "T", "V", "E", judged="J")
-TWO = Collection("two", "C2", "T2", "V2", "E2")
+ONE = PacrrCollection("one", "C", "T", "V", "E", judged="J")
+TWO = PacrrCollection("two", "C2", "T2", "V2", "E2")
 
 
 def settings(tmp_path, **more):
-    return Settings(tmp_path, (ONE, TWO), "W", **more)
+    return PacrrSettings(tmp_path, (ONE, TWO), "W", **more)
 
 
 def test_one_hyper_parameter_varies_at_a_time(tmp_path):
@@ -39,12 +39,12 @@ def test_the_grid_of_the_paper_is_reachable(tmp_path):
 )
 def test_settings_that_cannot_be(tmp_path, more, message):
     with pytest.raises(InputError, match=message):
-        Settings(**{"work": tmp_path, "collections": (ONE, TWO), "words": "W", **more})
+        PacrrSettings(**{"work": tmp_path, "collections": (ONE, TWO), "words": "W", **more})
 
 
 def test_steps_name_their_outputs_and_nothing_twice(tmp_path):
     """The stages up to the trainings, which need nothing that ran before."""
-    stages = Plan(settings(tmp_path, stem="krovetz")).stages()
+    stages = PacrrPlan(settings(tmp_path, stem="krovetz")).stages()
     steps = [step for _ in range(3) for step in next(stages)]
     assert len({step.name for step in steps}) == len({step.output for step in steps}) == len(steps)
     assert all(str(step.output) in step.command for step in steps)
@@ -61,7 +61,7 @@ def test_training_options_are_accepted_by_the_command(tmp_path):
     """Every row's options are parsed, and its model is built from them."""
     from rerank_plugin.models.checkpoints import build_config, model_classes
 
-    stages = Plan(settings(tmp_path)).stages()
+    stages = PacrrPlan(settings(tmp_path)).stages()
     for step in [step for _ in range(3) for step in next(stages)]:
         if step.command[0] == "train":
             options = train.arguments().parse_args(step.command[1:])

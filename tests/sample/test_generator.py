@@ -185,7 +185,7 @@ def test_the_rule_of_relevance():
     topic, other = topics[0], topics[1]
     kinds = {kind.name: kind for kind in KINDS}
     trial, review, animal = kinds["trial"], kinds["review"], kinds["animal"]
-    plan = generator.Plan(topic, trial, "", topic.population, topic.outcome)
+    plan = generator.DocumentPlan(topic, trial, "", topic.population, topic.outcome)
     both = generator.Need(topic, agent=topic.agent, condition=topic.condition)
     assert generator.grade(both, plan) == 2
     assert generator.grade(both, plan._replace(broader="agent")) == 1
