@@ -145,8 +145,8 @@ def main(argv: list[str] | None = None) -> None:
     if options.output is None:
         print(text, end="")
         return
+    from rerank_plugin.evaluation.report_files import REPORT
     from rerank_plugin.files.outputs import replacing
-    from rerank_plugin.files.tables import REPORT
 
     with replacing(options.output, REPORT, options.overwrite) as file:
         file.write(text.encode())

@@ -30,7 +30,8 @@ from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.files.runs import RankedList, sort_order
 from rerank_plugin.files.text_files import first_line
 
-HEADER = ("\t".join((OPTIONAL, *COLUMNS)) + "\n").encode()
+SIMULATED = "simulated"  # a column that tells such a log from a real one
+HEADER = ("\t".join((OPTIONAL, *COLUMNS, SIMULATED)) + "\n").encode()
 CLICK_LOG = FileKind("a simulated click log", lambda path: first_line(path) == HEADER)
 
 PAGE = 20  # documents of a first page ([D18] 4.1)
@@ -161,5 +162,5 @@ def write_log(
             rows += len(found.documents)
             columns = (one.tolist() for one in (*found[1:], available.astype(np.int64)))
             for document, *numbers in zip(found.documents, *columns):
-                file.write("\t".join((query.id, text, document, *map(str, numbers))).encode() + b"\n")
+                file.write("\t".join((query.id, text, document, *map(str, numbers), "1")).encode() + b"\n")
     return queries, rows

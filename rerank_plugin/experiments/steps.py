@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import resource
 import shlex
 import subprocess
@@ -27,7 +28,10 @@ from rerank_plugin.files.outputs import INNER, FileKind, beginning, replacing
 log = logging.getLogger(__name__)
 
 JOURNAL, LOGS = "journal.json", "logs"
-PAGE = FileKind("a page of this experiment", lambda path: b"python -m rerank_plugin.experiment" in beginning(path))
+PAGE = FileKind(
+    "a page of this experiment",
+    lambda path: re.match(rb"# The \w+ experiments\n[^#]*```sh\npython -m rerank_plugin", beginning(path)) is not None,
+)
 
 
 @dataclass(frozen=True)

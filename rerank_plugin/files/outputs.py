@@ -21,6 +21,7 @@ import fcntl
 import gzip
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -35,6 +36,8 @@ from rerank_plugin.files.errors import InputError
 
 MARK = ".rerank_plugin-"  # between the name of an output and the random end of its temporary name
 ASIDE = "replaced"  # the end of the name that an old folder has between two renames
+TEMPORARY = re.compile(rf"\.(.+){re.escape(MARK)}([0-9a-f]{{8}}|{ASIDE})")
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class OutputLockedError(InputError):
@@ -94,7 +97,7 @@ class FolderKind:
             return f"is not {self.name}"
         own = {self.description, *(described.get(self.listed, ()) if self.listed else ())}
         for one in found:
-            if one not in own and MARK not in one and not any(_matches(one, pattern) for pattern in self.files):
+            if one not in own and not any(_matches(one, pattern) for pattern in self.files) and not _is_temporary(one):
                 return f"is {self.name}, but holds {one}, which is of something else"
         return None
 
@@ -111,6 +114,10 @@ class FolderKind:
 PICTURE_METADATA = {"Software": "rerank_plugin"}  # for matplotlib's savefig: how we recognize our PNG files
 PICTURE = FileKind("a picture that this program drew", lambda path: b"Software\0rerank_plugin" in beginning(path))
 INNER = FileKind("a file of ours", lambda path: True)  # within a folder that was checked as a whole
+
+
+def _is_temporary(path: str) -> bool:
+    return any(TEMPORARY.fullmatch(part) for part in path.split("/"))
 
 
 def _has_entries(path: Path) -> bool:
@@ -177,7 +184,12 @@ def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = Fal
             writing = cleaning.enter_context(_temporary(place, Path.mkdir))
         except OSError as error:
             raise unwritable(Path(folder), error) from error
-        yield writing
+        try:
+            yield writing
+        except OSError as error:
+            if error.errno in FULL or not writing.exists():  # else it is not about the output
+                raise unwritable(Path(folder), error) from error
+            raise
         check_free(place, kind, overwrite)
         try:
             put_in_place(writing, place)
@@ -258,13 +270,16 @@ def open_locked(path: Path) -> BinaryIO:
 
     Raises:
         OutputLockedError: another process holds it.
-        OSError: it cannot be opened, or is a symbolic link, through which nothing is written.
+        InputError: it cannot be opened, or is a symbolic link, through which nothing is written.
     """
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise unwritable(path, error) from error
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "is no regular file")
+                raise InputError(f"{path} is no regular file: move it away")
             _lock(descriptor, path)
             if _is_still(descriptor, path):
                 return open(descriptor, "r+b")
@@ -277,12 +292,22 @@ def open_locked(path: Path) -> BinaryIO:
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files and folders in a folder that no living process holds."""
     for leftover in folder.glob(f".*{MARK}*"):
-        place = leftover.with_name(leftover.name[1 : leftover.name.rindex(MARK)])
+        found = TEMPORARY.fullmatch(leftover.name)
+        if found is None:
+            continue
+        place = leftover.with_name(found[1])
         if leftover == _aside(place) and not place.exists():
             healed(place)
             continue
         with suppress(OSError, OutputLockedError), locked(leftover):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of ours under a temporary name: killed meanwhile, its rest is recognized as a leftover."""
+    going = folder.with_name(f".{folder.name}{MARK}{secrets.token_hex(4)}")
+    folder.rename(going)
+    shutil.rmtree(going)
 
 
 def link_or_copy(source: Path, target: Path) -> None:

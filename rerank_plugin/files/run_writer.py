@@ -128,10 +128,12 @@ class RunWriter:
             self._file = open_locked(self.part)
             check_free(self.path, RUN, self.overwrite)  # again: until now another process may have held the part
             self._journal = open_locked(self.journal_path)
-            header, *entries = self._journal.read().split(b"\n")[:-1] or [b""]  # without an incomplete last line
+            journal = self._journal.read()
+            header, *entries = journal.split(b"\n")[:-1] or [b""]  # without an incomplete last line
             size = os.fstat(self._file.fileno()).st_size
-            if size and not header.startswith(b"{"):
-                raise InputError(f"{self.part} was not left by an interrupted search: move it away")
+            for path, foreign in ((self.journal_path, journal[:1] not in (b"", b"{")), (self.part, size and not header)):
+                if foreign:
+                    raise InputError(f"{path} was not left by an interrupted search: move it away")
             if not (resume or self.overwrite) and size:
                 raise InputError(
                     f"{self.part} holds {len(entries)} queries of an interrupted search: resume or overwrite it"
@@ -144,6 +146,9 @@ class RunWriter:
                 self._journal.write(json.dumps(settings).encode() + b"\n")
                 self._journal.flush()
         except BaseException:
+            for file, path in ((self._file, self.part), (self._journal, self.journal_path)):
+                if file is not None and not os.fstat(file.fileno()).st_size:  # made here, for nothing
+                    path.unlink()
             self._close_files()
             raise
 

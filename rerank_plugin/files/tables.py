@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from rerank_plugin.files.outputs import FileKind, beginning
-
 Rows = Sequence[Sequence[str]]
-STARTS = ("run ", "run,", "| ", '{\n "', '{\n  "')  # of what `evaluate` writes, in any of its formats
-REPORT = FileKind("a table of measures", lambda path: beginning(path).decode(errors="replace").startswith(STARTS))
 
 
 def markdown(rows: Rows, texts: int = 1) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Callable, TypeVar
+from typing import Callable, Iterable, TypeVar
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, healed
@@ -80,6 +80,13 @@ def forward_checksum(description: dict) -> str:
     files = description["files"]
     forward = {name: files[name] for name in sorted(files) if name.startswith(("forward/", "knowledge/"))}
     return blake2b(json.dumps(forward, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def write_part(path: Path, described: dict, names: Iterable[str]) -> None:
+    """Write the description of what was added to an index, with checksums of the named files and of what it says."""
+    described = {**described, "files": {name: describe_file(path.parent / name) for name in names}}
+    described[CHECKSUM] = checksum_of(described)
+    path.write_text(json.dumps(described, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def open_whole(opening: Callable[[], T]) -> T:

@@ -22,6 +22,7 @@ class LuceneWriter:
     """
 
     def __init__(self, folder: Path, threads: int, generation: str):
+        self.folder = folder
         java_class("java.lang.Object")  # the JVM has to run before pyserini is imported
         from pyserini.index.lucene import LuceneIndexer
 
@@ -44,7 +45,12 @@ class LuceneWriter:
             )
             for id, title, abstract in zip(ids, titles, abstracts)
         ]
-        added = self.indexer.addRawDocuments(documents)
+        from jnius import JavaException
+
+        try:
+            added = self.indexer.addRawDocuments(documents)
+        except JavaException as error:
+            raise self._failed(error) from None
         if added != len(documents):
             raise InputError(
                 f"Lucene took {added} of {len(documents)} documents between ids {ids[0]} and {ids[-1]}; "
@@ -52,7 +58,15 @@ class LuceneWriter:
             )
 
     def close(self) -> None:
-        self.indexer.close()
+        from jnius import JavaException
+
+        try:
+            self.indexer.close()
+        except JavaException as error:
+            raise self._failed(error) from None
+
+    def _failed(self, error: Exception) -> InputError:
+        return InputError(f"{self.folder}: Lucene cannot write its index ({str(error).splitlines()[0]:.200})")
 
 
 def lucene_ids(folder: Path) -> Iterator[list[str]]:

@@ -31,6 +31,7 @@ import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
+from rerank_plugin.indexes.index_folder import write_part
 from rerank_plugin.indexes.stored_encodings import DESCRIPTION_FILE
 from rerank_plugin.kernels.parallel import available_threads, split
 
@@ -118,7 +119,7 @@ def build_ann(encodings: Path, vectors: np.ndarray, config: AnnConfig, overwrite
             "index": {"bytes": (writing / INDEX_FILE).stat().st_size, "blake2b": _checksum(writing / INDEX_FILE)},
             "faiss": faiss.__version__,
         }
-        (writing / ANN_FILE).write_text(json.dumps(described, indent=1), encoding="utf-8")
+        write_part(writing / ANN_FILE, described, [INDEX_FILE])
     return folder
 
 

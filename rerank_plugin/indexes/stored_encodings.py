@@ -27,7 +27,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
-from rerank_plugin.indexes.index_folder import describe_file
+from rerank_plugin.indexes.index_folder import write_part
 
 log = logging.getLogger(__name__)
 
@@ -89,9 +89,7 @@ def write_encodings(
                 rows += len(piece)
         if rows != len(index):
             raise RuntimeError(f"{rows} vectors for {len(index)} documents")
-        described["files"] = {VECTORS_FILE: describe_file(writing / VECTORS_FILE)}
-        text = json.dumps(described, indent=1, ensure_ascii=False)
-        (writing / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
+        write_part(writing / DESCRIPTION_FILE, described, [VECTORS_FILE])
     return folder
 
 

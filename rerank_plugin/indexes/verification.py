@@ -33,7 +33,7 @@ def verify(index: Index) -> int:
     found = describe_files(folder)
     _compare(folder, found, description["files"])
     _check_statistics(index)
-    return len(found) + sum(_verify_encodings(folder))
+    return len(found) + sum(_verify_encodings(index))
 
 
 def _compare(folder: Path, found: dict, expected: dict) -> None:
@@ -60,17 +60,40 @@ def _check_statistics(index: Index) -> None:
         raise InputError(f"{index.folder / DESCRIPTION} does not say that there are {len(forward)} documents: rebuild")
 
 
-def _verify_encodings(folder: Path) -> Iterator[int]:
-    """Compare the files below the folder of encodings; how many there are of each description."""
-    for path in sorted((folder / ENCODINGS).rglob("*.json")):
-        try:
-            described = json.loads(path.read_bytes())
-            files = described["files"] if "files" in described else {"index.faiss": described["index"]}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} names no checksums ({error!r}): encode the index again") from None
-        for name, expected in files.items():
-            if not (path.parent / name).is_file() or describe_file(path.parent / name) != expected:
-                raise InputError(f"{path.parent / name} does not match its checksum: encode the index again")
-        yield 1 + len(files)
-    if (folder / ENCODINGS).is_dir() and (fault := INDEX.fault(folder)):
-        raise InputError(f"{folder} {fault}")
+def _verify_encodings(index: Index) -> Iterator[int]:
+    """Compare what models have added to the index; how many files there are of each kind."""
+    of_documents = {"forward_index": index.forward.checksum}
+    for encodings in _folders(index.folder / ENCODINGS):
+        yield _verify_part(encodings / "encodings.json", {"weights": encodings.name, **of_documents})
+        made_of = {"encodings": describe_file(encodings / "encodings.json")["blake2b"]}
+        for part in _folders(encodings):
+            if part.name == "judged":
+                yield _verify_part(part / "judged.json", of_documents)
+            else:
+                yield _verify_part(part / "ann.json", {"kind": part.name, **made_of})
+    if fault := INDEX.fault(index.folder):
+        raise InputError(f"{index.folder} {fault}")
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+
+def _verify_part(path: Path, expected: dict) -> int:
+    """Compare the files beside a description with it; how many files there are with it.
+
+    Args:
+        expected: what the description must say.
+    """
+    try:
+        described = json.loads(path.read_bytes())
+        said, files = {name: described[name] for name in expected}, described["files"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} does not tell what belongs to it ({error!r}): encode the index again") from None
+    if described.get(CHECKSUM) != checksum_of(described) or said != expected:
+        raise InputError(f"{path} is damaged, or of another index: encode the index again")
+    found = {one.name: one for one in path.parent.iterdir() if one.is_file() and one != path}
+    for name in sorted(found.keys() | files.keys()):
+        if name not in found or name not in files or describe_file(found[name]) != files[name]:
+            raise InputError(f"{path.parent / name} does not match its checksum: encode the index again")
+    return 1 + len(files)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import zlib
 from pathlib import Path
 from typing import Iterable, NamedTuple, Sequence
 
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 FOLDER, DESCRIPTION = "annotation", "annotation.json"
 ANNOTATION = FolderKind("the terms of a knowledge base", DESCRIPTION, ("knowledge", "rules"), ("*.npy",))
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 GRAM, CODE_POINT_BITS = 3, 21
 BATCH = 10_000  # terms that are read at once
 
@@ -81,7 +82,7 @@ def open_terms(knowledge: KnowledgeBase) -> TermArrays:
         with replacing_folder(folder, ANNOTATION, overwrite=True) as writing:
             for name, array in arrays._asdict().items():
                 save_array(writing / f"{name}.npy", array)
-            described = {**key, "lengths": _lengths(arrays)}
+            described = {**key, "checksums": _checksums(arrays)}
             (writing / DESCRIPTION).write_text(json.dumps(described), encoding="utf-8")
     except InputError as error:
         log.warning("%s: the terms are made anew each time", error)
@@ -96,12 +97,12 @@ def _opened(folder: Path, key: dict) -> TermArrays | None:
         arrays = TermArrays(*(open_array(folder / f"{name}.npy").view(np.ndarray) for name in TermArrays._fields))
     except (OSError, ValueError, EOFError):
         return None
-    return arrays if described == {**key, "lengths": _lengths(arrays)} else None
+    return arrays if described == {**key, "checksums": _checksums(arrays)} else None
 
 
-def _lengths(arrays: TermArrays) -> dict[str, int]:
-    """What tells that the arrays belong together: compiled code does not look beyond their ends."""
-    return {name: len(array) for name, array in arrays._asdict().items()}
+def _checksums(arrays: TermArrays) -> dict[str, int]:
+    """What tells that the arrays are whole and belong together: compiled code follows their offsets unchecked."""
+    return {name: zlib.crc32(np.ascontiguousarray(array).data) for name, array in arrays._asdict().items()}
 
 
 def _forms_of(knowledge: KnowledgeBase) -> dict[str, list[int]]:

@@ -38,7 +38,7 @@ from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import describe_file
+from rerank_plugin.indexes.index_folder import write_part
 from rerank_plugin.indexes.stored_encodings import encodings_folder
 from rerank_plugin.retrieval.dense import QueryEncoder
 
@@ -130,9 +130,7 @@ def write_judged(
         save_array(writing / "vectors.npy", np.stack(vectors))
         save_array(writing / "starts.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64))
         save_array(writing / "rows.npy", np.concatenate(rows).astype(np.uint32))
-        described["files"] = {f"{name}.npy": describe_file(writing / f"{name}.npy") for name in ARRAYS}
-        text = json.dumps(described, indent=1, ensure_ascii=False)
-        (writing / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
+        write_part(writing / DESCRIPTION_FILE, described, [f"{name}.npy" for name in ARRAYS])
     return folder, len(vectors)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import zlib
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +20,7 @@ from rerank_plugin.evaluation.significance import paired_t_test
 from rerank_plugin.evaluation.values import Evaluator, Values
 from rerank_plugin.files import tables
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import INNER, FolderKind, check_free, replacing, replacing_folder
+from rerank_plugin.files.outputs import INNER, FolderKind, check_free, remove_folder, replacing, replacing_folder
 from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import RankedList, write_run
 from rerank_plugin.indexes.candidates import Candidates
@@ -37,7 +36,7 @@ from rerank_plugin.training.session import CROSS_VALIDATION_FILE, HeldOut, Sessi
 log = logging.getLogger(__name__)
 
 FOLDS_FILE, RUN_FILE, TABLE_FILE = "folds.tsv", "cross-validated.run", "cross-validation.md"
-CROSS_VALIDATED = FolderKind("a cross-validation", FOLDS_FILE, (), (RUN_FILE, TABLE_FILE, *TRAINED.inside("fold-*")))
+CROSS_VALIDATED = FolderKind("a cross-validation", RUN_FILE, (), (FOLDS_FILE, TABLE_FILE, *TRAINED.inside("fold-*")))
 INTERRUPTED = FolderKind(
     "an interrupted cross-validation",
     CROSS_VALIDATION_FILE,
@@ -92,7 +91,7 @@ def cross_validate(session: Session, folds: Sequence[Fold], output: Path) -> str
         (writing / FOLDS_FILE).write_text(folds_text, encoding="utf-8")
         (writing / TABLE_FILE).write_text(table, encoding="utf-8")
         write_run(writing / RUN_FILE, after, session.task.model)
-    shutil.rmtree(work)
+    remove_folder(work)
     return table
 
 
@@ -125,7 +124,7 @@ def _check(work: Path, settings: dict, task: Task) -> None:
     if not task.resume:
         if not task.overwrite:
             raise InputError(f"{work} holds a cross-validation that was interrupted: resume or overwrite it")
-        shutil.rmtree(work)
+        remove_folder(work)
         return
     try:
         before = json.loads(path.read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Iterator, NamedTuple
 
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import FolderKind, check_free, link_or_copy, locked, replacing_folder
+from rerank_plugin.files.outputs import FolderKind, check_free, link_or_copy, locked, remove_folder, replacing_folder
 from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, read_config, save_checkpoint
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.word_vectors import WORD_VECTORS, WordVectors
@@ -144,7 +144,7 @@ class Saver:
             if self.every:
                 for epoch in range(1, self.epochs + 1):
                     link_all(self._of(epoch), writing / EPOCHS / self._of(epoch).name)
-        shutil.rmtree(self.folder)
+        remove_folder(self.folder)
         return read_outcome(output)
 
     def _of(self, epoch: int) -> Path:

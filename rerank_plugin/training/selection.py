@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple, Sequence
 
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import INNER, FolderKind, check_free, replacing, replacing_folder
+from rerank_plugin.files.outputs import INNER, FolderKind, check_free, remove_folder, replacing, replacing_folder
 from rerank_plugin.training.saving import TRAINED, TRAINING, link_all
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[st
     if folder.exists() and any(folder.iterdir()) and not (task.resume or task.overwrite):
         raise InputError(f"{folder} holds a selection that was interrupted: resume or overwrite it")
     if not task.resume:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            remove_folder(folder)
 
     def measure(features: tuple[str, ...]) -> float:
         place = folder / "+".join(features)
@@ -73,7 +74,7 @@ def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[st
     (folder / "+".join(chosen) / "selection.md").write_text(table, encoding="utf-8")
     with replacing_folder(output, TRAINED, task.overwrite) as writing:
         link_all(folder / "+".join(chosen), writing)
-    shutil.rmtree(folder)
+    remove_folder(folder)
     return chosen, table
 
 

@@ -19,7 +19,8 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.run_writer import RunWriter
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.building import build_index
-from rerank_plugin.indexes.index_folder import Index, IndexReplacedError, open_whole, write_description
+from rerank_plugin.indexes.index_folder import Index, IndexReplacedError, checksum_of, open_whole, write_description
+from rerank_plugin.indexes.stored_encodings import write_encodings
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.knowledge import __main__ as knowledge
 from rerank_plugin.retrieval.lucene import FirstStageConfig
@@ -113,16 +114,19 @@ def test_what_an_interrupted_search_left_is_replaced_only_when_asked(work, capsy
             raise KeyboardInterrupt
     refused(search, f"{SEARCH} o.run", capsys, "o.run.part holds 1 queries of an interrupted search")
     assert run(search, f"{SEARCH} o.run --overwrite") == 0 and read_run("o.run").keys() == {"q1", "q2"}
+    (work / "o.run.part.journal").write_text("mine")
+    refused(search, f"{SEARCH} o.run --overwrite", capsys, "o.run.part.journal was not left by an interrupted search")
+    assert (work / "o.run.part.journal").read_text() == "mine" and not (work / "o.run.part").exists()
     (work / "p.run.part").write_text("mine")
     refused(search, f"{SEARCH} p.run --overwrite", capsys, "p.run.part was not left by an interrupted search")
-    assert (work / "p.run.part").read_text() == "mine"
+    assert (work / "p.run.part").read_text() == "mine" and not (work / "p.run.part.journal").exists()
 
 
 def test_nothing_is_written_through_a_planted_link(work, capsys):
     (work / "thesis.tex").write_text("mine")
     for planted in ("o.run.part", "o.run.part.journal"):
         (work / planted).symlink_to("thesis.tex")
-        refused(search, f"{SEARCH} o.run", capsys, "cannot be written")
+        refused(search, f"{SEARCH} o.run", capsys, f"{planted}: cannot be written")
         (work / planted).unlink()
     assert (work / "thesis.tex").read_text() == "mine"
 
@@ -186,6 +190,60 @@ def test_reports_are_replaced_only_when_asked(work, capsys):
     capsys.readouterr()
     refused(evaluate, "--qrels qrels.txt o.run --output queries.tsv --overwrite", capsys, "is not a table of measures")
     assert (work / "queries.tsv").read_text() == QUERIES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n  "name": "my-package"\n}\n', '{\n "queries": 1\n}\n', "| my | table |\n|---|---|\n| precious | notes |\n",
+        "run the following by hand: precious\n", "run,by,hand\n", "labels and notes\n", "",
+    ],
+)  # fmt: skip
+def test_only_tables_of_measures_are_replaced_by_them(work, capsys, text):
+    (work / "qrels.txt").write_text("q1 0 MED-1 1\n")
+    (work / "o.run").write_text("q1 Q0 MED-1 1 1.0 t\n")
+    (work / "notes").write_text(text)
+    line = "--qrels qrels.txt o.run --output notes --overwrite"
+    if not text:
+        assert run(evaluate, line) == 0
+        return
+    refused(evaluate, line, capsys, "is not a table of measures")
+    assert (work / "notes").read_text() == text
+
+
+def test_what_evaluate_writes_in_any_form_is_recognized(work, capsys):
+    """Written twice, so each is recognized as its own."""
+    (work / "qrels.txt").write_text("q1 0 MED-1 2\nq1 0 MED-10 1\nq1 0 MED-100 0\n")
+    for folder in ("before", "after"):
+        (work / folder).mkdir()
+    for name in ("before/a.run", "after/a.run", "o.run", "p.run"):
+        (work / name).write_text("q1 Q0 MED-1 1 2.0 t\nq1 Q0 MED-10 2 1.0 t\n")
+    forms = [
+        "o.run p.run --format paper --against o.run=p.run", "o.run p.run --format letters --letters P=p.run",
+        "--before before after --output-format", "o.run p.run --pairs", "o.run --per-query --format csv",
+        "o.run p.run --baseline p.run", "--describe-subsets --queries queries.tsv --index index",
+    ]  # fmt: skip
+    forms[2] = "--before before after"
+    for number, form in enumerate(forms):
+        for more in ("", "--overwrite"):
+            assert run(evaluate, f"--qrels qrels.txt {form} --output table{number} {more}") == 0, form
+
+
+def test_a_real_click_log_is_not_replaced_by_a_simulated_one(work, capsys):
+    (work / "qrels").mkdir()
+    columns = "query_id\tquery\tdocument\timpressions\tsummary_clicks\tfull_text_clicks\tfull_text\n"
+    (work / "real.tsv").write_text(columns + "q\taspirin\td1\t5\t3\t2\t1\n")
+    refused(clicks, "--simulate sample:test --output real.tsv --overwrite", capsys, "is not a simulated click log")
+    assert run(clicks, "--simulate sample:test --output log.tsv --sessions 2") == 0
+    assert run(clicks, "--simulate sample:test --output log.tsv --sessions 2 --overwrite") == 0
+    assert run(clicks, "--log log.tsv --min-documents 1 --min-clicked 1 --output judged") == 0
+
+
+def test_folds_made_by_hand_are_kept(work, capsys):
+    (work / "folds").mkdir()
+    (work / "folds" / "folds.tsv").write_text("q1\t1\n")
+    line = "--model delta --index index --words w --train q --folds 5 --output folds --overwrite"
+    refused(train, line, capsys, "is not a cross-validation")
 
 
 # One generation of an index is one thing.
@@ -342,8 +400,6 @@ def test_verification_notices_files_that_are_not_on_the_list(copy):
 
 
 def test_verification_notices_damaged_encodings(copy, capsys, monkeypatch):
-    from rerank_plugin.indexes.stored_encodings import write_encodings
-
     forward = Index(copy).forward
     folder = write_encodings(forward, "key", [np.ones((len(forward), 3), np.float32)], 3)
     assert verify(Index(copy)) == len(json.loads((copy / "index.json").read_text())["files"]) + 2
@@ -356,3 +412,53 @@ def test_verification_notices_damaged_encodings(copy, capsys, monkeypatch):
     refused(index_command, f"--verify --index {copy}", capsys, "vectors.npy does not match its checksum")
     path.unlink()
     refused(index_command, f"--verify --index {copy}", capsys, "vectors.npy does not match its checksum")
+
+
+def hide(folder):
+    (folder / "encodings.json").unlink()
+
+
+def empty_list(folder):
+    described = json.loads((folder / "encodings.json").read_text())
+    (folder / "encodings.json").write_text(json.dumps({**described, "files": {}}))
+
+
+def other_index(folder):
+    described = json.loads((folder / "encodings.json").read_text())
+    described = {**described, "forward_index": "0" * 32}
+    del described["checksum"]
+    (folder / "encodings.json").write_text(json.dumps({**described, "checksum": checksum_of(described)}))
+
+
+def another_key(folder):
+    folder.rename(folder.with_name("other"))
+
+
+def foreign_vectors(folder):
+    (folder / "more.npy").write_text("mine")
+
+
+@pytest.mark.parametrize("spoil", [hide, empty_list, other_index, another_key, foreign_vectors])
+def test_verification_notices_encodings_that_do_not_belong(copy, spoil):
+    forward = Index(copy).forward
+    folder = write_encodings(forward, "key", [np.ones((len(forward), 3), np.float32)], 3)
+    assert verify(Index(copy))
+    spoil(folder)
+    with pytest.raises(InputError):
+        verify(Index(copy))
+
+
+def test_damaged_terms_of_a_knowledge_base_are_made_again(work, capsys):
+    """Compiled code follows their offsets, so what is damaged must not be read."""
+    assert run(knowledge, "compile --source sample --output kb") == 0
+    line = ["annotate", "--knowledge", "kb", "--text", "colorectal cancer and migraine with heart failure"]
+    said = []
+    for name in ("", "concepts", "concept_offsets", "character_offsets", "gram_offsets"):
+        if name:
+            path = work / "kb" / "annotation" / f"{name}.npy"
+            array = np.load(path)
+            np.save(path, np.roll(array, 7))
+        capsys.readouterr()
+        knowledge.main(line)
+        said.append(capsys.readouterr().out)
+    assert "colorectal" in said[0] and said == [said[0]] * len(said)

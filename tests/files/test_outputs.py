@@ -72,6 +72,10 @@ def foreign_link(folder):
     (folder / "parts" / "link").symlink_to("/")
 
 
+def foreign_file_with_a_temporary_look(folder):
+    (folder / ".notes.rerank_plugin-mine").write_text("mine")
+
+
 def no_description(folder):
     (folder / "box.json").unlink()
 
@@ -92,8 +96,8 @@ def description_that_is_a_folder(folder):
 @pytest.mark.parametrize(
     "spoil",
     [
-        foreign_file, foreign_file_in_a_part, foreign_folder, foreign_link, no_description, other_description,
-        damaged_description, description_that_is_a_folder,
+        foreign_file, foreign_file_in_a_part, foreign_folder, foreign_link,
+        foreign_file_with_a_temporary_look, no_description, other_description, damaged_description, description_that_is_a_folder,
     ],
 )  # fmt: skip
 def test_a_folder_with_anything_else_is_never_replaced(tmp_path, spoil):
@@ -200,7 +204,9 @@ def leftover(folder, name="box"):
 def test_leftovers_of_dead_processes_go_with_the_next_output_and_those_of_living_ones_stay(tmp_path):
     dead, living, file = leftover(tmp_path), leftover(tmp_path, "other"), tmp_path / f".note{outputs.MARK}77777777"
     file.write_text("half")
-    mine = tmp_path / ".box.writing-mine"
+    for name in (".backup.rerank_plugin-2024.tar", "..rerank_plugin-x", ".rerank_plugin-0a1b2c3d"):
+        (tmp_path / name).write_text("mine")
+    mine = tmp_path / ".old.rerank_plugin-branch"
     mine.mkdir()
     held = os.open(living, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
@@ -208,7 +214,7 @@ def test_leftovers_of_dead_processes_go_with_the_next_output_and_those_of_living
     assert not dead.exists() and not file.exists() and living.exists() and mine.exists()
     os.close(held)
     remove_leftovers(tmp_path)
-    assert not living.exists() and mine.exists()
+    assert not living.exists() and mine.exists() and len(list(tmp_path.iterdir())) == 5
 
 
 def test_a_planted_link_is_not_followed_when_leftovers_are_removed(tmp_path):
@@ -310,10 +316,10 @@ def test_a_locked_file_is_refused_and_a_link_too(tmp_path):
     open_locked(path).close()
     (tmp_path / "thesis.tex").write_text("mine")
     (tmp_path / "b.part").symlink_to("thesis.tex")
-    with pytest.raises(OSError):
+    with pytest.raises(InputError, match="b.part: cannot be written"):
         open_locked(tmp_path / "b.part")
     os.mkfifo(tmp_path / "c.part")
-    with pytest.raises(OSError):
+    with pytest.raises(InputError, match="c.part is no regular file"):
         open_locked(tmp_path / "c.part")
     assert (tmp_path / "thesis.tex").read_text() == "mine"
 
