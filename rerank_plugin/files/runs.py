@@ -8,6 +8,7 @@ other way round), so what we write has no ties: equal scores are moved apart by 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Mapping, NamedTuple, Sequence
@@ -85,8 +86,7 @@ def format_ranking(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, ta
         at = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise InputError(f"query {query_id}, document {doc_ids[at]}: the score {scores[at]} is no finite float32")
     if len(set(doc_ids)) != len(doc_ids):
-        seen: set[str] = set()
-        twice = next(one for one in doc_ids if one in seen or seen.add(one))
+        twice = next(one for one, count in Counter(doc_ids).items() if count > 1)
         raise InputError(f"query {query_id}: document {twice} is ranked twice")
     order = sort_order(doc_ids, scores)
     written = strictly_decreasing(scores[order]).tolist()

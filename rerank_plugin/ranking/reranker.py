@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -135,7 +136,7 @@ class Reranker:
         if scores is None and self._scorer.listwise and given:
             raise InputError(f"the reranker '{self.name}' reads first-stage scores: give them, or hits of a search")
         if len(set(ids)) != len(ids):
-            raise InputError(f"document '{next(one for one in ids if ids.count(one) > 1)}' is given twice")
+            raise InputError(f"document '{next(one for one, count in Counter(ids).items() if count > 1)}' is given twice")
         forward = self.index.forward
         rows = forward.rows(ids) if ids else np.zeros(0, np.int64)
         if len(unknown := np.flatnonzero(rows < 0)):
