@@ -95,9 +95,10 @@ class Searcher:
 
     def close(self) -> None:
         """Close the first stage; nothing can be searched afterwards."""
-        if not self._closed:
-            self._closed = True
-            self._first_stage.close()
+        close = getattr(self._first_stage, "close", None)  # some first stages hold nothing open
+        if not self._closed and close is not None:
+            close()
+        self._closed = True
 
     def __enter__(self) -> Searcher:
         return self
