@@ -104,12 +104,21 @@ def test_a_query_that_found_nothing_counts_as_0(runs):
         ({"baseline": "other"}, "the baseline other is not among the runs"),
         ({"alpha": 2}, "the level of significance 2 must be between 0 and 1"),
         ({"runs": {"good": "nowhere.run"}}, "nowhere.run"),
+        ({"runs": {"good": {"1": {"a": 1.0}}}}, "good: a run is {query id: RankedList(doc_ids, scores)}; found dict"),
+        ({"runs": {"good": 3}}, "good: a run is {query id: RankedList(doc_ids, scores)}; found int"),
     ],
 )
 def test_what_cannot_be_evaluated(runs, arguments, message):
     with pytest.raises(rp.InputError) as error:
         rp.evaluate_runs(**{"qrels": QRELS, "runs": runs[1], **arguments})
     assert message in str(error.value) and "--" not in str(error.value)
+
+
+@pytest.mark.parametrize("run, found", [(None, "NoneType"), ([], "list"), ({"1": [rp.Query("a", "b")]}, "list")])
+def test_what_is_no_run_is_not_written(tmp_path, run, found):
+    with pytest.raises(rp.InputError, match=f"x.run: a run is .*; found {found}"):
+        rp.write_run(tmp_path / "x.run", run, "t")
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_index_of_records(tmp_path):

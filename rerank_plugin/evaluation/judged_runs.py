@@ -12,7 +12,7 @@ from rerank_plugin.evaluation.evaluation import evaluate
 from rerank_plugin.evaluation.measures import DEFAULTS, parse
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Judgments
-from rerank_plugin.files.runs import RankedList, read_run
+from rerank_plugin.files.runs import RankedList, check_run, read_run
 
 
 def evaluate_runs(
@@ -59,4 +59,6 @@ def evaluate_runs(
         raise InputError("there is no run to evaluate")
     judged = judgments(str(qrels)) if isinstance(qrels, (str, os.PathLike)) else qrels
     opened = {name: read_run(run) if isinstance(run, (str, os.PathLike)) else run for name, run in named.items()}
+    for name, run in opened.items():
+        check_run(run, name)
     return report.as_dictionary(evaluate(judged, opened, list(measures), baseline), alpha, per_query)

@@ -202,12 +202,28 @@ def is_run(path: Path) -> bool:
 RUN = FileKind("a run", is_run)
 
 
+def check_run(run: object, name: str) -> None:
+    """Refuse what is no run in memory.
+
+    Raises:
+        InputError: it is no mapping, or one of something else than ranked lists.
+    """
+    if isinstance(run, Mapping):
+        strange = [one for one in run.values() if not isinstance(one, RankedList)]
+    else:
+        strange = [run]
+    if strange:
+        kind = type(strange[0]).__name__
+        raise InputError(f"{name}: a run is {{query id: RankedList(doc_ids, scores)}}; found {kind}")
+
+
 def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str, overwrite: bool = False) -> None:
     """Write a whole run, gzipped where the name ends in .gz, under another name first: it is all or nothing.
 
     Raises:
         InputError: something is there that must not be replaced, or a ranking cannot be written.
     """
+    check_run(run, str(path))
     with replacing(path, RUN, overwrite) as file:
         for query_id, ranking in run.items():
             file.write(encode(format_ranking(query_id, ranking.doc_ids, ranking.scores, tag), query_id))

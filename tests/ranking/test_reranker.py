@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
-from rerank_plugin.files.runs import RankedList
-from rerank_plugin.ranking.pipeline import from_run, rank
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.ranking.pipeline import rank
 
 IDS = ["B", "a", "b", "MED-2", "300"]
 SCORES = [3.0, 9.0, 1.0, 4.0, 2.0]
@@ -23,9 +23,8 @@ def delta(index):
 
 def test_documents_are_ranked_as_a_run_of_them_is(index, delta):
     order = np.argsort(SCORES)[::-1]
-    run = {"q": RankedList([IDS[at] for at in order], np.array(SCORES, np.float32)[order])}
-    query = rp.Query("q", "stroke and cancer")
-    ranking = rank(query, from_run(run, index.forward, 5, "run")(query), delta._scorer)
+    candidates = Candidates(index.forward, index.forward.rows([IDS[at] for at in order]), np.array(SCORES)[order])
+    ranking = rank(rp.Query("q", "stroke and cancer"), candidates, delta._scorer)
     found = delta.rerank("stroke and cancer", IDS, SCORES)
     assert [(hit.docid, hit.score) for hit in found] == list(zip(ranking.doc_ids, ranking.ranked_scores.tolist()))
     assert [hit.rank for hit in found] == [1, 2, 3, 4, 5]
