@@ -1,4 +1,4 @@
-"""The examples of docs/api.md run as they are written, one after the other in one process, on the bundled sample."""
+"""The examples of docs/api.md and of the README run as they are written, one after the other, on the bundled sample."""
 
 import os
 import re
@@ -25,13 +25,9 @@ def run_blocks(page, folder):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_examples_of_the_api_page_run(tmp_path):
+def test_the_examples_run(tmp_path):
     run_blocks(ROOT / "docs" / "api.md", tmp_path)
-
-
-def test_the_example_of_the_readme_runs(tmp_path):
-    rp.build_index("sample", tmp_path / "indexes" / "sample")
-    run_blocks(ROOT / "README.md", tmp_path)
+    run_blocks(ROOT / "README.md", tmp_path)  # searches the index that the page has built
 
 
 def test_every_public_name_stands_on_the_page():
