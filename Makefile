@@ -1,9 +1,10 @@
 # make run: everything from nothing to an evaluated, re-ranked run on the bundled sample. make test: the tests.
+# make types: mypy.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test install clean
+.PHONY: run test types install clean
 
 install: $(VENV)/.installed
 
@@ -33,6 +34,10 @@ run: install
 
 test: install
 	$(BIN)/python -m pytest
+
+# Strict on the public modules (pyproject.toml).
+types: install
+	$(BIN)/python -m mypy
 
 clean:
 	rm -rf $(VENV) build *.egg-info

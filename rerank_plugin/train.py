@@ -310,17 +310,10 @@ def _model_values(options) -> dict:
             values[name] = json.loads(text)
         except ValueError:  # a word need not be quoted
             values[name] = text
-    names = values.get("lexical_features")
-    if names == ["lex3"]:
-        from rerank_plugin.features.lexical_features import LEX3
+    if "lexical_features" in values:
+        from rerank_plugin.features.lexical_features import named_features
 
-        values["lexical_features"] = list(LEX3)
-    elif names == ["all"]:
-        from rerank_plugin.features.lexical_features import PAPER_NAMES
-
-        values["lexical_features"] = list(PAPER_NAMES)
-    elif names == ["none"]:
-        values["lexical_features"] = []
+        values["lexical_features"] = named_features(values["lexical_features"])
     return values
 
 

@@ -42,7 +42,13 @@ def as_csv(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str
 
 
 def as_json(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:
-    """For programs; see the design's shape. An infinite t is null: JSON knows no infinity."""
+    """:func:`as_dictionary` as text."""
+    values = as_dictionary(evaluation, alpha, per_query)
+    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_dictionary(evaluation: Evaluation, alpha: float, per_query: bool = False) -> dict:
+    """The values for programs. An infinite t is None: JSON knows no infinity."""
     result: dict = {"queries": len(evaluation.queries), "runs": evaluation.summaries}
     if evaluation.baseline is not None:
         result["tests"] = {
@@ -70,7 +76,7 @@ def as_json(evaluation: Evaluation, alpha: float, per_query: bool = False) -> st
             run: {name: dict(zip(evaluation.queries, of_run[name].tolist())) for name in evaluation.measures}
             for run, of_run in evaluation.values.items()
         }
-    return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return result
 
 
 def _or_none(value: float) -> float | None:

@@ -39,6 +39,13 @@ PAPER_NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FI
 FIRST_STAGE, FIRST_STAGE_SHARE = "first_stage", "first_stage_share"
 NAMES = (*PAPER_NAMES, FIRST_STAGE, FIRST_STAGE_SHARE)
 LEX3 = ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")  # [D18] 5.1
+SETS = {"lex3": LEX3, "all": PAPER_NAMES, "none": ()}
+
+
+def named_features(names):
+    """Names of features as a list, where they are given as that of a set (``lex3``, ``all`` or ``none``) those in it."""
+    names = [names] if isinstance(names, str) else names
+    return list(SETS[names[0]]) if names in ([name] for name in SETS) else names
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ import importlib.util
 import os
 import re
 import subprocess
+import sys
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -120,3 +122,24 @@ def java_class(name: str):
     from jnius import autoclass
 
     return autoclass(name)
+
+
+class _Attached:
+    """Leaves the JVM when it is deleted, with the thread that holds it."""
+
+    def __del__(self) -> None:
+        jnius = sys.modules.get("jnius")
+        if jnius is not None:
+            jnius.detach()
+
+
+_of_thread = threading.local()
+
+
+def detach_at_thread_end() -> None:
+    """Let this thread leave the JVM when it ends: calling Java attaches it, and the JVM would keep it for ever.
+
+    Without effect in the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread() and not hasattr(_of_thread, "attached"):
+        _of_thread.attached = _Attached()

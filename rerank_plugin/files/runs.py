@@ -8,6 +8,7 @@ other way round), so what we write has no ties: equal scores are moved apart by 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Mapping, NamedTuple, Sequence
@@ -85,8 +86,7 @@ def format_ranking(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, ta
         at = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise InputError(f"query {query_id}, document {doc_ids[at]}: the score {scores[at]} is no finite float32")
     if len(set(doc_ids)) != len(doc_ids):
-        seen: set[str] = set()
-        twice = next(one for one in doc_ids if one in seen or seen.add(one))
+        twice = next(one for one, count in Counter(doc_ids).items() if count > 1)
         raise InputError(f"query {query_id}: document {twice} is ranked twice")
     order = sort_order(doc_ids, scores)
     written = strictly_decreasing(scores[order]).tolist()
@@ -202,12 +202,28 @@ def is_run(path: Path) -> bool:
 RUN = FileKind("a run", is_run)
 
 
+def check_run(run: object, name: str) -> None:
+    """Refuse what is no run in memory.
+
+    Raises:
+        InputError: it is no mapping, or one of something else than ranked lists.
+    """
+    if isinstance(run, Mapping):
+        strange = [one for one in run.values() if not isinstance(one, RankedList)]
+    else:
+        strange = [run]
+    if strange:
+        kind = type(strange[0]).__name__
+        raise InputError(f"{name}: a run is {{query id: RankedList(doc_ids, scores)}}; found {kind}")
+
+
 def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str, overwrite: bool = False) -> None:
     """Write a whole run, gzipped where the name ends in .gz, under another name first: it is all or nothing.
 
     Raises:
         InputError: something is there that must not be replaced, or a ranking cannot be written.
     """
+    check_run(run, str(path))
     with replacing(path, RUN, overwrite) as file:
         for query_id, ranking in run.items():
             file.write(encode(format_ranking(query_id, ranking.doc_ids, ranking.scores, tag), query_id))

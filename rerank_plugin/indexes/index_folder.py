@@ -153,6 +153,13 @@ class Index:
                     "bytes: the index is damaged or half copied; build it again in its place"
                 )
 
+    def __len__(self) -> int:
+        """How many documents it holds."""
+        return len(self.forward)
+
+    def __bool__(self) -> bool:
+        return True
+
     @property
     def generation(self) -> str | None:
         """What tells this build from others of the same corpus; None for an index of before there was one."""

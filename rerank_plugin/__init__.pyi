@@ -1,0 +1,18 @@
+from rerank_plugin.evaluation.judged_runs import evaluate_runs as evaluate_runs
+from rerank_plugin.files.errors import InputError as InputError
+from rerank_plugin.files.records import Document as Document
+from rerank_plugin.files.records import Query as Query
+from rerank_plugin.files.runs import RankedList as RankedList
+from rerank_plugin.files.runs import read_run as read_run
+from rerank_plugin.files.runs import write_run as write_run
+from rerank_plugin.indexes.corpus_index import build_index as build_index
+from rerank_plugin.indexes.index_folder import Index as Index
+from rerank_plugin.ranking.reranker import Hit as Hit
+from rerank_plugin.ranking.reranker import Reranker as Reranker
+from rerank_plugin.ranking.searcher import Searcher as Searcher
+from rerank_plugin.ranking.searcher import rank as rank
+from rerank_plugin.ranking.searcher import rank_many as rank_many
+from rerank_plugin.training.one_model import train_model as train_model
+
+__version__: str
+__all__: list[str]

@@ -1,0 +1,104 @@
+"""The public function that trains a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from rerank_plugin.features.lexical_features import named_features
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import check_free
+from rerank_plugin.models.checkpoints import build_config, model_classes, read_config
+from rerank_plugin.rerankers import bundled
+from rerank_plugin.retrieval.named import named_first_stage
+from rerank_plugin.training import recipes
+from rerank_plugin.training.saving import TRAINED, Outcome
+from rerank_plugin.training.session import Session, Task
+from rerank_plugin.training.trainer import TrainingConfig
+
+
+def train_model(
+    model: str,
+    index: str | Path,
+    train: str,
+    validation: str,
+    output: str | Path,
+    *,
+    words: str | Path | None = None,
+    concepts: str | Path | None = None,
+    start_from: str | Path | None = None,
+    hyper_parameters: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+    first_stage: str | Any = "bm25",
+    depth: int = 500,
+    measures: Sequence[str] | None = None,
+    device: str = "cpu",
+    overwrite: bool = False,
+) -> Outcome:
+    """Train a model on judged queries and write the checkpoint of its best epoch.
+
+    After each epoch the model re-ranks the candidates of the validation queries; training stops when the first measure
+    gets no better. What is not given is as in the model's paper.
+
+    Args:
+        model: its name, such as ``delta``.
+        index: the folder of an index.
+        train, validation: queries and judgments: ``sample:train``, a BEIR folder with its split, an ir-datasets id, or
+            ``QUERIES,QRELS``.
+        output: the checkpoint folder to write.
+        words: folder of word vectors; by default those of ``start_from``.
+        concepts: folder of concept vectors, for a model that reads concepts.
+        start_from: checkpoint to fine-tune, or the name of a model that comes with the package (``delta``). It gives
+            the hyper-parameters, too.
+        hyper_parameters: of the model, by their names in a checkpoint's ``config.json``.
+        training: fields of the training, such as ``epochs``, ``batch_size``, ``learning_rate`` and ``seed``.
+        first_stage, depth: what retrieves the candidates, and how many, as for `Searcher`.
+        measures: validation measures, of which the first decides.
+        device: torch device.
+        overwrite: replace a checkpoint that is there already.
+
+    Returns:
+        the number of the best epoch (``epoch``), its ``measures`` by name, and how many ``epochs`` were trained.
+
+    Raises:
+        InputError: something cannot be read, is unknown, does not fit the rest, or must not be replaced.
+    """
+    check_free(Path(output), TRAINED, overwrite)
+    before = None if start_from is None else _checkpoint(start_from)
+    given = dict(hyper_parameters or {})
+    if "lexical_features" in given:
+        given["lexical_features"] = named_features(given["lexical_features"])
+    values = {**(read_config(before)["config"] if before else {}), **given}
+    build_config(model_classes(model)[1], values, "hyper_parameters")
+    config = _training_config(model, training or {})
+    task = Task(
+        model=model,
+        index=Path(index),
+        words=Path(words) if words is not None else before,
+        train=train,
+        validation=validation,
+        measures=list(measures or recipes.measures(model)),
+        training=config,
+        values=values,
+        first_stage=named_first_stage(first_stage) if isinstance(first_stage, str) else first_stage,
+        depth=depth,
+        documents="relevant" if config.of_batches else recipes.documents(model),
+        concepts=None if concepts is None else Path(concepts),
+        start_from=before,
+        device=device,
+        overwrite=overwrite,
+    )
+    return Session(task).train(Path(output))
+
+
+def _checkpoint(given: str | Path) -> Path:
+    """The folder of a checkpoint, or of a model that comes with the package."""
+    folder = Path(given)
+    return folder if folder.is_dir() else bundled(str(given)) or folder
+
+
+def _training_config(model: str, given: Mapping[str, Any]) -> TrainingConfig:
+    known = TrainingConfig.__dataclass_fields__
+    if unknown := sorted(set(given) - set(known)):
+        raise InputError(f"unknown fields of the training: {', '.join(unknown)}; known: {', '.join(known)}")
+    return recipes.training_config(model, dict(given))

@@ -1,0 +1,100 @@
+"""The public reranker: documents of an index by their ids, and hits."""
+
+import numpy as np
+import pytest
+
+import rerank_plugin as rp
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.ranking.pipeline import rank
+
+IDS = ["B", "a", "b", "MED-2", "300"]
+SCORES = [3.0, 9.0, 1.0, 4.0, 2.0]
+
+
+@pytest.fixture(scope="module")
+def reranker(index):
+    return rp.Reranker.load("bm25-title", index)
+
+
+@pytest.fixture(scope="module")
+def delta(index):
+    return rp.Reranker.load("delta", index)
+
+
+def test_documents_are_ranked_as_a_run_of_them_is(index, delta):
+    order = np.argsort(SCORES)[::-1]
+    candidates = Candidates(index.forward, index.forward.rows([IDS[at] for at in order]), np.array(SCORES)[order])
+    ranking = rank(rp.Query("q", "stroke and cancer"), candidates, delta._scorer)
+    found = delta.rerank("stroke and cancer", IDS, SCORES)
+    assert [(hit.docid, hit.score) for hit in found] == list(zip(ranking.doc_ids, ranking.ranked_scores.tolist()))
+    assert [hit.rank for hit in found] == [1, 2, 3, 4, 5]
+    assert {hit.docid: hit.first_stage_rank for hit in found} == {"a": 1, "MED-2": 2, "B": 3, "300": 4, "b": 5}
+    assert {hit.docid: hit.first_stage_score for hit in found} == dict(zip(IDS, SCORES))
+
+
+def test_without_scores_the_order_that_is_given_is_the_first_stage_s(reranker):
+    found = reranker.rerank("stroke", IDS)
+    assert {hit.docid: hit.first_stage_rank for hit in found} == {id: at for at, id in enumerate(IDS, 1)}
+    assert [hit.docid for hit in found][:2] == ["B", "b"] or [hit.docid for hit in found][:2] == ["b", "B"]
+
+
+def test_hits_bring_their_scores_along(index, delta):
+    with rp.Searcher(index, depth=20) as first, rp.Searcher(index, delta, depth=20) as both:
+        retrieved, expected = first.search("stroke and cancer", k=20), both.search("stroke and cancer", k=20)
+    assert delta.rerank("stroke and cancer", retrieved) == expected
+    assert delta.rerank("stroke and cancer", expected, k=3) == expected[:3]  # of hits that were re-ranked before, too
+
+
+def test_nothing_is_ranked_as_nothing(reranker, delta):
+    assert reranker.rerank("stroke", []) == [] and delta.rerank("stroke", []) == []
+
+
+def test_a_scorer_of_one_s_own(index):
+    class ByLength:
+        name = "by-length"
+
+        def score(self, query, candidates):
+            return candidates.lengths
+
+    found = rp.Reranker(ByLength(), index).rerank("anything", IDS)
+    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((3, IDS), "a query is a text, not int"),
+        (("stroke", "B"), "a list of document ids, not one string"),
+        (("stroke", [1]), "ids or hits, not int"),
+        (("stroke", ["B", "gone", "lost"]), "2 of 3 documents are not in the index"),
+        (("stroke", ["B", "a", "B"]), "document 'B' is given twice"),
+        (("stroke", ["B"], [1.0, 2.0]), "1 documents have first-stage scores of shape (2,)"),
+        (("stroke", ["B"], ["x"]), "first-stage scores must be numbers"),
+        (("stroke", ["B"], [float("nan")]), "a first-stage score is NaN or infinite"),
+        (("stroke", ["B"], None, 0), "k is 0: it must be at least 1"),
+    ],
+)
+def test_what_cannot_be_re_ranked(reranker, arguments, message):
+    with pytest.raises(rp.InputError) as error:
+        reranker.rerank(*arguments)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_model_that_reads_first_stage_scores_asks_for_them(delta):
+    with pytest.raises(rp.InputError, match="'delta' reads first-stage scores: give them, or hits of a search"):
+        delta.rerank("stroke", IDS)
+
+
+@pytest.mark.parametrize(
+    "spec, options, message",
+    [
+        (None, {}, "named by a string or a path, not by NoneType"),
+        ("no-such", {}, "unknown reranker 'no-such'"),
+        ("bm25-title", {"batch_size": 0}, "batch size 0 must be at least 1"),
+        ("delta", {"device": "nowhere"}, "cannot use the device 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_loaded(index, spec, options, message):
+    with pytest.raises(rp.InputError) as error:
+        rp.Reranker.load(spec, index, **options)
+    assert message in str(error.value)

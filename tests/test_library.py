@@ -1,0 +1,147 @@
+"""The library's public names: there when they are used, and the same for people, programs and type checkers."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rerank_plugin as rp
+from rerank_plugin import evaluate
+from rerank_plugin.files.runs import RankedList
+from tests.test_startup import HEAVY, imported
+
+PACKAGE = Path(rp.__file__).parent
+
+
+def test_every_public_name_is_there():
+    assert [name for name in rp.__all__ if getattr(rp, name).__name__ != name] == []
+    assert set(rp.__all__) <= set(dir(rp))
+
+
+def test_another_name_is_not():
+    with pytest.raises(AttributeError, match="module 'rerank_plugin' has no attribute 'Sercher'"):
+        rp.Sercher
+
+
+def test_commands_and_folders_are_still_modules():
+    code = "from rerank_plugin import *; from rerank_plugin import index, train, evaluate; print(train.__name__, rank)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert done.stdout.startswith("rerank_plugin.train <function rank"), done.stderr
+
+
+def test_type_checkers_read_the_same_names():
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text())
+    named = {
+        alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert named == rp._PUBLIC
+
+
+def test_records_and_runs_need_no_torch_and_no_java():
+    code = "import rerank_plugin as rp; rp.Query, rp.Document, rp.InputError, rp.read_run, rp.write_run, rp.Index"
+    assert not imported(code) & HEAVY
+
+
+def test_the_package_is_imported_at_once():
+    code = "import time; t = time.perf_counter(); import rerank_plugin; print(time.perf_counter() - t)"
+    taken = []
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
+        taken.append(float(done.stdout))
+    assert min(taken) < 0.2
+
+
+def test_the_typed_marker_is_installed():
+    assert (PACKAGE / "py.typed").is_file()
+    assert "py.typed" in (PACKAGE.parent / "setup.cfg").read_text()
+
+
+@pytest.fixture
+def runs(tmp_path):
+    made = {
+        "good": {"1": RankedList(["a", "b", "c"], np.array([3, 2, 1], np.float32)), "2": RankedList(["d"], np.ones(1, np.float32))},
+        "bad": {"1": RankedList(["c", "b", "a"], np.array([3, 2, 1], np.float32))},
+    }
+    for name, run in made.items():
+        rp.write_run(tmp_path / f"{name}.run", run, name)
+    return tmp_path, made
+
+
+QRELS = {"1": {"a": 2, "b": 1}, "2": {"d": 1}, "3": {"e": 1}}
+
+
+def test_an_evaluation_is_what_the_command_prints(runs, capsys):
+    folder, made = runs
+    qrels = folder / "qrels.txt"
+    qrels.write_text("".join(f"{query} 0 {id} {grade}\n" for query, of in QRELS.items() for id, grade in of.items()))
+    paths = [str(folder / "good.run"), str(folder / "bad.run")]
+    evaluate.main(["--qrels", str(qrels), *paths, "--format", "json", "--per-query", "--baseline", paths[1]])
+    printed = json.loads(capsys.readouterr().out)
+    assert rp.evaluate_runs(qrels, paths, baseline=paths[1], per_query=True) == printed
+    named = rp.evaluate_runs(QRELS, {**made, "file": paths[0]}, ["nDCG@10", "AP"])
+    assert named["runs"]["good"] == {name: printed["runs"][paths[0]][name] for name in ("nDCG@10", "AP")}
+    assert named["runs"]["file"] == named["runs"]["good"] and "tests" not in named
+
+
+def test_a_query_that_found_nothing_counts_as_0(runs):
+    made = runs[1]["good"] | {"3": RankedList([], np.zeros(0, np.float32))}
+    found = rp.evaluate_runs(QRELS, {"empty": made, "missing": runs[1]["good"]}, ["nDCG@10", "AP", "ERR@20", "NumRet"])
+    assert found["runs"]["empty"] == found["runs"]["missing"]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"qrels": "nowhere.txt"}, "nowhere.txt"),
+        ({"runs": "a.run"}, "give [path] for one run"),
+        ({"runs": []}, "there is no run to evaluate"),
+        ({"measures": "AP"}, "measures are a list of names: give ['AP']"),
+        ({"measures": ["nDGC"]}, "measure 'nDGC': no such measure"),
+        ({"baseline": "other"}, "the baseline other is not among the runs"),
+        ({"alpha": 2}, "the level of significance 2 must be between 0 and 1"),
+        ({"runs": {"good": "nowhere.run"}}, "nowhere.run"),
+        ({"runs": {"good": {"1": {"a": 1.0}}}}, "good: a run is {query id: RankedList(doc_ids, scores)}; found dict"),
+        ({"runs": {"good": 3}}, "good: a run is {query id: RankedList(doc_ids, scores)}; found int"),
+    ],
+)
+def test_what_cannot_be_evaluated(runs, arguments, message):
+    with pytest.raises(rp.InputError) as error:
+        rp.evaluate_runs(**{"qrels": QRELS, "runs": runs[1], **arguments})
+    assert message in str(error.value) and "--" not in str(error.value)
+
+
+@pytest.mark.parametrize("run, found", [(None, "NoneType"), ([], "list"), ({"1": [rp.Query("a", "b")]}, "list")])
+def test_what_is_no_run_is_not_written(tmp_path, run, found):
+    with pytest.raises(rp.InputError, match=f"x.run: a run is .*; found {found}"):
+        rp.write_run(tmp_path / "x.run", run, "t")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_index_of_records(tmp_path):
+    documents = [rp.Document("1", "Statins", "An abstract."), rp.Document("2", "Aspirin", "")]
+    index = rp.build_index(iter(documents), tmp_path / "index")
+    assert len(index) == 2 and index.folder == tmp_path / "index" and index
+    with pytest.raises(rp.InputError, match="exists already"):
+        rp.build_index(documents, tmp_path / "index")
+    assert len(rp.build_index(documents[:1], tmp_path / "index", overwrite=True)) == 1
+    assert [hit.title for hit in rp.Searcher(tmp_path / "index").search("statins")] == ["Statins"]
+
+
+@pytest.mark.parametrize(
+    "corpus, message",
+    [
+        ("nowhere", "nowhere"),
+        ([("1", "a", "b")], "a document is a record of id, title and abstract"),
+        ([rp.Document("1", None, "b")], "a document is a record of id, title and abstract, which are texts"),
+        ([rp.Document("a b", "a", "b")], "the document id 'a b' is empty or holds white space"),
+        ([], "no document to index"),
+    ],
+)
+def test_what_cannot_be_indexed(tmp_path, corpus, message):
+    with pytest.raises(rp.InputError) as error:
+        rp.build_index(corpus, tmp_path / "index")
+    assert message in str(error.value) and not (tmp_path / "index").exists()
