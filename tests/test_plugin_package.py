@@ -94,7 +94,13 @@ def test_a_model_encodes_an_index_and_retrieves_from_it(site, made, tmp_path):
     dense = f"dense:{made / 'mean-vectors'}"
     found = searched(site, made, tmp_path / "dense.run", "--first-stage", dense)
     again = searched(
-        site, made, tmp_path / "again.run", "--first-stage", dense, "--reranker", f"mean-vectors:{made / 'mean-vectors'}"
+        site,
+        made,
+        tmp_path / "again.run",
+        "--first-stage",
+        dense,
+        "--reranker",
+        f"mean-vectors:{made / 'mean-vectors'}",
     )
     assert len(found) > 20
     for query, ranked in found.items():

@@ -46,7 +46,9 @@ def classes_of(name: str) -> ModelClasses:
     if missing := [field for field in CONFIG_FIELDS if field not in known]:
         raise _fault(entry, f"its configuration {config.__qualname__} lacks the fields {', '.join(missing)}")
     if unknown := sorted({*entry.requires, *(entry.bench or {})} - known):
-        raise _fault(entry, f"its configuration {config.__qualname__} lacks the fields {', '.join(unknown)}, which are given")
+        raise _fault(
+            entry, f"its configuration {config.__qualname__} lacks the fields {', '.join(unknown)}, which are given"
+        )
     if not module.name or (module.name != name and not entry.requires):
         raise _fault(entry, f"its module {module.__qualname__} is named '{module.name}', expected '{name}'")
     if (encoder is None) == issubclass(module, EncodingModel):
@@ -64,7 +66,9 @@ def _class(entry: ModelEntry, role: str, base: type):
     try:
         found = resolve(target)
     except Exception as error:  # whatever another package does when it is imported
-        raise _fault(entry, f"its {role} {target} cannot be loaded: {type(error).__name__}: {one_line(error)}") from error
+        raise _fault(
+            entry, f"its {role} {target} cannot be loaded: {type(error).__name__}: {one_line(error)}"
+        ) from error
     if not isinstance(found, type) or not issubclass(found, base):
         raise _fault(entry, f"its {role} {target} is no subclass of {base.__module__}.{base.__qualname__}")
     if inspect.isabstract(found):

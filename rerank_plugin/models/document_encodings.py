@@ -205,7 +205,9 @@ def encode_rows(
     return vectors
 
 
-def encode_batch(model: EncodingModel, builder: InputBuilder, rows: np.ndarray, longest: int, device: str) -> np.ndarray:
+def encode_batch(
+    model: EncodingModel, builder: InputBuilder, rows: np.ndarray, longest: int, device: str
+) -> np.ndarray:
     """Encodings float32 [B, E] of some rows of the index, none of which has more than ``longest`` words to read."""
     words = builder.documents(Candidates(builder.index, rows, np.zeros(len(rows), np.float32)))
     parts = [words.ids[:, :longest], words.mask[:, :longest]]

@@ -166,7 +166,9 @@ class Session:
             trained = {query.id for one in self.training_sets for query in one.queries}
             shared = trained & {query.id for query in self.validation_queries}
             if shared:
-                raise InputError(f"{len(shared)} queries are both for training and for validation, e.g. '{min(shared)}'")
+                raise InputError(
+                    f"{len(shared)} queries are both for training and for validation, e.g. '{min(shared)}'"
+                )
         self._made = self._make(self.model_config), torch.get_rng_state()
         self.builder = self._made[0].reranker.builder
         self.find_candidates = CandidateFinder(self.index, task.first_stage, task.threads)
@@ -358,4 +360,6 @@ def start_from(model: RankingModel, folder: Path, vectors: WordVectors | None) -
 def _check_same_words(folder: Path, vectors: WordVectors) -> None:
     found = word_vectors.load(folder)
     if found.vocabulary.words != vectors.vocabulary.words or not np.array_equal(found.matrix, vectors.matrix):
-        raise InputError(f"{folder} was trained on other word vectors than those given: give it as the word vectors, too")
+        raise InputError(
+            f"{folder} was trained on other word vectors than those given: give it as the word vectors, too"
+        )
