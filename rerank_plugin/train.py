@@ -24,13 +24,7 @@ Train a neural reranker on judged queries; after each epoch it re-ranks the cand
 queries, and the epoch with the best measure becomes the checkpoint. Candidates come from the first stage,
 or from runs given with --train-run and --validation-run (then no Java is needed).
 
-Each model is trained as its paper says where nothing else is given: pacrr, drmm, duet and matchpyramid by
-the PACRR paper, and knrm and conv-knrm like them (hinge loss without weights, pairs by groups, batches of
-32, Adam, 30 epochs, of which the one with the best ERR@20 is kept); ktrel, ktrel-w and ktrel-c by the KTRel
-paper (hinge loss without weights, over all pairs in batches of 20 documents, Adam, the epoch with the best
-AP); delta-classifier and sevmos as classifiers with Adadelta; bert and biobert on pairs, 16 a step, with
-Adam; all others as Delta (weighted hinge loss, balanced pairs, batches of 256, Adagrad, nDCG@20).
-
+{models}
 With --folds there are no validation queries of their own: each fold of the training queries is ranked by a model
 that never saw it, trained on the other folds but for a sample that validates. OUTPUT is then a folder with
 fold-NAME (a checkpoint for each fold), cross-validated.run, cross-validation.md and folds.tsv."""
@@ -43,8 +37,8 @@ examples:
 
 
 def arguments():
-    parser = commandline.parser("train", DESCRIPTION, EXAMPLES)
-    parser.add_argument("--model", default="delta", help="model to train")
+    parser = commandline.parser("train", DESCRIPTION.format(models=_described_models()), EXAMPLES)
+    parser.add_argument("--model", default="delta", help="model to train; those of other packages can be, too")
     parser.add_argument("--index", type=Path, required=True, help="index folder")
     parser.add_argument(
         "--train",
@@ -102,6 +96,20 @@ def arguments():
     _add_training_options(parser)
     commandline.add_first_stage_options(parser)
     return parser
+
+
+def _described_models() -> str:
+    """The models by how each is trained, from the register."""
+    from textwrap import fill
+
+    from rerank_plugin.models.register import entries
+
+    by_recipe: dict[str, list[str]] = {}
+    for entry in entries():
+        by_recipe.setdefault(entry.recipe.summary, []).append(entry.name)
+    lines = [f"{', '.join(of_recipe)}: {summary}" for summary, of_recipe in by_recipe.items()]
+    said = [fill(line, 110, initial_indent="  ", subsequent_indent="    ") for line in lines]
+    return "\n".join(["Each model is trained as its paper says where nothing else is given:", *said, ""])
 
 
 def _add_model_options(parser) -> None:

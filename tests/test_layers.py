@@ -26,8 +26,8 @@ OF_COMMANDS = (
     "rerank_plugin.evaluation.run_names",
     "rerank_plugin.experiments",
 )
-# Modules with a table of what is loaded by name, which may name what stands above them.
-REGISTERS: set[str] = set()
+# Modules with a register, which may name what stands above them: here the group of entry points.
+REGISTERS = {"rerank_plugin.models.register"}
 
 
 def layers() -> list[set[str]]:

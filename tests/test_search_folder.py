@@ -12,6 +12,7 @@ from rerank_plugin.files.runs import RankedList, run_files, write_run
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking import bulk
 from rerank_plugin.ranking.pipeline import rank
+from rerank_plugin.rerankers import Scorer
 from rerank_plugin.search import main
 
 QUERIES = {"q1": "stroke", "q2": "heart failure", "q3": "malaria", "q4": "zyzzyva", "q5": "aspirin cancer", "q6": "of"}
@@ -44,7 +45,7 @@ class Stopping(ByTitle):
         return super().score(query, candidates)
 
 
-class Listwise:
+class Listwise(Scorer):
     """Scores a document by its share of the list's title words."""
 
     name, listwise = "listwise", True

@@ -31,12 +31,15 @@ def stored_encodings(
         always: also where its device does not use them.
     """
     from rerank_plugin.indexes.stored_encodings import encodings_folder, write_encodings
-    from rerank_plugin.models.document_encodings import SCORERS, weights_checksum
+    from rerank_plugin.models.document_encodings import weights_checksum
+    from rerank_plugin.models.ranking_model import EncodingModel
+    from rerank_plugin.rerankers.neural import NeuralReranker
 
-    model = getattr(reranker, "model", None)
-    if model is None or model.name not in SCORERS or (reranker.options.device != "cpu" and not always):
+    encodes = isinstance(reranker, NeuralReranker) and isinstance(reranker.model, EncodingModel)
+    if not encodes or not (reranker.on_cpu or always):
         yield
         return
+    model = reranker.model
     index, key = collection.forward, weights_checksum(model, reranker.builder.vocabulary)
     count = min(queries, len(collection.queries))
     rows = np.unique(np.concatenate([collection.candidates(number, depth).rows for number in range(count)]))

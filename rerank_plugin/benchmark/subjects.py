@@ -6,6 +6,7 @@ speed does not depend on the weights, and so needs no training.
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,35 +18,22 @@ from rerank_plugin import rerankers
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.random_encodings import stored_encodings
 from rerank_plugin.benchmark.rows import FAST, PLAIN
-from rerank_plugin.features.lexical_features import LEX3
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.models import register
+from rerank_plugin.models.register import ModelEntry
+from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.dense import has_inner_products
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
+
+log = logging.getLogger(__name__)
 
 DIMENSION = 200  # of the random word vectors
 MOST_WORDS = 100_000  # the most frequent ones of a collection that a model knows
 CHECKED = 2  # queries whose scores are compared between the paths
 SMALLEST_SCALE = 1e-3  # differences are relative to the largest score, or to this
-
-# Known names and what differs from the defaults of their configurations; the others take them as they are.
-RANDOM_WEIGHTS: dict[str, dict] = {
-    "delta": {"lexical_features": LEX3},  # Delta-32-Lex3
-    "delta-classifier": {},
-    "pacrr": {},  # PACRR-firstk
-    "knrm": {},
-    "conv-knrm": {},
-    "drmm": {},
-    "duet": {},
-    "matchpyramid": {},
-    "sevmos": {"convolutions": 3},  # SevMos-C3
-    "ktrel-w": {},
-    "wmd-title": {},
-}
-WORD_VECTORS_ONLY = ("wmd-title", "wmd-title-nostop", "wmd-title-top20")
-NOTHING_TO_LOAD = ("bm25-abstract", "bm25-text", "bm25-title", "docid", "qld-title")  # and one path
 
 
 class Subject(NamedTuple):
@@ -57,15 +45,38 @@ class Subject(NamedTuple):
     """
 
     name: str
-    paths: dict[str, rerankers.Reranker]
+    paths: dict[str, rerankers.Scorer]
     largest_difference: float | None
     checkpoint: Path | None = None
 
     @property
     def retrieves(self) -> bool:
         """Whether dense search works with it."""
-        model = getattr(self.paths[PLAIN], "model", None)
-        return self.checkpoint is not None and model is not None and has_inner_products(model.name)
+        plain = self.paths[PLAIN]
+        return self.checkpoint is not None and isinstance(plain, NeuralReranker) and has_inner_products(plain.name)
+
+
+def measured_by_default() -> list[str]:
+    """Names of the rerankers that get random weights; a model of another package that cannot be used is left out."""
+    found = [name for name, one in rerankers.UNTRAINED.items() if one.benched]
+    for name in {*register.names(), *register.installed()}:
+        try:
+            found += [name] if has_random_weights(name) else []
+        except InputError as error:
+            log.warning("left out %s: %s", name, error)
+    return sorted(found)
+
+
+def has_random_weights(name: str) -> bool:
+    """Whether a name alone can be measured, with random weights or random word vectors.
+
+    Raises:
+        InputError: another package declares the name, but cannot be used.
+    """
+    if name in rerankers.UNTRAINED:
+        return rerankers.UNTRAINED[name].reads_vectors
+    found = register.find(name)
+    return isinstance(found, ModelEntry) and found.bench is not None
 
 
 def check_spec(spec: str) -> None:
@@ -74,21 +85,20 @@ def check_spec(spec: str) -> None:
         InputError: no reranker of this name, or one that needs a checkpoint, or whose checkpoint is missing.
     """
     name, _, rest = spec.partition(":")
-    if rest and name in rerankers.BUILT_IN and not Path(rest).is_dir():
+    known = name in rerankers.known_names()
+    if rest and known and name not in register.installed() and not Path(rest).is_dir():
         raise InputError(f"{spec}: there is no checkpoint folder {rest}")
-    if (
-        spec in RANDOM_WEIGHTS
-        or spec in NOTHING_TO_LOAD
-        or (spec and Path(spec).is_dir())
-        or (rest and (name in rerankers.known_names() or "." in name))
-    ):
+    if (rest and (known or "." in name)) or (spec and Path(spec).is_dir()):
         return
-    if name in rerankers.known_names():
+    if not known:
+        raise InputError(
+            f"unknown reranker '{spec}'; known: {', '.join(measured_by_default())} (with random weights), "
+            "NAME:CHECKPOINT, a checkpoint folder, or package.module:Class"
+        )
+    if has_random_weights(name) or name in rerankers.UNTRAINED:
+        return
+    if name not in register.installed() or isinstance(register.find(name), ModelEntry):
         raise InputError(f"'{spec}' has no random weights here: give it as NAME:CHECKPOINT")
-    raise InputError(
-        f"unknown reranker '{spec}'; known: {', '.join(RANDOM_WEIGHTS)} (with random weights), NAME:CHECKPOINT, "
-        "a checkpoint folder, or package.module:Class"
-    )
 
 
 @contextmanager
@@ -111,15 +121,16 @@ def opened(
     """
     with ExitStack() as stack:
         loadable, forward, checkpoint = spec, collection.forward, Path(spec.partition(":")[2] or spec)
-        if spec in RANDOM_WEIGHTS:
+        random = has_random_weights(spec)
+        if random:
             folder = stack.enter_context(scratch_folder())
             checkpoint = random_weights(spec, forward, folder / "weights", seed)
             loadable = f"{spec}:{checkpoint}"
         plain = replace(options, fast=False, precision="float32", compile=False)
         paths = {PLAIN: rerankers.load(loadable, forward, plain)}
-        if spec in RANDOM_WEIGHTS:
+        if random:
             stack.enter_context(stored_encodings(paths[PLAIN], collection, CHECKED, depth, seed, encoded))
-        if _takes_options(spec):
+        if _has_two_paths(paths[PLAIN]):
             paths[FAST] = rerankers.load(loadable, forward, options)
         difference = largest_difference(paths, collection, depth)
         yield Subject(_label(spec), paths, difference, checkpoint if checkpoint.is_dir() else None)
@@ -133,12 +144,12 @@ def random_weights(name: str, index: ForwardIndex, folder: Path, seed: int) -> P
     from rerank_plugin.text import word_vectors
 
     vectors = random_vectors(index, seed)
-    if name in WORD_VECTORS_ONLY:
+    if name in rerankers.UNTRAINED:
         word_vectors.save(vectors, folder, {"made_by": "bench, at random"})
         return folder
     model_class, config_class = checkpoints.model_classes(name)
     torch.manual_seed(seed)
-    model = model_class(config_class(**RANDOM_WEIGHTS[name]), torch.from_numpy(vectors.matrix))
+    model = model_class(config_class(**register.entry_of(name).bench), torch.from_numpy(vectors.matrix))
     checkpoints.save_checkpoint(folder, model, vectors, {"made_by": "bench, with random weights", "seed": seed})
     return folder
 
@@ -152,18 +163,18 @@ def random_vectors(index: ForwardIndex, seed: int) -> WordVectors:
     return WordVectors(Vocabulary(words, index.tokenizer.settings), matrix)
 
 
-def _takes_options(spec: str) -> bool:
-    """Whether it can have two paths: a ``package.module:Class`` is called with the index alone."""
-    name = spec.partition(":")[0]
-    return (name in rerankers.known_names() and name not in NOTHING_TO_LOAD) or Path(spec).is_dir()
+def _has_two_paths(reranker: rerankers.Scorer) -> bool:
+    """Whether the options choose between a plain and a fast path: those of a model do, and of word vectors."""
+    untrained = rerankers.UNTRAINED.get(reranker.name)
+    return isinstance(reranker, NeuralReranker) or (untrained is not None and untrained.reads_vectors)
 
 
 def _label(spec: str) -> str:
     """A short name for tables: that of the folder, where a folder alone was given."""
-    return Path(spec).name if Path(spec).is_dir() and spec not in RANDOM_WEIGHTS else spec
+    return Path(spec).name if spec not in rerankers.known_names() and Path(spec).is_dir() else spec
 
 
-def largest_difference(paths: dict[str, rerankers.Reranker], collection: Collection, depth: int) -> float | None:
+def largest_difference(paths: dict[str, rerankers.Scorer], collection: Collection, depth: int) -> float | None:
     """Between the paths' scores of the first queries, relative to the largest plain score of each."""
     if FAST not in paths:
         return None

@@ -17,7 +17,7 @@ from rerank_plugin.benchmark.dense_search import dense_rows
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import PLAIN, Measurement
 from rerank_plugin.benchmark.scoring import Setup, scoring_rows
-from rerank_plugin.benchmark.subjects import RANDOM_WEIGHTS, Subject, check_spec, opened
+from rerank_plugin.benchmark.subjects import Subject, check_spec, measured_by_default, opened
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
 
@@ -87,7 +87,7 @@ def measure(suite: Suite) -> Iterator[Measurement]:
             searched = make()
             if suite.deepest > len(searched.collection):
                 raise InputError(f"the depth {suite.deepest}: {suite.index} holds {len(searched.collection)} documents")
-            for spec in suite.specs or RANDOM_WEIGHTS:
+            for spec in suite.specs or measured_by_default():
                 yield from _rows_of(spec, suite, searched, setup)
                 gc.collect()  # before the next model comes
             if suite.cross_encoders and number == 0:

@@ -12,7 +12,8 @@ from rerank_plugin.benchmark.rows import FAST, PLAIN, WHOLE, Measurement, latenc
 from rerank_plugin.benchmark.scoring import Setup, affordable, columns, query_numbers
 from rerank_plugin.benchmark.subjects import Subject
 from rerank_plugin.ranking.pipeline import CandidateSource, from_first_stage, rank_all
-from rerank_plugin.rerankers import Reranker
+from rerank_plugin.rerankers import Scorer
+from rerank_plugin.rerankers.neural import NeuralReranker
 
 FIRST_STAGE, GATHER, FEATURES, MODEL, SORTING = "first stage", "gather", "features", "model", "sorting"
 SEARCHES_AHEAD = 2  # Java threads, as in the search command
@@ -55,7 +56,7 @@ def whole_query_rows(
     ]
 
 
-def _one_query(reranker: Reranker, collection: Collection, source: CandidateSource) -> Case:
+def _one_query(reranker: Scorer, collection: Collection, source: CandidateSource) -> Case:
     """One query; what is timed returns the seconds of first stage, scoring and sorting."""
 
     def prepare(call: int):
@@ -75,7 +76,7 @@ def _one_query(reranker: Reranker, collection: Collection, source: CandidateSour
     return prepare
 
 
-def _stream(reranker: Reranker, collection: Collection, source: CandidateSource, count: int, batch: int) -> Case:
+def _stream(reranker: Scorer, collection: Collection, source: CandidateSource, count: int, batch: int) -> Case:
     """``count`` queries through the pipeline, ``batch`` of them scored together."""
 
     def prepare(call: int):
@@ -89,9 +90,9 @@ def _parts_of_scoring(subject: Subject, collection: Collection, depth: int) -> d
     """Gather and features by themselves, by path; nothing for a reranker that is no neural model."""
     cases = {}
     for path, reranker in subject.paths.items():
-        builder = getattr(reranker, "builder", None)
-        if builder is None:
+        if not isinstance(reranker, NeuralReranker):
             continue
+        builder = reranker.builder
         if (gather := _gather(reranker)) is not None:
             cases[path, GATHER] = _part(gather, collection, depth)
         if builder.feature_names:
@@ -109,13 +110,13 @@ def _part(work, collection: Collection, depth: int) -> Case:
     return prepare
 
 
-def _gather(reranker: Reranker):
+def _gather(reranker: NeuralReranker):
     """How the reranker collects its candidates' words: padded for the module; each distinct one once for the fast paths
     on a processor; not at all where it scores from stored vectors (None)."""
-    builder, fast = reranker.builder, getattr(reranker, "fast", None)
+    builder, fast = reranker.builder, reranker.fast
     if fast is None:
         return lambda terms, candidates: builder.documents(candidates)
-    if not hasattr(fast, "workspace"):
+    if not fast.gathers_words:
         return None
     from rerank_plugin.features.interactions import candidate_words
     from rerank_plugin.kernels.parallel import Workspace

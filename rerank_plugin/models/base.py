@@ -1,4 +1,4 @@
-"""What every model is run with, and how one is trained."""
+"""What every model is run with, how one is trained, and what its configuration has. Imports neither torch nor numpy."""
 
 from __future__ import annotations
 
@@ -48,8 +48,40 @@ class Recipe:
         training: fields of the training configuration.
         measures: validation measures, of which the first decides.
         documents: which documents training pairs are drawn from, ``candidates`` or ``collection``.
+        summary: the same in one line, for the help of the train command.
     """
 
     training: dict = field(default_factory=dict)
     measures: tuple[str, ...] = ("nDCG@20", "AP")
     documents: str = "candidates"
+    summary: str = "weighted hinge loss, balanced pairs, batches of 256, Adagrad, the epoch with the best nDCG@20"
+
+
+class ModelConfig:
+    """The base of all configurations, which are frozen dataclasses.
+
+    A subclass has at least the fields ``document_words``, ``query_words`` and ``lexical_features``. The other
+    attributes are fields only of the models that need them; for all others the values here hold.
+
+    Attributes:
+        document_words, query_words: N and M, where longer texts are cut.
+        lexical_features: names from :mod:`rerank_plugin.features.lexical_features`.
+        query_stopwords: ``keep``, or ``remove`` to leave stop-words out of queries.
+        concepts: number of the concepts that the model has vectors of.
+        concept_dimension: of their vectors.
+        document_concepts, query_concepts: where longer lists of concepts are cut.
+    """
+
+    document_words: int
+    query_words: int
+    lexical_features: tuple[str, ...]
+    query_stopwords: str = "keep"
+    concepts: int = 0
+    concept_dimension: int = 0
+    document_concepts: int = 0
+    query_concepts: int = 0
+
+    @classmethod
+    def reads_concepts(cls, values: dict) -> bool:
+        """Whether a model with these hyper-parameters reads concepts, and is made of their vectors."""
+        return False

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import asdict, fields
-from importlib import import_module
 from pathlib import Path
 from types import UnionType
 from typing import get_args, get_origin, get_type_hints
@@ -18,6 +17,10 @@ from rerank_plugin import __version__
 from rerank_plugin.features.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, healed, link_or_copy, replacing_folder
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.classes import classes_of
+from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.register import entry_of
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
@@ -28,39 +31,18 @@ CHECKPOINT = FolderKind(
     "a checkpoint", CONFIG_FILE, ("model", "config"), (WEIGHTS_FILE, *_WORDS, CONCEPTS_FILE, "encoder/*")
 )
 
-# Model name to 'module:Module:Config'. Names of one module differ in what its configuration starts from.
-MODELS = {
-    "bert": "rerank_plugin.models.cross_encoder.model:CrossEncoder:CrossEncoderConfig",
-    "biobert": "rerank_plugin.models.cross_encoder.model:BioBert:CrossEncoderConfig",
-    "conv-knrm": "rerank_plugin.models.conv_knrm.model:ConvKnrm:ConvKnrmConfig",
-    "delta": "rerank_plugin.models.delta.model:Delta:DeltaConfig",
-    "delta-classifier": "rerank_plugin.models.delta_classifier.model:DeltaClassifier:DeltaClassifierConfig",
-    "drmm": "rerank_plugin.models.drmm.model:Drmm:DrmmConfig",
-    "duet": "rerank_plugin.models.duet.model:Duet:DuetConfig",
-    "knrm": "rerank_plugin.models.knrm.model:Knrm:KnrmConfig",
-    "ktrel": "rerank_plugin.models.ktrel.model:Ktrel:KtrelConfig",
-    "ktrel-c": "rerank_plugin.models.ktrel.model:Ktrel:KtrelCConfig",
-    "ktrel-w": "rerank_plugin.models.ktrel.model:Ktrel:KtrelWConfig",
-    "matchpyramid": "rerank_plugin.models.matchpyramid.model:MatchPyramid:MatchPyramidConfig",
-    "pacrr": "rerank_plugin.models.pacrr.model:Pacrr:PacrrConfig",
-    "sevmos": "rerank_plugin.models.sevmos.model:SevMos:SevMosConfig",
-}
 
-
-def model_classes(name: str):
+def model_classes(name: str) -> tuple[type[RankingModel], type[ModelConfig]]:
     """The module class and the configuration class of a model.
 
     Raises:
-        InputError: unknown model.
+        InputError: the model is unknown, or its package is at fault.
     """
-    if name not in MODELS:
-        raise InputError(f"unknown model '{name}'; known: {', '.join(sorted(MODELS))}")
-    module, model, config = MODELS[name].split(":")
-    imported = import_module(module)
-    return getattr(imported, model), getattr(imported, config)
+    found = classes_of(name)
+    return found.module, found.config
 
 
-def build_config(config_class, values: dict, where: str):
+def build_config(config_class: type[ModelConfig], values: dict, where: str) -> ModelConfig:
     """A configuration from JSON values; lists become tuples.
 
     Raises:
@@ -92,13 +74,12 @@ def _is_a(value, kind) -> bool:
 
 
 def save_checkpoint(
-    folder: Path, model, vectors: WordVectors | None, description: dict, words: Path | None = None
+    folder: Path, model: RankingModel, vectors: WordVectors | None, description: dict, words: Path | None = None
 ) -> None:
     """Write a checkpoint, atomically; one that is there already is replaced.
 
     Args:
-        model: a module with ``name`` and ``config``; its parameters and persistent buffers are saved. What reads
-            concepts has ``concept_vocabulary``, too.
+        model: its parameters and persistent buffers are saved.
         vectors: the vocabulary and word vectors float32 [V, D]; None of a model that has no word
             vectors (``has_word_vectors``), which writes its other files with ``write_files``.
         description: what else is worth knowing (training data, measures, seed), as JSON values.
@@ -106,8 +87,8 @@ def save_checkpoint(
     """
     from safetensors.torch import save_file
 
-    concepts = getattr(model, "concept_vocabulary", None)
-    if concepts is None and getattr(model.config, "concepts", 0):
+    concepts = model.concept_vocabulary
+    if concepts is None and model.config.concepts:
         raise ValueError(f"the model '{model.name}' has {model.config.concepts} concepts without names")
     config = {
         "model": model.name,
@@ -171,8 +152,29 @@ def read_config(folder: Path) -> dict:
     return config
 
 
-def load_checkpoint(folder: Path):
+def check_holds(name: str, folder: Path, described: dict) -> None:
+    """Check that a checkpoint holds the model that a name stands for.
+
+    Args:
+        described: the checkpoint's :func:`read_config`.
+
+    Raises:
+        InputError: it holds another model, or one with other hyper-parameters than the name requires.
+    """
+    found = described["model"]
+    if found != classes_of(name).module.name:
+        raise InputError(f"{folder} holds the model '{found}', not '{name}'")
+    for field, value in entry_of(name).requires.items():
+        other = described["config"].get(field)
+        if other != value:
+            raise InputError(f"{folder} holds the model '{found}' with {field} {other}, not '{name}'")
+
+
+def load_checkpoint(folder: Path, described: dict | None = None) -> tuple[RankingModel, Vocabulary]:
     """A trained model and its vocabulary.
+
+    Args:
+        described: the folder's :func:`read_config`, if it was read already.
 
     Returns:
         (module in eval mode, Vocabulary)
@@ -184,9 +186,9 @@ def load_checkpoint(folder: Path):
     from safetensors.torch import load_file
 
     folder = Path(folder)
-    config = read_config(folder)
+    config = described or read_config(folder)
     model_class, config_class = model_classes(config["model"])
-    if getattr(model_class, "has_word_vectors", True):
+    if model_class.has_word_vectors:
         model, vocabulary = _build_with_words(folder, config, model_class, config_class)
     else:
         model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
@@ -222,7 +224,7 @@ def _load_concepts(folder: Path, config: dict, model_config) -> dict[str, Concep
     Raises:
         InputError: concepts.txt is missing, or of another model.
     """
-    expected = getattr(model_config, "concepts", 0)
+    expected = model_config.concepts
     if not expected:
         return {}
     annotation = config.get("annotation")

@@ -2,12 +2,7 @@
 
 SevMos and KTRel compute a vector of the document that does not depend on the query. :func:`encode_index` keeps the
 vectors of a whole index, and :class:`EncodedDocuments` scores candidates from them, with the module's scores. Such a
-model has, beside ``forward``:
-
-* ``encoding_size``: E, numbers of a document's encoding;
-* ``encode_documents(ids, mask)``: int64 [B, N] and bool [B, N] to float [B, E], in which padding is inert; a model
-  that reads concepts is given their ids and mask, too;
-* ``encode_queries`` with the same arguments, and ``score_encodings``, which takes both to scores.
+model is an :class:`~rerank_plugin.models.ranking_model.EncodingModel`, and its entry in the register has an ``encoder``.
 
 Encodings belong to the weights, the vocabularies and the settings of one model and to one forward index; where any of
 them differs there are none, and the module itself scores.
@@ -21,41 +16,36 @@ from collections import deque
 from dataclasses import asdict
 from functools import lru_cache
 from hashlib import blake2b
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
-from torch import nn
 
 from rerank_plugin.features.inputs import InputBuilder, QueryWords
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
 from rerank_plugin.indexes.stored_encodings import DTYPES, find_encodings, write_encodings
+from rerank_plugin.models.classes import classes_of
+from rerank_plugin.models.fast_paths import FastPath
+from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
+from rerank_plugin.models.register import entries
 from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
-# Model name to 'module:Class' of what scores from encodings. The class is called with (model, builder, threads) and has
-# ``score(terms, words, candidates, vectors, rows)``, float32 [C].
-SCORERS = {
-    "ktrel": "rerank_plugin.models.ktrel.fused:KtrelScorer",
-    "sevmos": "rerank_plugin.models.sevmos.fused:SevMosScorer",
-}
 PIECE = 16_384  # documents that are sorted by length and held in memory at once
 CPU_BATCH, DEVICE_BATCH = 16, 512  # on a CPU, what lies between two layers should stay in its cache
 
 
-def weights_checksum(model: nn.Module, vocabulary: Vocabulary) -> str:
+def weights_checksum(model: RankingModel, vocabulary: Vocabulary) -> str:
     """Checksum of all that a document's encoding depends on: parameters, buffers, configuration and vocabularies."""
     digest = blake2b(digest_size=16)
     digest.update(json.dumps([model.name, asdict(model.config)], sort_keys=True).encode())
     digest.update("\n".join(vocabulary.words).encode())
-    concepts = getattr(model, "concept_vocabulary", None)
-    if concepts is not None:
+    if (concepts := model.concept_vocabulary) is not None:
         digest.update("\n".join(["", "concepts", *concepts.ids]).encode())
     for name, tensor in sorted(dict([*model.named_parameters(), *model.named_buffers()]).items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
@@ -63,7 +53,7 @@ def weights_checksum(model: nn.Module, vocabulary: Vocabulary) -> str:
     return digest.hexdigest()
 
 
-class EncodedDocuments:
+class EncodedDocuments(FastPath):
     """Scores candidates from stored encodings as the module does from their words.
 
     Args:
@@ -73,14 +63,15 @@ class EncodedDocuments:
         vectors: encodings of all documents of the index, float32 or float16 [R, E].
     """
 
-    def __init__(self, model: nn.Module, builder: InputBuilder, threads: int, vectors: np.ndarray):
-        module, _, name = SCORERS[model.name].partition(":")
-        self.scorer = getattr(import_module(module), name)(model, builder, threads)
+    gathers_words = False
+
+    def __init__(self, model: EncodingModel, builder: InputBuilder, threads: int, vectors: np.ndarray):
+        self.scorer = classes_of(model.name).encoder(model, builder, threads)
         self.threads = threads
         self.vectors = vectors.view(np.ndarray)  # compiled loops know no memory maps
 
     @classmethod
-    def open(cls, model: nn.Module, builder: InputBuilder, threads: int) -> EncodedDocuments | None:
+    def open(cls, model: EncodingModel, builder: InputBuilder, threads: int) -> EncodedDocuments | None:
         """The path over the encodings in the index folder; None, which is said once, where the model made none.
 
         Raises:
@@ -112,7 +103,7 @@ class EncodedForNow(EncodedDocuments):
         rows: of the documents, int64 [n], increasing.
     """
 
-    def __init__(self, model: nn.Module, builder: InputBuilder, threads: int, rows: np.ndarray):
+    def __init__(self, model: EncodingModel, builder: InputBuilder, threads: int, rows: np.ndarray):
         super().__init__(model, builder, threads, encode_rows(model, builder, rows))
         self.rows = rows
 
@@ -130,7 +121,7 @@ def _say_missing(name: str, folder: Path) -> None:
 
 
 def encode_index(
-    model: nn.Module,
+    model: RankingModel,
     builder: InputBuilder,
     device: str = "cpu",
     batch_size: int | None = None,
@@ -155,10 +146,11 @@ def encode_index(
     Raises:
         InputError: the model has no encodings, they are there already, or the memory does not suffice.
     """
-    if model.name not in SCORERS:
+    if not isinstance(model, EncodingModel):
+        known = ", ".join(entry.name for entry in entries() if entry.encoder is not None and not entry.requires)
         raise InputError(
             f"the model '{model.name}' compares a document's words with the query's, so there is nothing to encode; "
-            f"models that encode documents: {', '.join(sorted(SCORERS))}"
+            f"models that encode documents: {known}"
         )
     if dtype not in DTYPES:
         raise InputError(f"encodings are kept as {' or '.join(DTYPES)}, not {dtype}")
@@ -174,7 +166,7 @@ def encode_index(
 
 
 def _encoded_pieces(
-    model: nn.Module, builder: InputBuilder, device: str, batch_size: int, progress: Callable
+    model: EncodingModel, builder: InputBuilder, device: str, batch_size: int, progress: Callable
 ) -> Iterator[np.ndarray]:
     """Encodings float32 [n, E] of all documents in row order."""
     documents = len(builder.index)
@@ -187,7 +179,7 @@ def _encoded_pieces(
 
 @torch.inference_mode()
 def encode_rows(
-    model: nn.Module,
+    model: EncodingModel,
     builder: InputBuilder,
     rows: np.ndarray,
     device: str = "cpu",
@@ -213,7 +205,9 @@ def encode_rows(
     return vectors
 
 
-def encode_batch(model: nn.Module, builder: InputBuilder, rows: np.ndarray, longest: int, device: str) -> np.ndarray:
+def encode_batch(
+    model: EncodingModel, builder: InputBuilder, rows: np.ndarray, longest: int, device: str
+) -> np.ndarray:
     """Encodings float32 [B, E] of some rows of the index, none of which has more than ``longest`` words to read."""
     words = builder.documents(Candidates(builder.index, rows, np.zeros(len(rows), np.float32)))
     parts = [words.ids[:, :longest], words.mask[:, :longest]]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from rerank_plugin.models.ranking_model import RankingModel
 
 SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
 
 
-class StandardizedFeatures(nn.Module):
+class StandardizedFeatures(RankingModel):
     """A model that knows mean and deviation of its lexical features over the training data, saved with its weights.
 
     Args:

@@ -34,7 +34,7 @@ from rerank_plugin.ranking.pipeline import (
     rank_together,
     within,
 )
-from rerank_plugin.rerankers import Reranker
+from rerank_plugin.rerankers import Reranker, as_scorer
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def rank_lists(
     Raises:
         InputError: as in `rank`. The queries that were put together with a faulty one are lost.
     """
-    if reranker is None or getattr(reranker, "listwise", False):
+    if reranker is None or as_scorer(reranker).listwise:
         if reranker is not None:
             log.info("%s scores a document by the list it stands in: it ranks each run on its own", reranker.name)
         for query, lists in tasks:

@@ -13,7 +13,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.rerankers import Reranker, score_many
+from rerank_plugin.rerankers import Reranker, as_scorer, score_many
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def rank_all(
         threads: that fetch candidates.
         together: queries that are scored at once, by a reranker that can; of the others none waits for its neighbours.
     """
-    together = together if hasattr(reranker, "score_many") else 1
+    together = together if reranker is not None and as_scorer(reranker).scores_together else 1
     ahead: deque = deque()
 
     def rank_oldest() -> Iterator[Ranking]:

@@ -1,177 +1,161 @@
-"""Rerankers: the interface, and the registry that finds them by name.
+"""Rerankers: how one is found by name. What one is stands in :mod:`rerank_plugin.rerankers.scorer`.
 
-A reranker is named on the command line as
+A reranker is named as
 
 * ``name`` or ``name:CHECKPOINT`` for a known name; ``delta`` alone is the model that comes with the package,
 * a checkpoint folder alone (its ``config.json`` names the model; a folder that is called like a known name is
   written ``./name``), or
-* ``package.module:Class`` from elsewhere: a class that is called with the forward index and has ``score``.
+* ``package.module:Thing`` or ``package.module:Thing:CHECKPOINT`` from elsewhere.
 
-Other packages add names through the entry-point group ``rerank_plugin.rerankers``; the entry point is a callable with
-the arguments of :func:`load`'s factories. Importing this module needs neither Java nor torch.
+Known names are those of the models (:mod:`rerank_plugin.models.register`), of the untrained rerankers (``UNTRAINED``),
+and what other packages declare as entry points in the group ``rerank_plugin.rerankers``. What an entry point names, or
+``package.module:Thing``, is one of three:
+
+* a :class:`~rerank_plugin.models.register.ModelEntry`, of a model that can be trained and measured, too (as an entry
+  point only);
+* a factory: a function, or a class whose constructor has a parameter ``checkpoint``. It is called with the forward index,
+  the checkpoint (Path or None) and the :class:`RerankerOptions`, in this order;
+* another class: it is called with the forward index alone, and has no checkpoint.
+
+Importing this module needs neither Java nor torch.
 """
 
 from __future__ import annotations
 
-import importlib
+import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models import register
 from rerank_plugin.models.base import RerankerOptions
+from rerank_plugin.models.register import ModelEntry
+from rerank_plugin.rerankers.scorer import Reranker, Scorer, as_scorer, score_many
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from rerank_plugin.files.records import Query
-    from rerank_plugin.indexes.candidates import Candidates
     from rerank_plugin.indexes.forward import ForwardIndex
 
-MODELS = Path(__file__).parents[1] / "models"
-ENTRY_POINTS = "rerank_plugin.rerankers"
-
-# Name to 'module:factory'. A factory takes (index, checkpoint, options) and returns a Reranker.
-BUILT_IN = {
-    "bert": "rerank_plugin.rerankers.cross_encoder:bert",
-    "biobert": "rerank_plugin.rerankers.cross_encoder:biobert",
-    "bm25-abstract": "rerank_plugin.rerankers.lexical:bm25_abstract",
-    "bm25-text": "rerank_plugin.rerankers.lexical:bm25_text",
-    "bm25-title": "rerank_plugin.rerankers.lexical:bm25_title",
-    "conv-knrm": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "delta": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "delta-classifier": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "docid": "rerank_plugin.rerankers.lexical:document_id",
-    "drmm": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "duet": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "knrm": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "ktrel": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "ktrel-c": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "ktrel-w": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "matchpyramid": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "pacrr": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "qld-title": "rerank_plugin.rerankers.lexical:query_likelihood_title",
-    "sevmos": "rerank_plugin.rerankers.neural:from_checkpoint",
-    "wmd-title": "rerank_plugin.rerankers.wmd:from_word_vectors",
-    "wmd-title-nostop": "rerank_plugin.rerankers.wmd:without_stop_words",
-    "wmd-title-top20": "rerank_plugin.rerankers.wmd:first_twenty",
-}
-
-# Names of variants of a model: the model in the checkpoint, and what its hyper-parameters have to be.
-VARIANTS = {"ktrel-c": ("ktrel", {"parts": "concepts"}), "ktrel-w": ("ktrel", {"parts": "words"})}
+__all__ = [
+    "UNTRAINED", "Reranker", "RerankerOptions", "Scorer", "as_scorer", "bundled", "known_names", "load", "score_many",
+]  # fmt: skip
 
 
-class Reranker(Protocol):
-    """Scores the candidates of one query.
+class Untrained(NamedTuple):
+    """A reranker that is no model.
 
-    A reranker may also have ``score_many(queries, candidates)``, which :func:`score_many` calls where several queries
-    are at hand. ``listwise``, where it is there and true, says that a document's score depends on the candidates it
-    stands among; first-stage scores count as such.
+    Attributes:
+        factory: 'package.module:function', called with (index, checkpoint, options).
+        summary: one line for help and documentation.
+        reads_vectors: whether its checkpoint is a folder of word vectors; else it has none, and one path only.
+        benched: whether it is measured by default.
     """
 
-    name: str
+    factory: str
+    summary: str
+    reads_vectors: bool = False
+    benched: bool = False
 
-    def score(self, query: Query, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C], higher is better, in the order of the candidates."""
-        ...
 
-
-def score_many(reranker: Reranker, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
-    """Scores of several queries' candidates, float32 [C] each: at once where the reranker has ``score_many``."""
-    if hasattr(reranker, "score_many"):
-        return reranker.score_many(queries, candidates)
-    return [reranker.score(query, found) for query, found in zip(queries, candidates)]
+_LEXICAL, _WMD = "rerank_plugin.rerankers.lexical", "rerank_plugin.rerankers.wmd"
+UNTRAINED = {
+    "bm25-abstract": Untrained(f"{_LEXICAL}:bm25_abstract", "BM25 of the abstract"),
+    "bm25-text": Untrained(f"{_LEXICAL}:bm25_text", "BM25 of title and abstract"),
+    "bm25-title": Untrained(f"{_LEXICAL}:bm25_title", "BM25 of the title"),
+    "docid": Untrained(f"{_LEXICAL}:document_id", "the order of document ids, which says nothing"),
+    "qld-title": Untrained(f"{_LEXICAL}:query_likelihood_title", "likelihood of the query by the title's words"),
+    "wmd-title": Untrained(f"{_WMD}:from_word_vectors", "Word Mover's Distance of query and title", True, True),
+    "wmd-title-nostop": Untrained(f"{_WMD}:without_stop_words", "the same without stop-words", True),
+    "wmd-title-top20": Untrained(f"{_WMD}:first_twenty", "the same, exact for the first 20 only", True),
+}
 
 
 def known_names() -> list[str]:
-    """Names of all rerankers that are installed, sorted."""
-    return sorted({*BUILT_IN, *_entry_points()})
+    """Names of all rerankers that are installed, sorted. What other packages declare is not imported."""
+    return sorted({*UNTRAINED, *register.names(), *register.installed()})
 
 
-def _entry_points() -> dict:
-    from importlib.metadata import entry_points
-
-    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
-
-
-def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOptions()) -> Reranker:
+def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOptions()) -> Scorer:
     """The reranker that ``spec`` names.
 
     Raises:
         InputError: no such name, or its checkpoint cannot be used with this index.
     """
     name, _, rest = spec.partition(":")
-    checkpoint = Path(rest) if rest else bundled(name)
-    if (factory := _factory(name)) is not None:
-        if checkpoint is not None and BUILT_IN.get(name, "").endswith(":from_checkpoint"):
-            _check_model(name, checkpoint)
-        return factory(index, checkpoint, options)
+    if name in UNTRAINED:
+        register.check_not_taken(name)
+        factory = register.resolve(UNTRAINED[name].factory)
+        return factory(index, Path(rest) if rest else None, options)
+    if (target := register.find(name)) is not None:
+        return _opened(name, target, index, Path(rest) if rest else bundled(name), options)
     if Path(spec).is_dir():
-        return _load_checkpoint_folder(Path(spec), index, options)
+        return _of_folder(Path(spec), index, options)
     if rest and "." in name and not Path(name).exists():
-        return _third_party(spec, index)
+        thing, _, checkpoint = rest.partition(":")
+        return _from_elsewhere(f"{name}:{thing}", index, Path(checkpoint) if checkpoint else None, options)
     raise InputError(
         f"unknown reranker '{spec}'; known: {', '.join(known_names())}, a checkpoint folder, or package.module:Class"
     )
 
 
 def bundled(name: str) -> Path | None:
-    """The checkpoint of a model that comes with the package, or None."""
-    folder = MODELS / name / "bundled"
-    return folder if name in BUILT_IN and folder.is_dir() else None
+    """The checkpoint of a model that comes along, or None."""
+    found = register.find(name)
+    return found.bundled if isinstance(found, ModelEntry) else None
 
 
-def _check_model(name: str, checkpoint: Path) -> None:
-    from rerank_plugin.models.checkpoints import read_config
+def _opened(
+    name: str,
+    target: Any,
+    index: ForwardIndex,
+    checkpoint: Path | None,
+    options: RerankerOptions,
+    described: dict | None = None,
+) -> Scorer:
+    """What a known name stands for, opened over an index; ``described`` is as in ``neural.from_checkpoint``."""
+    if not isinstance(target, ModelEntry):
+        return _called(name, target, index, checkpoint, options)
+    if checkpoint is None:
+        raise InputError(f"'{name}' needs a trained checkpoint, or what the model is made of: give it as {name}:FOLDER")
+    from rerank_plugin.rerankers.neural import from_checkpoint
 
-    config = read_config(checkpoint)
-    found, (model, required) = config["model"], VARIANTS.get(name, (name, {}))
-    if found != model:
-        raise InputError(f"{checkpoint} holds the model '{found}', not '{name}'")
-    for field, value in required.items():
-        other = config["config"].get(field)
-        if other != value:
-            raise InputError(f"{checkpoint} holds the model '{found}' with {field} {other}, not '{name}'")
+    return from_checkpoint(index, checkpoint, options, name, described)
 
 
-def _load_checkpoint_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> Reranker:
-    from rerank_plugin.models.checkpoints import read_config
-    from rerank_plugin.models.cross_encoder.encoder_folder import is_encoder_folder
+def _of_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> Scorer:
+    """The reranker of a checkpoint, which says itself what model it holds, or of another folder that a model reads."""
+    name, described = register.foreign_model(folder), None
+    if name is None:
+        from rerank_plugin.models.checkpoints import read_config
 
-    name = "bert" if is_encoder_folder(folder) else read_config(folder)["model"]
-    factory = _factory(name)
-    if factory is None:
+        described = read_config(folder)
+        name = described["model"]
+    target = register.find(name)
+    if target is None:
         raise InputError(f"{folder} holds a model '{name}' that is unknown here; known: {', '.join(known_names())}")
-    return factory(index, folder, options)
+    return _opened(name, target, index, folder, options, described)
 
 
-def _factory(name: str):
-    """The factory behind a known name; None for an unknown one.
+def _from_elsewhere(target: str, index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> Scorer:
+    try:
+        found = register.resolve(target)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cannot load the reranker '{target}': {error}") from None
+    if not callable(found):
+        raise InputError(f"'{target}' is no reranker: it is no class and no function")
+    return _called(target, found, index, checkpoint, options)
+
+
+def _called(name: str, target: Any, index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> Scorer:
+    """What a factory or a class gives; see the top of this module for the arguments.
 
     Raises:
-        InputError: another package declares the name, but cannot be loaded.
+        InputError: it is no reranker, or takes no checkpoint and got one.
     """
-    if name in BUILT_IN:
-        return _resolve(BUILT_IN[name])
-    entry = _entry_points().get(name)
-    if entry is None:
-        return None
     try:
-        return entry.load()
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot load the reranker '{name}' from {entry.value}: {error}") from None
-
-
-def _resolve(target: str):
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
-
-
-def _third_party(spec: str, index: ForwardIndex) -> Reranker:
-    try:
-        reranker = _resolve(spec)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot load the reranker '{spec}': {error}") from None
-    built = reranker(index)
-    if not hasattr(built, "score"):
-        raise InputError(f"'{spec}' is no reranker: it has no method score(query, candidates)")
-    return built
+        if not isinstance(target, type) or "checkpoint" in inspect.signature(target).parameters:
+            return as_scorer(target(index, checkpoint, options))
+        if checkpoint is not None:
+            raise InputError(f"it takes no checkpoint, but got {checkpoint}")
+        return as_scorer(target(index))
+    except InputError as error:
+        raise InputError(f"'{name}': {error}") from None

@@ -40,12 +40,13 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.rerankers import RerankerOptions
+from rerank_plugin.models.base import RerankerOptions
+from rerank_plugin.rerankers.scorer import Scorer
 
 DIRICHLET_MU = 1000.0
 
 
-class FieldBM25:
+class FieldBM25(Scorer):
     """Ranks by the BM25 of one field: title, abstract or text."""
 
     def __init__(self, index: ForwardIndex, field: str):
@@ -57,7 +58,7 @@ class FieldBM25:
         return matches.bm25(self.field).astype(np.float32)
 
 
-class TitleLikelihood:
+class TitleLikelihood(Scorer):
     """Ranks by how likely a title's smoothed unigram model gives the query.
 
     Args:
@@ -86,7 +87,7 @@ class TitleLikelihood:
         return _log_likelihoods(matches.counts[:, 0], matches.repeats, pseudo_counts, lengths).astype(np.float32)
 
 
-class DocumentId:
+class DocumentId(Scorer):
     """Says nothing about any document: what is left is the order of ties."""
 
     name = "docid"

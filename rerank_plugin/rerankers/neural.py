@@ -3,62 +3,34 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rerank_plugin.features.concept_reader import ConceptReader
-from rerank_plugin.features.inputs import InputBuilder, Inputs, QueryWords
+from rerank_plugin.features.inputs import Inputs, QueryWords
 from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, QueryTerms
-from rerank_plugin.kernels.parallel import available_threads, crew, split
-from rerank_plugin.models.document_encodings import SCORERS, EncodedForNow
-from rerank_plugin.rerankers import RerankerOptions
-from rerank_plugin.text.stop_words import STOP_WORDS
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.kernels.parallel import available_threads, crew
+from rerank_plugin.models.base import RerankerOptions
+from rerank_plugin.models.checkpoints import check_holds, load_checkpoint, read_config
+from rerank_plugin.models.classes import classes_of
+from rerank_plugin.models.document_encodings import EncodedDocuments, EncodedForNow
+from rerank_plugin.models.fast_paths import DevicePath, FastPath, Task
+from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.register import entry_of, is_foreign
+from rerank_plugin.rerankers.scorer import Scorer
 from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
-# Model name to 'module:Class' of its fused path on the CPU. The class is called with (model, builder, threads) and has
-# ``score(terms, words, candidates)``, float32 [C]: the scores of the module. One that needs more than the model has
-# ``open`` with the same arguments, which gives None where that is missing.
-FUSED = {
-    "conv-knrm": "rerank_plugin.models.conv_knrm.fused:FusedConvKnrm",
-    "delta": "rerank_plugin.models.delta.fused:FusedDelta",
-    "delta-classifier": "rerank_plugin.models.delta_classifier.fused:FusedDeltaClassifier",
-    "drmm": "rerank_plugin.models.drmm.fused:FusedDrmm",
-    "duet": "rerank_plugin.models.duet.fused:FusedDuet",
-    "knrm": "rerank_plugin.models.knrm.fused:FusedKnrm",
-    "ktrel": "rerank_plugin.models.document_encodings:EncodedDocuments",
-    "matchpyramid": "rerank_plugin.models.matchpyramid.fused:FusedMatchPyramid",
-    "pacrr": "rerank_plugin.models.pacrr.fused:FusedPacrr",
-    "sevmos": "rerank_plugin.models.document_encodings:EncodedDocuments",
-}
 
-# The same on another device. The class is called with (model, builder, options) and has ``score_many(tasks)``.
-ON_DEVICE = {"delta": "rerank_plugin.models.delta.device:DeltaOnDevice"}
-
-
-@dataclass
-class Task:
-    """One query with its candidates, as the model reads it; ``scores`` float32 [C] once they are known."""
-
-    query: Query
-    candidates: Candidates
-    terms: QueryTerms
-    words: QueryWords
-    scores: np.ndarray | None = None
-
-
-class NeuralReranker:
+class NeuralReranker(Scorer):
     """A model with the vocabulary it was trained on, over one index.
 
     A query none of whose words, and concepts, the model knows is ranked as the first stage ranked it, with a warning:
@@ -66,55 +38,51 @@ class NeuralReranker:
 
     A model that is trained is noticed; whoever changes its weights otherwise after the first score calls :meth:`refresh`.
 
-    A model's configuration may have ``query_stopwords``, which leaves stop-words out of queries where it is ``remove``.
+    A model with features of the first stage is ``listwise``.
 
-    A model that reads concepts has ``concept_vocabulary``, and ``document_concepts`` and ``query_concepts`` in its
-    configuration; one that reads no words says so with ``reads_words``.
-
-    A model that reads something else than words has ``input_builder``, which is called with the index and gives what
-    :class:`InputBuilder` does. ``most_on_cpu`` is how many documents it takes at once there.
-
-    A model with features of the first stage is ``listwise``: see :class:`~rerank_plugin.rerankers.Reranker`.
-
-    A model may declare ``any_width`` (its scores do not depend on how far documents are padded, and it takes any width)
-    and ``matches_unknown_words`` (it sees that two words are the same even where it knows neither). ``by_length`` is for
-    training: see :func:`~rerank_plugin.training.trainer.scored`.
+    What the model declares is in :class:`~rerank_plugin.models.ranking_model.RankingModel`, and its fast paths are those
+    of its entry in the register of models.
     """
+
+    scores_together = True
 
     def __init__(
         self,
-        model: nn.Module,
+        model: RankingModel,
         vocabulary: Vocabulary,
         index: ForwardIndex,
         options: RerankerOptions = RerankerOptions(),
     ):
-        config = model.config
         try:
             self.model = model.to(options.device).eval()
         except (RuntimeError, AssertionError) as error:
             raise InputError(f"cannot use the device '{options.device}': {str(error).splitlines()[0]}") from None
         self.name = model.name
         self.options = options
+        self.on_cpu = options.device == "cpu"
         self.batch_size = options.batch_size
-        if options.device == "cpu":
-            self.batch_size = min(self.batch_size, getattr(model, "most_on_cpu", self.batch_size))
-        left_out = STOP_WORDS if getattr(config, "query_stopwords", "keep") == "remove" else frozenset()
-        if hasattr(model, "input_builder"):
-            self.builder = model.input_builder(index)
-        else:
-            self.builder = InputBuilder(
-                index, vocabulary, config.document_words, config.query_words, config.lexical_features, left_out,
-                _concept_reader(model, index), getattr(model, "reads_words", True),
-            )  # fmt: skip
+        if self.on_cpu and model.most_on_cpu is not None:
+            self.batch_size = min(self.batch_size, model.most_on_cpu)
+        self.builder = model.input_builder(index, vocabulary)
         self.forward = torch.compile(self.model, dynamic=True) if options.compile else self.model
-        self.listwise = not {FIRST_STAGE, FIRST_STAGE_SHARE}.isdisjoint(config.lexical_features)
-        self.any_width = getattr(model, "any_width", False)
-        self.matches_unknown_words = getattr(model, "matches_unknown_words", False)
+        self.listwise = not {FIRST_STAGE, FIRST_STAGE_SHARE}.isdisjoint(model.config.lexical_features)
         self.threads = options.threads or available_threads()
+        self.fast_class = self._fast_class()
         self.fast, self.prepared = None, False
         model.register_forward_pre_hook(lambda module, _: self.refresh() if module.training else None)
         self.queries_cut = 0
         self.unknown_queries: set[str] = set()
+
+    def _fast_class(self) -> type[FastPath] | type[DevicePath] | None:
+        """The model's fast path for the device; None where there is none, or it is not wanted."""
+        classes, options = classes_of(self.name), self.options
+        if not options.fast:
+            return None
+        if not self.on_cpu:
+            return classes.device
+        if options.precision != "float32":
+            return None
+        return classes.fast or (classes.encoder and EncodedDocuments)
 
     def refresh(self) -> None:
         """Tell that the model's weights have changed: the tables of its fast path are made again.
@@ -133,7 +101,7 @@ class NeuralReranker:
             rows: of all documents that are scored from here on, int64 [n], increasing.
         """
         self.refresh()
-        if self.name in SCORERS and self.options.device == "cpu" and self.options.fast:
+        if self.fast_class is EncodedDocuments:
             self.fast, self.prepared = EncodedForNow(self.model, self.builder, self.threads, rows), True
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
@@ -153,24 +121,15 @@ class NeuralReranker:
         Raises:
             InputError: the model gave a score that is not a number.
         """
-        fast_on_cpu = self.options.fast and self.options.device == "cpu" and self.name in FUSED
-        with crew(self.threads if fast_on_cpu else 1):  # called first, so that the helpers are awake when needed
-            return self._score_many(queries, candidates)
-
-    def _score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
-        tasks = [self._task(query, found) for query, found in zip(queries, candidates)]
-        open_tasks = [task for task in tasks if task.scores is None]
-        fast = self._fast_path() if open_tasks else None
-        if fast is None:
-            self._score_with_module(open_tasks)
-        elif hasattr(fast, "score_many"):
-            for task, scores in zip(open_tasks, fast.score_many(open_tasks)):
-                task.scores = scores
-        else:
-            self._score_fused(fast, open_tasks)
-        for task in open_tasks:
-            self._check(task)
-        return [task.scores for task in tasks]
+        with crew(self.threads if self.on_cpu and self.fast_class else 1):  # first, so that the helpers are awake
+            tasks = [self._task(query, found) for query, found in zip(queries, candidates)]
+            open_tasks = [task for task in tasks if task.scores is None]
+            fast = self._fast_path() if open_tasks else None
+            scores = self._module_scores(open_tasks) if fast is None else fast.score_many(open_tasks)
+            for task, of_task in zip(open_tasks, scores):
+                task.scores = of_task
+                self._check(task)
+            return [task.scores for task in tasks]
 
     def _task(self, query: Query, candidates: Candidates) -> Task:
         """What there is to do for a query; the scores are there already where the model has nothing to say."""
@@ -192,12 +151,12 @@ class NeuralReranker:
 
     def can_read(self, words: QueryWords) -> bool:
         """Whether a query has a word that the model knows, or one that it can match without knowing it."""
-        return bool(words.known or (self.matches_unknown_words and (words.terms >= 0).any()))
+        return bool(words.known or (self.model.matches_unknown_words and (words.terms >= 0).any()))
 
     def _items(self) -> str:
         """What the model reads, for messages."""
-        reads_words, concepts = getattr(self.builder, "reads_words", True), getattr(self.builder, "concepts", None)
-        return " and ".join(["words"] * reads_words + ["concepts"] * (concepts is not None))
+        builder = self.builder
+        return " and ".join(["words"] * builder.reads_words + ["concepts"] * (builder.concepts is not None))
 
     def _check(self, task: Task) -> None:
         if not np.isfinite(task.scores).all():
@@ -207,33 +166,14 @@ class NeuralReranker:
                 "as NaN or infinite"
             )
 
-    def _fast_path(self):
-        """The model's fast path on the device, made of the weights when it is first needed, or None."""
-        options, on_cpu = self.options, self.options.device == "cpu"
-        known = FUSED if on_cpu else ON_DEVICE
-        if self.model.training or not options.fast or self.name not in known:
-            return None
-        if on_cpu and options.precision != "float32":
+    def _fast_path(self) -> FastPath | DevicePath | None:
+        """The model's fast path, made of the weights when it is first needed, or None."""
+        if self.model.training or self.fast_class is None:
             return None
         if not self.prepared:
-            module, _, name = known[self.name].partition(":")
-            how = self.threads if on_cpu else options
-            fast = getattr(import_module(module), name)
-            self.fast = getattr(fast, "open", fast)(self.model, self.builder, how)
-            self.prepared = True
+            how = self.threads if self.on_cpu else self.options
+            self.fast, self.prepared = self.fast_class.open(self.model, self.builder, how), True
         return self.fast
-
-    def _score_fused(self, fused, tasks: Sequence[Task]) -> None:
-        """Score on the CPU: the documents of one query are split over the threads, of several the queries."""
-
-        def score_part(start: int, stop: int) -> None:
-            for task in tasks[start:stop]:
-                task.scores = fused.score(task.terms, task.words, task.candidates)
-
-        if len(tasks) == 1:
-            score_part(0, 1)
-        else:
-            split(score_part, len(tasks), fused.threads, smallest=1)
 
     def _say_cut(self, query: Query, cut: int) -> None:
         self.queries_cut += 1
@@ -243,15 +183,13 @@ class NeuralReranker:
                 query.id, cut, self.builder.query_words,
             )  # fmt: skip
 
-    def _score_with_module(self, tasks: Sequence[Task]) -> None:
-        """Score with the module, in batches of documents of similar length."""
+    def _module_scores(self, tasks: Sequence[Task]) -> list[np.ndarray]:
+        """The module's scores of each task, float32 [C], in batches of documents of similar length."""
         if not tasks:
-            return
+            return []
         built = [self.builder.build(task.terms, task.words, task.candidates) for task in tasks]
-        inputs = built[0] if len(built) == 1 else Inputs.joined(built)
-        scores = self._forward(inputs)
-        for task, part in zip(tasks, np.split(scores, np.cumsum([len(task.candidates) for task in tasks])[:-1])):
-            task.scores = part
+        scores = self._forward(built[0] if len(built) == 1 else Inputs.joined(built))
+        return np.split(scores, np.cumsum([len(task.candidates) for task in tasks])[:-1])
 
     def _forward(self, inputs: Inputs) -> np.ndarray:
         """Scores of any number of documents, in pieces that fit into memory: a piece that does not is halved for good.
@@ -260,13 +198,13 @@ class NeuralReranker:
         """
         lengths = inputs.document_mask.sum(dim=1)  # [B]
         order = torch.arange(len(lengths))
-        if self.any_width:
+        if self.model.any_width:
             order = torch.argsort(lengths, descending=True, stable=True)
         scores, start = torch.empty(len(order)), 0
         while start < len(order):
             rows = order[start : start + self.batch_size]
             piece = inputs.take(rows)
-            if self.any_width:
+            if self.model.any_width:
                 piece = piece.narrowed(max(int(lengths[rows[0]]), 1)).without_concept_padding()
             try:
                 scores[rows] = self._module(piece.to(self.options.device)).float().cpu()
@@ -288,30 +226,28 @@ class NeuralReranker:
             return self.forward(inputs)
 
 
-def _concept_reader(model: nn.Module, index: ForwardIndex) -> ConceptReader | None:
-    """Of a model that has a vocabulary of concepts.
+def from_checkpoint(
+    index: ForwardIndex,
+    checkpoint: Path,
+    options: RerankerOptions,
+    name: str | None = None,
+    described: dict | None = None,
+) -> NeuralReranker:
+    """The reranker of a trained checkpoint, or of another folder that the model is made of.
+
+    Args:
+        name: of the model, where the checkpoint must hold no other.
+        described: the checkpoint's ``read_config``, if it was read already.
 
     Raises:
-        InputError: the index holds none, or none that the model knows.
+        InputError: the checkpoint cannot be used, or holds another model.
     """
-    if not getattr(model.config, "concepts", 0):
-        return None
-    vocabulary = model.concept_vocabulary
-    if vocabulary is None:
-        raise ValueError(f"the model '{model.name}' reads concepts, but not which: give it a concept_vocabulary")
-    return ConceptReader(index, vocabulary, model.config.document_concepts, model.config.query_concepts)
-
-
-def from_checkpoint(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> NeuralReranker:
-    """The factory of all models that are kept as checkpoints.
-
-    Raises:
-        InputError: no checkpoint was given, or it cannot be used.
-    """
-    from rerank_plugin.models.checkpoints import load_checkpoint
-
-    if checkpoint is None:
-        raise InputError("this reranker needs a trained checkpoint: give it as NAME:CHECKPOINT")
-    model, vocabulary = load_checkpoint(checkpoint)
+    if name is not None and is_foreign(entry_of(name), checkpoint):
+        model = classes_of(name).module.from_folder(checkpoint)
+        return NeuralReranker(model, Vocabulary([], index.tokenizer.settings), index, options)
+    described = described or read_config(checkpoint)
+    if name is not None:
+        check_holds(name, checkpoint, described)
+    model, vocabulary = load_checkpoint(checkpoint, described)
     index.check_tokenizer(vocabulary.tokenizer, str(checkpoint))
     return NeuralReranker(model, vocabulary, index, options)

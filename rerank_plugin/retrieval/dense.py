@@ -21,7 +21,6 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -202,14 +201,9 @@ class DenseStage:
 
 def has_inner_products(model: str) -> bool:
     """Whether the scores of models of this name are inner products of two encodings."""
-    return hasattr(_found_scorer(model), "inner_products")
+    from rerank_plugin.models.classes import classes_of
 
-
-def _found_scorer(name: str):
-    from rerank_plugin.models.document_encodings import SCORERS
-
-    module, _, scorer = SCORERS.get(name, "").partition(":")
-    return getattr(import_module(module), scorer) if module else None
+    return classes_of(model).encoder is not None and classes_of(model).module.inner_product
 
 
 def _scorer_class(name: str, checkpoint: Path):
@@ -223,4 +217,6 @@ def _scorer_class(name: str, checkpoint: Path):
             f"{checkpoint}: the score of the model '{name}' is no inner product of a query's and a document's "
             "encoding, so it cannot retrieve; ktrel can"
         )
-    return _found_scorer(name)
+    from rerank_plugin.models.classes import classes_of
+
+    return classes_of(name).encoder

@@ -29,6 +29,7 @@ from rerank_plugin.features.inputs import QueryWords
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.models.ranking_model import EncodingModel
 from rerank_plugin.training.losses import pairwise_hinge, relevance_weights
 from rerank_plugin.training.pairs import Pool
 from rerank_plugin.training.trainer import SOFTMAX, Trainer
@@ -150,7 +151,7 @@ class ContrastiveTrainer(Trainer):
 
     def __init__(self, model, *arguments, **named):
         super().__init__(model, *arguments, **named)
-        if not hasattr(model, "encode_queries"):
+        if not (isinstance(model, EncodingModel) and model.inner_product):
             raise InputError(
                 f"{self.config.of_batches} is for models whose scores are products of encodings (ktrel), not for "
                 f"{model.name}"
@@ -173,12 +174,10 @@ class ContrastiveTrainer(Trainer):
 
     def _encode_queries(self, words: Sequence[QueryWords]) -> Tensor:
         """Encodings [Q, E]."""
-        names = ("ids", "mask", "concepts", "concept_mask")
-        return self.model.encode_queries(
-            *self._tensors(
-                *(np.stack([getattr(one, name) for one in words]) for name in names if _given(words[0], name))
-            )
-        )
+        arrays = [[one.ids for one in words], [one.mask for one in words]]
+        if words[0].concepts is not None:
+            arrays += [[one.concepts for one in words], [one.concept_mask for one in words]]
+        return self.model.encode_queries(*self._tensors(*map(np.stack, arrays)))
 
     def _encode_documents(self, rows: np.ndarray) -> tuple[np.ndarray, Tensor]:
         """Encodings [B, E] in another order, and that order, int64 [B]."""
@@ -197,10 +196,6 @@ class ContrastiveTrainer(Trainer):
             longest = max(int(mask.sum(axis=1).max()), 1)
             tensors += [torch.from_numpy(part[:, :longest].copy()).to(self.device) for part in (ids, mask)]
         return tensors
-
-
-def _given(words: QueryWords, name: str) -> bool:
-    return getattr(words, name) is not None
 
 
 def _candidates(index: ForwardIndex, rows: np.ndarray) -> Candidates:

@@ -26,7 +26,15 @@ from rerank_plugin.files.outputs import check_free
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.models.checkpoints import build_config, check_weights, load_checkpoint, model_classes, read_config
+from rerank_plugin.models.checkpoints import (
+    build_config,
+    check_holds,
+    check_weights,
+    load_checkpoint,
+    model_classes,
+    read_config,
+)
+from rerank_plugin.models.ranking_model import RankingModel
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import word_vectors
@@ -102,6 +110,13 @@ class HeldOut(NamedTuple):
     highest: float | None = None
 
 
+class Fresh(NamedTuple):
+    """A model that is not trained yet, and the reranker that validates it."""
+
+    model: RankingModel
+    reranker: NeuralReranker
+
+
 class TrainingSet(NamedTuple):
     """Queries to train on, and their judgments."""
 
@@ -151,9 +166,11 @@ class Session:
             trained = {query.id for one in self.training_sets for query in one.queries}
             shared = trained & {query.id for query in self.validation_queries}
             if shared:
-                raise InputError(f"{len(shared)} queries are both for training and for validation, e.g. '{min(shared)}'")
-        _, reranker = self.fresh_model(self.model_config)
-        self.builder = reranker.builder
+                raise InputError(
+                    f"{len(shared)} queries are both for training and for validation, e.g. '{min(shared)}'"
+                )
+        self._made = self._make(self.model_config), torch.get_rng_state()
+        self.builder = self._made[0].reranker.builder
         self.find_candidates = CandidateFinder(self.index, task.first_stage, task.threads)
         self.data = json.loads(json.dumps(self._describe()))
 
@@ -191,8 +208,19 @@ class Session:
         found = self.find_candidates(self.validation_queries, task.validation_run, depth)
         return HeldOut(self.validation_queries, self.validation_judgments, found)
 
-    def fresh_model(self, config):
-        """A model with weights by the seed, or those it starts from, and the reranker that validates it."""
+    def fresh_model(self, config) -> Fresh:
+        """A model with weights by the seed, or those it starts from, and the reranker that validates it.
+
+        The one that the session itself was made with is given once, with the random state of its making.
+        """
+        if self._made is not None and config == self.model_config:
+            (made, state), self._made = self._made, None
+            torch.manual_seed(self.task.training.seed)  # of devices, too
+            torch.set_rng_state(state)
+            return made
+        return self._make(config)
+
+    def _make(self, config) -> Fresh:
         torch.manual_seed(self.task.training.seed)
         if self.vectors is None:
             model = self.model_class(config)
@@ -203,7 +231,7 @@ class Session:
         try:
             options = RerankerOptions(self.task.device)
             vocabulary = Vocabulary([]) if self.vectors is None else self.vectors.vocabulary
-            return model, NeuralReranker(model, vocabulary, self.index.forward, options)
+            return Fresh(model, NeuralReranker(model, vocabulary, self.index.forward, options))
         except ValueError as error:
             raise InputError(str(error)) from None
 
@@ -271,7 +299,7 @@ class Session:
     def _read_words(self) -> WordVectors | None:
         """The word vectors; None for a model that is built without any."""
         words = self.task.words
-        if getattr(self.model_class, "has_word_vectors", True):
+        if self.model_class.has_word_vectors:
             if words is None:
                 raise InputError(f"the model '{self.task.model}' needs word vectors: give their folder")
             return word_vectors.load(words)
@@ -307,22 +335,21 @@ class Session:
         }
 
 
-def start_from(model, folder: Path, vectors: WordVectors | None) -> None:
+def start_from(model: RankingModel, folder: Path, vectors: WordVectors | None) -> None:
     """Give a model the weights of a checkpoint.
 
     Raises:
         InputError: it is of another model, other hyper-parameters, or other word vectors.
     """
-    if read_config(folder)["model"] != model.name:
-        raise InputError(f"{folder} holds the model '{read_config(folder)['model']}', not '{model.name}'")
-    before, _ = load_checkpoint(folder)
+    described = read_config(folder)
+    check_holds(model.name, folder, described)
+    before, _ = load_checkpoint(folder, described)
     if before.config.lexical_features != model.config.lexical_features:
         raise InputError(f"{folder} has other lexical features: {' '.join(before.config.lexical_features) or 'none'}")
     if vectors is not None:
         _check_same_words(folder, vectors)
     weights = before.state_dict()
-    of_words = getattr(model, "starts_from_words", False) and before.config.parts == "words" != model.config.parts
-    if of_words:
+    if model.starts_from_words and model.config.concepts and not before.config.concepts:
         weights = {**model.state_dict(), **weights}  # the concepts start as they would without
     else:
         check_same_concepts(before, model, str(folder))
@@ -333,4 +360,6 @@ def start_from(model, folder: Path, vectors: WordVectors | None) -> None:
 def _check_same_words(folder: Path, vectors: WordVectors) -> None:
     found = word_vectors.load(folder)
     if found.vocabulary.words != vectors.vocabulary.words or not np.array_equal(found.matrix, vectors.matrix):
-        raise InputError(f"{folder} was trained on other word vectors than those given: give it as the word vectors, too")
+        raise InputError(
+            f"{folder} was trained on other word vectors than those given: give it as the word vectors, too"
+        )

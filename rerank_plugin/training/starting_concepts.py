@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +11,8 @@ import torch
 from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.ranking_model import RankingModel
 
 
 class StartingConcepts(NamedTuple):
@@ -29,7 +30,7 @@ class StartingConcepts(NamedTuple):
 
 
 def starting_concepts(
-    folder: Path | None, model: str, config_class, values: dict, index: ForwardIndex
+    folder: Path | None, model: str, config_class: type[ModelConfig], values: dict, index: ForwardIndex
 ) -> StartingConcepts:
     """What a fresh model is made with.
 
@@ -41,10 +42,7 @@ def starting_concepts(
     Raises:
         InputError: the model reads concepts and there are no vectors or the other way round, or they cannot be read.
     """
-    # A dataclass keeps its defaults as attributes of the class.
-    parts = values.get("parts", getattr(config_class, "parts", "words"))
-    reads = parts != "words" and "concepts" in {field.name for field in fields(config_class)}
-    if not reads:
+    if not config_class.reads_concepts(values):
         if folder is not None:
             raise InputError(f"the model '{model}' reads no concepts: leave their vectors out")
         return StartingConcepts({}, {}, {})
@@ -68,12 +66,12 @@ def starting_concepts(
     )
 
 
-def check_same_concepts(found, expected, where: str) -> None:
+def check_same_concepts(found: RankingModel, expected: RankingModel, where: str) -> None:
     """Compare the concepts of two models.
 
     Raises:
         InputError: they are others, or in another order.
     """
-    ids = [getattr(model, "concept_vocabulary", None) for model in (found, expected)]
-    if [one and one.ids for one in ids][0] != [one and one.ids for one in ids][1]:
+    ids, expected_ids = (model.concept_vocabulary and model.concept_vocabulary.ids for model in (found, expected))
+    if ids != expected_ids:
         raise InputError(f"{where} was trained with other concepts than those of the vectors given")

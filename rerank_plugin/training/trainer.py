@@ -23,6 +23,7 @@ from torch import nn
 from rerank_plugin.features.inputs import InputBuilder, Inputs, concept_tensors
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.models.ranking_model import RankingModel, SparseEmbeddings
 from rerank_plugin.training.objectives import Examples, objective
 from rerank_plugin.training.pairs import Pool
 
@@ -100,7 +101,7 @@ class Trainer:
     """Trains one model.
 
     Args:
-        model: a module that takes :class:`Inputs`, with ``regularized()``.
+        model: what is trained.
         pools: the training queries.
         validate: called after each epoch with the model in eval mode; returns measures, the first one decides.
         save: called with the measures whenever the deciding measure is the best so far.
@@ -333,20 +334,20 @@ class Trainer:
 
 def _sparse_tables(model: nn.Module) -> list[nn.Parameter]:
     """Embeddings whose gradients are collected row by row: a batch has few words of a large vocabulary."""
-    modules = [module for module in model.modules() if hasattr(module, "sparse_gradients")]
+    modules = [module for module in model.modules() if isinstance(module, SparseEmbeddings)]
     for module in modules:
         module.sparse_gradients = True
     return [module.embeddings for module in modules]
 
 
-def scored(model: nn.Module, inputs: Inputs) -> torch.Tensor:
+def scored(model: RankingModel, inputs: Inputs) -> torch.Tensor:
     """Scores of a batch, float [B].
 
     A model that says ``by_length`` computes something for every pair of words, and a batch of random queries and
     documents is padding for the most part. It gets the batch in pieces of about equal lengths, which changes nothing
     else: scores do not depend on the batch, and gradients add up.
     """
-    if not getattr(model, "by_length", False):
+    if not model.by_length:
         return model(inputs)
     lengths = (inputs.query_mask.sum(dim=1), inputs.document_mask.sum(dim=1))
     order = torch.argsort(lengths[0] * (lengths[1].max() + 1) + lengths[1], stable=True)  # [B]

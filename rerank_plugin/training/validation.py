@@ -9,7 +9,7 @@ import numpy as np
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.pipeline import rank
-from rerank_plugin.rerankers import Reranker
+from rerank_plugin.rerankers import Reranker, as_scorer
 
 
 class Validation:
@@ -32,7 +32,7 @@ class Validation:
     ):
         from rerank_plugin.evaluation.values import Evaluator
 
-        self.queries, self.reranker = queries, reranker
+        self.queries, self.reranker = queries, as_scorer(reranker)
         self.evaluator = Evaluator(judgments, measures, highest)  # says mistyped names before an epoch is trained
         # Rows and scores only: the words of candidates are gathered when they are scored, and not kept.
         self.candidates = {
@@ -46,8 +46,7 @@ class Validation:
         """Means over all judged queries, by measure name."""
         from rerank_plugin.files.runs import RankedList
 
-        if hasattr(self.reranker, "encode_for_now"):
-            self.reranker.encode_for_now(self.rows)  # an epoch has changed the weights
+        self.reranker.encode_for_now(self.rows)  # an epoch has changed the weights
         run = {}
         for query in self.queries:
             ranking = rank(query, Candidates(*self.candidates[query.id]), self.reranker)

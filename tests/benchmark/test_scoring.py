@@ -9,6 +9,7 @@ from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.benchmark.scoring import Setup, query_numbers, scoring_case, scoring_rows
 from rerank_plugin.benchmark.subjects import Subject, largest_difference
+from rerank_plugin.rerankers import Scorer
 
 
 class Noting:
@@ -26,7 +27,9 @@ class Noting:
         return candidates.starts.astype(np.float32) * np.float32(1 + self.error)
 
 
-class Together(Noting):
+class Together(Noting, Scorer):
+    scores_together = True
+
     def score_many(self, queries, candidates):
         self.calls.append([query.id for query in queries])
         return [candidates[0].starts] * len(queries)

@@ -7,19 +7,20 @@ from rerank_plugin import rerankers
 from rerank_plugin.benchmark import subjects
 from rerank_plugin.benchmark.collection import Collection, generated, with_candidates, with_scan
 from rerank_plugin.benchmark.rows import FAST, PLAIN
-from rerank_plugin.benchmark.subjects import RANDOM_WEIGHTS, check_spec, opened, random_vectors
+from rerank_plugin.benchmark.subjects import check_spec, measured_by_default, opened, random_vectors
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.models.checkpoints import MODELS, model_classes
+from rerank_plugin.models.checkpoints import model_classes
+from rerank_plugin.models.register import names
 
 OPTIONS = rerankers.RerankerOptions(threads=1)
 
 
 def test_every_model_is_measured():
-    of_words = {name for name in MODELS if getattr(model_classes(name)[0], "has_word_vectors", True)}
+    of_words = {name for name in names() if model_classes(name)[0].has_word_vectors}
     of_words -= {"ktrel", "ktrel-c"}  # a collection that is generated has no concepts
-    assert of_words <= set(RANDOM_WEIGHTS) <= set(rerankers.BUILT_IN)
+    assert {*of_words, "wmd-title"} == set(measured_by_default())
 
 
 @pytest.mark.parametrize("spec", ["delta", "delta:.", "wmd-title", "package.module:Class"])
@@ -37,11 +38,10 @@ def test_unknown_rerankers_are_refused(spec):
         check_spec(spec)
 
 
-def test_a_known_name_without_random_weights_needs_a_checkpoint(monkeypatch):
-    monkeypatch.setattr(rerankers, "known_names", lambda: ["delta", "elsewhere"])
-    check_spec("elsewhere:weights")
+def test_a_known_name_without_random_weights_needs_a_checkpoint():
+    check_spec("ktrel:.")
     with pytest.raises(InputError, match="NAME:CHECKPOINT"):
-        check_spec("elsewhere")
+        check_spec("ktrel")
 
 
 def test_random_vectors_are_of_the_frequent_words(collection, monkeypatch):

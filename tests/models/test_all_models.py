@@ -10,7 +10,8 @@ import torch
 
 from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.files.records import Query
-from rerank_plugin.models.checkpoints import MODELS, model_classes
+from rerank_plugin.models.checkpoints import model_classes
+from rerank_plugin.models.register import names
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import annotated, small
@@ -41,7 +42,7 @@ def model_of(name, vectors):
     torch.manual_seed(5)
     config = config_class(document_words=720, query_words=8, **SIZES.get(name, {}))
     model = model_class(config, torch.from_numpy(vectors.matrix))
-    if getattr(config, "concepts", 0):
+    if config.concepts:
         model.concept_vocabulary = ConceptVocabulary([concept.id for concept in annotated.CONCEPTS])
     with torch.no_grad():
         for parameter in model.parameters():
@@ -50,7 +51,7 @@ def model_of(name, vectors):
 
 
 # Cross-encoders need an encoder's folder, and have tests like these of their own.
-OF_WORDS = [name for name in sorted(MODELS) if getattr(model_classes(name)[0], "has_word_vectors", True)]
+OF_WORDS = [name for name in names() if model_classes(name)[0].has_word_vectors]
 
 
 @pytest.fixture(params=OF_WORDS)
@@ -60,7 +61,7 @@ def model(request, vectors):
 
 def test_700_more_pads(model, index, vectors):
     """Of the module itself, which a reranker gives no more columns than its batch needs. Pads are called 'aspirin'."""
-    if not getattr(model, "any_width", False):
+    if not model.any_width:
         pytest.skip("reads one width only")
     builder = NeuralReranker(model, vectors.vocabulary, index).builder
     terms = index.query(QUERY.text)

@@ -146,7 +146,7 @@ def test_scores_do_not_depend_on_the_batch(name, folders, index):
 def test_padding_means_nothing(folders, index):
     """Of the module itself: padded places hold pieces that would matter."""
     model = trained(folders["bare"])
-    builder = model.input_builder(index)
+    builder = model.input_builder(index, Vocabulary([]))
     terms = index.query(QUERY.text)
     inputs = builder.build(terms, builder.query(terms), small.candidates(index))
     misled = inputs._replace(
@@ -162,7 +162,7 @@ def test_padding_means_nothing(folders, index):
 def test_golden_sequence(folders, index):
     """[CLS] query [SEP] document [SEP] with types and mask; the document is cut so that 10 pieces hold all."""
     model = trained(folders["bare"])
-    builder = model.input_builder(index)
+    builder = model.input_builder(index, Vocabulary([]))
     model.longest = 10
     terms = index.query("aspirin heart")
     words = builder.query(terms)

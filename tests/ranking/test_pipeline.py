@@ -8,6 +8,7 @@ import pytest
 from rerank_plugin.corpora import Query
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.ranking.pipeline import from_first_stage, from_judgments, from_run, judged_only, rank, rank_all
+from rerank_plugin.rerankers import Scorer
 from rerank_plugin.retrieval.lucene import FirstStageConfig
 
 TEXTS = ["stroke cancer aspirin", "malaria", "the of", "cancer", "aspirin", "twins", "", "statins", "renal failure"]
@@ -117,8 +118,10 @@ def test_a_run_of_another_collection_is_refused(index):
     assert from_run(RUN, index.forward, 1, "some.run")(Query("q2", "x")).ids == ["MED-1"]  # beyond the depth: unread
 
 
-class Together(ByLength):
+class Together(ByLength, Scorer):
     """Counts how many queries it is given at once, and cannot score one of them."""
+
+    scores_together = True
 
     def __init__(self, faulty=None):
         self.faulty, self.counts = faulty, []

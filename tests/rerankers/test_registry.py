@@ -13,7 +13,7 @@ import rerank_plugin
 from rerank_plugin import rerankers
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
-from rerank_plugin.models import checkpoints
+from rerank_plugin.models import checkpoints, register
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.tokenizer import SETTINGS
@@ -25,8 +25,10 @@ ROOT = Path(rerank_plugin.__file__).parent.parent
 TITLE_LENGTH = '''
 import numpy as np
 
+from rerank_plugin.rerankers import Scorer
 
-class TitleLength:
+
+class TitleLength(Scorer):
     """Long titles first."""
 
     name = "title-length"
@@ -66,7 +68,7 @@ def write_package(folder, name, source=TITLE_LENGTH):
 
 def test_known_names():
     names = rerankers.known_names()
-    assert "delta" in names and names == sorted(set(names)) and set(rerankers.BUILT_IN) <= set(names)
+    assert "delta" in names and names == sorted(set(names)) and {*rerankers.UNTRAINED, *register.names()} <= set(names)
 
 
 @pytest.mark.parametrize("spec", ["dalta", "dalta:checkpoints/x", "", "a.b", "nowhere/at/all"])

@@ -6,6 +6,7 @@ import torch
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig
+from rerank_plugin.models.ranking_model import RankingModel
 from rerank_plugin.training.trainer import scored
 
 WORDS, DOCUMENTS = 60, 48
@@ -104,7 +105,7 @@ def test_strongest_matches_are_found_before_gradients(seed):
 def test_a_model_that_does_not_say_so_gets_the_batch_as_it_is():
     seen = []
 
-    class Whole(torch.nn.Module):
+    class Whole(RankingModel):
         def forward(self, inputs):
             seen.append(inputs)
             return torch.arange(DOCUMENTS)

@@ -34,6 +34,7 @@ from rerank_plugin.kernels.exponential import exponential
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
 from rerank_plugin.models.conv_knrm.model import ConvKnrm
+from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.knrm.fused import add_rows, table_width, weighted_logarithms, write_kernels
 from rerank_plugin.models.knrm.model import KERNELS, LOG_SCALE, MEANS
 
@@ -99,7 +100,7 @@ class Scratch(NamedTuple):
     counts: np.ndarray
 
 
-class FusedConvKnrm:
+class FusedConvKnrm(FastPath):
     """Scores candidates as the module does.
 
     Args:

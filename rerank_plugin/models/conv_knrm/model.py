@@ -32,11 +32,13 @@ from torch.nn import functional
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import same_words
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.knrm.model import KERNELS, kernel_features, soft_counts
+from rerank_plugin.models.ranking_model import RankingModel
 
 
 @dataclass(frozen=True)
-class ConvKnrmConfig:
+class ConvKnrmConfig(ModelConfig):
     """Hyper-parameters; the defaults are the paper's, but for the words.
 
     Attributes:
@@ -98,7 +100,7 @@ def similarities(queries: Ngrams, documents: Ngrams, same: Tensor | None) -> Ten
     return torch.where(unknown, 0.0 if same is None else same.to(cosines.dtype), cosines)
 
 
-class ConvKnrm(nn.Module):
+class ConvKnrm(RankingModel):
     """Conv-KNRM as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
 
     Args:

@@ -40,7 +40,10 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.word_pieces import PieceBuilder, plain_tokenizer, template
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.cross_encoder import encoder_folder
+from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +53,7 @@ BEHIND_LAYERS = ("pooler", "final_norm", "ln_f")  # modules of an encoder that r
 
 
 @dataclass(frozen=True)
-class CrossEncoderConfig:
+class CrossEncoderConfig(ModelConfig):
     """Hyper-parameters.
 
     Attributes:
@@ -83,7 +86,7 @@ class CrossEncoderConfig:
             raise InputError("a cross-encoder reads no lexical features")
 
 
-class CrossEncoder(nn.Module):
+class CrossEncoder(RankingModel):
     """A cross-encoder as a module; ``forward`` takes :class:`Inputs` of word pieces and returns scores [B].
 
     Args:
@@ -165,8 +168,8 @@ class CrossEncoder(nn.Module):
         """Nothing: dropout alone."""
         return {}
 
-    def input_builder(self, index: ForwardIndex) -> PieceBuilder:
-        """What turns queries and candidates of an index into word pieces.
+    def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> PieceBuilder:
+        """What turns queries and candidates of an index into word pieces, for which no vocabulary is needed.
 
         Raises:
             InputError: the index holds stems, or the tokenizer cannot read its words.
@@ -177,6 +180,20 @@ class CrossEncoder(nn.Module):
         queries = min(self.config.query_words, room // 2)
         documents = min(self.config.document_words, room)
         return PieceBuilder(index, self.pieces, documents, queries, self.tokenizer.unk_token_id)
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> CrossEncoder:
+        """A cross-encoder that was trained elsewhere and scores as it is.
+
+        Raises:
+            InputError: the folder cannot be used, or its encoder was never trained to give scores.
+        """
+        if not encoder_folder.has_own_head(encoder_folder.read_encoder_config(folder)):
+            raise InputError(
+                f"the encoder {folder} was not trained to give scores: train it first (python -m rerank_plugin.train --model "
+                f"{cls.name} --set encoder={folder}), or give a cross-encoder (...ForSequenceClassification with one label)"
+            )
+        return cls(CrossEncoderConfig(encoder=str(folder)))
 
     def write_files(self, folder: Path) -> None:
         """Write what a checkpoint needs beside the weights: the architecture and the tokenizer."""

@@ -2,4 +2,7 @@
 
 from rerank_plugin.models.base import Recipe
 
-RECIPE = Recipe({"weights": "none", "batch_size": 16, "optimizer": "adam", "learning_rate": 5e-5, "epochs": 10})
+RECIPE = Recipe(
+    {"weights": "none", "batch_size": 16, "optimizer": "adam", "learning_rate": 5e-5, "epochs": 10},
+    summary="hinge loss without weights, balanced pairs, batches of 16, Adam, 10 epochs, the one with the best nDCG@20",
+)

@@ -1,1 +1,20 @@
 """Delta ([D18] 3): the module, its fast paths, and the weights that come with the package."""
+
+from pathlib import Path
+
+from rerank_plugin.models.delta.recipe import RECIPE
+from rerank_plugin.models.register import ModelEntry, register
+
+register(
+    ModelEntry(
+        name="delta",
+        config="rerank_plugin.models.delta.model:DeltaConfig",
+        module="rerank_plugin.models.delta.model:Delta",
+        summary="Delta ([D18]): differences between document words and their closest query words",
+        fast="rerank_plugin.models.delta.fused:FusedDelta",
+        device="rerank_plugin.models.delta.device:DeltaOnDevice",
+        recipe=RECIPE,
+        bench={"lexical_features": ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")},  # Delta-32-Lex3
+        bundled=Path(__file__).parent / "bundled",
+    )
+)

@@ -28,6 +28,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.kernels.parallel import available_threads, split
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.delta.model import DELTA_FEATURES, TINY, Delta
+from rerank_plugin.models.fast_paths import DevicePath, Task
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class DeltaTables(nn.Module):
         return self.model.combine(pooled, features.view(count * depth, -1)).view(count, depth)
 
 
-class DeltaOnDevice:
+class DeltaOnDevice(DevicePath):
     """Scores the candidates of many queries at once on one device.
 
     Args:
@@ -136,11 +137,11 @@ class DeltaOnDevice:
             documents[start : start + len(some)] = torch.from_numpy(ids).to(self.device)
         return documents
 
-    def score_many(self, tasks: Sequence) -> list[np.ndarray]:
+    def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
         """Scores of each task's candidates, float32 [C] each.
 
         Args:
-            tasks: with ``terms``, ``words`` and ``candidates``, as :class:`rerank_plugin.rerankers.neural.Task`.
+            tasks: queries with their candidates.
         """
         features: list = [None] * len(tasks)
 

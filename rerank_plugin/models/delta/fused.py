@@ -27,9 +27,10 @@ from rerank_plugin.kernels.convolution import ROWS, leaky_convolution, pad_colum
 from rerank_plugin.kernels.parallel import Workspace, alongside, split
 from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
 from rerank_plugin.models.delta.model import DELTA_FEATURES, TINY, Delta
+from rerank_plugin.models.fast_paths import FastPath
 
 
-class FusedDelta:
+class FusedDelta(FastPath):
     """Scores candidates as the module does.
 
     Args:

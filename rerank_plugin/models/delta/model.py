@@ -29,6 +29,7 @@ from torch.nn import functional
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.lexical_features import check_names
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.standardized import StandardizedFeatures
 
 DELTA_FEATURES = 3  # cosine, distance, proximity
@@ -36,7 +37,7 @@ TINY = torch.finfo(torch.float32).tiny  # only keeps zero vectors from dividing 
 
 
 @dataclass(frozen=True)
-class DeltaConfig:
+class DeltaConfig(ModelConfig):
     """Hyper-parameters; the defaults are Delta-32's ([D18] 4.2). Delta-32-Lex3 adds the three lexical features.
 
     Attributes:

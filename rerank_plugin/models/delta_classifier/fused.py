@@ -29,13 +29,14 @@ from rerank_plugin.kernels.parallel import Workspace, alongside, split
 from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
 from rerank_plugin.models.delta.model import TINY
 from rerank_plugin.models.delta_classifier.model import DeltaClassifier
+from rerank_plugin.models.fast_paths import FastPath
 
 BLOCK = 12 * ROWS  # words whose taps are made at once: a thread's rows stay in its second-level cache
 PAIRED = 3  # the width of convolutions that are computed in pairs of windows
 RELU, LINEAR = np.float32(0.0), np.float32(1.0)  # slopes below zero
 
 
-class FusedDeltaClassifier:
+class FusedDeltaClassifier(FastPath):
     """Scores candidates as the module does.
 
     Args:

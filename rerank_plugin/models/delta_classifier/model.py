@@ -43,6 +43,7 @@ from torch.nn import functional
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.lexical_features import check_names
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.delta.model import delta_stage
 from rerank_plugin.models.standardized import StandardizedFeatures
 
@@ -51,7 +52,7 @@ PAIR_FEATURES = 2  # cosine and distance
 
 
 @dataclass(frozen=True)
-class DeltaClassifierConfig:
+class DeltaClassifierConfig(ModelConfig):
     """Hyper-parameters; the defaults are the paper's where it gives any.
 
     Attributes:

@@ -2,4 +2,7 @@
 
 from rerank_plugin.models.base import Recipe
 
-RECIPE = Recipe({"loss": "bce", "weights": "none", "optimizer": "adadelta", "epochs": 10})
+RECIPE = Recipe(
+    {"loss": "bce", "weights": "none", "optimizer": "adadelta", "epochs": 10},
+    summary="as a classifier without weights, Adadelta, 10 epochs, the one with the best nDCG@20",
+)

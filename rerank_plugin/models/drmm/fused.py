@@ -33,6 +33,7 @@ from rerank_plugin.kernels.convolution import ROWS, leaky_convolution, pad_colum
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
 from rerank_plugin.models.drmm.model import STEPS, Drmm
+from rerank_plugin.models.fast_paths import FastPath
 
 LINEAR = np.float32(1.0)  # the slope below zero that makes a leaky layer linear
 LANES = 16  # whole numbers at once
@@ -40,7 +41,7 @@ LARGEST_NORM = 46000  # of a vector of whole numbers: its square fits into 31 bi
 TINY = np.finfo(np.float64).tiny  # only keeps zero vectors from dividing by zero
 
 
-class FusedDrmm:
+class FusedDrmm(FastPath):
     """Scores candidates as the module does.
 
     Args:

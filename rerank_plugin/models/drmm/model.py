@@ -40,12 +40,14 @@ from torch import Tensor, nn
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import same_words
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.ranking_model import RankingModel
 
 STEPS = 1_000_000  # of a similarity, from 0 to 1: borders are compared with whole steps
 
 
 @dataclass(frozen=True)
-class DrmmConfig:
+class DrmmConfig(ModelConfig):
     """Hyper-parameters; the defaults are those of the paper, cut at N as in [D18] 4.3.4.
 
     Attributes:
@@ -106,7 +108,7 @@ def histograms(bins: Tensor, document_mask: Tensor, count: int) -> Tensor:
     return counts.scatter_add(2, bins, document_mask[:, None, :].expand(bins.shape).to(counts.dtype))
 
 
-class Drmm(nn.Module):
+class Drmm(RankingModel):
     """DRMM as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
 
     Args:

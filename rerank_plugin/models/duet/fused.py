@@ -34,12 +34,13 @@ from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.kernels.window_maxima import count_windows, make_pooling, make_taps, pool_windows
 from rerank_plugin.kernels.word_loops import plain
 from rerank_plugin.models.duet.model import Duet, DuetConfig, FullyConnected, LocalModel
+from rerank_plugin.models.fast_paths import FastPath
 
 SMALLEST_PART = 32  # documents of a part, at least: weights that fit no cache are read once for all of them
 LINEAR = np.float32(1.0)  # the slope of a 'leaky' layer that is linear
 
 
-class FusedDuet:
+class FusedDuet(FastPath):
     """Scores candidates as the module does.
 
     Args:

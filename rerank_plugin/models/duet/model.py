@@ -43,12 +43,14 @@ from torch.nn import functional
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import same_words
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.ranking_model import RankingModel
 
 PARTS = ("local", "distributed", "both")
 
 
 @dataclass(frozen=True)
-class DuetConfig:
+class DuetConfig(ModelConfig):
     """Hyper-parameters; the defaults are the paper's but for ``document_words`` and ``pool_stride``.
 
     Attributes:
@@ -203,7 +205,7 @@ class DistributedModel(nn.Module):
         return self.output((document * query[:, None, :]).flatten(1))  # [B]
 
 
-class Duet(nn.Module):
+class Duet(RankingModel):
     """DUET as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
 
     Args:

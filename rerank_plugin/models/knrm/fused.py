@@ -23,6 +23,7 @@ from rerank_plugin.indexes.forward import QueryTerms
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.exponential import exponential
 from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.knrm.model import DEVIATIONS, KERNELS, LOG_SCALE, MEANS, SMALLEST_COUNT, Knrm
 
 KERNEL_LANES = 16  # kernels with padding: two vectors of 8
@@ -37,7 +38,7 @@ def table_width(columns: int) -> int:
     return -(-(columns * KERNELS + KERNEL_LANES - KERNELS) // 8) * 8
 
 
-class FusedKnrm:
+class FusedKnrm(FastPath):
     """Scores candidates as the module does.
 
     Args:

@@ -33,6 +33,8 @@ from torch import Tensor, nn
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import cosine_matrix
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.ranking_model import RankingModel
 
 # Means and standard deviations of the kernels: exact matches first, then 0.9, 0.7 .. -0.9 (section 4.3).
 MEANS = (1.0, *(step / 10 for step in range(9, -10, -2)))
@@ -43,7 +45,7 @@ LOG_SCALE = 0.01
 
 
 @dataclass(frozen=True)
-class KnrmConfig:
+class KnrmConfig(ModelConfig):
     """Hyper-parameters.
 
     Attributes:
@@ -92,7 +94,7 @@ def kernel_features(counts: Tensor, query_mask: Tensor) -> Tensor:
     return (logarithms * query_mask[:, :, None]).sum(dim=1)
 
 
-class Knrm(nn.Module):
+class Knrm(RankingModel):
     """KNRM as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
 
     Args:

@@ -1,1 +1,36 @@
-"""KTRel ([K] 3): the module and what scores from its encodings."""
+"""KTRel ([K] 3): the module and what scores from its encodings. Three names: both parts, words alone, concepts alone."""
+
+from dataclasses import replace
+
+from rerank_plugin.models.ktrel.recipe import RECIPE
+from rerank_plugin.models.register import ModelEntry, register
+
+KTREL = register(
+    ModelEntry(
+        name="ktrel",
+        config="rerank_plugin.models.ktrel.model:KtrelConfig",
+        module="rerank_plugin.models.ktrel.model:Ktrel",
+        summary="KTRel ([K]): a transformer layer over words and one over concepts, from document vectors",
+        encoder="rerank_plugin.models.ktrel.fused:KtrelScorer",
+        recipe=RECIPE,
+    )
+)
+register(
+    replace(
+        KTREL,
+        name="ktrel-w",
+        config="rerank_plugin.models.ktrel.model:KtrelWConfig",
+        summary="KTRel of words alone",
+        requires={"parts": "words"},
+        bench={},
+    )
+)
+register(
+    replace(
+        KTREL,
+        name="ktrel-c",
+        config="rerank_plugin.models.ktrel.model:KtrelCConfig",
+        summary="KTRel of concepts alone",
+        requires={"parts": "concepts"},
+    )
+)

@@ -14,19 +14,19 @@ import numpy as np
 from numba import njit
 
 from rerank_plugin.features.inputs import InputBuilder, QueryWords
-from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import ROWS
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
 from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.models.fast_paths import InnerProductScorer
 from rerank_plugin.models.ktrel.model import Ktrel, SequenceEncoder
 
 SMALLEST_NORM = 1e-12  # torch.nn.functional.normalize's
 SMALLEST_PART = 512  # candidates: for fewer, waking a thread takes longer than their products
 
 
-class KtrelScorer:
+class KtrelScorer(InnerProductScorer):
     """Scores candidates from their encodings as the module does from their words and concepts.
 
     Args:
@@ -52,12 +52,6 @@ class KtrelScorer:
         return np.concatenate(
             [np.full(encoder.embeddings.shape[1], factor, np.float32) for factor, encoder in self.encoders]
         )
-
-    def score(
-        self, terms: QueryTerms, query: QueryWords, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
-    ) -> np.ndarray:
-        """Scores, float32 [C], from the candidates' ``rows`` int64 [C] of ``vectors`` float32 [any, E]."""
-        return self.inner_products(self.encode(terms, query), vectors, rows)
 
     def encode(self, terms: QueryTerms, query: QueryWords) -> np.ndarray:
         """The encoding of a query as the adapter reads it, float32 [E]."""

@@ -42,13 +42,15 @@ from torch.nn import functional
 from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.ranking_model import EncodingModel, SparseEmbeddings
 
 PARTS = ("words", "concepts", "both")
 UNTRAINED_RANGE = 0.25
 
 
 @dataclass(frozen=True)
-class KtrelConfig:
+class KtrelConfig(ModelConfig):
     """Hyper-parameters ([K] 4.2).
 
     Attributes:
@@ -102,6 +104,10 @@ class KtrelConfig:
         if self.lexical_features:
             raise InputError("KTRel reads no lexical features; leave them out")
 
+    @classmethod
+    def reads_concepts(cls, values: dict) -> bool:
+        return values.get("parts", cls.parts) != "words"  # a dataclass keeps its defaults as attributes of the class
+
 
 @dataclass(frozen=True)
 class KtrelWConfig(KtrelConfig):
@@ -117,18 +123,13 @@ class KtrelCConfig(KtrelConfig):
     parts: str = "concepts"
 
 
-class SequenceEncoder(nn.Module):
+class SequenceEncoder(SparseEmbeddings):
     """One part of KTRel: a sequence of ids becomes a unit vector.
 
     Args:
         vectors: what the embeddings start from, float32 [V, D]; copied, because they are trained.
         config: for heads, feed-forward width and dropout.
-
-    Attributes:
-        sparse_gradients: whether the embeddings' gradient holds the rows of the batch alone.
     """
-
-    sparse_gradients: bool = False
 
     def __init__(self, vectors: Tensor, config: KtrelConfig):
         super().__init__()
@@ -156,7 +157,7 @@ class SequenceEncoder(nn.Module):
         return functional.normalize(total, dim=1)
 
 
-class Ktrel(nn.Module):
+class Ktrel(EncodingModel):
     """KTRel as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
 
     Args:
@@ -168,6 +169,7 @@ class Ktrel(nn.Module):
 
     name = "ktrel"
     any_width = True  # padding is inert
+    inner_product = True
     starts_from_words = True  # a training of both parts may start from a checkpoint of words alone
 
     def __init__(
@@ -245,7 +247,7 @@ class Ktrel(nn.Module):
     @property
     def largest_score(self) -> Tensor:
         """``|a| + |b|``, which no score exceeds; a scalar."""
-        return sum(factor.abs() for factor in (getattr(self, "a", None), getattr(self, "b", None)) if factor is not None)
+        return sum(factor.abs() for name, factor in self.named_parameters(recurse=False) if name in ("a", "b"))
 
     def score_encodings(self, queries: Tensor, documents: Tensor) -> Tensor:
         """Scores [B] of encoded queries [B, E] and documents [B, E]."""

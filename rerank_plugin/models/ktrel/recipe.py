@@ -11,4 +11,5 @@ RECIPE = Recipe(
     {"weights": "none", "sampling": "batch", "batch_size": 20, "optimizer": "adam"},
     measures=("AP", "nDCG@10"),
     documents="collection",
+    summary="hinge loss without weights over all pairs in batches of 20 documents, Adam, the epoch with the best AP",
 )

@@ -25,13 +25,14 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
 from rerank_plugin.kernels.convolution import LANES, ROWS, leaky_convolution, pad_columns, round_up
 from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.matchpyramid.model import MatchPyramid
 
 PIECE = 8  # numbers that are copied at once
 RELU, LINEAR = np.float32(0.0), np.float32(1.0)  # slopes below zero
 
 
-class FusedMatchPyramid:
+class FusedMatchPyramid(FastPath):
     """Scores candidates as the module does.
 
     Args:

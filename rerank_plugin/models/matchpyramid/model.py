@@ -35,12 +35,14 @@ from torch.nn import functional
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import cosine_matrix, same_words
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.ranking_model import RankingModel
 
 SIMILARITIES = ("cosine", "indicator")
 
 
 @dataclass(frozen=True)
-class MatchPyramidConfig:
+class MatchPyramidConfig(ModelConfig):
     """Hyper-parameters.
 
     Attributes:
@@ -113,7 +115,7 @@ def dynamic_pool(maps: Tensor, query_mask: Tensor, document_mask: Tensor, rows: 
     return torch.stack([(pooled * inside[:, :, :, i]).amax(dim=3) for i in range(columns)], dim=3)  # [B, K, P, Q]
 
 
-class MatchPyramid(nn.Module):
+class MatchPyramid(RankingModel):
     """MatchPyramid as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs`, returns scores [B].
 
     Args:

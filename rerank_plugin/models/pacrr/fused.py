@@ -34,6 +34,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import QueryTerms
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.pacrr.model import SIMILARITY_STEPS, Pacrr
 
 LANES = 16  # cells at once
@@ -87,7 +88,7 @@ def _largest_from_here(values: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(values.reshape(-1, FILTERS).max(axis=1)[::-1])[::-1]
 
 
-class FusedPacrr:
+class FusedPacrr(FastPath):
     """Scores candidates as the module does.
 
     Args:

@@ -41,13 +41,15 @@ from torch.nn import functional
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import cosine_matrix
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.ranking_model import RankingModel
 
 DISTILLATIONS = ("firstk", "kwindow")
 SIMILARITY_STEPS = 16384.0  # a power of two: similarities in whole steps add up without rounding
 
 
 @dataclass(frozen=True)
-class PacrrConfig:
+class PacrrConfig(ModelConfig):
     """Hyper-parameters; the defaults are PACRR-firstk's ([P] 3.1).
 
     Attributes:
@@ -155,7 +157,7 @@ def idf_shares(idf: Tensor, query_mask: Tensor) -> Tensor:
     return idf.masked_fill(~query_mask, lowest).softmax(dim=1) * query_mask
 
 
-class Pacrr(nn.Module):
+class Pacrr(RankingModel):
     """PACRR as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
 
     Args:

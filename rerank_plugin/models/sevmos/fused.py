@@ -19,10 +19,11 @@ from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import ROWS, round_up
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
 from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.models.fast_paths import EncodingScorer
 from rerank_plugin.models.sevmos.model import SevMos
 
 
-class SevMosScorer:
+class SevMosScorer(EncodingScorer):
     """Scores candidates from their encodings as the module does from their words.
 
     Args:

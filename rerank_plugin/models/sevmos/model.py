@@ -36,13 +36,15 @@ from torch.nn import functional
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.lexical_features import PAPER_NAMES, check_names
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.ranking_model import EncodingModel
 from rerank_plugin.models.standardized import StandardizedFeatures
 
 SINGLE_WIDTH, STACK_WIDTH = 5, 3  # of C1's and of C3's convolutions
 
 
 @dataclass(frozen=True)
-class SevMosConfig:
+class SevMosConfig(ModelConfig):
     """Hyper-parameters; the defaults are SevMos-C1's, and with ``convolutions=3`` SevMos-C3's.
 
     The papers tuned dropout and L2 costs and give no values.
@@ -86,7 +88,7 @@ class SevMosConfig:
         return 2 * self.filters + 1 + len(self.lexical_features)
 
 
-class SevMos(StandardizedFeatures):
+class SevMos(StandardizedFeatures, EncodingModel):
     """SevMos as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
 
     Args:

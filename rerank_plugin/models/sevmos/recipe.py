@@ -2,4 +2,7 @@
 
 from rerank_plugin.models.base import Recipe
 
-RECIPE = Recipe({"loss": "bce", "weights": "sqrt", "optimizer": "adadelta"})
+RECIPE = Recipe(
+    {"loss": "bce", "weights": "sqrt", "optimizer": "adadelta"},
+    summary="as a classifier with weights, Adadelta, the epoch with the best nDCG@20",
+)

@@ -1,0 +1,81 @@
+"""The classes behind the entries of the register: imported when they are first used, and checked once.
+
+What is checked is what only the author of a model can get wrong, and says what is missing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.fast_paths import DevicePath, EncodingScorer, FastPath, InnerProductScorer
+from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
+from rerank_plugin.models.register import ModelEntry, entry_of, one_line, package_of, resolve
+
+CONFIG_FIELDS = ("document_words", "query_words", "lexical_features")
+
+
+class ModelClasses(NamedTuple):
+    """The classes of an entry; see :class:`~rerank_plugin.models.register.ModelEntry`."""
+
+    module: type[RankingModel]
+    config: type[ModelConfig]
+    fast: type[FastPath] | None
+    device: type[DevicePath] | None
+    encoder: type[EncodingScorer] | None
+
+
+@lru_cache(maxsize=None)
+def classes_of(name: str) -> ModelClasses:
+    """The classes of a model.
+
+    Raises:
+        InputError: the name is unknown, or a class cannot be imported or lacks something.
+    """
+    entry = entry_of(name)
+    module, config = _class(entry, "module", RankingModel), _class(entry, "config", ModelConfig)
+    fast, device = _class(entry, "fast", FastPath), _class(entry, "device", DevicePath)
+    encoder = _class(entry, "encoder", EncodingScorer)
+    known = {field.name for field in fields(config)} if is_dataclass(config) else set()
+    if not known or not config.__dataclass_params__.frozen:
+        raise _fault(entry, f"its configuration {config.__qualname__} is no frozen dataclass")
+    if missing := [field for field in CONFIG_FIELDS if field not in known]:
+        raise _fault(entry, f"its configuration {config.__qualname__} lacks the fields {', '.join(missing)}")
+    if unknown := sorted({*entry.requires, *(entry.bench or {})} - known):
+        raise _fault(
+            entry, f"its configuration {config.__qualname__} lacks the fields {', '.join(unknown)}, which are given"
+        )
+    if not module.name or (module.name != name and not entry.requires):
+        raise _fault(entry, f"its module {module.__qualname__} is named '{module.name}', expected '{name}'")
+    if (encoder is None) == issubclass(module, EncodingModel):
+        raise _fault(entry, "an EncodingModel and an EncodingScorer belong together, and one of them is missing")
+    if encoder is not None and module.inner_product != issubclass(encoder, InnerProductScorer):
+        raise _fault(entry, "a module that declares inner_product and an InnerProductScorer belong together")
+    return ModelClasses(module, config, fast, device, encoder)
+
+
+def _class(entry: ModelEntry, role: str, base: type):
+    """The class that an entry gives for a role, which has all that its base asks for; None where it gives none."""
+    target = vars(entry)[role]
+    if target is None:
+        return None
+    try:
+        found = resolve(target)
+    except Exception as error:  # whatever another package does when it is imported
+        raise _fault(
+            entry, f"its {role} {target} cannot be loaded: {type(error).__name__}: {one_line(error)}"
+        ) from error
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise _fault(entry, f"its {role} {target} is no subclass of {base.__module__}.{base.__qualname__}")
+    if inspect.isabstract(found):
+        raise _fault(entry, f"its {role} {target} lacks {', '.join(sorted(found.__abstractmethods__))}")
+    return found
+
+
+def _fault(entry: ModelEntry, what: str) -> InputError:
+    package = package_of(entry.name)
+    return InputError(f"the model '{entry.name}'{f' of the package {package!r}' if package else ''}: {what}")

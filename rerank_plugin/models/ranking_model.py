@@ -1,0 +1,140 @@
+"""What a model declares and does: the base classes of all modules. What is not overridden holds for most of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from rerank_plugin.features.concept_reader import ConceptReader
+from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.features.inputs import InputBuilder, Inputs
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.text.stop_words import STOP_WORDS
+from rerank_plugin.text.vocabulary import Vocabulary
+
+
+class RankingModel(nn.Module, ABC):
+    """A model that scores documents for queries: ``forward`` takes :class:`Inputs` and returns scores, float [B].
+
+    It is made as ``Model(config, vectors)`` with word vectors float32 [V, D], row 0 for UNK; with the further arguments
+    ``concept_vectors`` and ``concept_vocabulary`` where its configuration has concepts. Without word vectors it is made
+    as ``Model(config)``, and ``Model(config, folder)`` from a checkpoint, whose weights are read afterwards.
+
+    Attributes:
+        name: of the model in its checkpoints.
+        config: its hyper-parameters.
+        any_width: whether scores do not depend on how far documents are padded.
+        matches_unknown_words: whether the model sees that two words are the same even where it knows neither.
+        by_length: whether training gives the model the documents of a batch in pieces of similar lengths.
+        has_word_vectors: whether the model is made with word vectors.
+        most_on_cpu: how many documents it scores at once on a CPU, at most; None for any number.
+        starts_from_words: whether a model of words and concepts may start from a checkpoint of words alone.
+        reads_words: whether the model reads words.
+        concept_vocabulary: the concepts that it knows, in the order of their vectors; None if it reads none.
+    """
+
+    name: ClassVar[str] = ""
+    any_width: ClassVar[bool] = False
+    matches_unknown_words: ClassVar[bool] = False
+    by_length: ClassVar[bool] = False
+    has_word_vectors: ClassVar[bool] = True
+    most_on_cpu: ClassVar[int | None] = None
+    starts_from_words: ClassVar[bool] = False
+    config: ModelConfig
+    concept_vocabulary: ConceptVocabulary | None = None
+
+    @property
+    def reads_words(self) -> bool:
+        return True
+
+    @abstractmethod
+    def forward(self, inputs: Inputs) -> Tensor:
+        """Scores, float [B]."""
+
+    def regularized(self) -> dict[str, list[nn.Parameter]]:
+        """The weights with an L2 cost, under ``convolution`` and ``feed_forward``; none."""
+        return {}
+
+    def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
+        """Take mean and standard deviation of the lexical features over the training data, float [F] each."""
+
+    def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> InputBuilder:
+        """What turns queries and candidates of an index into the model's inputs.
+
+        Raises:
+            InputError: the index was tokenized otherwise, or holds no concepts that the model knows.
+        """
+        config = self.config
+        left_out = STOP_WORDS if config.query_stopwords == "remove" else frozenset()
+        return InputBuilder(
+            index, vocabulary, config.document_words, config.query_words, config.lexical_features, left_out,
+            self._concept_reader(index), self.reads_words,
+        )  # fmt: skip
+
+    def _concept_reader(self, index: ForwardIndex) -> ConceptReader | None:
+        if not self.config.concepts:
+            return None
+        if self.concept_vocabulary is None:
+            raise ValueError(f"the model '{self.name}' reads concepts, but not which: give it a concept_vocabulary")
+        return ConceptReader(index, self.concept_vocabulary, self.config.document_concepts, self.config.query_concepts)
+
+    def write_files(self, folder: Path) -> None:
+        """Write what a checkpoint of a model without word vectors needs beside the weights."""
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> RankingModel:
+        """A model that scores as it is, from a folder that is no checkpoint (``ModelEntry.foreign``).
+
+        Raises:
+            InputError: the folder holds none.
+        """
+        raise NotImplementedError
+
+
+class EncodingModel(RankingModel):
+    """A model that encodes documents whatever the query is, so that an index can keep their encodings.
+
+    The classes that score from encodings are an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`.
+
+    Attributes:
+        inner_product: whether a score is the inner product of a query's and a document's encoding.
+    """
+
+    inner_product: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def encoding_size(self) -> int:
+        """Numbers of a document's encoding, E."""
+
+    @property
+    def largest_score(self) -> Tensor:
+        """What no score exceeds, a scalar; for a model whose score is an inner product."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def encode_documents(
+        self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
+    ) -> Tensor:
+        """ids int64 [B, N] and mask bool [B, N], and the same of concepts, to float [B, E]; padding is inert."""
+
+    @abstractmethod
+    def encode_queries(
+        self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
+    ) -> Tensor:
+        """The same for queries."""
+
+
+class SparseEmbeddings(nn.Module):
+    """A module whose embeddings may have gradients of the batch's rows alone.
+
+    Attributes:
+        embeddings: float [V, D]. sparse_gradients: whether their gradient is sparse.
+    """
+
+    embeddings: nn.Parameter
+    sparse_gradients: bool = False

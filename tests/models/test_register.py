@@ -1,0 +1,164 @@
+"""The register of models: what an entry must have, and what is said of one that lacks something."""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from rerank_plugin import rerankers
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.models import register
+from rerank_plugin.models.base import ModelConfig, RerankerOptions
+from rerank_plugin.models.classes import classes_of
+from rerank_plugin.models.delta.fused import FusedDelta
+from rerank_plugin.models.delta.model import Delta, DeltaConfig
+from rerank_plugin.models.fast_paths import FastPath
+from rerank_plugin.models.register import ModelEntry, entries, entry_of, names
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.rerankers.scorer import Scorer, as_scorer
+from tests import small
+
+ROOT = Path(register.__file__).parents[2]
+QUERY = Query("q", "heart attack")
+
+
+class Own(Delta):
+    name = "own"
+
+
+class NoScore(FastPath):
+    def __init__(self, model, builder, threads):
+        pass
+
+
+@dataclass
+class Changeable(ModelConfig):
+    document_words: int = 1
+    query_words: int = 1
+    lexical_features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WithoutFeatures(ModelConfig):
+    document_words: int = 1
+    query_words: int = 1
+
+
+OWN = ModelEntry("own", DeltaConfig, Own, "Delta under another name", fast=FusedDelta)
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """Registers entries that are forgotten after the test."""
+    names()
+    monkeypatch.setattr(register, "_ENTRIES", dict(register._ENTRIES))
+    yield register.register
+    classes_of.cache_clear()
+
+
+def test_every_folder_registers_its_model():
+    folders = [path.parent.name for path in (ROOT / "rerank_plugin" / "models").glob("*/__init__.py")]
+    modules = {entry.module.split(".")[2] for entry in entries()}
+    assert set(folders) == modules
+
+
+def test_every_entry_is_sound():
+    for name in names():
+        assert classes_of(name).module.name == name or entry_of(name).requires
+
+
+def test_the_table_of_the_documentation_has_every_name():
+    rows = [line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if line.startswith("| `")]
+    said = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row.split("|")[1])}
+    assert set(rerankers.known_names()) <= said
+
+
+def test_a_model_that_is_registered_scores_on_its_fast_path(registered, vectors, index):
+    registered(OWN)
+    model = small.delta(vectors)
+    own = Own(model.config, model.vectors)
+    own.load_state_dict(model.state_dict())
+    one = NeuralReranker(own, vectors.vocabulary, index)
+    expected = NeuralReranker(model, vectors.vocabulary, index).score(QUERY, small.candidates(index))
+    assert one.score(QUERY, small.candidates(index)).tolist() == expected.tolist()
+    assert isinstance(one.fast, FusedDelta)
+
+
+@pytest.mark.parametrize(
+    "values, said",
+    [
+        ({"module": ""}, "lacks module"),
+        ({"summary": "", "config": ""}, "lacks config, summary"),
+        ({"name": "a:b"}, "colon"),
+        ({"fast": 7}, "fast is no class"),
+        ({"recipe": {}}, "recipe is no Recipe"),
+    ],
+)
+def test_an_entry_that_lacks_something(values, said):
+    with pytest.raises(InputError, match=said):
+        replace(OWN, **values)
+
+
+@pytest.mark.parametrize(
+    "values, said",
+    [
+        ({"module": "no_such_package:Own"}, "module no_such_package:Own cannot be loaded: ModuleNotFoundError"),
+        ({"module": "rerank_plugin.models.delta.model:Gone"}, "cannot be loaded: AttributeError"),
+        ({"module": DeltaConfig}, "no subclass of .*RankingModel"),
+        ({"module": Delta}, "named 'delta', expected 'own'"),
+        ({"config": Changeable}, "no frozen dataclass"),
+        ({"config": WithoutFeatures}, "lacks the fields lexical_features"),
+        ({"bench": {"wings": 2}}, "lacks the fields wings"),
+        ({"fast": NoScore}, "lacks score"),
+        ({"encoder": "rerank_plugin.models.ktrel.fused:KtrelScorer"}, "belong together"),
+    ],
+)
+def test_classes_that_lack_something(registered, values, said):
+    registered(replace(OWN, **values))
+    with pytest.raises(InputError, match=f"the model 'own': .*{said}"):
+        classes_of("own")
+
+
+def test_a_name_is_taken_once(registered):
+    registered(OWN)
+    registered(OWN)
+    with pytest.raises(InputError, match="'own' is taken"):
+        registered(replace(OWN, summary="another"))
+    with pytest.raises(InputError, match="only a ModelEntry"):
+        registered(Own)
+
+
+def test_an_unknown_model_names_the_known_ones():
+    with pytest.raises(InputError, match="unknown model 'dalta'; known: bert, .*sevmos"):
+        entry_of("dalta")
+
+
+def test_what_is_no_scorer_may_have_nothing_but_score():
+    class Plain:
+        name = "plain"
+
+        def score(self, query, candidates):
+            return [1.0]
+
+    class Listwise(Plain):
+        listwise = True
+
+    adopted = as_scorer(Plain())
+    assert (adopted.name, adopted.listwise, adopted.score_many([1, 2], [3, 4])) == ("plain", False, [[1.0], [1.0]])
+    assert as_scorer(adopted) is adopted and isinstance(adopted, Scorer)
+    with pytest.raises(InputError, match="listwise.*subclass of .*Scorer"):
+        as_scorer(Listwise())
+    with pytest.raises(InputError, match="no method score"):
+        as_scorer(object())
+
+
+def test_a_device_that_is_not_the_cpu_has_its_own_path(vectors, index):
+    """cpu:0 is one to torch, and needs no accelerator."""
+    model = small.delta(vectors)
+    expected = NeuralReranker(model, vectors.vocabulary, index, RerankerOptions(fast=False))
+    one = NeuralReranker(model, vectors.vocabulary, index, RerankerOptions("cpu:0"))
+    found = one.score(QUERY, small.candidates(index))
+    assert isinstance(one.fast, classes_of("delta").device)
+    assert found == pytest.approx(expected.score(QUERY, small.candidates(index)), abs=1e-5)

@@ -1,0 +1,28 @@
+"""Two models that are registered as the package's entry points say; nothing heavy is imported here."""
+
+from rerank_plugin.models.base import Recipe
+from rerank_plugin.models.register import ModelEntry
+
+RECIPE = Recipe(
+    {"weights": "none", "optimizer": "adam", "learning_rate": 0.01, "epochs": 2},
+    measures=("AP",),
+    summary="pairs without weights, Adam",
+)
+OVERLAP = ModelEntry(
+    name="word-overlap",
+    config="word_overlap.model:OverlapConfig",
+    module="word_overlap.model:Overlap",
+    summary="the similarity of each query word's closest document word, weighted",
+    fast="word_overlap.fused:FusedOverlap",
+    recipe=RECIPE,
+    bench={},
+)
+MEANS = ModelEntry(
+    name="mean-vectors",
+    config="word_overlap.means:MeansConfig",
+    module="word_overlap.means:Means",
+    summary="the inner product of two weighted mean vectors",
+    encoder="word_overlap.means:MeansScorer",
+    recipe=RECIPE,
+    bench={},
+)
