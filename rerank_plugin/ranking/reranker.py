@@ -56,14 +56,9 @@ class Reranker:
 
     def __init__(self, scorer: Any, index: str | Path | Index):
         """Wrap an object with ``name`` and ``score(query, candidates)`` that gives float32 [C]; see `load`."""
-        if not callable(getattr(scorer, "score", None)):
-            raise InputError(
-                f"{type(scorer).__name__} is no reranker: name one ('delta', a checkpoint folder), or give an object "
-                "with name and score(query, candidates)"
-            )
         self.index = open_index(index)
-        self.name: str = getattr(scorer, "name", type(scorer).__name__)
-        self._scorer = _OneAtATime(scorer, self.name)
+        self._scorer = _OneAtATime(rerankers.as_scorer(scorer))
+        self.name = self._scorer.name
 
     @classmethod
     def load(
@@ -151,12 +146,13 @@ class Reranker:
         return Candidates(forward, rows[order], found[order])
 
 
-class _OneAtATime:
+class _OneAtATime(rerankers.Scorer):
     """A scorer that threads share: one of them scores, the others wait."""
 
-    def __init__(self, scorer: Any, name: str):
-        self.scorer, self.name, self.lock = scorer, name, Lock()
-        self.listwise = bool(getattr(scorer, "listwise", False))
+    scores_together = True  # it does no harm where the scorer does not
+
+    def __init__(self, scorer: rerankers.Scorer):
+        self.scorer, self.name, self.listwise, self.lock = scorer, scorer.name, scorer.listwise, Lock()
 
     def score(self, query: Query, candidates: Candidates) -> npt.NDArray[np.float32]:
         """Scores, float32 [C]."""
@@ -167,7 +163,7 @@ class _OneAtATime:
     ) -> list[npt.NDArray[np.float32]]:
         """Scores of several queries' candidates, float32 [C] each."""
         with self.lock:
-            return rerankers.score_many(self.scorer, queries, candidates)
+            return self.scorer.score_many(queries, candidates)
 
 
 def _finite(scores: Any, count: int) -> npt.NDArray[np.float32]:
