@@ -12,6 +12,7 @@ from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN
 from rerank_plugin.benchmark.scoring import Setup
 from rerank_plugin.benchmark.subjects import opened
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 
 OPTIONS = rerankers.RerankerOptions(threads=1)
@@ -33,7 +34,7 @@ def test_both_ways_find_the_same(named, subject):
     fast = DenseStage(named.index, DenseConfig(str(subject.checkpoint)))
     plain = PlainSearch(subject.paths[PLAIN], fast.vectors)
     for query in named.queries:
-        found, expected = fast.search(query.text, 25), plain.search(query.text, 25)
+        found, expected = fast.search(query, 25), plain.search(query, 25)
         assert found.rows.tolist() == expected.rows.tolist()
         np.testing.assert_allclose(found.first_stage_scores, expected.first_stage_scores, rtol=1e-5, atol=1e-5)
     assert 0 <= largest_difference({PLAIN: plain, FAST: fast}, named, 25) < 1e-5
