@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.corpora import JUDGMENTS, accepted
 from rerank_plugin.evaluation import subset_options
 from rerank_plugin.evaluation.run_names import comparisons, letters_of, run_paths
 
@@ -73,7 +74,7 @@ def arguments():
         "runs", nargs="*", metavar="RUN", help="TREC run file, also .gz; with --before a folder of them"
     )
     parser.add_argument(
-        "--qrels", required=True, metavar="J", help="TREC qrels, BEIR tsv or folder:split, ir-datasets id, sample:test"
+        "--qrels", required=True, metavar="J", help=accepted(JUDGMENTS)
     )
     parser.add_argument(
         "--measures",

@@ -7,13 +7,9 @@ import time
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.corpora import CORPUS, accepted
 
 log = logging.getLogger(__name__)
-
-CORPUS_HELP = (
-    "sample (the bundled collection), an ir-datasets id (beir/nfcorpus/test), a BEIR folder (corpus.jsonl[.gz]), "
-    "PubMed/MEDLINE XML (a file or folder of *.xml[.gz]), or JSONL (a file or folder)"
-)
 
 
 def arguments():
@@ -26,7 +22,7 @@ def arguments():
         "  python -m rerank_plugin.index --encode checkpoints/ktrel --index indexes/sample",
     )
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--corpus", help=CORPUS_HELP)
+    mode.add_argument("--corpus", help=accepted(CORPUS))
     mode.add_argument("--verify", action="store_true", help="only check an index's files against their checksums")
     mode.add_argument(
         "--encode", type=Path, metavar="CHECKPOINT", help="encode an index's documents with a model (sevmos, ktrel)"

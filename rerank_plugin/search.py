@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.corpora import QUERIES, accepted
 from rerank_plugin.files.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -36,10 +37,7 @@ def arguments():
     )
     parser.add_argument("--index", type=Path, help="index folder")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--queries",
-        help="ir-datasets id, BEIR folder[:split], TSV (id<TAB>text), JSONL, TREC topics, or sample[:split]",
-    )
+    what.add_argument("--queries", help=accepted(QUERIES))
     what.add_argument("--query", help="one free-text query; prints a readable list")
     what.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
     parser.add_argument("--output", type=Path, help="TREC run file to write; a folder where --run is one")
