@@ -68,7 +68,7 @@ def format_ranking(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, ta
     Raises:
         InputError: a NaN or infinite score, a repeated document, or an id or tag that is empty or holds white space.
     """
-    _check_names(query_id, doc_ids, tag)
+    _check_ids(query_id, doc_ids, tag)
     scores = np.asarray(scores)
     if scores.shape != (len(doc_ids),):
         raise InputError(f"query {query_id}: {len(doc_ids)} documents have scores of shape {scores.shape}")
@@ -77,10 +77,6 @@ def format_ranking(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, ta
     if not np.isfinite(scores).all():
         at = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise InputError(f"query {query_id}, document {doc_ids[at]}: the score {scores[at]} is no finite float32")
-    if len(set(doc_ids)) != len(doc_ids):
-        seen: set[str] = set()
-        twice = next(one for one in doc_ids if one in seen or seen.add(one))
-        raise InputError(f"query {query_id}: document {twice} is ranked twice")
     order = sort_order(doc_ids, scores)
     return _lines(query_id, [doc_ids[at] for at in order.tolist()], scores[order], tag)
 
@@ -89,13 +85,13 @@ def format_ranked(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag
     """The lines of one query whose documents are in rank order: as `sort_order` has them, with finite float32 scores.
 
     Raises:
-        InputError: an id or the tag is empty or holds white space.
+        InputError: a repeated document, or an id or tag that is empty or holds white space.
     """
-    _check_names(query_id, doc_ids, tag)
+    _check_ids(query_id, doc_ids, tag)
     return _lines(query_id, doc_ids, scores, tag)
 
 
-def _check_names(query_id: str, doc_ids: Sequence[str], tag: str) -> None:
+def _check_ids(query_id: str, doc_ids: Sequence[str], tag: str) -> None:
     for kind, one in (("query id", query_id), ("run tag", tag)):
         if one.split() != [one]:
             raise InputError(f"{kind} {one!r}: a run file takes no empty names and no white space in them")
@@ -104,6 +100,10 @@ def _check_names(query_id: str, doc_ids: Sequence[str], tag: str) -> None:
         raise InputError(
             f"query {query_id}: document id {bad!r}: a run file takes no empty ids and no white space in them"
         )
+    if len(set(doc_ids)) != len(doc_ids):
+        seen: set[str] = set()
+        twice = next(one for one in doc_ids if one in seen or seen.add(one))
+        raise InputError(f"query {query_id}: document {twice} is ranked twice")
 
 
 def _lines(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag: str) -> str:
