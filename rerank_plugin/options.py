@@ -11,6 +11,7 @@ from typing import Callable
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
 
+
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Keeps line breaks, and shows the defaults that say something."""
 

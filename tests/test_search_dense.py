@@ -96,7 +96,19 @@ def test_a_hybrid_first_stage_is_the_fusion_of_the_runs(folder, fusion):
     )
     weights = ["--weights", fusion[-1]] if "--fusion-weight" in fusion else []
     runs = [str(folder / "one.run"), str(folder / "two.run")]
-    fuse.main([*runs, "--method", fusion[1], *weights, "--output-depth", "50", "--output", str(folder / "fused.run"), "--overwrite"])
+    fuse.main(
+        [
+            *runs,
+            "--method",
+            fusion[1],
+            *weights,
+            "--output-depth",
+            "50",
+            "--output",
+            str(folder / "fused.run"),
+            "--overwrite",
+        ]
+    )
     fused = read_run(folder / "fused.run")
     for query in hybrid:
         # Runs are written without ties, so the two may differ where one list had some
@@ -127,7 +139,10 @@ def journal(folder, hybrid):
         ["--index", str(folder / "index"), "--queries", str(folder / "q.tsv"), "--output", "x", *hybrid,
          "--reranker", f"{folder}/ktrel", "--depth", "60"]
     )  # fmt: skip
-    return json.dumps({**search._settings(options, commandline.first_stage_config(options)), "tag": "ktrel"}, default=str) + "\n"
+    return (
+        json.dumps({**search._settings(options, commandline.first_stage_config(options)), "tag": "ktrel"}, default=str)
+        + "\n"
+    )
 
 
 def test_training_takes_such_first_stages(folder):

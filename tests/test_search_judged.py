@@ -99,7 +99,10 @@ def test_other_judgments_are_other_settings(workspace, index_folder):
             ],
             "give --judged-only J instead",
         ),
-        (["--queries", "q.tsv", "--output", "o", "--run", "a.run", "--judged-only", "qrels", "--fuse", "qld"], "run:RUN"),
+        (
+            ["--queries", "q.tsv", "--output", "o", "--run", "a.run", "--judged-only", "qrels", "--fuse", "qld"],
+            "run:RUN",
+        ),
     ],
 )
 def test_options_that_need_or_exclude_one_another(workspace, index_folder, arguments, culprit, capsys):

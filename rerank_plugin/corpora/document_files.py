@@ -39,7 +39,9 @@ def _files(folder: Path, of_files: Format) -> list[Path]:
     found = with_suffix(folder, *of_files.suffixes)
     if found or not of_files.subfolders:
         return found
-    below = [path for inner in sorted(folder.iterdir()) if inner.is_dir() for path in with_suffix(inner, *of_files.suffixes)]
+    below = [
+        path for inner in sorted(folder.iterdir()) if inner.is_dir() for path in with_suffix(inner, *of_files.suffixes)
+    ]
     return sorted(below, key=lambda path: path.name)
 
 

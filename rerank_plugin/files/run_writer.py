@@ -133,7 +133,9 @@ class RunWriter:
         check_free(self.path, RUN, overwrite=True)
         tag = first_line(self.path).decode().split()[-1]
         if tag != self.tag:
-            raise InputError(f"{self.path} is finished, and with the tag {tag} instead of {self.tag}: it is another run")
+            raise InputError(
+                f"{self.path} is finished, and with the tag {tag} instead of {self.tag}: it is another run"
+            )
         return True
 
     def _open(self, settings: dict, resume: bool) -> None:

@@ -71,9 +71,7 @@ class DenseConfig:
         option="dense_feedback",
         metavar="N",
     )
-    feedback_weight: float = setting(
-        0.6, "of those documents; the query's own is 1", option="dense_feedback_weight"
-    )
+    feedback_weight: float = setting(0.6, "of those documents; the query's own is 1", option="dense_feedback_weight")
 
     def __post_init__(self) -> None:
         if not self.checkpoint:

@@ -143,7 +143,10 @@ def test_models_that_read_concepts_retrieve_by_them(tmp_path, vectors, parts):
     for text in ("aspirin after heart attack in women", "myocardial infarction"):  # the latter as a concept only
         for depth in (1, 4, 100):
             assert found(stage, text, depth) == brute_force(workspace, "both", text, depth)
-    assert len(stage.search(Query("q", "myocardial infarction"), 3)) == 3 and len(stage.search(Query("q", "zyzzyva"), 3)) == 0
+    assert (
+        len(stage.search(Query("q", "myocardial infarction"), 3)) == 3
+        and len(stage.search(Query("q", "zyzzyva"), 3)) == 0
+    )
 
 
 # Feedback.

@@ -166,7 +166,7 @@ def test_query_syntax_is_only_text(index, name, text):
     np.testing.assert_allclose(found.first_stage_scores, plain.first_stage_scores, rtol=1e-6)
 
 
-MARKS = 'aspirn stoke:"()[]{}/\\*?~^+-!&|<>=.\'\x00 \n'
+MARKS = "aspirn stoke:\"()[]{}/\\*?~^+-!&|<>=.'\x00 \n"
 
 
 @settings(max_examples=100)

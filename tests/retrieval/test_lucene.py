@@ -99,7 +99,9 @@ def test_threads_search_as_one_does(index):
     texts = ["aspirin", "brain", "heart kidney", "mouse"] * 10
     alone = [first_stage.search(Query("q", text), 5).ids for text in texts]
     with ThreadPoolExecutor(4) as executor:
-        assert [found.ids for found in executor.map(lambda text: first_stage.search(Query("q", text), 5), texts)] == alone
+        assert [
+            found.ids for found in executor.map(lambda text: first_stage.search(Query("q", text), 5), texts)
+        ] == alone
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,9 @@ def test_the_forward_index_holds_stems_and_lucene_is_as_it_was(folders):
         stems = of_stems.forward.terms.take(of_stems.forward.document_tokens(row).tolist())
         assert stems == list(map(stemming.krovetz, words)) != words
     assert of_stems.forward.titles.take([3]) == plain.forward.titles.take([3])  # as written
-    found = [index.first_stage(LuceneConfig()).search(Query("q", "therapies of diseases"), 50) for index in (of_stems, plain)]
+    found = [
+        index.first_stage(LuceneConfig()).search(Query("q", "therapies of diseases"), 50) for index in (of_stems, plain)
+    ]
     assert found[0].rows.tolist() == found[1].rows.tolist()
     assert found[0].first_stage_scores.tolist() == found[1].first_stage_scores.tolist()
 
