@@ -30,10 +30,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.indexes.stored_encodings import DTYPES, find_encodings, write_encodings
 from rerank_plugin.text.vocabulary import Vocabulary
 
@@ -93,7 +93,7 @@ class EncodedDocuments:
             return None
         return cls(model, builder, threads, vectors)
 
-    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
         vectors, rows = self.vectors, self.places(candidates.rows)
         if vectors.dtype != np.float32:

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from rerank_plugin.features.concept_reader import ConceptReader
-from rerank_plugin.features.inputs import InputBuilder, Inputs, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, Inputs, ModelQuery
 from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, QueryTerms
+from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
 from rerank_plugin.kernels.parallel import available_threads, crew, split
 from rerank_plugin.models.document_encodings import SCORERS, EncodedForNow
 from rerank_plugin.rerankers import RerankerOptions
@@ -53,8 +53,8 @@ class Task:
 
     query: Query
     candidates: Candidates
-    terms: QueryTerms
-    words: QueryWords
+    terms: IndexQuery
+    words: ModelQuery
     scores: np.ndarray | None = None
 
 
@@ -190,7 +190,7 @@ class NeuralReranker:
             task.scores = candidates.first_stage_scores.copy()
         return task
 
-    def can_read(self, words: QueryWords) -> bool:
+    def can_read(self, words: ModelQuery) -> bool:
         """Whether a query has a word that the model knows, or one that it can match without knowing it."""
         return bool(words.known or (self.matches_unknown_words and (words.terms >= 0).any()))
 

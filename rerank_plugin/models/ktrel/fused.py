@@ -13,9 +13,9 @@ import math
 import numpy as np
 from numba import njit
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import ROWS
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
@@ -54,12 +54,12 @@ class KtrelScorer:
         )
 
     def score(
-        self, terms: QueryTerms, query: QueryWords, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
+        self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
         """Scores, float32 [C], from the candidates' ``rows`` int64 [C] of ``vectors`` float32 [any, E]."""
         return self.inner_products(self.encode(terms, query), vectors, rows)
 
-    def encode(self, terms: QueryTerms, query: QueryWords) -> np.ndarray:
+    def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
         """The encoding of a query as the adapter reads it, float32 [E]."""
         sequences = [query.ids[query.mask]] if self.reads_words else []
         if self.reads_concepts:
