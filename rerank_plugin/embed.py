@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.corpora import CORPUS, accepted
 
 
 def arguments():
@@ -23,7 +24,7 @@ def arguments():
         formatter_class=commandline.HelpFormatter,
     )
     commandline.add_common_options(words)
-    words.add_argument("--corpus", action="append", help="a corpus to train on; may be given several times")
+    words.add_argument("--corpus", action="append", help=f"what to train on: {accepted(CORPUS)}; may be repeated")
     words.add_argument("--import", dest="imported", type=Path, help="read word2vec vectors instead of training")
     words.add_argument("--binary", action="store_true", help="the imported file is in word2vec's binary format")
     words.add_argument("--output", type=Path, required=True, help="folder to write")

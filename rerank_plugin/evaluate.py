@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.corpora import JUDGMENTS, accepted
 from rerank_plugin.evaluation import subset_options
 from rerank_plugin.evaluation.run_names import comparisons, letters_of, run_paths
 
@@ -72,9 +73,7 @@ def arguments():
     parser.add_argument(
         "runs", nargs="*", metavar="RUN", help="TREC run file, also .gz; with --before a folder of them"
     )
-    parser.add_argument(
-        "--qrels", required=True, metavar="J", help="TREC qrels, BEIR tsv or folder:split, ir-datasets id, sample:test"
-    )
+    parser.add_argument("--qrels", required=True, metavar="J", help=accepted(JUDGMENTS))
     parser.add_argument(
         "--measures",
         nargs="+",
@@ -231,7 +230,9 @@ def before_and_after(options) -> str:
     measures = parsed(options.measures or letters.MEASURES)
     judged, part = subset_options.chosen_judgments(options)
     after = {folder: many_runs.RunFolder(folder, part) for folder in folders}
-    found = many_runs.evaluate_bulk(judged, many_runs.RunFolder(options.before, part), after, measures, options.highest_grade)
+    found = many_runs.evaluate_bulk(
+        judged, many_runs.RunFolder(options.before, part), after, measures, options.highest_grade
+    )
     say(many_runs.warnings(found))
     if options.scatter is not None:
         from rerank_plugin.evaluation.scatter import plot_scatter

@@ -7,13 +7,9 @@ import time
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.corpora import CORPUS, accepted
 
 log = logging.getLogger(__name__)
-
-CORPUS_HELP = (
-    "sample (the bundled collection), an ir-datasets id (beir/nfcorpus/test), a BEIR folder (corpus.jsonl[.gz]), "
-    "PubMed/MEDLINE XML (a file or folder of *.xml[.gz]), or JSONL (a file or folder)"
-)
 
 
 def arguments():
@@ -26,7 +22,7 @@ def arguments():
         "  python -m rerank_plugin.index --encode checkpoints/ktrel --index indexes/sample",
     )
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--corpus", help=CORPUS_HELP)
+    mode.add_argument("--corpus", help=accepted(CORPUS))
     mode.add_argument("--verify", action="store_true", help="only check an index's files against their checksums")
     mode.add_argument(
         "--encode", type=Path, metavar="CHECKPOINT", help="encode an index's documents with a model (sevmos, ktrel)"
@@ -75,6 +71,17 @@ def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
+    _check(parser, options)
+    if options.verify:
+        verify(options)
+    elif options.encode:
+        encode(options)
+    else:
+        build(options)
+
+
+def _check(parser, options) -> None:
+    """Refuse options that need or exclude one another."""
     if options.ann and not options.encode:
         parser.error("--ann is for encodings: give it with --encode")
     if options.judged and not options.encode:
@@ -83,25 +90,24 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--stem is for building an index: give it with --corpus")
     if options.knowledge and not options.corpus:
         parser.error("--knowledge is for building an index: give it with --corpus")
-    if options.verify:
-        from rerank_plugin.indexes.index_folder import Index
-        from rerank_plugin.indexes.verification import verify
-
-        print(f"{options.index}: all {verify(Index(options.index))} files match their checksums")
-        return
-    if options.encode:
-        if options.batch_size is not None and options.batch_size < 1:
-            parser.error("--batch-size must be at least 1")
-        encode(options)
-        return
-    if not options.corpus:
+    if options.encode and options.batch_size is not None and options.batch_size < 1:
+        parser.error("--batch-size must be at least 1")
+    if not (options.corpus or options.verify or options.encode):
         parser.error("--corpus is required")
-    if options.threads is not None and options.threads < 1:
+    if options.corpus and options.threads is not None and options.threads < 1:
         parser.error("--threads must be at least 1")
-    build(options)
+
+
+def verify(options) -> None:
+    """Compare the files of an index with their checksums."""
+    from rerank_plugin.indexes import verification
+    from rerank_plugin.indexes.index_folder import Index
+
+    print(f"{options.index}: all {verification.verify(Index(options.index))} files match their checksums")
 
 
 def build(options) -> None:
+    """Build an index of a corpus."""
     from rerank_plugin.corpora import Problems, documents
     from rerank_plugin.indexes.building import build_index
     from rerank_plugin.text.tokenizer import tokenizer
@@ -143,90 +149,60 @@ def _annotator(knowledge: Path | None, threads: int | None):
 
 
 def encode(options) -> None:
-    """Encode the documents of an index that is there."""
+    """Encode the documents of an index that is there, and make what is asked for beside the encodings.
+
+    Encodings that are there already stay where only something beside them is asked for.
+    """
     from rerank_plugin.indexes.index_folder import Index
-    from rerank_plugin.models.checkpoints import load_checkpoint
-    from rerank_plugin.rerankers import RerankerOptions
-    from rerank_plugin.rerankers.neural import NeuralReranker
+    from rerank_plugin.retrieval.encoding import IndexEncoder
 
-    if options.ann:
-        ann_config(options)  # what is wrong with it should not wait for all documents to be encoded
-    index = Index(options.index).forward
-    model, vocabulary = load_checkpoint(options.encode)
-    reranker = NeuralReranker(model, vocabulary, index, RerankerOptions(options.device))
-    if options.overwrite or find(reranker) is None or not (options.ann or options.judged):
-        encode_documents(options, reranker)
-    if options.ann:
-        build_ann_index(options, reranker)
+    ann = _ann_config(options)  # what is wrong with it should not wait for all documents to be encoded
+    encoder = IndexEncoder(Index(options.index).forward, options.encode, options.device)
+    beside = ann is not None or bool(options.judged)
+    if options.overwrite or not beside or encoder.vectors() is None:
+        _encode_documents(options, encoder)
+    if ann is not None:
+        _build_ann(options, encoder, ann)
     if options.judged:
-        keep_judged(options, index)
+        folder, count = encoder.keep_judged(options.judged, options.overwrite)
+        print(f"{folder}: {count:,} judged queries")
 
 
-def encode_documents(options, reranker) -> None:
-    """Encode all documents; what lay beside older encodings goes with them."""
-    from rerank_plugin.models.document_encodings import encode_index
-
-    index, started = reranker.builder.index, time.monotonic()
-    folder = encode_index(
-        reranker.model,
-        reranker.builder,
-        options.device,
-        options.batch_size,
-        "float16" if options.half else "float32",
-        {"checkpoint": str(options.encode)},
-        options.overwrite,
-        lambda rows: commandline.progress(rows, "encoding", "documents", total=len(index)),
-    )
-    seconds = time.monotonic() - started
-    print(
-        f"{folder}: {len(index):,} documents, {reranker.model.encoding_size} numbers each, in {seconds:.1f} s "
-        f"({len(index) / seconds:,.0f} documents per second)"
-    )
-
-
-def ann_config(options):
-    """The :class:`~rerank_plugin.indexes.nearest.AnnConfig` of the command line.
+def _ann_config(options):
+    """The :class:`~rerank_plugin.indexes.nearest.AnnConfig` of the command line; None where none is asked for.
 
     Raises:
         InputError: it cannot be, or faiss is not installed.
     """
+    if not options.ann:
+        return None
     from rerank_plugin.indexes.nearest import AnnConfig, faiss_module
 
     faiss_module()
     return AnnConfig(options.ann, options.nlist, options.links, options.ef_construction, options.seed, options.threads)
 
 
-def find(reranker):
-    """The vectors that the reranker's model has made of its index; None where there are none."""
-    from rerank_plugin.indexes.stored_encodings import find_encodings
-    from rerank_plugin.models.document_encodings import weights_checksum
+def _encode_documents(options, encoder) -> None:
+    documents, started = len(encoder.index), time.monotonic()
+    folder = encoder.encode(
+        options.batch_size,
+        "float16" if options.half else "float32",
+        options.overwrite,
+        lambda rows: commandline.progress(rows, "encoding", "documents", total=documents),
+    )
+    seconds = time.monotonic() - started
+    print(
+        f"{folder}: {documents:,} documents, {encoder.size} numbers each, in {seconds:.1f} s "
+        f"({documents / seconds:,.0f} documents per second)"
+    )
 
-    model, builder = reranker.model, reranker.builder
-    return find_encodings(builder.index, weights_checksum(model, builder.vocabulary), model.encoding_size)
 
-
-def build_ann_index(options, reranker) -> None:
-    """Build an approximate index of the vectors that are there."""
-    from rerank_plugin.indexes.nearest import build_ann
-    from rerank_plugin.indexes.stored_encodings import encodings_folder
-    from rerank_plugin.models.document_encodings import weights_checksum
-
-    key, vectors = weights_checksum(reranker.model, reranker.builder.vocabulary), find(reranker)
+def _build_ann(options, encoder, config) -> None:
     started = time.monotonic()
-    folder = build_ann(encodings_folder(reranker.builder.index, key), vectors, ann_config(options), options.overwrite)
+    folder = encoder.build_ann(config, options.overwrite)
     megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-    print(f"{folder}: {len(vectors):,} vectors, {megabytes:,.0f} MB, in {time.monotonic() - started:.1f} s")
-
-
-def keep_judged(options, index) -> None:
-    """Encode judged queries and keep them."""
-    from rerank_plugin.corpora import queries_and_judgments
-    from rerank_plugin.retrieval.dense import QueryEncoder
-    from rerank_plugin.retrieval.neighbours import write_judged
-
-    sets = [(spec, *queries_and_judgments(spec)) for spec in options.judged]
-    folder, count = write_judged(index, QueryEncoder(index, options.encode), sets, options.overwrite)
-    print(f"{folder}: {count:,} judged queries")
+    documents, seconds = len(encoder.index), time.monotonic() - started
+    print(f"{folder}: {documents:,} vectors, {megabytes:,.0f} MB, in {seconds:.1f} s")
 
 
 def _peak_memory_mb() -> int:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.corpora import QUERIES, accepted
 from rerank_plugin.files.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -36,10 +37,7 @@ def arguments():
     )
     parser.add_argument("--index", type=Path, help="index folder")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--queries",
-        help="ir-datasets id, BEIR folder[:split], TSV (id<TAB>text), JSONL, TREC topics, or sample[:split]",
-    )
+    what.add_argument("--queries", help=accepted(QUERIES))
     what.add_argument("--query", help="one free-text query; prints a readable list")
     what.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
     parser.add_argument("--output", type=Path, help="TREC run file to write; a folder where --run is one")
@@ -76,7 +74,7 @@ def arguments():
     parser.add_argument(
         "--plain", action="store_true", help="score with the plain model instead of the fast path, to compare them"
     )
-    commandline.add_first_stage_options(parser, judged=True)
+    commandline.add_first_stage_options(parser)
     return parser
 
 
@@ -89,6 +87,19 @@ def main(argv: list[str] | None = None) -> None:
 
         print("\n".join(known_names()))
         return
+    _check(parser, options)
+    if options.query is not None:
+        search_one(options)
+    elif options.run and options.run.is_dir():
+        search_folder(options)
+    else:
+        search_batch(options)
+
+
+def _check(parser, options) -> None:
+    """Refuse options that need or exclude one another."""
+    from rerank_plugin.retrieval.register import entry_of
+
     if options.index is None:
         parser.error("--index is required")
     if (options.queries is None) == (options.query is None):
@@ -99,25 +110,19 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--query prints a list: it takes neither --run nor --output")
     if options.run and not (options.reranker or options.judged_only):
         parser.error("--run needs --reranker or --judged-only")
-    if options.query is not None and (_is_judged(options) or options.judged_only):
-        parser.error("--query has no judgments: give --queries, whose ids are the judged ones")
-    if options.run and _is_judged(options):
+    by_id = entry_of(options.first_stage).needs_query_id
+    if options.query is not None and (by_id or options.judged_only):
+        parser.error("--query has no judgments, nor a run: give --queries, whose ids are looked up")
+    if options.run and by_id:
         parser.error(
-            f"--run is a first stage, too: give --judged-only J instead of --first-stage {commandline.JUDGED}J"
+            f"--run is a first stage, as --first-stage {options.first_stage} is: to keep the judged documents of a run, "
+            "give --judged-only J instead"
         )
-    if options.fuse and (options.run or _is_judged(options)):
-        parser.error("--fuse is for searches: --run and judged documents are candidates already")
-    if options.first_stage == commandline.JUDGED:
-        parser.error(f"--first-stage {commandline.JUDGED} needs judgments: {commandline.JUDGED}data/nfcorpus:test")
+    if options.run and options.fuse:
+        parser.error("--fuse is for searches: to fuse a run, give --first-stage run:RUN instead of --run")
     for name in ("depth", "show", "batch_size", "threads", "queries_at_once"):
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
-    if options.query is not None:
-        search_one(options)
-    elif options.run and options.run.is_dir():
-        search_folder(options)
-    else:
-        search_batch(options)
 
 
 def _open_reranker(options, index):
@@ -135,55 +140,51 @@ def _open_reranker(options, index):
     return rerankers.load(options.reranker, index.forward, how)
 
 
-def _is_judged(options) -> bool:
-    return options.first_stage.startswith(commandline.JUDGED)
+def _first_stage_config(options):
+    """The configuration of the search's first stage: a run where one is given."""
+    from rerank_plugin.retrieval.given_run import RunConfig
+
+    return RunConfig(str(options.run)) if options.run else commandline.first_stage_config(options)
 
 
-def _candidate_source(options, index):
-    source = _all_candidates(options, index)
+def _open_first_stage(options, config, index):
+    """The first stage; with --judged-only, what it finds of the judged documents."""
+    first_stage = index.first_stage(config)
     if not options.judged_only:
-        return source
+        return first_stage
+    from rerank_plugin.retrieval.judged import JudgedOnly
+
+    return JudgedOnly(first_stage, _judged_rows(options, index.forward))
+
+
+def _judged_rows(options, index):
     from rerank_plugin.corpora import judgments
-    from rerank_plugin.ranking.pipeline import judged_only
+    from rerank_plugin.retrieval.judged import judged_rows
 
-    return judged_only(source, judgments(options.judged_only), index.forward, options.judged_only)
-
-
-def _all_candidates(options, index):
-    from rerank_plugin.ranking import pipeline
-
-    if _is_judged(options):
-        from rerank_plugin.corpora import judgments
-
-        spec = options.first_stage.removeprefix(commandline.JUDGED)
-        return pipeline.from_judgments(judgments(spec), index.forward, spec)
-    if options.run:
-        from rerank_plugin.files.runs import read_run
-
-        return pipeline.from_run(read_run(options.run), index.forward, options.depth, str(options.run))
-    return pipeline.from_first_stage(index.first_stage(commandline.first_stage_config(options)), options.depth)
+    return judged_rows(judgments(options.judged_only), index, options.judged_only)
 
 
 def search_batch(options) -> None:
     """Write a run; whatever happens, finished queries are kept for --resume."""
     from rerank_plugin.corpora import queries as read_queries
     from rerank_plugin.files.run_writer import RunWriter
-    from rerank_plugin.files.runs import strictly_decreasing
     from rerank_plugin.indexes.index_folder import open_whole
     from rerank_plugin.ranking.pipeline import rank_all
 
     _check_output(options)
     queries = read_queries(options.queries)
-    reranker, source = open_whole(lambda: _open(options))
-    tag = options.tag or (reranker.name if reranker else _candidate_name(options))
-    with RunWriter(options.output, tag, _settings(options, options.run), options.resume, options.overwrite) as writer:
+    config = _first_stage_config(options)
+    reranker, source = open_whole(lambda: _open(options, config))
+    tag, settings = _tag(options, reranker, config), _settings(options, config)
+    cut = options.depth if _depth_cuts_ranking(options) else None
+    with RunWriter(options.output, tag, settings, options.resume, options.overwrite) as writer:
         open_queries = [query for query in queries if not writer.complete and query.id not in writer.finished]
         _say_finished(queries, open_queries)
         started, empty = time.monotonic(), []
         rankings = rank_all(open_queries, source, reranker, options.threads, options.queries_at_once)
         for ranking in commandline.progress(rankings, "searching", "queries", total=len(open_queries)):
-            ranking = _written(ranking, options)
-            writer.write(ranking.query.id, ranking.doc_ids, strictly_decreasing(ranking.ranked_scores))
+            ranking = ranking.best(cut)
+            writer.write_ranked(ranking.query.id, ranking.doc_ids, ranking.ranked_scores)
             if not len(ranking.order):
                 empty.append(ranking.query.id)
     _say_empty(empty)
@@ -192,12 +193,14 @@ def search_batch(options) -> None:
     _say(options, f"{len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)")
 
 
-def _open(options):
+def _open(options, config):
     """The reranker and the candidates' source, of one generation of the index."""
     from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.ranking.pipeline import from_first_stage
 
     index = Index(options.index)
-    return _open_reranker(options, index), _candidate_source(options, index)
+    reranker = _open_reranker(options, index)
+    return reranker, from_first_stage(_open_first_stage(options, config, index), options.depth)
 
 
 def _check_output(options) -> None:
@@ -216,10 +219,11 @@ def _say(options, message: str) -> None:
     print(f"{options.output}: {message}", file=sys.stderr if is_stream(options.output) else sys.stdout)
 
 
-def _written(ranking, options):
-    """What is written of a ranking: where every document was a candidate, the depth cuts the result."""
-    whole = options.first_stage == commandline.WHOLE and not options.run
-    return ranking.best(options.depth) if whole else ranking
+def _depth_cuts_ranking(options) -> bool:
+    """Whether every document is a candidate, so that the depth cuts what is written instead."""
+    from rerank_plugin.retrieval.register import RANKING, entry_of
+
+    return not options.run and entry_of(options.first_stage).depth_cuts == RANKING
 
 
 def _say_finished(queries: list, open_queries: list) -> None:
@@ -241,9 +245,10 @@ def search_folder(options) -> None:
     """
     from rerank_plugin.corpora import queries as read_queries
     from rerank_plugin.files.run_writer import RunWriter
-    from rerank_plugin.files.runs import run_files, strictly_decreasing
+    from rerank_plugin.files.runs import run_files
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.ranking.bulk import rank_lists
+    from rerank_plugin.retrieval.given_run import RunConfig
 
     started = time.monotonic()
     _check_output_folder(options)
@@ -252,16 +257,17 @@ def search_folder(options) -> None:
     queries = read_queries(options.queries)
     reranker = _open_reranker(options, index)
     runs = _candidates_of_runs(options, paths, queries, index.forward)
-    tag = options.tag or (reranker.name if reranker else _candidate_name(options))
+    configs = {path: RunConfig(str(path)) for path in paths}
+    tag = _tag(options, reranker, configs[paths[0]])
     without: list[list[str]] = [[] for _ in paths]
     with ExitStack() as files:
         writers = [
             files.enter_context(
                 RunWriter(
-                    options.output / path.name, tag, _settings(options, path), options.resume, options.overwrite
+                    options.output / path.name, tag, _settings(options, config), options.resume, options.overwrite
                 )
             )
-            for path in paths
+            for path, config in configs.items()
         ]
         # Killed between two lines, the runs differ in what is finished: each query is ranked for those that lack it.
         places = {
@@ -274,7 +280,7 @@ def search_folder(options) -> None:
         rankings = zip(open_queries, rank_lists(tasks, reranker, options.queries_at_once))
         for query, of_runs in commandline.progress(rankings, "re-ranking", "queries", total=len(open_queries)):
             for at, ranking in zip(places[query], of_runs):
-                writers[at].write(query.id, ranking.doc_ids, strictly_decreasing(ranking.ranked_scores))
+                writers[at].write_ranked(query.id, ranking.doc_ids, ranking.ranked_scores)
                 if not len(ranking.order):
                     without[at].append(query.id)
     for path, missing in zip(paths, without):
@@ -297,36 +303,29 @@ def _check_output_folder(options) -> None:
 
 def _candidates_of_runs(options, paths, queries, index) -> list:
     """A source of candidates for each run; each gives those of a query once, and then forgets them."""
-    from rerank_plugin.corpora import judgments
     from rerank_plugin.ranking.bulk import read_runs
-    from rerank_plugin.ranking.pipeline import judged_rows
 
-    judged = judged_rows(judgments(options.judged_only), index, options.judged_only) if options.judged_only else None
+    judged = _judged_rows(options, index) if options.judged_only else None
     reading = read_runs(paths, queries, index, options.depth, judged)
     return list(commandline.progress(reading, "reading", "runs", total=len(paths)))
 
 
-def _candidate_name(options) -> str:
-    if options.run:
-        return "judged-only"
-    return "judged" if _is_judged(options) else commandline.first_stage_config(options).name
+def _tag(options, reranker, config) -> str:
+    name = reranker.name if reranker else "judged-only" if options.run else config.name
+    return options.tag or name
 
 
-def _settings(options, run: Path | None) -> dict:
+def _settings(options, config) -> dict:
     """What a resumed run must have in common with its first part."""
-    settings = {
+    return asdict(config) | {
         "index": str(options.index),
         "queries": options.queries,
-        "run": str(run) if run else None,
         "judged_only": options.judged_only,
         "reranker": options.reranker,
         "depth": options.depth,
         "seed": options.seed,
         "tag": options.tag,
     }
-    if _is_judged(options):
-        return settings | {"name": options.first_stage}
-    return settings if options.run else settings | asdict(commandline.first_stage_config(options))
 
 
 def search_one(options) -> None:
@@ -335,7 +334,8 @@ def search_one(options) -> None:
     from rerank_plugin.indexes.index_folder import open_whole
     from rerank_plugin.ranking.pipeline import rank
 
-    reranker, source = open_whole(lambda: _open(options))
+    config = _first_stage_config(options)
+    reranker, source = open_whole(lambda: _open(options, config))
     query = Query("query", options.query)
     ranking = rank(query, source(query), reranker)
     print_ranking(ranking, options.show)

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.corpora import CORPUS, accepted
 
 DESCRIPTION = """\
 Make a BEIR folder for pre-training from titles and abstracts: each drawn title is a query, its own abstract the
@@ -21,7 +22,7 @@ example:
 
 def arguments():
     parser = commandline.parser("weak", DESCRIPTION, EXAMPLE)
-    parser.add_argument("--corpus", action="append", required=True, help="a corpus; may be given several times")
+    parser.add_argument("--corpus", action="append", required=True, help=f"{accepted(CORPUS)}; may be repeated")
     parser.add_argument("--queries", type=int, default=5000, help="titles that become queries")
     parser.add_argument("--held-out", type=int, default=500, help="of them, for validation")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from rerank_plugin import clicks
-from rerank_plugin.corpora import Query, beir, judgments, queries, queries_and_judgments
+from rerank_plugin.corpora import Query, judgments, queries, queries_and_judgments
 from rerank_plugin.corpora.click_logs import read
 from rerank_plugin.corpora.click_simulation import Users, all_judgments, attractiveness, sessions, simulate
+from rerank_plugin.corpora.formats import beir
 from rerank_plugin.corpora.specs import SAMPLE
 from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import ranked

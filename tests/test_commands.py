@@ -200,7 +200,7 @@ def test_bad_input_gets_one_line(workspace):
     assert "it is not an index" in said(f"{search} --index half")
     assert "known: bert, biobert, bm25-abstract, bm25-text, bm25-title, conv-knrm, delta" in said(f"{search} --index index --reranker nothing")
     assert "needs a trained checkpoint" in said(f"{search} --index index --reranker pacrr")
-    assert "known: bm25, qld, bm25+rm3" in said(f"{search} --index index --first-stage splade")
+    assert "known: all, bm25, bm25+rm3" in said(f"{search} --index index --first-stage splade")
     (workspace / "empty.tsv").write_text("")
     assert "empty.tsv" in said("search --index index --queries empty.tsv --output x.run")
     (workspace / "twice.tsv").write_text("q1\tone\nq1\ttwo\n")

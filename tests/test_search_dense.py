@@ -96,7 +96,19 @@ def test_a_hybrid_first_stage_is_the_fusion_of_the_runs(folder, fusion):
     )
     weights = ["--weights", fusion[-1]] if "--fusion-weight" in fusion else []
     runs = [str(folder / "one.run"), str(folder / "two.run")]
-    fuse.main([*runs, "--method", fusion[1], *weights, "--output-depth", "50", "--output", str(folder / "fused.run"), "--overwrite"])
+    fuse.main(
+        [
+            *runs,
+            "--method",
+            fusion[1],
+            *weights,
+            "--output-depth",
+            "50",
+            "--output",
+            str(folder / "fused.run"),
+            "--overwrite",
+        ]
+    )
     fused = read_run(folder / "fused.run")
     for query in hybrid:
         # Runs are written without ties, so the two may differ where one list had some
@@ -127,7 +139,10 @@ def journal(folder, hybrid):
         ["--index", str(folder / "index"), "--queries", str(folder / "q.tsv"), "--output", "x", *hybrid,
          "--reranker", f"{folder}/ktrel", "--depth", "60"]
     )  # fmt: skip
-    return json.dumps({**search._settings(options, None), "tag": "ktrel"}, default=str) + "\n"
+    return (
+        json.dumps({**search._settings(options, commandline.first_stage_config(options)), "tag": "ktrel"}, default=str)
+        + "\n"
+    )
 
 
 def test_training_takes_such_first_stages(folder):
@@ -177,7 +192,7 @@ def test_dense_retrieval_needs_no_java(folder):
     [
         (
             ["--first-stage", "dense"],
-            "unknown first stage 'dense'; known: bm25, qld, bm25+rm3, dense:CHECKPOINT, neighbours:CHECKPOINT, all",
+            "unknown first stage 'dense'; known: all, bm25, bm25+rm3, dense:CHECKPOINT, judged:JUDGMENTS, neighbours",
         ),
         (["--first-stage", "dense:"], "dense:CHECKPOINT"),
         (["--first-stage", "dense:nowhere"], "nowhere"),
@@ -187,7 +202,7 @@ def test_dense_retrieval_needs_no_java(folder):
         (["--fuse", "qld", "--fusion-weight", "1", "2", "3"], "3 fusion weights for 2 ranked lists"),
         (["--fusion-weight", "1"], "name the others with --fuse"),
         (["--fuse", "qld", "--run", "x", "--reranker", "docid"], "--fuse is for searches"),
-        (["--fuse", "qld", "--first-stage", "judged:sample:test"], "--fuse is for searches"),
+        (["--fuse", "qld", "--first-stage", "judged:sample:test"], "--fuse takes searches"),
     ],
 )
 def test_what_is_refused(folder, capsys, arguments, said):

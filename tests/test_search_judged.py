@@ -1,6 +1,5 @@
 """Judged documents as candidates, as a user asks for them: --first-stage judged:J and --judged-only J."""
 
-import argparse
 import json
 import os
 import subprocess
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import rerank_plugin
-from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.search import main
@@ -73,9 +71,9 @@ def test_other_judgments_are_other_settings(workspace, index_folder):
     (workspace / "out.run.part").write_text("")
     before = {"index": str(index_folder), "queries": "q.tsv", "run": None, "reranker": None, "depth": 500, "seed": 42}
     (workspace / "out.run.part.journal").write_text(
-        json.dumps(before | {"tag": "judged", "name": "judged:qrels"}) + "\n"
+        json.dumps(before | {"tag": "judged", "name": "judged", "judgments": "qrels"}) + "\n"
     )
-    with pytest.raises(InputError, match='name was "judged:qrels" and is "judged:./qrels"'):
+    with pytest.raises(InputError, match='judgments was "qrels" and is "./qrels"'):
         search(index_folder, "--first-stage", "judged:./qrels", "--resume")
     assert search(index_folder, "--first-stage", "judged:qrels", "--resume").keys() == {"q1", "q2"}
 
@@ -101,7 +99,10 @@ def test_other_judgments_are_other_settings(workspace, index_folder):
             ],
             "give --judged-only J instead",
         ),
-        (["--queries", "q.tsv", "--output", "o", "--first-stage", "judged:"], "--first-stage judged: needs judgments"),
+        (
+            ["--queries", "q.tsv", "--output", "o", "--run", "a.run", "--judged-only", "qrels", "--fuse", "qld"],
+            "run:RUN",
+        ),
     ],
 )
 def test_options_that_need_or_exclude_one_another(workspace, index_folder, arguments, culprit, capsys):
@@ -110,6 +111,6 @@ def test_options_that_need_or_exclude_one_another(workspace, index_folder, argum
     assert caught.value.code == 2 and culprit in capsys.readouterr().err
 
 
-def test_commands_that_search_refuse_judged_candidates():
-    with pytest.raises(InputError, match="--first-stage judged:qrels: only search takes judged documents"):
-        commandline.first_stage_config(argparse.Namespace(first_stage="judged:qrels"))
+def test_judgments_must_be_named(workspace, index_folder):
+    with pytest.raises(InputError, match="the first stage 'judged:' needs judgments: judged:JUDGMENTS"):
+        search(index_folder, "--first-stage", "judged:")

@@ -116,10 +116,11 @@ def with_run(collection: Collection, run: Path, depth: int) -> Collection:
     Raises:
         InputError: the run cannot be read, is of another index, or has none of the queries.
     """
-    from rerank_plugin.files.runs import read_run
-    from rerank_plugin.ranking.pipeline import from_run
+    from rerank_plugin.ranking.pipeline import from_first_stage
+    from rerank_plugin.retrieval.given_run import RunConfig
 
-    return with_candidates(collection, from_run(read_run(run), collection.forward, depth, str(run)), str(run))
+    first_stage = collection.index.first_stage(RunConfig(str(run)))
+    return with_candidates(collection, from_first_stage(first_stage, depth), str(run))
 
 
 def with_candidates(collection: Collection, source, name: str) -> Collection:

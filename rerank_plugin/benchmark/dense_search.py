@@ -13,6 +13,7 @@ from rerank_plugin.benchmark.measuring import Case
 from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN, Measurement, latencies
 from rerank_plugin.benchmark.scoring import Setup, columns, query_numbers
 from rerank_plugin.benchmark.subjects import CHECKED, SMALLEST_SCALE, Subject
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 
@@ -30,12 +31,12 @@ class PlainSearch:
         self.model, self.builder, self.device = reranker.model, reranker.builder, reranker.options.device
         self.vectors = torch.from_numpy(np.array(vectors, np.float32)).to(self.device)  # [R, E]
 
-    def search(self, text: str, depth: int) -> Candidates:
-        """The best ``depth`` documents for a plain-text query."""
+    def search(self, query: Query, depth: int) -> Candidates:
+        """The best ``depth`` documents for a query."""
         import torch
 
         index = self.builder.index
-        words = self.builder.query(index.query(text))
+        words = self.builder.query(index.query(query.text))
         parts = [words.ids, words.mask]
         if words.concepts is not None:
             parts += [words.concepts, words.concept_mask]
@@ -77,7 +78,7 @@ def largest_difference(stages: dict, collection: Collection, depth: int) -> floa
     differences = [0.0]
     for query in collection.queries[:CHECKED]:
         plain, fast = (
-            stages[path].search(query.text, depth).first_stage_scores.astype(np.float64) for path in (PLAIN, FAST)
+            stages[path].search(query, depth).first_stage_scores.astype(np.float64) for path in (PLAIN, FAST)
         )
         if len(fast):  # otherwise the model can read nothing of it
             scale = max(np.abs(plain).max(initial=0.0), SMALLEST_SCALE)
@@ -89,7 +90,7 @@ def _case(stage, collection: Collection, depth: int) -> Case:
     """A search a call, with the next query each time."""
 
     def prepare(call: int):
-        text = collection.queries[query_numbers(call, 1, len(collection.queries))[0]].text
-        return lambda: len(stage.search(text, depth))
+        query = collection.queries[query_numbers(call, 1, len(collection.queries))[0]]
+        return lambda: len(stage.search(query, depth))
 
     return prepare

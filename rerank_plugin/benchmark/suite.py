@@ -154,9 +154,9 @@ def _searched(suite: Suite, collection: Collection) -> Searched:
 
 
 def _first_stage_name(config) -> str:
-    from rerank_plugin.retrieval.lucene import FIRST_STAGES
+    from rerank_plugin.retrieval.lucene import LuceneConfig
 
-    return f"{config.name} by Lucene" if config.name in FIRST_STAGES else config.name
+    return f"{config.name} by Lucene" if isinstance(config, LuceneConfig) else config.name
 
 
 def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Iterator[Measurement]:

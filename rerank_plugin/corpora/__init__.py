@@ -1,14 +1,10 @@
 """Documents, queries and judgments, from whatever a user has.
 
 A *spec* is one string that names them; the same forms are accepted wherever a command asks for a corpus, queries or
-judgments, and `specs.resolve` is the one place that decides what a spec means. The readers, one format a file:
+judgments, and `specs.resolve` is the one place that decides what a spec means.
 
-* `ir_datasets_ids`: the data sets of the ir-datasets library
-* `beir`: a folder in the layout of BEIR, also the bundled ``sample``
-* `pubmed_xml`: PubMed/MEDLINE XML
-* `jsonl`: documents as JSON lines
-* `query_files`, `trec_topics`: queries as TSV, JSON lines or TREC topics
-* `qrels`: judgments in the format of trec_eval or of BEIR
+* `register`: the table of formats, which drives dispatch, help and error messages; `formats`: the formats, one a file
+* `document_files`, `query_files`: files of documents and of queries, in whatever format
 * `click_logs` and the other `click_` modules: judgments made of click logs, by ``python -m rerank_plugin.clicks``
 * `weak_labels`: judgments made of a corpus, by ``python -m rerank_plugin.weak``
 
@@ -22,11 +18,16 @@ import os
 from typing import Iterator
 
 from rerank_plugin.corpora.problems import Problems
-from rerank_plugin.corpora.specs import CORPUS, JUDGMENTS, QUERIES, exists, resolve
+from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, accepted, of_first_line, of_suffix
+from rerank_plugin.corpora.specs import Source, exists, resolve
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document, Judgments, Query
+from rerank_plugin.files.text_files import kind_of
 
-__all__ = ["Document", "Judgments", "Problems", "Query", "documents", "judgments", "queries", "queries_and_judgments"]
+__all__ = [
+    "CORPUS", "JUDGMENTS", "QUERIES", "Document", "Judgments", "Problems", "Query", "accepted", "documents", "judgments",
+    "queries", "queries_and_judgments",
+]  # fmt: skip
 
 log = logging.getLogger(__name__)
 
@@ -42,25 +43,36 @@ def documents(spec: str, problems: Problems | None = None, ids_required: bool = 
     source = resolve(spec, CORPUS)
     collected = Problems() if problems is None else problems
     if source.dataset:
-        from rerank_plugin.corpora import ir_datasets_ids
+        from rerank_plugin.corpora.formats import ir_datasets_ids
 
         stream = ir_datasets_ids.documents(source.dataset, collected, ids_required)
     else:
-        from rerank_plugin.corpora import document_files
-
-        stream = document_files.documents(source.path, collected, ids_required, source.split)
+        stream = _documents_of(source, collected, ids_required)
     return stream if problems is not None else _then_log(stream, collected)
+
+
+def _documents_of(source: Source, problems: Problems, ids_required: bool) -> Iterator[Document]:
+    """The documents of a file or folder."""
+    from rerank_plugin.corpora import document_files
+    from rerank_plugin.corpora.formats import beir
+
+    path, split = source.path, source.split
+    if beir.has_corpus(path):
+        return beir.documents(path, problems, ids_required)
+    if split is not None:
+        raise InputError(f"{path}:{split}: only a BEIR folder has splits, and there is no corpus.jsonl[.gz] in {path}")
+    return document_files.documents(path, problems, ids_required)
 
 
 def queries(spec: str) -> list[Query]:
     """All queries of a spec, in their order; of ``folder:split``, those with judgments in that split."""
     source = resolve(spec, QUERIES)
     if source.dataset:
-        from rerank_plugin.corpora import ir_datasets_ids
+        from rerank_plugin.corpora.formats import ir_datasets_ids
 
         return ir_datasets_ids.queries(source.dataset)
     if source.path.is_dir():
-        from rerank_plugin.corpora import beir
+        from rerank_plugin.corpora.formats import beir
 
         found = beir.queries(source.path)
         if source.split is None:
@@ -75,16 +87,15 @@ def judgments(spec: str) -> Judgments:
     """The judgments of a spec as ``{query id: {document id: relevance}}``."""
     source = resolve(spec, JUDGMENTS)
     if source.dataset:
-        from rerank_plugin.corpora import ir_datasets_ids
+        from rerank_plugin.corpora.formats import ir_datasets_ids
 
         return ir_datasets_ids.judgments(source.dataset)
     if source.path.is_dir():
-        from rerank_plugin.corpora import beir
+        from rerank_plugin.corpora.formats import beir
 
         return beir.judgments(source.path, source.split)
-    from rerank_plugin.corpora import qrels
-
-    return qrels.judgments(source.path)
+    of_file = of_suffix(kind_of(source.path), JUDGMENTS) or of_first_line("", JUDGMENTS)
+    return of_file.reader.judgments(source.path)
 
 
 def queries_and_judgments(spec: str) -> tuple[list[Query], Judgments]:
@@ -104,7 +115,7 @@ def queries_and_judgments(spec: str) -> tuple[list[Query], Judgments]:
             )
         judged = judgments(spec)
         if source.path:
-            from rerank_plugin.corpora import beir
+            from rerank_plugin.corpora.formats import beir
 
             found = beir.queries(source.path)
         else:

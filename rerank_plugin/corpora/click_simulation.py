@@ -65,8 +65,9 @@ class Simulated(NamedTuple):
 
 def all_judgments(spec: str) -> tuple[list[Query], Judgments]:
     """The judged queries of a spec and their judgments; of a folder without a split, those of all its splits."""
-    from rerank_plugin.corpora import beir, queries_and_judgments
-    from rerank_plugin.corpora.specs import QUERIES, exists, resolve
+    from rerank_plugin.corpora import QUERIES, queries_and_judgments
+    from rerank_plugin.corpora.formats import beir
+    from rerank_plugin.corpora.specs import exists, resolve
 
     if "," in spec and not exists(spec):
         return queries_and_judgments(spec)

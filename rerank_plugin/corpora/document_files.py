@@ -1,52 +1,52 @@
-"""Which reader a file or folder of documents needs, told by its names."""
+"""Files of documents, of a file or a folder, in the format that their names tell."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Iterator
 
-from rerank_plugin.corpora import jsonl
 from rerank_plugin.corpora.problems import Problems
+from rerank_plugin.corpora.register import CORPUS, Format, document_formats, of_suffix
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
-from rerank_plugin.files.text_files import kind_of, plain_or_gz, with_suffix
-
-JSON_LINES = (".jsonl", ".json", ".ndjson")
-XML = (".xml",)
+from rerank_plugin.files.text_files import kind_of, with_suffix
 
 
-def documents(
-    path: Path, problems: Problems, ids_required: bool = True, split: str | None = None
-) -> Iterator[Document]:
-    """Stream the documents of a file, of a BEIR folder, or of a folder of PubMed XML or JSON lines files.
-
-    The splits of a BEIR folder share its documents.
-    """
-    corpus = plain_or_gz(path / "corpus.jsonl")
-    if corpus is not None:
-        return jsonl.documents([corpus], problems, ids_required)
-    if split is not None:
-        raise InputError(f"{path}:{split}: only a BEIR folder has splits, and there is no corpus.jsonl[.gz] in {path}")
-    json_lines, xml = _files(path)
-    if xml and json_lines:
-        raise InputError(
-            f"{path}: holds both XML ({xml[0].name}) and JSON lines ({json_lines[0].name}): move one kind elsewhere"
-        )
-    if json_lines:
-        return jsonl.documents(json_lines, problems, ids_required)
-    if xml:
-        from rerank_plugin.corpora import pubmed_xml
-
-        return pubmed_xml.documents(xml, problems, ids_required)
-    wanted = "corpus.jsonl[.gz] (a BEIR folder), *.xml[.gz] (PubMed) or *.jsonl[.gz]"
+def documents(path: Path, problems: Problems, ids_required: bool = True) -> Iterator[Document]:
+    """Stream the documents of a file, or of a folder of files in one format."""
     if path.is_dir():
-        raise InputError(f"{path}: no documents in this folder: expected {wanted}")
-    raise InputError(f"{path}: documents are read from *.xml[.gz] (PubMed) and *.jsonl[.gz]: rename or convert it")
+        of_files, files = _of_folder(path)
+    else:
+        of_files, files = of_suffix(kind_of(path), CORPUS), [path]
+        if of_files is None:
+            raise InputError(f"{path}: documents are read from {_named()}: rename or convert it")
+    return of_files.reader.documents(files, problems, ids_required)
 
 
-def _files(path: Path) -> tuple[list[Path], list[Path]]:
-    if path.is_dir():
-        # NLM's own tree has the folders baseline and updatefiles, numbered through: order by name, not by folder.
-        below = [file for folder in sorted(path.iterdir()) if folder.is_dir() for file in with_suffix(folder, *XML)]
-        return with_suffix(path, *JSON_LINES), with_suffix(path, *XML) or sorted(below, key=lambda file: file.name)
-    return [path] * (kind_of(path) in JSON_LINES), [path] * (kind_of(path) in XML)
+def _of_folder(folder: Path) -> tuple[Format, list[Path]]:
+    found = [(one, _files(folder, one)) for one in document_formats()]
+    found = [(one, files) for one, files in found if files]
+    if not found:
+        raise InputError(f"{folder}: no documents in this folder: expected corpus.jsonl[.gz] (BEIR), {_named()}")
+    if len(found) > 1:
+        both = " and ".join(f"{one.name} ({files[0].name})" for one, files in found[:2])
+        raise InputError(f"{folder}: holds both {both}: move one kind elsewhere")
+    return found[0]
+
+
+def _files(folder: Path, of_files: Format) -> list[Path]:
+    """The files of one format; below the folder they are ordered by name, as NLM numbers them, and not by folder."""
+    found = with_suffix(folder, *of_files.suffixes)
+    if found or not of_files.subfolders:
+        return found
+    below = [
+        path for inner in sorted(folder.iterdir()) if inner.is_dir() for path in with_suffix(inner, *of_files.suffixes)
+    ]
+    return sorted(below, key=lambda path: path.name)
+
+
+def _named() -> str:
+    """The names of files of documents, for messages."""
+    return ", ".join(
+        f"{' '.join(f'*{suffix}[.gz]' for suffix in one.suffixes)} ({one.name})" for one in document_formats()
+    )

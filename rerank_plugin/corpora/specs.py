@@ -7,21 +7,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from rerank_plugin.corpora.register import QUERIES, accepted
 from rerank_plugin.files.errors import InputError
 
 SAMPLE = Path(__file__).parents[1] / "sample" / "data"
-
-# What a spec is asked for.
-CORPUS = "a corpus"
-QUERIES = "queries"
-JUDGMENTS = "judgments"
-
-_EVERYWHERE = "an ir-datasets id (beir/nfcorpus/test), a BEIR folder[:split] (data/nfcorpus:test), {}sample[:split]"
-ACCEPTED = {
-    CORPUS: _EVERYWHERE.format("PubMed XML (a file or folder of *.xml[.gz]), JSON lines (*.jsonl[.gz] or a folder), "),
-    QUERIES: _EVERYWHERE.format("a TSV file (id<TAB>text), a JSON lines file[:key=value...], a TREC topics file, "),
-    JUDGMENTS: _EVERYWHERE.format("a TREC qrels file, a BEIR qrels .tsv file, "),
-}
 
 _SELECTED = re.compile(r"(?P<file>.+?)(?P<keys>(?::[\w-]+=[^:=]*)+)", re.DOTALL)
 _DATASET_ID = re.compile(r"[\w.-]+(/[\w.-]+)*")
@@ -70,8 +59,9 @@ def exists(spec: str) -> bool:
 
 
 def unknown(spec: str, what: str, hint: str = "") -> InputError:
-    accepted = ACCEPTED[what]
-    return InputError(f"{spec!r} is no existing file or folder and no ir-datasets id{hint}; {what} can be {accepted}")
+    return InputError(
+        f"{spec!r} is no existing file or folder and no ir-datasets id{hint}; {what} can be {accepted(what)}"
+    )
 
 
 def _split(spec: str, split: str) -> str:

@@ -31,7 +31,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from rerank_plugin import options as commandline
-from rerank_plugin.corpora.jsonl import parse
+from rerank_plugin.corpora.formats.jsonl import parse
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.files.text_files import byte_lines

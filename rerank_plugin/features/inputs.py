@@ -14,7 +14,7 @@ from torch import Tensor
 from rerank_plugin.features.concept_reader import ConceptReader
 from rerank_plugin.features.lexical_features import lexical_features
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, QueryTerms, idf
+from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery, idf
 from rerank_plugin.text.vocabulary import Vocabulary
 
 
@@ -89,8 +89,8 @@ class Inputs(NamedTuple):
         return Inputs(*(None if tensor is None else tensor.to(device) for tensor in self))
 
 
-class QueryWords(NamedTuple):
-    """A query as a model reads it.
+class ModelQuery(NamedTuple):
+    """A query with the ids of a model's vocabulary, cut and padded to what the model reads.
 
     Attributes:
         ids: the model's ids, int64 [M]. mask: bool [M].
@@ -166,7 +166,7 @@ class InputBuilder:
         present = rows >= 0
         self.model_ids[rows[present]] = np.flatnonzero(present) + 1
 
-    def query(self, terms: QueryTerms) -> QueryWords:
+    def query(self, terms: IndexQuery) -> ModelQuery:
         """The query's words, cut or padded to M, and its concepts."""
         if self.left_out:
             terms = self._without(terms)
@@ -184,9 +184,9 @@ class InputBuilder:
             concepts = self.concepts.query(terms.text)
             known += int(concepts[1].sum())
         cut = len(terms.terms) - len(kept) if self.reads_words else 0
-        return QueryWords(ids, mask, places, weights, known, cut, *concepts)
+        return ModelQuery(ids, mask, places, weights, known, cut, *concepts)
 
-    def _without(self, terms: QueryTerms) -> QueryTerms:
+    def _without(self, terms: IndexQuery) -> IndexQuery:
         places = [place for place, term in enumerate(terms.terms) if term not in self.left_out]
         if not places:
             return terms
@@ -201,13 +201,13 @@ class InputBuilder:
         ids = np.where(mask, self.model_ids[tokens], 0).astype(np.int64)
         return DocumentWords(ids, mask, np.where(mask, tokens.astype(np.int64), -1), *concepts)
 
-    def features(self, query: QueryTerms, candidates: Candidates) -> np.ndarray:
+    def features(self, query: IndexQuery, candidates: Candidates) -> np.ndarray:
         """The lexical features, float32 [C, F]."""
         if not self.feature_names:
             return np.zeros((len(candidates), 0), np.float32)
         return lexical_features(self.feature_names, query, candidates)
 
-    def build(self, query: QueryTerms, words: QueryWords, candidates: Candidates) -> Inputs:
+    def build(self, query: IndexQuery, words: ModelQuery, candidates: Candidates) -> Inputs:
         """The inputs of all candidates of one query: B is C."""
         documents = self.documents(candidates)
         shape = (len(candidates), self.query_words)
@@ -224,7 +224,7 @@ class InputBuilder:
         )
 
 
-def concept_tensors(documents: DocumentWords, words: Sequence[QueryWords]) -> tuple[Tensor | None, ...]:
+def concept_tensors(documents: DocumentWords, words: Sequence[ModelQuery]) -> tuple[Tensor | None, ...]:
     """The concept fields of :class:`Inputs`, in their order.
 
     Args:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rerank_plugin.features.inputs import InputBuilder, Inputs, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, Inputs, ModelQuery
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.kernels.parallel import Workspace, split
 
@@ -83,7 +83,7 @@ class UnitVectors:
 
 
 def similarity_table(
-    vectors: UnitVectors, query: QueryWords, words: CandidateWords, workspace: Workspace, threads: int
+    vectors: UnitVectors, query: ModelQuery, words: CandidateWords, workspace: Workspace, threads: int
 ) -> np.ndarray:
     """Similarities of the candidates' distinct words to the query's words, float32 [U, m].
 

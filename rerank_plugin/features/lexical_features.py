@@ -32,7 +32,7 @@ import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import FIELDS, QueryTerms
+from rerank_plugin.indexes.forward import FIELDS, IndexQuery
 
 MEASURES = ("overlap", "bigram_overlap", "jaccard", "idf_overlap", "idf_jaccard", "bm25")
 PAPER_NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FIELDS)
@@ -62,7 +62,7 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def lexical_features(names: Sequence[str], query: QueryTerms, candidates: Candidates) -> np.ndarray:
+def lexical_features(names: Sequence[str], query: IndexQuery, candidates: Candidates) -> np.ndarray:
     """The named features of every candidate, float32 [C, F].
 
     Nothing is kept from one call to the next: threads may compute features at once.

@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import FIELDS, QueryTerms, idf
+from rerank_plugin.indexes.forward import FIELDS, IndexQuery, idf
 from rerank_plugin.kernels import word_loops
 
 BM25_K1, BM25_B = 2.0, 0.75  # [D18] 4.3.1
@@ -38,7 +38,7 @@ class Matches:
         bigrams_found: distinct query bigrams in title, abstract and text, int32 [C, 3].
     """
 
-    def __init__(self, query: QueryTerms, candidates: Candidates, titles_only: bool = False):
+    def __init__(self, query: IndexQuery, candidates: Candidates, titles_only: bool = False):
         self.candidates, self.index = candidates, candidates.index
         # Words that no document holds differ by their spelling, all others by their id.
         ids, repeats = dict(zip(query.terms, query.ids.tolist())), Counter(query.terms)

@@ -20,10 +20,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numba import njit
 
-from rerank_plugin.features.inputs import DocumentWords, InputBuilder, QueryWords
+from rerank_plugin.features.inputs import DocumentWords, InputBuilder, ModelQuery
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, QueryTerms
+from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
 from rerank_plugin.text.tokenizer import (
     DOLLARS,
     FRACTION,
@@ -225,7 +225,7 @@ class PieceBuilder(InputBuilder):
         self.tokenizer, self.unknown = tokenizer, unknown
         self.table = piece_table(index, tokenizer)
 
-    def query(self, terms: QueryTerms) -> QueryWords:
+    def query(self, terms: IndexQuery) -> ModelQuery:
         """The query's pieces, cut or padded to M."""
         text = " ".join(map(written, terms.terms))
         pieces = self.tokenizer.encode(text, add_special_tokens=False).ids
@@ -234,7 +234,7 @@ class PieceBuilder(InputBuilder):
         ids[: len(kept)] = kept
         known = sum(piece != self.unknown for piece in kept)
         nowhere, weights = np.full(self.query_words, -1), np.zeros(self.query_words, np.float32)
-        return QueryWords(ids, mask, nowhere, weights, known, len(pieces) - len(kept))
+        return ModelQuery(ids, mask, nowhere, weights, known, len(pieces) - len(kept))
 
     def documents(self, candidates: Candidates) -> DocumentWords:
         """The candidates' first N pieces."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import check_free, is_packed, is_stream, open_locked, replacing, unwritable
-from rerank_plugin.files.runs import JOURNAL, PART, RUN, encode, format_ranking
+from rerank_plugin.files.runs import JOURNAL, PART, RUN, encode, format_ranked, format_ranking
 from rerank_plugin.files.text_files import first_line
 
 
@@ -73,10 +73,26 @@ class RunWriter:
             self._close_files()
 
     def write(self, query_id: str, doc_ids: Sequence[str], scores: np.ndarray) -> None:
-        """Add the ranking of one query, in any order of its documents; one with no documents counts as finished."""
+        """Add the ranking of one query, in any order of its documents; one with no documents counts as finished.
+
+        Raises:
+            InputError: it cannot be a ranking (see :func:`~rerank_plugin.files.runs.format_ranking`), or the query is
+                written already.
+        """
+        self._add(query_id, format_ranking(query_id, doc_ids, scores, self.tag))
+
+    def write_ranked(self, query_id: str, doc_ids: Sequence[str], scores: np.ndarray) -> None:
+        """Add the ranking of one query whose documents are checked and in rank order already.
+
+        Raises:
+            InputError: an id or the tag cannot stand in a run, or the query is written already.
+        """
+        self._add(query_id, format_ranked(query_id, doc_ids, scores, self.tag))
+
+    def _add(self, query_id: str, lines: str) -> None:
         if query_id in self.finished:
             raise InputError(f"{self.path}: query {query_id} is written twice: query ids must be unique")
-        block = encode(format_ranking(query_id, doc_ids, scores, self.tag), query_id)
+        block = encode(lines, query_id)
         try:
             # The block must be with the operating system before the line that vouches for it.
             self._file.write(block)
@@ -117,7 +133,9 @@ class RunWriter:
         check_free(self.path, RUN, overwrite=True)
         tag = first_line(self.path).decode().split()[-1]
         if tag != self.tag:
-            raise InputError(f"{self.path} is finished, and with the tag {tag} instead of {self.tag}: it is another run")
+            raise InputError(
+                f"{self.path} is finished, and with the tag {tag} instead of {self.tag}: it is another run"
+            )
         return True
 
     def _open(self, settings: dict, resume: bool) -> None:

@@ -64,19 +64,12 @@ def strictly_decreasing(scores_sorted: np.ndarray) -> np.ndarray:
 
 
 def format_ranking(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag: str) -> str:
-    """The lines of one query, in rank order. Nine digits tell any two float32 apart.
+    """The lines of one query, in rank order, of documents in any order.
 
     Raises:
         InputError: a NaN or infinite score, a repeated document, or an id or tag that is empty or holds white space.
     """
-    for kind, one in (("query id", query_id), ("run tag", tag)):
-        if one.split() != [one]:
-            raise InputError(f"{kind} {one!r}: a run file takes no empty names and no white space in them")
-    if " ".join(doc_ids).split() != list(doc_ids):
-        bad = next(one for one in doc_ids if one.split() != [one])
-        raise InputError(
-            f"query {query_id}: document id {bad!r}: a run file takes no empty ids and no white space in them"
-        )
+    _check_ids(query_id, doc_ids, tag)
     scores = np.asarray(scores)
     if scores.shape != (len(doc_ids),):
         raise InputError(f"query {query_id}: {len(doc_ids)} documents have scores of shape {scores.shape}")
@@ -85,14 +78,40 @@ def format_ranking(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, ta
     if not np.isfinite(scores).all():
         at = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise InputError(f"query {query_id}, document {doc_ids[at]}: the score {scores[at]} is no finite float32")
+    order = sort_order(doc_ids, scores)
+    return _lines(query_id, [doc_ids[at] for at in order.tolist()], scores[order], tag)
+
+
+def format_ranked(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag: str) -> str:
+    """The lines of one query whose documents are in rank order: as `sort_order` has them, with finite float32 scores.
+
+    Raises:
+        InputError: a repeated document, or an id or tag that is empty or holds white space.
+    """
+    _check_ids(query_id, doc_ids, tag)
+    return _lines(query_id, doc_ids, scores, tag)
+
+
+def _check_ids(query_id: str, doc_ids: Sequence[str], tag: str) -> None:
+    for kind, one in (("query id", query_id), ("run tag", tag)):
+        if one.split() != [one]:
+            raise InputError(f"{kind} {one!r}: a run file takes no empty names and no white space in them")
+    if " ".join(doc_ids).split() != list(doc_ids):
+        bad = next(one for one in doc_ids if one.split() != [one])
+        raise InputError(
+            f"query {query_id}: document id {bad!r}: a run file takes no empty ids and no white space in them"
+        )
     if len(set(doc_ids)) != len(doc_ids):
         twice = next(one for one, count in Counter(doc_ids).items() if count > 1)
         raise InputError(f"query {query_id}: document {twice} is ranked twice")
-    order = sort_order(doc_ids, scores)
-    written = strictly_decreasing(scores[order]).tolist()
+
+
+def _lines(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag: str) -> str:
+    """Nine digits tell any two float32 apart."""
+    written = strictly_decreasing(scores).tolist()
     return "".join(
-        f"{query_id} Q0 {doc_ids[at]} {rank} {score:.9g} {tag}\n"
-        for rank, (at, score) in enumerate(zip(order.tolist(), written), 1)
+        f"{query_id} Q0 {doc_id} {rank} {score:.9g} {tag}\n"
+        for rank, (doc_id, score) in enumerate(zip(doc_ids, written), 1)
     )
 
 

@@ -52,8 +52,14 @@ def idf(document_frequency: np.ndarray, documents: int) -> np.ndarray:
     return np.log1p((documents - df + 0.5) / (df + 0.5))
 
 
-class QueryTerms(NamedTuple):
-    """A query's tokens, their term ids in an index (int64 [M], -1 for a term that no document holds), and its text."""
+class IndexQuery(NamedTuple):
+    """A query with the ids of an index.
+
+    Attributes:
+        terms: the tokens of the query.
+        ids: their term ids in the index, int64 [M]; -1 for a term that no document holds.
+        text: the query as the user wrote it.
+    """
 
     terms: list[str]
     ids: np.ndarray
@@ -133,10 +139,10 @@ class ForwardIndex:
                 f"{self.tokenizer.settings}: use an index and word vectors that were made with the same stemmer"
             )
 
-    def query(self, text: str) -> QueryTerms:
+    def query(self, text: str) -> IndexQuery:
         """Tokenize a query as the documents were and look its terms up."""
         terms = self.tokenizer.tokenize(text)
-        return QueryTerms(terms, self.terms.find(terms), text)
+        return IndexQuery(terms, self.terms.find(terms), text)
 
     def document_tokens(self, row: int) -> np.ndarray:
         """Term ids of one document, uint32 [N]: a view, nothing is copied."""

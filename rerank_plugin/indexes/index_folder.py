@@ -205,10 +205,8 @@ class Index:
         return self.folder / "lucene"
 
     def first_stage(self, config):
-        """The first stage of a configuration over this index: ``search(text, depth)`` gives candidates.
+        """The first stage of a configuration (:mod:`rerank_plugin.retrieval.register`) over this index.
 
-        Lucene's (:class:`~rerank_plugin.retrieval.lucene.FirstStageConfig`) starts the JVM; the others
-        (:mod:`~rerank_plugin.retrieval.dense`, :mod:`~rerank_plugin.retrieval.fusion`,
-        :mod:`~rerank_plugin.retrieval.whole`) need none of their own.
+        Those by Lucene start the JVM; of the others none does.
         """
         return config.open(self)

@@ -23,10 +23,10 @@ from typing import Callable, Iterable, Iterator
 import numpy as np
 import torch
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.indexes.stored_encodings import DTYPES, find_encodings, write_encodings
 from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.fast_paths import FastPath
@@ -84,7 +84,7 @@ class EncodedDocuments(FastPath):
             return None
         return cls(model, builder, threads, vectors)
 
-    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
         vectors, rows = self.vectors, self.places(candidates.rows)
         if vectors.dtype != np.float32:

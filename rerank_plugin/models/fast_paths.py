@@ -10,12 +10,12 @@ import numpy as np
 
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.base import RerankerOptions
 
 if TYPE_CHECKING:
-    from rerank_plugin.features.inputs import InputBuilder, QueryWords
+    from rerank_plugin.features.inputs import InputBuilder, ModelQuery
     from rerank_plugin.models.ranking_model import RankingModel
 
 
@@ -25,8 +25,8 @@ class Task:
 
     query: Query
     candidates: Candidates
-    terms: QueryTerms
-    words: QueryWords
+    terms: IndexQuery
+    words: ModelQuery
     scores: np.ndarray | None = None
 
 
@@ -51,7 +51,7 @@ class FastPath(ABC):
         return cls(model, builder, threads)
 
     @abstractmethod
-    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
 
     def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
@@ -95,7 +95,7 @@ class EncodingScorer(ABC):
 
     @abstractmethod
     def score(
-        self, terms: QueryTerms, query: QueryWords, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
+        self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
         """Scores, float32 [C], from the candidates' ``rows`` int64 [C] of ``vectors`` float32 [any, E]."""
 
@@ -114,7 +114,7 @@ class InnerProductScorer(EncodingScorer):
         """What the numbers of a query's encoding were multiplied with after they were made, float32 [E]."""
 
     @abstractmethod
-    def encode(self, terms: QueryTerms, query: QueryWords) -> np.ndarray:
+    def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
         """The encoding of a query, float32 [E]."""
 
     @abstractmethod
@@ -122,6 +122,6 @@ class InnerProductScorer(EncodingScorer):
         """``vectors[rows] @ query``, float32 [C], of vectors float32 [any, E] and rows int64 [C]."""
 
     def score(
-        self, terms: QueryTerms, query: QueryWords, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
+        self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
         return self.inner_products(self.encode(terms, query), vectors, rows)

@@ -30,11 +30,11 @@ from rerank_plugin.ranking.pipeline import (
     CandidateSource,
     Ranking,
     checked_scores,
-    from_run,
     rank_together,
-    within,
 )
 from rerank_plugin.rerankers import Reranker, as_scorer
+from rerank_plugin.retrieval.given_run import GivenRun
+from rerank_plugin.retrieval.judged import JudgedOnly
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +74,9 @@ def read_runs(
     rows = KnownRows(index)
     for path in paths:
         run = read_run(path)
-        source = from_run(run, index, depth, str(path), rows)
-        if judged is not None:
-            source = within(source, judged)
-        yield _giving({query.id: source(query) for query in queries if query.id in run}, index)
+        given = GivenRun(run, index, path, rows)
+        first_stage = given if judged is None else JudgedOnly(given, judged)
+        yield _giving({query.id: first_stage.search(query, depth) for query in queries if query.id in run}, index)
 
 
 def _giving(found: dict[str, Candidates], index: ForwardIndex) -> CandidateSource:

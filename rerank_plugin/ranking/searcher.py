@@ -15,8 +15,7 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least_one, hits, open_index, whole
-from rerank_plugin.retrieval.named import named_first_stage
-from rerank_plugin.retrieval.whole import WholeConfig
+from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, configure
 
 QUERIES_AT_ONCE = 8  # that a reranker scores together where there are many
 
@@ -45,8 +44,8 @@ class Searcher:
             index: the folder of an index, or an open `Index`.
             reranker: what `Reranker.load` takes, a `Reranker` over this index, or an object with
                 ``score(query, candidates)``.
-            first_stage: ``bm25``, ``qld``, ``bm25+rm3``, ``dense:CHECKPOINT``, ``neighbours:CHECKPOINT``, ``all``, or a
-                configuration object of :mod:`rerank_plugin.retrieval`.
+            first_stage: as the commands name one (``bm25``, ``qld``, ``bm25+rm3``, ``dense:CHECKPOINT``, ``all``, ...),
+                or a configuration object of :mod:`rerank_plugin.retrieval`.
             depth: candidates a query.
 
         Raises:
@@ -62,6 +61,9 @@ class Searcher:
         self.index, self.reranker, self._first_stage = whole(index, opened)
         self._retrieved = pipeline.from_first_stage(self._first_stage, self.depth)
         self._closed = False
+        entry = FIRST_STAGES.find(self._config.name)
+        self._depth_cuts_ranking = entry is not None and entry.depth_cuts == RANKING
+        self._needs_query_id = entry is not None and entry.needs_query_id
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The best k documents for a query, from rank 1 on; fewer where the first stage finds fewer.
@@ -112,6 +114,8 @@ class Searcher:
 
     def _rank(self, query: Query) -> Ranking:
         self._check_open()
+        if self._needs_query_id:
+            raise InputError(f"the first stage '{self._config.name}' looks query ids up: use batch_search or rank_many")
         return self._cut(pipeline.rank(query, self._source(query), self._scorer))
 
     def _rank_all(self, queries: Sequence[Query], threads: int) -> Iterator[Ranking]:
@@ -125,7 +129,7 @@ class Searcher:
 
     def _cut(self, ranking: Ranking) -> Ranking:
         """Where every document is a candidate, the depth cuts the result."""
-        return ranking.best(self.depth) if isinstance(self._config, WholeConfig) else ranking
+        return ranking.best(self.depth) if self._depth_cuts_ranking else ranking
 
     def _within_depth(self, k: int) -> int:
         if at_least_one(k, "k") > self.depth:
@@ -209,7 +213,7 @@ def _checked(queries: Iterable[Query]) -> list[Query]:
 
 def _first_stage_config(given: str | Any) -> Any:
     if isinstance(given, str):
-        return named_first_stage(given)
+        return configure(given)
     if not callable(getattr(given, "open", None)):
         raise InputError(f"a first stage is a name, such as 'bm25', or a configuration, not {type(given).__name__}")
     return given

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank_plugin.features.inputs import Inputs, QueryWords
+from rerank_plugin.features.inputs import Inputs, ModelQuery
 from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
@@ -149,7 +149,7 @@ class NeuralReranker(Scorer):
             task.scores = candidates.first_stage_scores.copy()
         return task
 
-    def can_read(self, words: QueryWords) -> bool:
+    def can_read(self, words: ModelQuery) -> bool:
         """Whether a query has a word that the model knows, or one that it can match without knowing it."""
         return bool(words.known or (self.model.matches_unknown_words and (words.terms >= 0).any()))
 

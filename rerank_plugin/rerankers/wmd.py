@@ -42,8 +42,8 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.base import RerankerOptions
-from rerank_plugin.rerankers.scorer import Scorer
 from rerank_plugin.rerankers.least_distances import least_distances
+from rerank_plugin.rerankers.scorer import Scorer
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.word_vectors import WordVectors

@@ -26,9 +26,11 @@ from pathlib import Path
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.nearest import FLAT, HNSW, KINDS, AnnSearch, FlatSearch
 from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 log = logging.getLogger(__name__)
 
@@ -42,21 +44,33 @@ class DenseConfig:
 
     Attributes:
         checkpoint: folder of the model that has encoded the index.
-        kind: ``flat`` (all documents are compared), ``ivf`` or ``hnsw`` (see :mod:`rerank_plugin.indexes.nearest`).
-        nprobe: groups that ``ivf`` reads. ef_search: documents that ``hnsw`` keeps in view, at least the depth.
-        device: ``cpu``, or ``cuda`` for a faiss that knows GPUs.
-        feedback: documents of the pseudo-relevance feedback; 0 for none. feedback_weight: of their mean, where the
-            query weighs 1.
+        kind: of the index of vectors (see :mod:`rerank_plugin.indexes.nearest`).
+        ef_search: the larger of this and the depth is taken.
+        feedback, feedback_weight: pseudo-relevance feedback; 0 documents for none.
     """
 
     name: str = field(default="dense", init=False)
     checkpoint: str
-    kind: str = FLAT
-    nprobe: int = 32
-    ef_search: int = 128
-    device: str = "cpu"
-    feedback: int = 0
-    feedback_weight: float = 0.6
+    kind: str = setting(
+        FLAT,
+        "flat (compares all documents, exact), ivf or hnsw (approximate; the index command builds them)",
+        option="dense_index",
+    )
+    nprobe: int = setting(32, "groups of documents that ivf reads")
+    ef_search: int = setting(128, "documents that hnsw keeps in view")
+    device: str = setting(
+        "cpu",
+        "where the vectors are compared: cpu, or cuda with a faiss for GPUs (default: the command's device)",
+        option="dense_device",
+        otherwise="device",
+    )
+    feedback: int = setting(
+        0,
+        "search a second time with the query moved towards the N best documents, as RM3 does for BM25 (0)",
+        option="dense_feedback",
+        metavar="N",
+    )
+    feedback_weight: float = setting(0.6, "of those documents; the query's own is 1", option="dense_feedback_weight")
 
     def __post_init__(self) -> None:
         if not self.checkpoint:
@@ -133,7 +147,7 @@ class DenseStage:
     def __init__(self, index, config: DenseConfig):
         from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
 
-        self.forward, self.config = index.forward, config
+        self.forward, self.config, self.name = index.forward, config, config.name
         checkpoint = Path(config.checkpoint)
         self.encoder = QueryEncoder(self.forward, checkpoint)
         vectors = find_encodings(self.forward, self.encoder.key, self.encoder.size)
@@ -148,15 +162,15 @@ class DenseStage:
             folder = encodings_folder(self.forward, self.encoder.key)
             self.searcher = AnnSearch(folder, config.kind, effort, config.device, f"{encode} --ann {config.kind}")
 
-    def search(self, text: str, depth: int) -> Candidates:
-        """The best ``depth`` documents for a plain-text query, by score, then by decreasing document id.
+    def search(self, query: Query, depth: int) -> Candidates:
+        """The best ``depth`` documents for a query, by score, then by decreasing document id.
 
         A query none of whose words the model knows finds nothing, which is said once.
 
         Raises:
             InputError: the depth is more than a GPU can return.
         """
-        encoding = self.encoder.encode(text)
+        encoding = self.encoder.encode(query.text)
         if encoding is None or not len(self.vectors):
             return Candidates(self.forward, np.zeros(0, np.int64), np.zeros(0, np.float32))
         if self.config.feedback:
@@ -195,9 +209,6 @@ class DenseStage:
         size = float(np.linalg.norm(encoding.astype(np.float64))) * self.encoder.scorer.longest_encoding
         return 2 * roundings / (1 - roundings) * size
 
-    def close(self) -> None:
-        """Nothing is held open."""
-
 
 def has_inner_products(model: str) -> bool:
     """Whether the scores of models of this name are inner products of two encodings."""
@@ -220,3 +231,8 @@ def _scorer_class(name: str, checkpoint: Path):
     from rerank_plugin.models.classes import classes_of
 
     return classes_of(name).encoder
+
+
+register(
+    FirstStageEntry("dense", DenseConfig, "the best documents by this model's encodings of the index", "checkpoint")
+)

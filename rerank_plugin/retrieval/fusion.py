@@ -19,7 +19,9 @@ from typing import NamedTuple, Sequence
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig, setting
 
 RRF, LINEAR = "rrf", "linear"
 METHODS = (RRF, LINEAR)
@@ -117,16 +119,22 @@ class FusionConfig:
 
     Attributes:
         stages: configurations of the others.
-        method: ``rrf`` or ``linear``. weights: of the others, one each. k: of ``rrf``.
-        fusion_depth: documents taken of each; 0 for all.
+        weights: one for each of them; see :func:`lists_weights` for those that may be left out.
     """
 
     name: str = field(default="fused", init=False)
-    stages: tuple
-    method: str = RRF
-    weights: tuple[float, ...] = ()
-    k: float = PAPER_K
-    fusion_depth: int = DEPTH
+    stages: tuple[FirstStageConfig, ...]
+    method: str = setting(
+        RRF, "rrf (reciprocal ranks) or linear (scores, brought to [0, 1] query by query)", option="fusion"
+    )
+    weights: tuple[float, ...] = setting(
+        (),
+        "one for each of the fused stages; of two, the first one's share is enough (default: equal)",
+        option="fusion_weight",
+        metavar="W",
+    )
+    k: float = setting(PAPER_K, "k of rrf", option="fusion_k")
+    fusion_depth: int = setting(DEPTH, "documents taken of each stage; 0 for all")
 
     def __post_init__(self) -> None:
         check(self.method, self.k)
@@ -142,18 +150,14 @@ class FusionConfig:
 class FusedStage:
     """Searches several first stages and fuses what they find. Safe to share between threads, as they are."""
 
-    def __init__(self, forward, stages: Sequence, config: FusionConfig):
-        self.forward, self.stages, self.config = forward, stages, config
+    def __init__(self, forward, stages: Sequence[FirstStage], config: FusionConfig):
+        self.forward, self.stages, self.config, self.name = forward, stages, config, config.name
 
-    def search(self, text: str, depth: int) -> Candidates:
+    def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents, by float32 score, then by decreasing document id."""
         config = self.config
-        found = [stage.search(text, config.fusion_depth or max(len(self.forward), 1)) for stage in self.stages]
+        found = [stage.search(query, config.fusion_depth or max(len(self.forward), 1)) for stage in self.stages]
         fused = table([one.rows for one in found], [one.first_stage_scores for one in found], config.method, config.k)
         scores = fused.scores(config.weights)
         order = Candidates(self.forward, fused.keys, scores).order(scores)[:depth]
         return Candidates(self.forward, fused.keys[order], scores[order])
-
-    def close(self) -> None:
-        for stage in self.stages:
-            stage.close()

@@ -17,36 +17,37 @@ import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.java import java_class, start_jvm
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.lucene_writer import GENERATION_KEY, open_reader
+from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 LUCENE_FIELDS = ("contents", "title", "abstract")
-FIRST_STAGES = ("bm25", "qld", "bm25+rm3")
+BM25, QLD, RM3 = "bm25", "qld", "bm25+rm3"
+NAMES = (BM25, QLD, RM3)
 
 
 @dataclass(frozen=True)
-class FirstStageConfig:
-    """What retrieves the candidates, and how.
+class LuceneConfig:
+    """Retrieval by Lucene.
 
     Attributes:
-        name: ``bm25`` (k1, b), ``qld`` (query likelihood with Dirichlet smoothing, mu) or ``bm25+rm3``.
-        field: ``contents`` (title + abstract), ``title`` or ``abstract``.
-        rm3_terms, rm3_documents, rm3_weight: expansion terms, feedback documents, weight of the original query.
+        name: ``bm25``, ``qld`` (query likelihood with Dirichlet smoothing) or ``bm25+rm3``.
     """
 
-    name: str = "bm25"
-    field: str = "contents"
-    k1: float = 0.9
-    b: float = 0.4
-    mu: float = 1000.0
-    rm3_terms: int = 10
-    rm3_documents: int = 10
-    rm3_weight: float = 0.5
+    name: str = BM25
+    field: str = setting("contents", "contents (title + abstract), title or abstract")
+    k1: float = setting(0.9, "BM25's k1")
+    b: float = setting(0.4, "BM25's b")
+    mu: float = setting(1000.0, "Dirichlet smoothing of qld")
+    rm3_terms: int = setting(10, "expansion terms")
+    rm3_documents: int = setting(10, "feedback documents")
+    rm3_weight: float = setting(0.5, "weight of the original query")
 
     def __post_init__(self) -> None:
-        if self.name not in FIRST_STAGES:
-            raise InputError(f"unknown first stage '{self.name}'; known: {', '.join(FIRST_STAGES)}")
+        if self.name not in NAMES:
+            raise InputError(f"unknown first stage '{self.name}'; known: {', '.join(NAMES)}")
         if self.field not in LUCENE_FIELDS:
             raise InputError(f"unknown field '{self.field}'; known: {', '.join(LUCENE_FIELDS)}")
         if not (0 <= self.k1 < math.inf and 0 <= self.b <= 1 and 0 < self.mu < math.inf):
@@ -56,14 +57,14 @@ class FirstStageConfig:
         if self.rm3_terms < 1 or self.rm3_documents < 1 or not 0 <= self.rm3_weight <= 1:
             raise InputError("bad RM3 parameters: terms and documents at least 1, weight between 0 and 1")
 
-    def open(self, index) -> FirstStage:
+    def open(self, index) -> LuceneFirstStage:
         """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; starts the JVM."""
         start_jvm()
         from jnius import JavaException
 
         forward = index.forward
         try:
-            opened = FirstStage(index.lucene_folder, forward, self)
+            opened = LuceneFirstStage(index.lucene_folder, forward, self)
         except JavaException as error:  # files that are gone, or do not belong together
             index.check_same()
             raise InputError(f"{index.lucene_folder} cannot be opened ({error}): rebuild the index") from None
@@ -77,11 +78,11 @@ class FirstStageConfig:
         return opened
 
 
-class FirstStage:
+class LuceneFirstStage:
     """Searches one Lucene index. Safe to share between threads: Lucene's searcher is, and Java runs without the GIL."""
 
-    def __init__(self, lucene_folder: Path, forward: ForwardIndex, config: FirstStageConfig):
-        self.forward, self.config = forward, config
+    def __init__(self, lucene_folder: Path, forward: ForwardIndex, config: LuceneConfig):
+        self.forward, self.config, self.name = forward, config, config.name
         self.reader = open_reader(lucene_folder)
         if self.reader.maxDoc() != len(forward):
             raise InputError(
@@ -89,7 +90,7 @@ class FirstStage:
             )
         self.searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.reader)
         self.searcher.setMaxClauseCount(1 << 16)  # a pasted abstract is a query, too
-        if config.name == "qld":
+        if config.name == QLD:
             similarity = java_class("org.apache.lucene.search.similarities.LMDirichletSimilarity")(config.mu)
         else:
             similarity = java_class("org.apache.lucene.search.similarities.BM25Similarity")(config.k1, config.b)
@@ -126,19 +127,19 @@ class FirstStage:
         probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
         return len(probe), (probe.index(7), probe.index(0.5))
 
-    def search(self, text: str, depth: int) -> Candidates:
-        """The best ``depth`` documents for a plain-text query.
+    def search(self, query: Query, depth: int) -> Candidates:
+        """The best ``depth`` documents for a query.
 
         The text is analyzed, never parsed: quotes, slashes, parentheses and AND/OR are only text. Order and cut follow
         score descending, then decreasing document id, exactly: Lucene breaks ties by its own numbers, so where the cut
         falls into a group of equal scores the whole group is fetched before the cut is made.
         """
-        text = text.encode(errors="replace").decode()  # a terminal may pass on half a character
-        query = self.generator.buildQuery(self.config.field, self.analyzer, text)
-        search = self._search_rm3(query, text) if self.config.name == "bm25+rm3" else self._hits
+        text = query.text.encode(errors="replace").decode()  # a terminal may pass on half a character
+        words = self.generator.buildQuery(self.config.field, self.analyzer, text)
+        search = self._search_rm3(words, text) if self.config.name == RM3 else self._hits
         reach = depth + 1
         while True:
-            numbers, scores = search(query, reach)
+            numbers, scores = search(words, reach)
             if len(scores) < reach or scores[depth - 1] != scores[-1]:
                 break
             reach *= 4
@@ -189,3 +190,11 @@ class FirstStage:
 def _class_object(name: str):
     """The java.lang.Class of a Java class."""
     return java_class("java.lang.Class").forName(name)
+
+
+for _name, _summary in (
+    (BM25, "BM25 by Lucene"),
+    (QLD, "query likelihood by Lucene"),
+    (RM3, "BM25 with the query expanded by RM3"),
+):
+    register(FirstStageEntry(_name, LuceneConfig, _summary, fixed={"name": _name}))

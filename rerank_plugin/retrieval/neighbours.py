@@ -41,6 +41,7 @@ from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import write_part
 from rerank_plugin.indexes.stored_encodings import encodings_folder
 from rerank_plugin.retrieval.dense import QueryEncoder
+from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 FOLDER, DESCRIPTION_FILE = "judged", "judged.json"
 ARRAYS = ("vectors", "starts", "rows")
@@ -59,13 +60,14 @@ class NeighboursConfig:
 
     Attributes:
         checkpoint: folder of the model that encodes queries.
-        neighbours: k. power: of the cosine; a high one listens to the closest queries alone.
     """
 
     name: str = field(default="neighbours", init=False)
     checkpoint: str
-    neighbours: int = 100
-    power: float = 4.0
+    neighbours: int = setting(100, "judged queries that are asked: the k nearest")
+    power: float = setting(
+        4.0, "of their cosines; a high one listens to the closest queries alone", option="neighbour_power"
+    )
 
     def __post_init__(self) -> None:
         if not self.checkpoint:
@@ -148,7 +150,7 @@ class NeighboursStage:
     """
 
     def __init__(self, index, config: NeighboursConfig):
-        self.forward, self.config = index.forward, config
+        self.forward, self.config, self.name = index.forward, config, config.name
         self.encoder = QueryEncoder(index.forward, Path(config.checkpoint))
         folder = judged_folder(self.forward, self.encoder.key)
         again = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder} --judged QJ"
@@ -173,12 +175,12 @@ class NeighboursStage:
             raise InputError(f"{folder} does not fit the index, or is damaged; make it again with: {again} --overwrite")
         self.counts, self.every = np.diff(self.starts.astype(np.int64)), np.arange(len(self.vectors))
 
-    def search(self, text: str, depth: int) -> Candidates:
+    def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents, by float32 score, then by decreasing document id."""
-        query = unit(self.encoder.encode(text))
-        if query is None:
+        encoding = unit(self.encoder.encode(query.text))
+        if encoding is None:
             return Candidates(self.forward, np.zeros(0, np.int64), np.zeros(0, np.float32))
-        cosines = self.encoder.inner_products(query, self.vectors, self.every)
+        cosines = self.encoder.inner_products(encoding, self.vectors, self.every)
         # By cosine, of equal ones the first: the same neighbours whatever their order in memory.
         nearest = np.argsort(-cosines, kind="stable")[: self.config.neighbours]
         nearest = nearest[cosines[nearest] > 0]
@@ -189,5 +191,12 @@ class NeighboursStage:
         order = Candidates(self.forward, rows, scores).order(scores)[:depth]
         return Candidates(self.forward, rows[order], scores[order])
 
-    def close(self) -> None:
-        """Nothing is held open."""
+
+register(
+    FirstStageEntry(
+        "neighbours",
+        NeighboursConfig,
+        "what was relevant for similar judged queries, which the index keeps encoded by this model",
+        "checkpoint",
+    )
+)

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.retrieval.register import RANKING, FirstStageEntry, register
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,16 @@ class WholeConfig:
 class WholeStage:
     """A first stage that gives every query the same candidates: all rows in their order, with score 0."""
 
+    name = "all"
+
     def __init__(self, forward):
         self.forward = forward
         # One object serves all queries: what is gathered of it once need not be gathered again.
         self.candidates = Candidates(forward, np.arange(len(forward)), np.zeros(len(forward), np.float32))
 
-    def search(self, text: str, depth: int) -> Candidates:
+    def search(self, query: Query, depth: int) -> Candidates:
         """All documents, whatever the depth."""
         return self.candidates
 
-    def close(self) -> None:
-        """Nothing is held open."""
+
+register(FirstStageEntry("all", WholeConfig, "every document with score 0", fusable=False, depth_cuts=RANKING))

@@ -10,31 +10,31 @@ from rerank_plugin.files.progress import progress
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.ranking import pipeline
+from rerank_plugin.ranking.pipeline import from_first_stage
+from rerank_plugin.retrieval.given_run import RunConfig
+from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig
 
 
 class CandidateFinder:
     """Candidates of queries by id: from a run where one is given, else from the first stage.
 
     Args:
-        first_stage: a configuration, as :func:`rerank_plugin.options.first_stage_config` gives it; it is opened
-            when it is first needed, so that runs need no Java.
-        threads: first-stage searches at once.
+        first_stage: its configuration; it is opened when it is first needed, so that runs need no Java.
+        threads: how many queries are searched at the same time.
     """
 
-    def __init__(self, index: Index, first_stage, threads: int):
+    def __init__(self, index: Index, first_stage: FirstStageConfig | None, threads: int):
         self.index, self.first_stage, self.threads = index, first_stage, threads
-        self.opened = None
+        self.opened: FirstStage | None = None
 
     def __call__(self, queries: Sequence[Query], run_path: Path | None, depth: int) -> dict[str, Candidates]:
         if run_path:
-            from rerank_plugin.files.runs import read_run
-
-            source = pipeline.from_run(read_run(run_path), self.index.forward, depth, str(run_path))
+            first_stage = self.index.first_stage(RunConfig(str(run_path)))
         else:
             if self.opened is None:
                 self.opened = self.index.first_stage(self.first_stage)
-            source = pipeline.from_first_stage(self.opened, depth)
+            first_stage = self.opened
+        source = from_first_stage(first_stage, depth)
         with ThreadPoolExecutor(self.threads) as executor:
             found = progress(executor.map(source, queries), "candidates", "queries")
             return {query.id: one for query, one in zip(queries, found)}

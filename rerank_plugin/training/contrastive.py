@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rerank_plugin.features.inputs import QueryWords
+from rerank_plugin.features.inputs import ModelQuery
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
@@ -172,7 +172,7 @@ class ContrastiveTrainer(Trainer):
         # Scores between -1 and 1: learned factors say how parts weigh, and not how sharp the softmax is.
         return softmax_loss(scores / self.model.largest_score, grades, self.config.temperature)
 
-    def _encode_queries(self, words: Sequence[QueryWords]) -> Tensor:
+    def _encode_queries(self, words: Sequence[ModelQuery]) -> Tensor:
         """Encodings [Q, E]."""
         arrays = [[one.ids for one in words], [one.mask for one in words]]
         if words[0].concepts is not None:

@@ -10,7 +10,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.models.checkpoints import build_config, model_classes, read_config
 from rerank_plugin.rerankers import bundled
-from rerank_plugin.retrieval.named import named_first_stage
+from rerank_plugin.retrieval.register import configure
 from rerank_plugin.training import recipes
 from rerank_plugin.training.saving import TRAINED, Outcome
 from rerank_plugin.training.session import Session, Task
@@ -80,7 +80,7 @@ def train_model(
         measures=list(measures or recipes.measures(model)),
         training=config,
         values=values,
-        first_stage=named_first_stage(first_stage) if isinstance(first_stage, str) else first_stage,
+        first_stage=configure(first_stage) if isinstance(first_stage, str) else first_stage,
         depth=depth,
         documents="relevant" if config.of_batches else recipes.documents(model),
         concepts=None if concepts is None else Path(concepts),

@@ -18,7 +18,7 @@ from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
@@ -36,7 +36,7 @@ class Pool(NamedTuple):
     """
 
     query_id: str
-    words: QueryWords
+    words: ModelQuery
     rows: np.ndarray
     relevance: np.ndarray
     features: np.ndarray

@@ -65,7 +65,7 @@ class Task:
         more_train: further training queries and judgments, whose ids may be those of others: other texts of them.
         queries_at_most: how many of all training queries are kept, the same first ones of a random order.
         measures: names of the validation measures; the first decides.
-        first_stage: a :class:`~rerank_plugin.retrieval.lucene.FirstStageConfig`; None where runs give all candidates.
+        first_stage: a :class:`~rerank_plugin.retrieval.register.FirstStageConfig`; None where runs give all candidates.
         train_run, validation_run: runs with the candidates, instead of the first stage.
         depth: candidates of a query. validation_depth: of a validation query, where that is another number.
         documents: what pairs are drawn from, see :func:`rerank_plugin.training.pairs.make_pools`.

@@ -33,7 +33,7 @@ def test_both_ways_find_the_same(named, subject):
     fast = DenseStage(named.index, DenseConfig(str(subject.checkpoint)))
     plain = PlainSearch(subject.paths[PLAIN], fast.vectors)
     for query in named.queries:
-        found, expected = fast.search(query.text, 25), plain.search(query.text, 25)
+        found, expected = fast.search(query, 25), plain.search(query, 25)
         assert found.rows.tolist() == expected.rows.tolist()
         np.testing.assert_allclose(found.first_stage_scores, expected.first_stage_scores, rtol=1e-5, atol=1e-5)
     assert 0 <= largest_difference({PLAIN: plain, FAST: fast}, named, 25) < 1e-5

@@ -16,6 +16,7 @@ from rerank_plugin import index as index_command
 from rerank_plugin import options as commandline
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.files.run_writer import RunWriter
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.building import build_index
@@ -23,7 +24,7 @@ from rerank_plugin.indexes.index_folder import Index, IndexReplacedError, checks
 from rerank_plugin.indexes.stored_encodings import write_encodings
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.knowledge import __main__ as knowledge
-from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.lucene import LuceneConfig
 
 QUERIES = "q1\taspirin and the heart\nq2\tvitamin\n"
 
@@ -271,7 +272,7 @@ def test_an_index_that_is_replaced_between_its_parts_is_not_mixed(two_builds, tm
     shutil.rmtree(place)
     shutil.copytree(two_builds / "new", place)
     with pytest.raises(IndexReplacedError, match="was replaced while it was being opened"):
-        index.first_stage(FirstStageConfig())
+        index.first_stage(LuceneConfig())
     with pytest.raises(IndexReplacedError):
         other = Index(place)
         shutil.rmtree(place)
@@ -289,11 +290,11 @@ def test_what_is_replaced_while_it_is_opened_is_opened_again(two_builds, tmp_pat
         if builds:
             shutil.rmtree(place)
             shutil.copytree(two_builds / builds.pop(), place)
-        return index.forward, index.first_stage(FirstStageConfig())
+        return index.forward, index.first_stage(LuceneConfig())
 
     forward, first_stage = open_whole(opening)
     assert not builds and forward is first_stage.forward
-    assert {id[0] for id in first_stage.search("aspirin", 5).ids} == {"b"}
+    assert {id[0] for id in first_stage.search(Query("q", "aspirin"), 5).ids} == {"b"}
 
 
 def test_lucene_of_another_build_is_refused(two_builds, tmp_path):
@@ -304,7 +305,7 @@ def test_lucene_of_another_build_is_refused(two_builds, tmp_path):
     description = json.loads((place / "index.json").read_text())
     write_description(place, description)
     with pytest.raises(InputError, match="is of another build"):
-        Index(place).first_stage(FirstStageConfig())
+        Index(place).first_stage(LuceneConfig())
 
 
 def test_an_index_of_before_there_were_generations_is_searched(two_builds, tmp_path):
@@ -314,14 +315,15 @@ def test_an_index_of_before_there_were_generations_is_searched(two_builds, tmp_p
     (place / "index.json").write_text(json.dumps(description))
     assert verify(Index(place))
     with pytest.raises(InputError, match="is of another build"):  # Lucene says one: somebody mixed them
-        Index(place).first_stage(FirstStageConfig())
+        Index(place).first_stage(LuceneConfig())
 
 
 SEARCHER = """
 import sys
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.index_folder import Index, open_whole
-from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.files.java import start_jvm
 
 start_jvm()
@@ -329,13 +331,13 @@ for _ in range(int(sys.argv[2])):
     def opening():
         index = Index(sys.argv[1])
         index.forward
-        return index.first_stage(FirstStageConfig())
+        return index.first_stage(LuceneConfig())
     try:
         stage = open_whole(opening)
     except InputError as error:
         print("refused", error)
         continue
-    found = stage.search("aspirin", 60)
+    found = stage.search(Query("q", "aspirin"), 60)
     titles = stage.forward.titles.take(found.rows)
     whole = {id[0] for id in found.ids}, {title.split()[0] for title in titles}
     print("whole" if whole in (({"a"}, {"aspirin"}), ({"b"}, {"vitamin"})) else f"mixed {whole}")

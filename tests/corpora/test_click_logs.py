@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.corpora import beir, judgments, queries, queries_and_judgments
+from rerank_plugin.corpora import judgments, queries, queries_and_judgments
 from rerank_plugin.corpora.click_filters import filters, has_field, is_author_search, is_boolean
 from rerank_plugin.corpora.click_folder import balanced, filtered, split, write
 from rerank_plugin.corpora.click_logs import ClickLog, Counts, LoggedQuery, derived_id, merged, read
 from rerank_plugin.corpora.click_relevance import formula, grades
+from rerank_plugin.corpora.formats import beir
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import read_run
 

@@ -123,7 +123,7 @@ def test_folders_and_files_without_documents(tmp_path):
     with pytest.raises(InputError, match="only a BEIR folder has splits"):
         documents(f"{tmp_path}:test")
     (tmp_path / "b.xml").write_text("<x/>")
-    with pytest.raises(InputError, match=r"both XML \(b\.xml\) and JSON lines \(a\.jsonl\)"):
+    with pytest.raises(InputError, match=r"both JSON lines \(a\.jsonl\) and PubMed XML \(b\.xml\)"):
         documents(str(tmp_path))
     with pytest.raises(InputError, match=r"no queries\.jsonl"):
         queries(str(tmp_path))

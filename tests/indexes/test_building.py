@@ -8,10 +8,11 @@ import pytest
 
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
-from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.lucene import LuceneConfig
 
 SMALL = [Document("a", "aspirin", "heart"), Document("b", "stroke", ""), Document("c", "", "kidney")]
 
@@ -59,7 +60,7 @@ def test_the_first_document_with_an_id_stays_and_the_others_are_counted(tmp_path
     rows = index.forward.rows(["x", "d1", "y"])
     assert index.forward.titles.take(rows) == ["first", "word1 common", "fourth"]
     assert index.forward.terms.find(["second", "third", "fifth"]).tolist() == [-1, -1, -1]
-    assert index.first_stage(FirstStageConfig()).search("first second third fourth fifth", 9).ids == ["y", "x"]
+    assert index.first_stage(LuceneConfig()).search(Query("q", "first second third fourth fifth"), 9).ids == ["y", "x"]
 
 
 def test_strict_stops_at_the_first_duplicate_and_leaves_nothing(tmp_path):
@@ -78,7 +79,7 @@ def test_an_index_is_replaced_only_when_asked(tmp_path):
     index = Index(tmp_path / "index")
     verify(index)
     assert len(index.forward) == 5 and names(tmp_path) == ["index"]
-    assert index.first_stage(FirstStageConfig()).search("aspirin word3", 5).ids == ["d3"]
+    assert index.first_stage(LuceneConfig()).search(Query("q", "aspirin word3"), 5).ids == ["d3"]
 
 
 def test_an_existing_folder_is_found_before_the_first_document_is_read(tmp_path):
@@ -135,9 +136,9 @@ def test_the_number_of_threads_changes_nothing_that_can_be_seen(tmp_path):
     indexes = Index(tmp_path / "1"), Index(tmp_path / "4")
     for index in indexes:
         assert sorted(index.forward.lucene_rows.tolist()) == list(range(2300))
-    stages = [index.first_stage(FirstStageConfig()) for index in indexes]
+    stages = [index.first_stage(LuceneConfig()) for index in indexes]
     for text in ("word3", "common 77", "other2 word16"):
-        first, second = (stage.search(text, 150) for stage in stages)
+        first, second = (stage.search(Query("q", text), 150) for stage in stages)
         assert first.ids == second.ids and len(first) > 100
         np.testing.assert_array_equal(first.first_stage_scores, second.first_stage_scores)
 
@@ -163,10 +164,10 @@ def test_texts_cross_to_java_unharmed(tmp_path):
     ]
     build(tmp_path / "index", documents)
     index = Index(tmp_path / "index")
-    search = index.first_stage(FirstStageConfig()).search
+    search = index.first_stage(LuceneConfig()).search
     for text, id in (("quoted", 'q"\\u0041'), ("three", 'q"\\u0041'), ("smile", "𝐀🙂"), ("separators", "é")):
-        assert search(text, 5).ids == [id]
-    assert search("🙂", 5).ids == ["𝐀🙂"]
+        assert search(Query("q", text), 5).ids == [id]
+    assert search(Query("q", "🙂"), 5).ids == ["𝐀🙂"]
 
 
 def test_a_half_surrogate_is_no_crash(tmp_path):
@@ -177,7 +178,7 @@ def test_a_half_surrogate_is_no_crash(tmp_path):
     except InputError as error:
         assert "cut" in str(error)
         return
-    assert Index(tmp_path / "index").first_stage(FirstStageConfig()).search("title", 5).ids == ["cut"]
+    assert Index(tmp_path / "index").first_stage(LuceneConfig()).search(Query("q", "title"), 5).ids == ["cut"]
 
 
 @pytest.fixture
@@ -277,4 +278,4 @@ def test_lucene_and_the_forward_index_must_belong_together(copy, tmp_path):
         | {name: size for name, size in described.items() if name.startswith("lucene/")},
     )
     with pytest.raises(InputError, match="holds 3 documents but the forward index 40"):
-        Index(copy).first_stage(FirstStageConfig())
+        Index(copy).first_stage(LuceneConfig())

@@ -8,6 +8,7 @@ import pytest
 
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_concepts import ConceptWriter
 from rerank_plugin.indexes.index_folder import Index
@@ -16,7 +17,7 @@ from rerank_plugin.knowledge import sample_source
 from rerank_plugin.knowledge.annotation import Annotator
 from rerank_plugin.knowledge.compiling import compile_knowledge
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.lucene import LuceneConfig
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +101,9 @@ def test_an_index_without_concepts(index):
 
 def test_the_first_stage_is_the_same(folder, index):
     """Words do not change where concepts are added: same documents, by another number of others."""
-    config = FirstStageConfig()
+    config = LuceneConfig()
     for text in ("stroke", "breast cancer"):
-        found, plain = (one.first_stage(config).search(text, 10) for one in (Index(folder), index))
+        found, plain = (one.first_stage(config).search(Query("q", text), 10) for one in (Index(folder), index))
         assert found.ids == plain.ids and len(found) > 1
 
 

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rerank_plugin
-from rerank_plugin.features.inputs import InputBuilder, Inputs, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, Inputs, ModelQuery
 from rerank_plugin.features.lexical_features import LEX3
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter, QueryTerms
+from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter, IndexQuery
 from rerank_plugin.kernels.parallel import Workspace
 from rerank_plugin.models.delta.fused import FusedDelta
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
@@ -62,8 +62,8 @@ class Example(NamedTuple):
 
     model: Delta
     builder: InputBuilder
-    terms: QueryTerms
-    query: QueryWords
+    terms: IndexQuery
+    query: ModelQuery
     candidates: Candidates
 
     @torch.inference_mode()

@@ -1,15 +1,14 @@
 """The way of a query: candidates from a first stage or a run, a reranker's scores, the final order."""
 
-import logging
-
 import numpy as np
 import pytest
 
 from rerank_plugin.corpora import Query
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.ranking.pipeline import from_first_stage, from_judgments, from_run, judged_only, rank, rank_all
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.ranking.pipeline import from_first_stage, rank, rank_all
 from rerank_plugin.rerankers import Scorer
-from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.lucene import LuceneConfig
 
 TEXTS = ["stroke cancer aspirin", "malaria", "the of", "cancer", "aspirin", "twins", "", "statins", "renal failure"]
 QUERIES = [Query(str(number), text) for number, text in enumerate(TEXTS * 3)]
@@ -38,7 +37,7 @@ class Giving:
 
 @pytest.fixture(scope="module")
 def source(index):
-    return from_first_stage(index.first_stage(FirstStageConfig()), 5)
+    return from_first_stage(index.first_stage(LuceneConfig()), 5)
 
 
 def test_without_a_reranker_the_first_stage_stands(index, source):
@@ -99,25 +98,6 @@ def test_an_error_while_fetching_reaches_the_caller_at_its_query(source):
     assert came == [str(number) for number in range(7)]
 
 
-RUN = {
-    "q1": (["MED-1", "b", "100", "x.2"], np.array([4.0, 3.0, 2.0, 1.0], np.float32)),
-    "q2": (["MED-1", "nobody", "b", "noone"], np.array([4.0, 3.0, 2.0, 1.0], np.float32)),
-}
-
-
-def test_candidates_of_a_run(index):
-    found = from_run(RUN, index.forward, 3, "some.run")(Query("q1", "anything"))
-    assert found.ids == ["MED-1", "b", "100"]
-    assert found.first_stage_scores.tolist() == [4.0, 3.0, 2.0]
-    assert len(from_run(RUN, index.forward, 3, "some.run")(Query("q3", "not in the run"))) == 0
-
-
-def test_a_run_of_another_collection_is_refused(index):
-    with pytest.raises(InputError, match="some.run: query q2 ranks 2 documents .* first 'nobody'"):
-        from_run(RUN, index.forward, 10, "some.run")(Query("q2", "x"))
-    assert from_run(RUN, index.forward, 1, "some.run")(Query("q2", "x")).ids == ["MED-1"]  # beyond the depth: unread
-
-
 class Together(ByLength, Scorer):
     """Counts how many queries it is given at once, and cannot score one of them."""
 
@@ -157,38 +137,8 @@ def test_what_comes_before_a_fault_is_not_lost(source):
     assert ranked == ["0", "1", "2"]
 
 
-JUDGMENTS = {"q1": {"10": 0, "b": 2, "é": -1, "B": 0.5, "aa": 1, "nobody": 1}, "q2": {"1": 1, "noone": 0, "nobody": 0}}
-
-
-def test_candidates_by_judgments_stand_by_decreasing_id(index, caplog):
-    with caplog.at_level(logging.WARNING):
-        source = from_judgments(JUDGMENTS, index.forward, "some.qrels")
-    assert caplog.messages == ["some.qrels: 2 of 8 judged documents are not in the index and are left out, as noone"]
-    found = source(Query("q1", "anything"))
-    assert found.ids == ["é", "b", "aa", "B", "10"]
-    assert found.first_stage_scores.tolist() == [0.0] * 5 and found.first_stage_scores.dtype == np.float32
-    assert rank(Query("q1", "x"), found, None).doc_ids == found.ids
-    assert source(Query("q2", "x")).ids == ["1"]
-    assert len(source(Query("q3", "not judged"))) == 0
-
-
-def test_no_depth_cuts_judged_candidates(index, documents):
-    everything = {"q": {document.id: 0 for document in documents}}
-    found = from_judgments(everything, index.forward, "all")(Query("q", "x"))
-    assert found.ids == sorted((document.id for document in documents), key=str.encode, reverse=True)
-
-
-@pytest.mark.parametrize("judgments", [{"q": {"nobody": 1, "noone": 1}}, {}])
-def test_judgments_of_another_collection_are_refused(index, judgments):
-    with pytest.raises(InputError, match="some.qrels: none of its . judged documents is in the index"):
-        from_judgments(judgments, index.forward, "some.qrels")
-
-
-def test_judged_candidates_keep_their_scores_and_order(index):
-    judgments = {"q1": {"100": 0, "MED-1": 1, "aa": 1}, "q2": {"1": 1}}
-    source = judged_only(from_run(RUN, index.forward, 3, "some.run"), judgments, index.forward, "some.qrels")
-    found = source(Query("q1", "x"))
-    assert found.ids == ["MED-1", "100"] and found.first_stage_scores.tolist() == [4.0, 2.0]
-    assert len(source(Query("q3", "not in the run"))) == 0
-    deeper = judged_only(from_run(RUN, index.forward, 2, "some.run"), judgments, index.forward, "some.qrels")
-    assert deeper(Query("q1", "x")).ids == ["MED-1"]  # the depth cuts first
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_first_stage_s_scores_are_checked_where_no_reranker_is(index, wrong):
+    found = Candidates(index.forward, [0, 1], [1.0, wrong])
+    with pytest.raises(InputError, match=f"the first stage scores document {found.ids[1]} for query 0 as NaN or inf"):
+        rank(QUERIES[0], found, None)

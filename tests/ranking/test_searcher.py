@@ -251,3 +251,14 @@ def test_a_reranker_of_another_index_is_refused(index, tmp_path):
     other = rp.build_index([rp.Document("1", "A title", "An abstract.")], tmp_path / "other")
     with pytest.raises(rp.InputError, match="the reranker is of the index .*other, not of"):
         rp.Searcher(index, rp.Reranker.load("bm25-title", other))
+
+
+def test_a_first_stage_that_looks_ids_up_is_for_queries_with_ids(index, tmp_path):
+    qrels = tmp_path / "qrels.txt"
+    qrels.write_text("q1 0 a 1\nq1 0 MED-1 0\n")
+    with rp.Searcher(index, first_stage=f"judged:{qrels}") as searcher:
+        assert [hit.docid for hit in searcher.batch_search(["stroke"], ["q1"])["q1"]] == ["a", "MED-1"]
+        with pytest.raises(rp.InputError, match="'judged' looks query ids up: use batch_search or rank_many"):
+            searcher.search("stroke")
+    with pytest.raises(rp.InputError, match="looks query ids up"):
+        rp.rank(index, "stroke", first_stage=f"judged:{qrels}")

@@ -71,7 +71,7 @@ def brute_force(workspace, name, text, depth):
 
 
 def found(stage, text, depth):
-    candidates = stage.search(text, depth)
+    candidates = stage.search(Query("q", text), depth)
     return list(zip(candidates.ids, candidates.first_stage_scores.tolist()))
 
 
@@ -123,7 +123,7 @@ def test_vectors_split_over_threads_are_the_same(monkeypatch):
 def test_a_query_without_known_words_finds_nothing_and_is_said_once(workspace, caplog, text):
     stage = opened(workspace)
     with caplog.at_level(logging.WARNING):
-        assert [len(stage.search(text, 10)), len(stage.search(text, 10))] == [0, 0]
+        assert [len(stage.search(Query("q", text), 10)), len(stage.search(Query("q", text), 10))] == [0, 0]
     assert len(caplog.records) == 1 and "knows none of its words" in caplog.text
 
 
@@ -143,7 +143,10 @@ def test_models_that_read_concepts_retrieve_by_them(tmp_path, vectors, parts):
     for text in ("aspirin after heart attack in women", "myocardial infarction"):  # the latter as a concept only
         for depth in (1, 4, 100):
             assert found(stage, text, depth) == brute_force(workspace, "both", text, depth)
-    assert len(stage.search("myocardial infarction", 3)) == 3 and len(stage.search("zyzzyva", 3)) == 0
+    assert (
+        len(stage.search(Query("q", "myocardial infarction"), 3)) == 3
+        and len(stage.search(Query("q", "zyzzyva"), 3)) == 0
+    )
 
 
 # Feedback.
@@ -157,7 +160,7 @@ def plain_feedback(model, documents, text, stage, weight, count):
     """
     words = stage.encoder.reranker.builder.query(stage.forward.query(text))
     parts = [(model.words, words.ids, words.mask, "a"), (model.concepts, words.concepts, words.concept_mask, "b")]
-    best, scores, start = stage.search(text, count).rows, np.zeros(len(documents)), 0
+    best, scores, start = stage.search(Query("q", text), count).rows, np.zeros(len(documents)), 0
     for part, ids, mask, factor in parts:
         if part is None:
             continue
@@ -177,7 +180,7 @@ def test_feedback_moves_the_query_towards_the_best_documents(workspace, text):
     without, stage = opened(workspace), opened(workspace, feedback=7, feedback_weight=0.8)
     model = stage.encoder.reranker.model
     expected = plain_feedback(model, np.asarray(stage.vectors), text, without, 0.8, 7)
-    result = stage.search(text, 50)
+    result = stage.search(Query("q", text), 50)
     np.testing.assert_allclose(result.first_stage_scores, np.sort(expected)[::-1][:50], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(result.first_stage_scores, expected[result.rows], rtol=1e-5, atol=1e-5)
     assert result.order(result.first_stage_scores).tolist() == list(range(50))
@@ -200,14 +203,14 @@ def test_feedback_weighs_the_parts_as_the_model_does(tmp_path, vectors):
     without, stage = opened(workspace, "both"), opened(workspace, "both", feedback=2, feedback_weight=1.5)
     for text in ("aspirin after heart attack in women", "myocardial infarction"):
         expected = plain_feedback(one.model, np.asarray(stage.vectors), text, without, 1.5, 2)
-        result = stage.search(text, 100)
+        result = stage.search(Query("q", text), 100)
         np.testing.assert_allclose(result.first_stage_scores, np.sort(expected)[::-1], rtol=1e-5, atol=1e-5)
 
 
 def test_feedback_of_no_weight_changes_nothing(workspace):
     for text in QUERIES:
         assert found(opened(workspace, feedback=3, feedback_weight=0.0), text, 40) == found(opened(workspace), text, 40)
-    assert not len(opened(workspace, feedback=3).search("zyzzyva", 5))
+    assert not len(opened(workspace, feedback=3).search(Query("q", "zyzzyva"), 5))
 
 
 # Approximate indexes.
@@ -293,7 +296,7 @@ def test_an_approximation_that_is_damaged_or_of_other_encodings_is_refused(appro
     finally:
         path.write_bytes(whole)
         described.write_text(text)
-    assert len(opened(approximate, kind="hnsw").search("aspirin", 5)) == 5
+    assert len(opened(approximate, kind="hnsw").search(Query("q", "aspirin"), 5)) == 5
 
 
 # What is refused.

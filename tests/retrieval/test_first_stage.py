@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.java import java_class
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.retrieval.lucene import FIRST_STAGES, LUCENE_FIELDS, FirstStageConfig
+from rerank_plugin.retrieval.lucene import LUCENE_FIELDS, NAMES, LuceneConfig
 
 QUERIES = (
     "aspirin and the prevention of heart attack",
@@ -90,29 +91,29 @@ def scored(found):
 @pytest.mark.parametrize("field", LUCENE_FIELDS)
 @pytest.mark.parametrize("k1, b", [(0.9, 0.4), (2.0, 0.75), (1.2, 0.0), (0.0, 0.5)])
 def test_bm25_of_every_document(index, fields, field, k1, b):
-    first_stage = index.first_stage(FirstStageConfig(field=field, k1=k1, b=b))
+    first_stage = index.first_stage(LuceneConfig(field=field, k1=k1, b=b))
     for text in QUERIES:
         expected = plain_bm25(fields[field], analyzed(text), k1, b)
-        assert scored(first_stage.search(text, 100)) == pytest.approx(expected, rel=1e-4)
+        assert scored(first_stage.search(Query("q", text), 100)) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("field", LUCENE_FIELDS)
 @pytest.mark.parametrize("mu", [1000.0, 10.0])
 def test_query_likelihood_of_every_document(index, fields, field, mu):
-    first_stage = index.first_stage(FirstStageConfig("qld", field, mu=mu))
+    first_stage = index.first_stage(LuceneConfig("qld", field, mu=mu))
     for text in QUERIES:
         expected = plain_likelihood(fields[field], analyzed(text), mu)
-        found = scored(first_stage.search(text, 100))
+        found = scored(first_stage.search(Query("q", text), 100))
         assert found.keys() == expected.keys()
         assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 def test_every_title_finds_its_document(index, documents):
     """A Lucene number that led to another row would show: each title is searched in the titles alone."""
-    first_stage = index.first_stage(FirstStageConfig(field="title"))
+    first_stage = index.first_stage(LuceneConfig(field="title"))
     for document in documents:
         if analyzed(document.title):
-            found = first_stage.search(document.title, 5)
+            found = first_stage.search(Query("q", document.title), 5)
             best = found.first_stage_scores == found.first_stage_scores[0]
             assert document.id in [id for id, among in zip(found.ids, best) if among]
 
@@ -122,27 +123,27 @@ def test_lucene_numbers_are_the_rows_in_another_order(index, documents):
 
 
 def test_scores_and_ids_come_in_order(index):
-    for name in FIRST_STAGES:
-        found = index.first_stage(FirstStageConfig(name)).search("aspirin stroke cancer vaccines twins", 100)
+    for name in NAMES:
+        found = index.first_stage(LuceneConfig(name)).search(Query("q", "aspirin stroke cancer vaccines twins"), 100)
         assert len(found) > 15
         pairs = list(zip(found.first_stage_scores.tolist(), (id.encode() for id in found.ids)))
         assert pairs == sorted(pairs, reverse=True)
 
 
 def test_a_depth_beyond_the_collection_gives_what_there_is(index):
-    first_stage = index.first_stage(FirstStageConfig())
-    assert len(first_stage.search("malaria", 10_000)) == 2
-    assert len(first_stage.search("malaria", 1)) == 1
+    first_stage = index.first_stage(LuceneConfig())
+    assert len(first_stage.search(Query("q", "malaria"), 10_000)) == 2
+    assert len(first_stage.search(Query("q", "malaria"), 1)) == 1
 
 
-@pytest.mark.parametrize("name", FIRST_STAGES)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("text", ["", " \t\n", "the of and in to", "!?…", "xylitolxyz", "AND OR NOT"])
 def test_queries_that_find_nothing(index, name, text):
-    found = index.first_stage(FirstStageConfig(name)).search(text, 10)
+    found = index.first_stage(LuceneConfig(name)).search(Query("q", text), 10)
     assert len(found) == 0 and found.ids == []
 
 
-@pytest.mark.parametrize("name", FIRST_STAGES)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "text",
     [
@@ -159,13 +160,13 @@ def test_queries_that_find_nothing(index, name, text):
     ],
 )
 def test_query_syntax_is_only_text(index, name, text):
-    first_stage = index.first_stage(FirstStageConfig(name))
-    plain, found = first_stage.search("aspirin stroke", 50), first_stage.search(text, 50)
+    first_stage = index.first_stage(LuceneConfig(name))
+    plain, found = first_stage.search(Query("q", "aspirin stroke"), 50), first_stage.search(Query("q", text), 50)
     assert found.ids == plain.ids and len(found) > 5
     np.testing.assert_allclose(found.first_stage_scores, plain.first_stage_scores, rtol=1e-6)
 
 
-MARKS = 'aspirn stoke:"()[]{}/\\*?~^+-!&|<>=.\'\x00 \n'
+MARKS = "aspirn stoke:\"()[]{}/\\*?~^+-!&|<>=.'\x00 \n"
 
 
 @settings(max_examples=100)
@@ -173,14 +174,14 @@ MARKS = 'aspirn stoke:"()[]{}/\\*?~^+-!&|<>=.\'\x00 \n'
 @example('content:aspirin title:"a')
 @example("aspirin^^2 [a TO b]")
 def test_no_text_is_a_bad_query(index, text):
-    found = index.first_stage(FirstStageConfig()).search(f"{text} malaria", 50).ids
+    found = index.first_stage(LuceneConfig()).search(Query("q", f"{text} malaria"), 50).ids
     assert {"doc_with_a_rather_long_identifier_0001", "doc_with_a_rather_long_identifier_0002"} <= set(found)
 
 
 def test_half_a_character_in_a_query_is_no_crash(index):
     """What a terminal passes on that is not UTF-8 arrives as half a surrogate pair."""
     try:
-        found = index.first_stage(FirstStageConfig()).search("malaria \udcff", 10)
+        found = index.first_stage(LuceneConfig()).search(Query("q", "malaria \udcff"), 10)
     except InputError:
         return
     assert len(found) == 2
@@ -188,17 +189,17 @@ def test_half_a_character_in_a_query_is_no_crash(index):
 
 def test_a_query_of_very_many_words(index):
     text = " ".join(f"word{number}" for number in range(5000)) + " malaria"
-    for name in FIRST_STAGES:
-        assert set(index.first_stage(FirstStageConfig(name)).search(text, 2).ids) == {
+    for name in NAMES:
+        assert set(index.first_stage(LuceneConfig(name)).search(Query("q", text), 2).ids) == {
             "doc_with_a_rather_long_identifier_0001",
             "doc_with_a_rather_long_identifier_0002",
         }
 
 
 def test_rm3_changes_scores_and_finds_at_least_what_bm25_finds(index):
-    plain, expanded = (index.first_stage(FirstStageConfig(name)) for name in ("bm25", "bm25+rm3"))
+    plain, expanded = (index.first_stage(LuceneConfig(name)) for name in ("bm25", "bm25+rm3"))
     for text in ("migraine", "malaria", "statins"):
-        found, more = plain.search(text, 100), expanded.search(text, 100)
+        found, more = plain.search(Query("q", text), 100), expanded.search(Query("q", text), 100)
         assert set(found.ids) <= set(more.ids)
         assert not np.allclose([scored(more)[id] for id in found.ids], found.first_stage_scores)
         assert np.isfinite(more.first_stage_scores).all()
@@ -206,29 +207,29 @@ def test_rm3_changes_scores_and_finds_at_least_what_bm25_finds(index):
 
 def test_rm3_per_field_and_after_each_other(index):
     for field in LUCENE_FIELDS:
-        first_stage = index.first_stage(FirstStageConfig("bm25+rm3", field, rm3_terms=5, rm3_documents=3))
-        first = scored(first_stage.search("stroke", 20))
-        first_stage.search("malaria", 20)
-        assert scored(first_stage.search("stroke", 20)) == first and first
+        first_stage = index.first_stage(LuceneConfig("bm25+rm3", field, rm3_terms=5, rm3_documents=3))
+        first = scored(first_stage.search(Query("q", "stroke"), 20))
+        first_stage.search(Query("q", "malaria"), 20)
+        assert scored(first_stage.search(Query("q", "stroke"), 20)) == first and first
 
 
-@pytest.mark.parametrize("name", FIRST_STAGES)
+@pytest.mark.parametrize("name", NAMES)
 def test_two_threads_at_once_find_what_one_finds(index, name):
-    first_stage = index.first_stage(FirstStageConfig(name))
-    alone = [scored(first_stage.search(text, 30)) for text in QUERIES]
+    first_stage = index.first_stage(LuceneConfig(name))
+    alone = [scored(first_stage.search(Query("q", text), 30)) for text in QUERIES]
     with ThreadPoolExecutor(2) as executor:
         for _ in range(5):
-            together = executor.map(lambda text: scored(first_stage.search(text, 30)), QUERIES)
+            together = executor.map(lambda text: scored(first_stage.search(Query("q", text), 30)), QUERIES)
             assert list(together) == alone
 
 
 def test_two_first_stages_over_one_index_do_not_disturb_each_other(index):
-    one = index.first_stage(FirstStageConfig())
-    before = scored(one.search("stroke", 20))
-    other = index.first_stage(FirstStageConfig("qld", "title"))
-    assert scored(other.search("stroke", 20)) != before
+    one = index.first_stage(LuceneConfig())
+    before = scored(one.search(Query("q", "stroke"), 20))
+    other = index.first_stage(LuceneConfig("qld", "title"))
+    assert scored(other.search(Query("q", "stroke"), 20)) != before
     other.close()
-    assert scored(one.search("stroke", 20)) == before
+    assert scored(one.search(Query("q", "stroke"), 20)) == before
 
 
 # 240 documents in groups that tie: 150 twins under ids of every length, 60 of another kind, 30 that say the word twice.
@@ -250,10 +251,10 @@ def tied(tmp_path_factory):
 @pytest.mark.parametrize("depth", [1, 2, 29, 30, 31, 100, 179, 180, 181, 239, 240, 241, 1000])
 def test_the_cut_within_a_group_of_ties_keeps_the_highest_ids(tied, name, depth):
     """By their titles the documents fall into two groups of one score each; qld gives both the same."""
-    first_stage = tied.first_stage(FirstStageConfig(name, field="title"))
-    whole = scored(first_stage.search("twin", 500))
+    first_stage = tied.first_stage(LuceneConfig(name, field="title"))
+    whole = scored(first_stage.search(Query("q", "twin"), 500))
     assert len(whole) == 240 and len(set(whole.values())) == {"bm25": 2, "qld": 1}[name]
-    found = first_stage.search("twin", depth)
+    found = first_stage.search(Query("q", "twin"), depth)
     assert found.ids == sorted(whole, key=lambda id: (whole[id], id), reverse=True)[:depth]
     assert scored(found) == {id: whole[id] for id in found.ids}
 
@@ -263,16 +264,16 @@ def test_the_cut_by_the_contents(tied, depth):
     """Contents: three groups, twice in the fewest words first, then by length."""
     groups = [TIED[210:], TIED[:150], TIED[150:210]]
     in_order = [id for group in groups for id in sorted((document.id for document in group), reverse=True)]
-    found = tied.first_stage(FirstStageConfig()).search("twin", depth)
+    found = tied.first_stage(LuceneConfig()).search(Query("q", "twin"), depth)
     assert found.ids == in_order[:depth]
 
 
 def test_every_document_ties_when_only_one_score_is_possible(tied):
     """k1 = 0 makes every score the IDF."""
     ordered = sorted((document.id for document in TIED), reverse=True)
-    first_stage = tied.first_stage(FirstStageConfig(k1=0.0))
+    first_stage = tied.first_stage(LuceneConfig(k1=0.0))
     for depth in (1, 7, 120, 240):
-        assert first_stage.search("twin", depth).ids == ordered[:depth]
+        assert first_stage.search(Query("q", "twin"), depth).ids == ordered[:depth]
 
 
 @pytest.mark.parametrize(
@@ -300,11 +301,11 @@ def test_every_document_ties_when_only_one_score_is_possible(tied):
 )
 def test_settings_are_refused_by_name(wrong, said):
     with pytest.raises(InputError, match=said):
-        FirstStageConfig(**wrong)
+        LuceneConfig(**wrong)
 
 
 def test_settings_at_their_limits_are_taken(index):
     for allowed in ({"k1": 0.0, "b": 0.0}, {"b": 1.0}, {"rm3_weight": 0.0}, {"rm3_weight": 1.0}, {"mu": 1e-3}):
-        for name in FIRST_STAGES:
-            found = index.first_stage(FirstStageConfig(name, **allowed)).search("stroke migraine", 10)
+        for name in NAMES:
+            found = index.first_stage(LuceneConfig(name, **allowed)).search(Query("q", "stroke migraine"), 10)
             assert len(found) and np.isfinite(found.first_stage_scores).all()

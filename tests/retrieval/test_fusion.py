@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.retrieval.fusion import FusedStage, FusionConfig, lists_weights, min_max, reciprocal_ranks, table
 from tests import small
@@ -110,7 +111,7 @@ class Listed:
     def __init__(self, index, rows, scores):
         self.index, self.rows, self.scores, self.depths = index, rows, scores, []
 
-    def search(self, text, depth):
+    def search(self, query, depth):
         self.depths.append(depth)
         return Candidates(self.index, np.array(self.rows[:depth], np.int64), np.array(self.scores[:depth], np.float32))
 
@@ -128,21 +129,21 @@ def stage(index, lists, **more):
 
 def test_a_fused_stage_ranks_by_score_and_then_by_decreasing_id(index):
     one, stages = stage(index, [A, B], method="rrf", fusion_depth=3)
-    found = one.search("any", 10)
+    found = one.search(Query("q", "any"), 10)
     assert found.rows.tolist() == [3, 7, 5, 4] and [one.depths for one in stages] == [[3], [3]]
     assert found.first_stage_scores.dtype == np.float32
     # Rows 4 and 5 have score 0: ids "é" and "Z", of which "é" is the larger in bytes
     linear, _ = stage(index, [A, B], method="linear", weights=(0.3, 0.7))
-    assert linear.search("any", 10).rows.tolist() == [3, 7, 4, 5]
-    assert linear.search("any", 3).rows.tolist() == [3, 7, 4]
+    assert linear.search(Query("q", "any"), 10).rows.tolist() == [3, 7, 4, 5]
+    assert linear.search(Query("q", "any"), 3).rows.tolist() == [3, 7, 4]
 
 
 def test_the_fusion_depth_cuts_each_list_and_0_takes_all(index):
     cut, _ = stage(index, [A, B], fusion_depth=1)
-    assert sorted(cut.search("any", 10).rows.tolist()) == [3, 7]
+    assert sorted(cut.search(Query("q", "any"), 10).rows.tolist()) == [3, 7]
     whole, stages = stage(index, [A, B], fusion_depth=0)
-    assert len(whole.search("any", 10)) == 4 and stages[0].depths == [len(index)]
-    assert len(stage(index, [[], []])[0].search("any", 10)) == 0
+    assert len(whole.search(Query("q", "any"), 10)) == 4 and stages[0].depths == [len(index)]
+    assert len(stage(index, [[], []])[0].search(Query("q", "any"), 10)) == 0
 
 
 def test_settings_are_refused_by_name():

@@ -8,10 +8,11 @@ import pytest
 
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
-from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.lucene import LuceneConfig
 
 # Words that Lucene's stemmer leaves alone. The twins tie with one another for every query; their ids differ in length.
 DOCUMENTS = [
@@ -32,7 +33,7 @@ def index(tmp_path_factory):
 
 
 def search(index, text, depth=10, **settings):
-    return index.first_stage(FirstStageConfig(**settings)).search(text, depth)
+    return index.first_stage(LuceneConfig(**settings)).search(Query("q", text), depth)
 
 
 def test_lucene_numbers_lead_to_the_right_rows(index):
@@ -94,11 +95,13 @@ def test_query_likelihood_scores_differ_with_mu(index):
 
 
 def test_threads_search_as_one_does(index):
-    first_stage = index.first_stage(FirstStageConfig())
+    first_stage = index.first_stage(LuceneConfig())
     texts = ["aspirin", "brain", "heart kidney", "mouse"] * 10
-    alone = [first_stage.search(text, 5).ids for text in texts]
+    alone = [first_stage.search(Query("q", text), 5).ids for text in texts]
     with ThreadPoolExecutor(4) as executor:
-        assert [found.ids for found in executor.map(lambda text: first_stage.search(text, 5), texts)] == alone
+        assert [
+            found.ids for found in executor.map(lambda text: first_stage.search(Query("q", text), 5), texts)
+        ] == alone
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,7 @@ def test_threads_search_as_one_does(index):
 )
 def test_settings_are_checked(wrong):
     with pytest.raises(InputError):
-        FirstStageConfig(**wrong)
+        LuceneConfig(**wrong)
 
 
 def test_an_interrupted_build_leaves_nothing(tmp_path):

@@ -71,7 +71,7 @@ def test_against_the_plain_formula(workspace, neighbours, power):
     stage = NeighboursConfig(str(workspace.model), neighbours, power).open(workspace)
     for text in ("aspirin heart attack", "risk of stroke", texts()[0]):
         for depth in (1, 7, 1000):
-            found = stage.search(text, depth)
+            found = stage.search(Query("q", text), depth)
             expected = dict(plain(workspace, text, 1000, neighbours, power))
             assert len(found) == min(depth, len(expected)) > 0
             np.testing.assert_allclose(found.first_stage_scores, [expected[id] for id in found.ids], rtol=1e-4)
@@ -90,7 +90,7 @@ def test_by_hand(workspace, tmp_path):
     judged = {"q": {"b": 1, "a": 2, "d": 1, "c": 0}}
     write_judged(forward, encoder, [("by hand", [Query("q", "heart attack")], judged)])
     here = SimpleNamespace(folder=folder, forward=forward)
-    found = NeighboursConfig(str(workspace.model), 1).open(here).search("heart attack", 10)
+    found = NeighboursConfig(str(workspace.model), 1).open(here).search(Query("q", "heart attack"), 10)
     assert found.ids == ["d", "b", "a"]
     np.testing.assert_allclose(found.first_stage_scores, 3**-0.5, rtol=1e-6)
 
@@ -111,7 +111,7 @@ def test_what_is_kept(workspace):
 
 def test_unknown_words_find_nothing(workspace):
     stage = NeighboursConfig(str(workspace.model)).open(workspace)
-    assert len(stage.search(UNKNOWN, 10)) == len(stage.search("", 10)) == 0
+    assert len(stage.search(Query("q", UNKNOWN), 10)) == len(stage.search(Query("q", ""), 10)) == 0
 
 
 def test_unit():
@@ -150,7 +150,7 @@ def test_damaged(workspace, tmp_path, damage, said):
     with pytest.raises(InputError, match="holds no judged queries.*--judged QJ"):
         config.open(here)
     write_judged(forward, encoder, [("s", [Query("q", "heart")], {"q": {"a": 1}})])
-    assert config.open(here).search("heart", 5).ids == ["a"]
+    assert config.open(here).search(Query("q", "heart"), 5).ids == ["a"]
     damage(judged_folder(forward, encoder.key))
     with pytest.raises(InputError, match=said):
         config.open(here)

@@ -25,7 +25,7 @@ from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
 from rerank_plugin.options import run
 from rerank_plugin.rerankers import load as load_reranker
 from rerank_plugin.rerankers.wmd import WordMoversDistance
-from rerank_plugin.retrieval.lucene import FirstStageConfig
+from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.text import stemming, word_vectors
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, SETTINGS, Tokenizer, tokenize, tokenizer, tokenizer_of
@@ -151,7 +151,9 @@ def test_the_forward_index_holds_stems_and_lucene_is_as_it_was(folders):
         stems = of_stems.forward.terms.take(of_stems.forward.document_tokens(row).tolist())
         assert stems == list(map(stemming.krovetz, words)) != words
     assert of_stems.forward.titles.take([3]) == plain.forward.titles.take([3])  # as written
-    found = [index.first_stage(FirstStageConfig()).search("therapies of diseases", 50) for index in (of_stems, plain)]
+    found = [
+        index.first_stage(LuceneConfig()).search(Query("q", "therapies of diseases"), 50) for index in (of_stems, plain)
+    ]
     assert found[0].rows.tolist() == found[1].rows.tolist()
     assert found[0].first_stage_scores.tolist() == found[1].first_stage_scores.tolist()
 

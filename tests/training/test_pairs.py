@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.features.inputs import QueryWords
+from rerank_plugin.features.inputs import ModelQuery
 from rerank_plugin.features.lexical_features import NAMES
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
@@ -23,7 +23,7 @@ def one(index, vectors):
 
 def pool_of(relevance):
     count = len(relevance)
-    words = QueryWords(np.zeros(1, np.int64), np.ones(1, bool), np.zeros(1, np.int64), np.ones(1, np.float32), 1, 0)
+    words = ModelQuery(np.zeros(1, np.int64), np.ones(1, bool), np.zeros(1, np.int64), np.ones(1, np.float32), 1, 0)
     return Pool(
         "q", words, np.arange(count), np.array(relevance, np.float32), np.zeros((count, 0), np.float32)
     )

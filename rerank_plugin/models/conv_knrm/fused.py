@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from numba import njit
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import LANES, ROWS, pad_columns, round_up, window_products
 from rerank_plugin.kernels.exponential import exponential
@@ -164,7 +164,7 @@ class FusedConvKnrm(FastPath):
         rows = np.arange(0, len(ids) * self.taps_of_word, self.taps_of_word, dtype=np.int32)
         return taps.reshape(-1, self.biases.shape[1]), rows
 
-    def _query_ngrams(self, query: QueryWords) -> QueryNgrams:
+    def _query_ngrams(self, query: ModelQuery) -> QueryNgrams:
         ids = query.ids[query.mask].astype(np.int32)  # [m]
         sizes = range(1, self.longest + 1)
         places = [(size, start) for size in sizes for start in range(len(ids) - size + 1)]
@@ -186,7 +186,7 @@ class FusedConvKnrm(FastPath):
             array("counts", (self.longest, width), np.float32),
         )
 
-    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
         ngrams = self._query_ngrams(query)
         found = candidate_words(self.builder, candidates, self.workspace)

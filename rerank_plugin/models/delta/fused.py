@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from numba import njit
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import ROWS, leaky_convolution, pad_columns, round_up
 from rerank_plugin.kernels.parallel import Workspace, alongside, split
@@ -84,7 +84,7 @@ class FusedDelta(FastPath):
             layers.append((pad_columns(rows), pad_columns(layer.bias.detach().float().numpy()[None])[0]))
         return layers
 
-    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
         config, count = self.config, len(candidates)
         features = alongside(lambda: self.builder.features(terms, candidates), self.threads)  # [C, F]

@@ -18,10 +18,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import CandidateWords, candidate_words
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import LANES, ROWS, pad_columns
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
@@ -74,7 +74,7 @@ class FusedDeltaClassifier(FastPath):
             panels[place] = [pack_panels(matrix) for matrix in matrices]
         return panels
 
-    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
         filters, count = self.config.filters, len(candidates)
         features = alongside(lambda: self.builder.features(terms, candidates), self.threads)  # [C, F]

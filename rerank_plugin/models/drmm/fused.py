@@ -24,10 +24,10 @@ from numba.extending import intrinsic
 from torch import Tensor
 from torch.nn import functional
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import CandidateWords, candidate_words
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import ROWS, leaky_convolution, pad_columns
 from rerank_plugin.kernels.parallel import Workspace, split
@@ -69,7 +69,7 @@ class FusedDrmm(FastPath):
             inward = len(self.hidden[-1][1])
         self.last_weights, self.last_bias = (one.detach().float().numpy().ravel() for one in (last.weight, last.bias))
 
-    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
         bins, count = self.config.bins, len(candidates)
         words = candidate_words(self.builder, candidates, self.workspace)
@@ -96,7 +96,7 @@ class FusedDrmm(FastPath):
         split(documents, count, self.threads, smallest=16)
         return scores
 
-    def bins(self, query: QueryWords, words: CandidateWords) -> np.ndarray:
+    def bins(self, query: ModelQuery, words: CandidateWords) -> np.ndarray:
         """The bin of each distinct word and query word, int32 [U, m]."""
         ids, terms = query.ids[query.mask].astype(np.int32), query.terms[query.mask].astype(np.int32)  # [m]
         found = self.workspace.array("bins", (len(words.ids), len(ids)), np.int32)

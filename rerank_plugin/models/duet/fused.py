@@ -23,9 +23,9 @@ import numpy as np
 from numba import njit
 from torch import Tensor
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import LANES, ROWS, leaky_convolution, pad_columns, window_products
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
@@ -55,7 +55,7 @@ class FusedDuet(FastPath):
         self.local = FusedLocal(model.local, model.config, workspace) if parts != "distributed" else None
         self.distributed = FusedDistributed(model, builder, workspace) if parts != "local" else None
 
-    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
         tokens = plain(self.builder.index.tokens)
         lengths = np.minimum(candidates.lengths, self.config.document_words)

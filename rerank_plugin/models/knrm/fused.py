@@ -16,10 +16,10 @@ import math
 import numpy as np
 from numba import njit
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import UnitVectors, candidate_words, similarity_table
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.exponential import exponential
 from rerank_plugin.kernels.parallel import Workspace, split
@@ -53,7 +53,7 @@ class FusedKnrm(FastPath):
         self.weights = model.layer.weight.detach()[0].double().numpy() * LOG_SCALE  # [K]
         self.bias = model.layer.bias.item()
 
-    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
         count = int(query.mask.sum())  # m
         words = candidate_words(self.builder, candidates, self.workspace)

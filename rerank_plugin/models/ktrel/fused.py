@@ -13,8 +13,8 @@ import math
 import numpy as np
 from numba import njit
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import ROWS
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
@@ -53,7 +53,7 @@ class KtrelScorer(InnerProductScorer):
             [np.full(encoder.embeddings.shape[1], factor, np.float32) for factor, encoder in self.encoders]
         )
 
-    def encode(self, terms: QueryTerms, query: QueryWords) -> np.ndarray:
+    def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
         """The encoding of a query as the adapter reads it, float32 [E]."""
         sequences = [query.ids[query.mask]] if self.reads_words else []
         if self.reads_concepts:

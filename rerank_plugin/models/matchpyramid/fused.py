@@ -19,10 +19,10 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import CandidateWords, UnitVectors, candidate_words, similarity_table
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.convolution import LANES, ROWS, leaky_convolution, pad_columns, round_up
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.models.fast_paths import FastPath
@@ -78,7 +78,7 @@ class FusedMatchPyramid(FastPath):
             layers.append((pad_columns(rows), pad_columns(bias[None])[0]))
         return layers
 
-    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
         config = self.config
         words = candidate_words(self.builder, candidates, self.workspace)
@@ -121,7 +121,7 @@ class FusedMatchPyramid(FastPath):
         split(documents, len(candidates), self.threads, smallest=16)
         return scores
 
-    def _framed_table(self, query: QueryWords, words: CandidateWords) -> np.ndarray:
+    def _framed_table(self, query: ModelQuery, words: CandidateWords) -> np.ndarray:
         """Similarities of the candidates' distinct words to the query's words, with zeros before and behind each row.
 
         Returns:

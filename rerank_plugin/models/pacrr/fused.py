@@ -28,10 +28,10 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import UnitVectors, candidate_words, similarity_table
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.models.fast_paths import FastPath
@@ -113,7 +113,7 @@ class FusedPacrr(FastPath):
         # Comparisons would lose a weight that is not a number: NaN here makes every score NaN.
         self.poison = np.float32((self.filters.weights * 0).sum())
 
-    def score(self, terms: QueryTerms, query: QueryWords, candidates: Candidates) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
         config, filters = self.config, self.filters
         words = candidate_words(self.builder, candidates, self.workspace)

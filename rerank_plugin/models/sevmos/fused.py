@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from rerank_plugin.features.inputs import InputBuilder, QueryWords
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import QueryTerms
+from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.convolution import ROWS, round_up
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
@@ -58,7 +58,7 @@ class SevMosScorer(EncodingScorer):
         self.layers = [(pack_panels(weight), bias) for weight, bias in zip(weights, biases)]
 
     def score(
-        self, terms: QueryTerms, query: QueryWords, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
+        self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
         """Scores, float32 [C], from the candidates' ``rows`` int64 [C] of ``vectors`` float32 [any, K]."""
         filters, count = self.config.filters, len(candidates)

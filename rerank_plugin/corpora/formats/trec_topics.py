@@ -20,6 +20,7 @@ import re
 from pathlib import Path
 from typing import Iterator
 
+from rerank_plugin.corpora.register import QUERIES, Format, register
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.text_files import lines
 
@@ -27,7 +28,7 @@ _TAG = re.compile(r"<(/?[A-Za-z][\w-]*)>")
 _LEAD = {"num": "Number:", "title": "Topic:", "desc": "Description:"}  # words that announce a field without being of it
 
 
-def topics(path: Path) -> Iterator[tuple[str, str, str]]:
+def queries(path: Path) -> Iterator[tuple[str, str, str]]:
     """(where, id, text) of every topic."""
     began = 0  # the line of the open <top>; 0 outside
     fields: dict[str, list[str]] = {}
@@ -76,3 +77,6 @@ def _field(fields: dict[str, list[str]], name: str) -> str:
     text = " ".join(html.unescape("".join(fields.get(name, []))).split())
     lead = _LEAD[name]
     return text[len(lead) :].strip() if text.lower().startswith(lead.lower()) else text
+
+
+register(Format("TREC topics", __name__, {QUERIES: "a TREC topics file"}, begins="<"))

@@ -11,11 +11,25 @@ as ``test`` or ``train.graded``.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Iterator
 
-from rerank_plugin.corpora import qrels, query_files
+from rerank_plugin.corpora import query_files
+from rerank_plugin.corpora.formats import jsonl, qrels
+from rerank_plugin.corpora.problems import Problems
+from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, Format, register
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.files.records import Document, Judgments, Query
 from rerank_plugin.files.text_files import plain_or_gz, with_suffix
+
+
+def has_corpus(folder: Path) -> bool:
+    """Whether there are documents in this layout."""
+    return plain_or_gz(folder / "corpus.jsonl") is not None
+
+
+def documents(folder: Path, problems: Problems, ids_required: bool = True) -> Iterator[Document]:
+    """Stream the documents, which all splits share."""
+    return jsonl.documents([plain_or_gz(folder / "corpus.jsonl")], problems, ids_required)
 
 
 def queries(folder: Path) -> list[Query]:
@@ -44,3 +58,12 @@ def splits(folder: Path) -> dict[str, Path]:
     inside = folder / "qrels"
     files = with_suffix(inside, ".tsv") if inside.is_dir() else []
     return {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in files}
+
+
+register(
+    Format(
+        "BEIR",
+        __name__,
+        dict.fromkeys((CORPUS, QUERIES, JUDGMENTS), "a BEIR folder[:split] (data/nfcorpus:test)"),
+    )
+)

@@ -13,7 +13,8 @@ from typing import Any, Iterator
 
 from rerank_plugin.corpora import query_files
 from rerank_plugin.corpora.problems import Problems, usable
-from rerank_plugin.corpora.specs import CORPUS, JUDGMENTS, QUERIES, unknown
+from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, Format, register
+from rerank_plugin.corpora.specs import unknown
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document, Judgments, Query
 
@@ -116,3 +117,12 @@ def _first_text(record: Any, fields: tuple[str, ...]) -> str:
         if value and isinstance(value, str):
             return value
     return ""
+
+
+register(
+    Format(
+        "ir-datasets",
+        __name__,
+        dict.fromkeys((CORPUS, QUERIES, JUDGMENTS), "an ir-datasets id (beir/nfcorpus/test)"),
+    )
+)

@@ -1,4 +1,4 @@
-"""Documents as JSON lines: one object a line, as BEIR, Pyserini and many exports of PubMed have them.
+"""Documents and queries as JSON lines: one object a line, as BEIR, Pyserini and many exports of PubMed have them.
 
 The id is under ``_id``, ``id``, ``docid``, ``doc_id`` or ``pmid`` (a string or a whole number), the title under
 ``title`` or ``question``, the abstract under ``text``, ``abstract``, ``contents``, ``body``, ``paragraphs`` or
@@ -12,15 +12,19 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, Sequence
 
 from rerank_plugin.corpora.problems import BAD_JSON_LINE, DAMAGED_GZIP, Problems, usable
+from rerank_plugin.corpora.register import CORPUS, QUERIES, Format, register
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
-from rerank_plugin.files.text_files import DAMAGED, byte_lines
+from rerank_plugin.files.text_files import DAMAGED, byte_lines, lines
 
 ID_KEYS = ("_id", "id", "docid", "doc_id", "pmid")
 TITLE_KEYS = ("title", "question")
 TEXT_KEYS = ("text", "abstract", "contents", "body", "paragraphs", "answer")
+QUERY_ID_KEYS = ("_id", "id", "qid", "query_id")
+QUERY_TEXT_KEYS = ("text", "query", "title")
 
 
 def documents(paths: Iterable[Path], problems: Problems, ids_required: bool = True) -> Iterator[Document]:
@@ -48,6 +52,26 @@ def documents(paths: Iterable[Path], problems: Problems, ids_required: bool = Tr
                     yield document
         except DAMAGED as error:
             problems.add(DAMAGED_GZIP, f"{name}:{number + 1} ({error})")
+
+
+def queries(path: Path, selected: Sequence[tuple[str, str]] = ()) -> Iterator[tuple[str, str, str]]:
+    """(where, id, text) of every line that has all the keys and values ``selected``."""
+    for number, line in lines(path):
+        where = f"{path}:{number}"
+        try:
+            record = parse(line.encode())
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: bad JSON line ({error}): expected one object a line") from error
+        if any(str(record.get(key)) != value for key, value in selected):
+            continue
+        id, text = first(record, QUERY_ID_KEYS), first(record, QUERY_TEXT_KEYS)
+        if id is None:
+            raise InputError(f"{where}: a query without an id: expected one under {', '.join(QUERY_ID_KEYS)}")
+        if text is None and not any(key in record for key in QUERY_TEXT_KEYS):
+            raise InputError(f"{where}: query {id} has no text: expected one under {', '.join(QUERY_TEXT_KEYS)}")
+        if type(id) not in (str, int) or not isinstance(text, (str, type(None))):
+            raise InputError(f"{where}: the id of a query is a string or a whole number, and its text a string")
+        yield where, str(id), text or ""
 
 
 def _no_json(word: str) -> None:
@@ -89,3 +113,15 @@ def _text(value: object) -> str:
     if type(value) is int or type(value) is float and math.isfinite(value):  # 1e999 is infinite to Python
         return str(value)
     raise ValueError(f"expected a text, found {type(value).__name__}")
+
+
+register(
+    Format(
+        "JSON lines",
+        __name__,
+        {CORPUS: "JSON lines (*.jsonl[.gz] or a folder)", QUERIES: "a JSON lines file[:key=value...]"},
+        suffixes=(".jsonl", ".json", ".ndjson"),
+        begins="{",
+        selectable=True,
+    )
+)

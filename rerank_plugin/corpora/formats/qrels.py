@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from rerank_plugin.corpora.register import JUDGMENTS, Format, register
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Judgments
 from rerank_plugin.files.text_files import lines
@@ -52,3 +53,6 @@ def _grade(text: str, path: Path, number: int) -> float:
     if not math.isfinite(grade):
         raise InputError(f"{path}:{number}: the grade {text!r} is not finite")
     return int(grade) if grade.is_integer() else grade
+
+
+register(Format("qrels", __name__, {JUDGMENTS: "a TREC qrels file, a BEIR qrels .tsv file"}, default=True))

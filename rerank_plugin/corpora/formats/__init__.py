@@ -1,0 +1,1 @@
+"""The formats, one a file, each ending with its registration."""

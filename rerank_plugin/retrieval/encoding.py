@@ -1,0 +1,105 @@
+"""Encodes the documents of an index with a model, and makes what dense retrieval and judged queries need beside them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Callable, Iterable, Sequence
+
+import numpy as np
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.nearest import AnnConfig, build_ann
+from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
+
+
+class IndexEncoder:
+    """An index and the model of a checkpoint that encodes its documents.
+
+    Args:
+        device: the torch device that documents are encoded on.
+
+    Raises:
+        InputError: the checkpoint cannot be read, or does not fit the index.
+
+    Attributes:
+        size: E, the numbers of an encoding.
+    """
+
+    def __init__(self, index: ForwardIndex, checkpoint: Path, device: str = "cpu"):
+        from rerank_plugin.models.checkpoints import load_checkpoint
+        from rerank_plugin.rerankers import RerankerOptions
+        from rerank_plugin.rerankers.neural import NeuralReranker
+
+        self.index, self.checkpoint, self.device = index, checkpoint, device
+        self.model, vocabulary = load_checkpoint(checkpoint)
+        self.builder = NeuralReranker(self.model, vocabulary, index, RerankerOptions(device)).builder
+
+    @property
+    def size(self) -> int:
+        return self.model.encoding_size
+
+    @cached_property
+    def key(self) -> str:
+        """The checksum of the model's weights, under which its encodings are kept."""
+        from rerank_plugin.models.document_encodings import weights_checksum
+
+        return weights_checksum(self.model, self.builder.vocabulary)
+
+    def vectors(self) -> np.ndarray | None:
+        """The vectors that the index keeps by this model, float32 or float16 [R, E]; None where there are none.
+
+        Raises:
+            InputError: they are damaged.
+        """
+        return find_encodings(self.index, self.key, self.size)
+
+    def encode(
+        self,
+        batch_size: int | None = None,
+        dtype: str = "float32",
+        overwrite: bool = False,
+        progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+    ) -> Path:
+        """Encode all documents and keep the vectors; the folder. What lay beside older vectors goes with them.
+
+        Args:
+            batch_size: documents encoded at once; None for a size that suits the device.
+            dtype: of the vectors that are kept, ``float32`` or ``float16``.
+            progress: is given the rows, and passes them on.
+
+        Raises:
+            InputError: there are vectors already and they must not be replaced, or one is not finite.
+        """
+        from rerank_plugin.models.document_encodings import encode_index
+
+        described = {"checkpoint": str(self.checkpoint)}
+        return encode_index(self.model, self.builder, self.device, batch_size, dtype, described, overwrite, progress)
+
+    def build_ann(self, config: AnnConfig, overwrite: bool = False) -> Path:
+        """Build an approximate index of the vectors that are kept; its folder.
+
+        Raises:
+            InputError: there are none, or there is such an index that must not be replaced.
+        """
+        vectors = self.vectors()
+        if vectors is None:
+            raise InputError(f"{self.index.folder.parent} holds no encodings by {self.checkpoint}: encode it first")
+        return build_ann(encodings_folder(self.index, self.key), vectors, config, overwrite)
+
+    def keep_judged(self, specs: Sequence[str], overwrite: bool = False) -> tuple[Path, int]:
+        """Encode judged queries and keep them; their folder, and how many there are.
+
+        Args:
+            specs: of queries and judgments, as :func:`rerank_plugin.corpora.queries_and_judgments` reads them.
+
+        Raises:
+            InputError: as :func:`rerank_plugin.retrieval.neighbours.write_judged` says.
+        """
+        from rerank_plugin.corpora import queries_and_judgments
+        from rerank_plugin.retrieval.dense import QueryEncoder
+        from rerank_plugin.retrieval.neighbours import write_judged
+
+        sets = [(spec, *queries_and_judgments(spec)) for spec in specs]
+        return write_judged(self.index, QueryEncoder(self.index, self.checkpoint), sets, overwrite)

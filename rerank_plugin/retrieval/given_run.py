@@ -1,0 +1,77 @@
+"""The documents of a run that somebody made before, as the candidates of its queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Mapping, Sequence
+
+import numpy as np
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.runs import RankedList, read_run
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.retrieval.register import FirstStageEntry, register
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run as a first stage.
+
+    Attributes:
+        run: the TREC run file.
+    """
+
+    name: str = field(default="run", init=False)
+    run: str
+
+    def open(self, index) -> GivenRun:
+        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; reads the run."""
+        return GivenRun(read_run(self.run), index.forward, self.run)
+
+
+class GivenRun:
+    """A first stage that gives the documents of a run with their scores and in their order.
+
+    A query that the run does not have has no candidates.
+
+    Args:
+        run: a ranked list for each query, by query id.
+        path: of the run, for messages.
+        rows_of: looks document ids up as ``index.rows`` does, which it is by default.
+    """
+
+    name = "run"
+
+    def __init__(
+        self,
+        run: Mapping[str, RankedList],
+        index: ForwardIndex,
+        path: str | Path,
+        rows_of: Callable[[Sequence[str]], np.ndarray] | None = None,
+    ):
+        self.run, self.forward, self.path, self.rows_of = run, index, path, rows_of or index.rows
+
+    def search(self, query: Query, depth: int) -> Candidates:
+        """The first ``depth`` documents of the query's list.
+
+        Raises:
+            InputError: some of them are not in the index.
+        """
+        if query.id not in self.run:
+            return Candidates(self.forward, np.zeros(0, np.int64), np.zeros(0, np.float32))
+        doc_ids, scores = self.run[query.id]
+        doc_ids, scores = doc_ids[:depth], scores[:depth].copy()  # a view would keep all that is below the depth
+        rows = self.rows_of(doc_ids)
+        unknown = np.flatnonzero(rows < 0)
+        if len(unknown):
+            raise InputError(
+                f"{self.path}: query {query.id} ranks {len(unknown)} documents that are not in the index, first "
+                f"'{doc_ids[int(unknown[0])]}': the run was made from another collection"
+            )
+        return Candidates(self.forward, rows, scores)
+
+
+register(FirstStageEntry("run", RunConfig, "the documents of a TREC run", "run", needs_query_id=True))

@@ -1,0 +1,117 @@
+"""Judged documents: as the candidates of a query, and as a filter of the candidates of another first stage."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Mapping
+
+import numpy as np
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.retrieval.register import NOTHING, FirstStage, FirstStageEntry, register
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class JudgedConfig:
+    """Judged documents as a first stage.
+
+    Attributes:
+        judgments: a spec of judgments, as :func:`rerank_plugin.corpora.judgments` reads it.
+    """
+
+    name: str = field(default="judged", init=False)
+    judgments: str
+
+    def open(self, index) -> JudgedDocuments:
+        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; reads the judgments."""
+        from rerank_plugin.corpora import judgments
+
+        return JudgedDocuments(judgments(self.judgments), index.forward, self.judgments)
+
+
+def judged_rows(judgments: Judgments, index: ForwardIndex, name: str) -> dict[str, np.ndarray]:
+    """The judged documents of each query as rows, by decreasing document id, int64 [n].
+
+    Those that the index lacks are left out, and counted in one warning.
+
+    Args:
+        name: of the judgments, for messages.
+
+    Raises:
+        InputError: the index has none of the documents.
+    """
+    doc_ids = sorted({document for judged in judgments.values() for document in judged}, reverse=True)
+    of_ids = index.rows(doc_ids)
+    missing = np.flatnonzero(of_ids < 0)
+    if len(missing) == len(doc_ids):
+        first = f", first '{doc_ids[0]}'" if doc_ids else ""
+        raise InputError(
+            f"{name}: none of its {len(doc_ids)} judged documents is in the index{first}: the judgments belong to "
+            "another collection"
+        )
+    if len(missing):
+        log.warning(
+            "%s: %d of %d judged documents are not in the index and are left out, as %s",
+            name, len(missing), len(doc_ids), doc_ids[int(missing[0])],
+        )  # fmt: skip
+    place = dict(zip(doc_ids, range(len(doc_ids))))
+    result = {}
+    for query, judged in judgments.items():
+        rows = of_ids[np.sort(np.fromiter(map(place.__getitem__, judged), np.int64, len(judged)))]
+        result[query] = rows[rows >= 0]
+    return result
+
+
+class JudgedDocuments:
+    """A first stage that gives the judged documents of a query, whatever their grade: how [D18] 5.1 ranks.
+
+    All have score 0, so that without a reranker they stand in the order of an uninformed ranker, by decreasing document
+    id ([D18] 5.1). A query without judgments has no candidates. Arguments and errors are those of `judged_rows`.
+    """
+
+    name = "judged"
+
+    def __init__(self, judgments: Judgments, index: ForwardIndex, name: str):
+        self.forward, self.rows = index, judged_rows(judgments, index, name)
+
+    def search(self, query: Query, depth: int) -> Candidates:
+        """All judged documents of the query, whatever the depth."""
+        rows = self.rows.get(query.id, np.zeros(0, np.int64))
+        return Candidates(self.forward, rows, np.zeros(len(rows), np.float32))
+
+
+class JudgedOnly:
+    """A first stage that gives those candidates of another one that are among each query's rows.
+
+    They keep their scores and their order. The depth cuts before: documents that are left out take places in it.
+
+    Args:
+        rows: int64 [n] by query id, as `judged_rows` gives them.
+    """
+
+    def __init__(self, first_stage: FirstStage, rows: Mapping[str, np.ndarray]):
+        self.first_stage, self.name, self.rows = first_stage, first_stage.name, rows
+
+    def search(self, query: Query, depth: int) -> Candidates:
+        found = self.first_stage.search(query, depth)
+        kept = np.isin(found.rows, self.rows.get(query.id, np.zeros(0, np.int64)))
+        return Candidates(found.index, found.rows[kept], found.first_stage_scores[kept])
+
+
+register(
+    FirstStageEntry(
+        "judged",
+        JudgedConfig,
+        "the judged documents of each query, all of them, with score 0",
+        "judgments",
+        fusable=False,
+        depth_cuts=NOTHING,
+        needs_query_id=True,
+    )
+)

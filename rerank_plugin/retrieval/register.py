@@ -1,0 +1,186 @@
+"""First stages: the protocol, what a module says of one, and the register that finds them by name.
+
+A first stage is named as ``name`` or, where it takes an argument, as ``name:ARGUMENT``: ``bm25``,
+``dense:checkpoints/ktrel``. To add one, write a module of this folder with a configuration and a first stage, and end
+it with ``register(FirstStageEntry(...))``; :mod:`rerank_plugin.retrieval.whole` is the shortest example. Another
+package declares an entry point of the group ``rerank_plugin.first_stages`` with the entry's name, which points at a
+:class:`FirstStageEntry`.
+
+The modules of this folder are imported to print a command's help: import Java, torch and other heavy libraries where
+they are needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Protocol
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.register import Register
+
+if TYPE_CHECKING:
+    from rerank_plugin.indexes.candidates import Candidates
+    from rerank_plugin.indexes.index_folder import Index
+
+# What the depth of a search cuts.
+CANDIDATES = "candidates"  # the first stage gives that many documents
+RANKING = "ranking"  # the first stage gives all it has; of the final ranking that many are written
+NOTHING = "nothing"  # the first stage gives all it has, and all are written
+
+
+class FirstStage(Protocol):
+    """Retrieves the documents that a reranker scores. Several threads may search with one at the same time."""
+
+    name: str
+
+    def search(self, query: Query, depth: int) -> Candidates:
+        """The candidates of a query, by float32 score descending, ties by decreasing document id.
+
+        At most ``depth`` of them, unless the entry says that the depth cuts something else.
+        """
+        ...
+
+
+class FirstStageConfig(Protocol):
+    """The configuration of a first stage: a frozen dataclass whose fields describe the candidates completely.
+
+    They are kept as JSON with an unfinished run and with a trained model.
+    """
+
+    name: str
+
+    def open(self, index: Index) -> FirstStage:
+        """The first stage over an index.
+
+        Raises:
+            InputError: it cannot be used with this index.
+        """
+        ...
+
+
+class Setting(NamedTuple):
+    """How a command offers a field of a configuration as an option.
+
+    Attributes:
+        option: its name in Python's spelling; empty for the field's own.
+        metavar: what stands for the value in the help.
+        otherwise: the name of another option of the command, which is taken where this one is not given.
+    """
+
+    help: str
+    option: str = ""
+    metavar: str | None = None
+    otherwise: str = ""
+
+
+def setting(default: Any, help: str, **more: str) -> Any:
+    """A field of a configuration, with a default value, that commands offer as an option; see :class:`Setting`."""
+    return field(default=default, metadata={"setting": Setting(help, **more)})
+
+
+def settings(config: type) -> dict[str, tuple[Setting, Any]]:
+    """The fields of a configuration that are settings: by name the :class:`Setting` and the default value."""
+    declared = {one.name: one for one in fields(config) if "setting" in one.metadata}
+    return {
+        name: (one.metadata["setting"]._replace(option=one.metadata["setting"].option or name), one.default)
+        for name, one in declared.items()
+    }
+
+
+def chosen(config: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for a configuration's settings out of a command's options by name; what is not among them is left out."""
+    values = {}
+    for name, (declared, _) in settings(config).items():
+        value = options.get(declared.option)
+        if value is None:
+            value = options.get(declared.otherwise)
+        if value is not None:
+            values[name] = tuple(value) if isinstance(value, list) else value
+    return values
+
+
+@dataclass(frozen=True)
+class FirstStageEntry:
+    """What the commands know of a first stage before it is opened.
+
+    Attributes:
+        name: without a colon.
+        config: the class of its configuration, a :class:`FirstStageConfig`.
+        summary: one line for the help.
+        argument: the field of the configuration that holds what follows the colon in ``name:ARGUMENT``; empty where
+            the first stage takes no argument.
+        fixed: values of the configuration's fields that the name decides.
+        fusable: whether its scores rank documents, so that it can be fused with others.
+        depth_cuts: `CANDIDATES`, `RANKING` or `NOTHING`.
+        needs_query_id: whether it looks up the query's id, which a free text does not have.
+    """
+
+    name: str
+    config: type
+    summary: str
+    argument: str = ""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    fusable: bool = True
+    depth_cuts: str = CANDIDATES
+    needs_query_id: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name or ":" in self.name or self.name.split() != [self.name]:
+            raise ValueError(f"a first stage cannot be called {self.name!r}: expected a word without a colon")
+        if not (is_dataclass(self.config) and callable(getattr(self.config, "open", None))):
+            raise ValueError(f"the configuration of the first stage '{self.name}' is no dataclass with open(index)")
+        names = {one.name for one in fields(self.config)}
+        if missing := {"name", *([self.argument] if self.argument else []), *self.fixed} - names:
+            raise ValueError(
+                f"the configuration of the first stage '{self.name}' lacks the field {', '.join(sorted(missing))}"
+            )
+        if self.depth_cuts not in (CANDIDATES, RANKING, NOTHING):
+            raise ValueError(f"the first stage '{self.name}': the depth cannot cut '{self.depth_cuts}'")
+
+    @property
+    def form(self) -> str:
+        """How it is named: ``bm25``, ``dense:CHECKPOINT``."""
+        return f"{self.name}:{self.argument.upper()}" if self.argument else self.name
+
+
+FIRST_STAGES = Register("first stage", "rerank_plugin.retrieval", "rerank_plugin.first_stages", FirstStageEntry)
+register = FIRST_STAGES.add
+
+
+def known_forms() -> list[str]:
+    """How all first stages are named that are installed."""
+    return [entry.form for entry in FIRST_STAGES.ours()] + FIRST_STAGES.installed()
+
+
+def entry_of(spec: str) -> FirstStageEntry:
+    """The entry of the first stage that ``spec`` names.
+
+    Raises:
+        InputError: there is none, or its argument is missing or too much.
+    """
+    return _parsed(spec)[0]
+
+
+def configure(spec: str, options: Mapping[str, Any] | None = None) -> FirstStageConfig:
+    """The configuration of the first stage that ``spec`` names.
+
+    Args:
+        options: values of settings by the names of their options; others keep their defaults.
+
+    Raises:
+        InputError: there is no such first stage, or it cannot have these settings.
+    """
+    entry, argument = _parsed(spec)
+    given = {entry.argument: argument} if entry.argument else {}
+    return entry.config(**chosen(entry.config, options or {}), **given, **entry.fixed)
+
+
+def _parsed(spec: str) -> tuple[FirstStageEntry, str]:
+    name, colon, argument = spec.partition(":")
+    entry = FIRST_STAGES.find(name)
+    if entry is None or bool(entry.argument) != bool(colon):
+        raise InputError(f"unknown first stage '{spec}'; known: {', '.join(known_forms())}")
+    if entry.argument and not argument:
+        raise InputError(f"the first stage '{spec}' needs {entry.argument}: {entry.form}")
+    return entry, argument

@@ -1,0 +1,140 @@
+"""A first stage of another package, installed: in a search, fused, and in a training; and one that cannot be used."""
+
+import json
+
+import pytest
+
+from rerank_plugin import search, train
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import read_run
+from rerank_plugin.retrieval.register import FIRST_STAGES, FirstStageEntry, configure, known_forms
+from tests.training.commanded import always
+from tests.training.conftest import inputs  # noqa: F401
+
+SOURCE = '''
+"""The newest documents: the last rows of the index."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.retrieval.register import FirstStageEntry
+
+
+@dataclass(frozen=True)
+class NewestConfig:
+    name: str = field(default="newest", init=False)
+    most: str
+
+    def open(self, index):
+        return Newest(index.forward, int(self.most))
+
+
+class Newest:
+    name = "newest"
+
+    def __init__(self, forward, most):
+        self.forward, self.most = forward, most
+
+    def search(self, query, depth):
+        rows = np.arange(len(self.forward))[::-1][: min(depth, self.most)]
+        return Candidates(self.forward, rows, rows.astype(np.float32))
+
+
+ENTRY = FirstStageEntry("newest", NewestConfig, "the newest documents", "most")
+NO_ENTRY = "newest"
+'''
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A distribution as pip leaves it: a module and its dist-info, whose entry points may be given."""
+
+    def install(entry_points="newest = newest_stage:ENTRY"):
+        (tmp_path / "newest_stage.py").write_text(SOURCE)
+        information = tmp_path / "newest_stage-1.0.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text("Metadata-Version: 2.1\nName: newest-stage\nVersion: 1.0\n")
+        (information / "entry_points.txt").write_text(f"[rerank_plugin.first_stages]\n{entry_points}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return install
+
+
+@pytest.fixture
+def queries(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.tsv").write_text("q1\tstroke\nq2\tnothing of it\n")
+
+
+def searched(index_folder, *arguments):
+    always = ["--index", str(index_folder), "--queries", "q.tsv", "--output", "out.run", "--overwrite"]
+    search.main([*always, *arguments])
+    return {query: ranking.doc_ids for query, ranking in read_run("out.run").items()}
+
+
+def test_it_is_searched_with_and_fused(installed, queries, index_folder, documents, capsys):
+    installed()
+    newest = [document.id for document in documents[::-1][:3]]
+    assert searched(index_folder, "--first-stage", "newest:3") == {"q1": newest, "q2": newest}
+    assert open("out.run").readline().split()[-1] == "newest"
+    assert searched(index_folder, "--first-stage", "newest:3", "--depth", "2")["q2"] == newest[:2]
+    fused = searched(index_folder, "--first-stage", "bm25", "--fuse", "newest:3")
+    assert fused["q2"] == newest and {*newest} < {*fused["q1"]}
+    with pytest.raises(SystemExit):
+        search.main(["--help"])
+    assert "newest, of another package" in capsys.readouterr().out
+
+
+def test_it_gives_a_training_its_candidates(installed, inputs, tmp_path):  # noqa: F811
+    installed()
+    folder, _ = inputs
+    arguments = always(inputs, tmp_path / "trained", "train", "--validation", f"{folder}/dev.tsv,{folder}/dev.qrels")
+    at = arguments.index("--train-run")
+    del arguments[at : at + 2]
+    train.main([*arguments, "--first-stage", "newest:1000", "--epochs", "1"])
+    described = json.loads((tmp_path / "trained" / "config.json").read_text())
+    assert described["training"]["first_stage"] == {"name": "newest", "most": "1000"}
+
+
+def test_listing_loads_nothing_of_another_package(installed):
+    installed("newest = no_such_module:ENTRY")
+    assert known_forms()[-1] == "newest"
+    with pytest.raises(InputError, match="cannot load the first stage 'newest' from no_such_module:ENTRY"):
+        configure("newest:3")
+
+
+@pytest.mark.parametrize("spec, said", [("newest", "unknown"), ("newest:", "needs most: newest:MOST")])
+def test_an_argument_that_is_missing(installed, spec, said):
+    installed()
+    with pytest.raises(InputError, match=said):
+        configure(spec)
+
+
+@pytest.mark.parametrize(
+    "entry_points, spec, said",
+    [
+        ("newest = newest_stage:NO_ENTRY", "newest:3", "newest_stage:NO_ENTRY is no FirstStageEntry"),
+        ("oldest = newest_stage:ENTRY", "oldest:3", "is called 'newest'"),
+        ("newest = newest_stage:GONE", "newest:3", "GONE"),
+    ],
+)
+def test_what_is_no_entry_is_named(installed, entry_points, spec, said):
+    installed(entry_points)
+    with pytest.raises(InputError, match=said):
+        configure(spec)
+
+
+def test_what_an_entry_lacks_is_said_when_it_is_made():
+    config = configure("bm25")
+    for wrong, said in [
+        ({"name": "a:b"}, "a word without a colon"),
+        ({"config": str}, "no dataclass with open"),
+        ({"argument": "checkpoint"}, "lacks the field checkpoint"),
+        ({"depth_cuts": "all"}, "cannot cut 'all'"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            FirstStageEntry(**{"name": "new", "config": type(config), "summary": "", **wrong})
+    with pytest.raises(ValueError, match="two first stages are called bm25"):
+        FIRST_STAGES.add(FirstStageEntry("bm25", type(config), ""))
