@@ -174,8 +174,8 @@ def search_batch(options) -> None:
     _check_output(options)
     queries = read_queries(options.queries)
     config = _first_stage_config(options)
-    reranker, source = open_whole(lambda: _open(options, config))
-    tag, settings = _tag(options, reranker, config), _settings(options, config)
+    index, reranker, source = open_whole(lambda: _open(options, config))
+    tag, settings = _tag(options, reranker, config), _settings(options, config, index)
     cut = options.depth if _depth_cuts_ranking(options) else None
     with RunWriter(options.output, tag, settings, options.resume, options.overwrite) as writer:
         open_queries = [query for query in queries if not writer.complete and query.id not in writer.finished]
@@ -194,13 +194,13 @@ def search_batch(options) -> None:
 
 
 def _open(options, config):
-    """The reranker and the candidates' source, of one generation of the index."""
+    """The index, the reranker and the candidates' source, all of one build of the index."""
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.ranking.pipeline import from_first_stage
 
     index = Index(options.index)
     reranker = _open_reranker(options, index)
-    return reranker, from_first_stage(_open_first_stage(options, config, index), options.depth)
+    return index, reranker, from_first_stage(_open_first_stage(options, config, index), options.depth)
 
 
 def _check_output(options) -> None:
@@ -264,7 +264,7 @@ def search_folder(options) -> None:
         writers = [
             files.enter_context(
                 RunWriter(
-                    options.output / path.name, tag, _settings(options, config), options.resume, options.overwrite
+                    options.output / path.name, tag, _settings(options, config, index), options.resume, options.overwrite
                 )
             )
             for path, config in configs.items()
@@ -315,13 +315,19 @@ def _tag(options, reranker, config) -> str:
     return options.tag or name
 
 
-def _settings(options, config) -> dict:
-    """What a resumed run must have in common with its first part."""
-    return asdict(config) | {
-        "index": str(options.index),
+def _settings(options, config, index) -> dict:
+    """What a resumed run must have in common with its first part: the options, and what the files they name hold."""
+    from rerank_plugin.files.fingerprints import fingerprints
+
+    named = asdict(config) | {
         "queries": options.queries,
         "judged_only": options.judged_only,
         "reranker": options.reranker,
+    }
+    return named | {
+        "index": str(options.index),
+        "generation": index.build,
+        "contents": fingerprints(named),
         "depth": options.depth,
         "seed": options.seed,
         "tag": options.tag,
@@ -335,7 +341,7 @@ def search_one(options) -> None:
     from rerank_plugin.ranking.pipeline import rank
 
     config = _first_stage_config(options)
-    reranker, source = open_whole(lambda: _open(options, config))
+    _, reranker, source = open_whole(lambda: _open(options, config))
     query = Query("query", options.query)
     ranking = rank(query, source(query), reranker)
     print_ranking(ranking, options.show)

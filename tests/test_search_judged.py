@@ -1,6 +1,5 @@
 """Judged documents as candidates, as a user asks for them: --first-stage judged:J and --judged-only J."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import pytest
 
 import rerank_plugin
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.run_writer import RunWriter
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.search import main
 
@@ -67,12 +67,14 @@ def test_judged_documents_need_no_java(workspace, index_folder):
     assert done.returncode == 0, done.stderr
 
 
-def test_other_judgments_are_other_settings(workspace, index_folder):
-    (workspace / "out.run.part").write_text("")
-    before = {"index": str(index_folder), "queries": "q.tsv", "run": None, "reranker": None, "depth": 500, "seed": 42}
-    (workspace / "out.run.part.journal").write_text(
-        json.dumps(before | {"tag": "judged", "name": "judged", "judgments": "qrels"}) + "\n"
-    )
+def test_other_judgments_are_other_settings(workspace, index_folder, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunWriter, "write_ranked", stop)
+        with pytest.raises(KeyboardInterrupt):
+            search(index_folder, "--first-stage", "judged:qrels")
     with pytest.raises(InputError, match='judgments was "qrels" and is "./qrels"'):
         search(index_folder, "--first-stage", "judged:./qrels", "--resume")
     assert search(index_folder, "--first-stage", "judged:qrels", "--resume").keys() == {"q1", "q2"}

@@ -165,6 +165,11 @@ class Index:
         """What tells this build from others of the same corpus; None for an index of before there was one."""
         return self.description.get(GENERATION)
 
+    @property
+    def build(self) -> str:
+        """What tells this build from any other, also of an index that has no generation."""
+        return blake2b(self._written, digest_size=16).hexdigest()
+
     def check_same(self) -> None:
         """Whether the folder is still the one that was opened: called after a part of it was opened.
 

@@ -120,6 +120,19 @@ def _say_missing(name: str, folder: Path) -> None:
     )  # fmt: skip
 
 
+def check_encodes(model: RankingModel) -> None:
+    """
+    Raises:
+        InputError: the model has no encodings.
+    """
+    if not isinstance(model, EncodingModel):
+        known = ", ".join(entry.name for entry in entries() if entry.encoder is not None and not entry.requires)
+        raise InputError(
+            f"the model '{model.name}' compares a document's words with the query's, so there is nothing to encode; "
+            f"models that encode documents: {known}"
+        )
+
+
 def encode_index(
     model: RankingModel,
     builder: InputBuilder,
@@ -146,12 +159,7 @@ def encode_index(
     Raises:
         InputError: the model has no encodings, they are there already, or the memory does not suffice.
     """
-    if not isinstance(model, EncodingModel):
-        known = ", ".join(entry.name for entry in entries() if entry.encoder is not None and not entry.requires)
-        raise InputError(
-            f"the model '{model.name}' compares a document's words with the query's, so there is nothing to encode; "
-            f"models that encode documents: {known}"
-        )
+    check_encodes(model)
     if dtype not in DTYPES:
         raise InputError(f"encodings are kept as {' or '.join(DTYPES)}, not {dtype}")
     return write_encodings(

@@ -29,11 +29,13 @@ class IndexEncoder:
 
     def __init__(self, index: ForwardIndex, checkpoint: Path, device: str = "cpu"):
         from rerank_plugin.models.checkpoints import load_checkpoint
+        from rerank_plugin.models.document_encodings import check_encodes
         from rerank_plugin.rerankers import RerankerOptions
         from rerank_plugin.rerankers.neural import NeuralReranker
 
         self.index, self.checkpoint, self.device = index, checkpoint, device
         self.model, vocabulary = load_checkpoint(checkpoint)
+        check_encodes(self.model)
         self.builder = NeuralReranker(self.model, vocabulary, index, RerankerOptions(device)).builder
 
     @property

@@ -464,3 +464,45 @@ def test_damaged_terms_of_a_knowledge_base_are_made_again(work, capsys):
         knowledge.main(line)
         said.append(capsys.readouterr().out)
     assert "colorectal" in said[0] and said == [said[0]] * len(said)
+
+
+# Going on with what was read.
+
+
+def killed_after(monkeypatch, count):
+    """Let the writing of a run stop, as by Ctrl-C, after so many queries."""
+    write, done = RunWriter.write_ranked, []
+
+    def stopping(self, *ranking):
+        if len(done) == count:
+            raise KeyboardInterrupt
+        done.append(ranking)
+        write(self, *ranking)
+
+    monkeypatch.setattr(RunWriter, "write_ranked", stopping)
+
+
+def replace_index(work):
+    build(work / "V", NEW)
+
+
+def replace_queries(work):
+    (work / "queries.tsv").write_text("q1\tsomething else\nq2\tvitamin\n")
+
+
+def replace_run(work):
+    (work / "a.run").write_text("q1 Q0 a2 1 1.0 t\nq2 Q0 a1 1 1.0 t\n")
+
+
+@pytest.mark.parametrize("replace", [replace_index, replace_queries, replace_run])
+def test_a_search_goes_on_only_with_what_it_began_with(work, capsys, monkeypatch, two_builds, replace):
+    """Otherwise one run would be made of two collections, exit 0."""
+    shutil.copytree(two_builds / "old", work / "V")
+    (work / "a.run").write_text("q1 Q0 a1 1 1.0 t\nq2 Q0 a2 1 1.0 t\n")
+    line = "--index V --queries queries.tsv --output o.run --run a.run --reranker bm25-title"
+    with monkeypatch.context() as patched:
+        killed_after(patched, 1)
+        assert run(search, line) == 130
+    replace(work)
+    refused(search, f"{line} --resume", capsys, "was begun with other settings")
+    assert not (work / "o.run").exists() and (work / "o.run.part").stat().st_size
