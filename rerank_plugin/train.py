@@ -102,10 +102,10 @@ def _described_models() -> str:
     """The models by how each is trained, from the register."""
     from textwrap import fill
 
-    from rerank_plugin.models.register import entries
+    from rerank_plugin.models.register import MODELS
 
     by_recipe: dict[str, list[str]] = {}
-    for entry in entries():
+    for entry in MODELS.ours():
         by_recipe.setdefault(entry.recipe.summary, []).append(entry.name)
     lines = [f"{', '.join(of_recipe)}: {summary}" for summary, of_recipe in by_recipe.items()]
     said = [fill(line, 110, initial_indent="  ", subsequent_indent="    ") for line in lines]

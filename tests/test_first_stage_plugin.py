@@ -101,7 +101,9 @@ def test_it_gives_a_training_its_candidates(installed, inputs, tmp_path):  # noq
 def test_listing_loads_nothing_of_another_package(installed):
     installed("newest = no_such_module:ENTRY")
     assert known_forms()[-1] == "newest"
-    with pytest.raises(InputError, match="cannot load the first stage 'newest' from no_such_module:ENTRY"):
+    with pytest.raises(
+        InputError, match="declares the first stage 'newest' as no_such_module:ENTRY, but it cannot be loaded"
+    ):
         configure("newest:3")
 
 
@@ -115,8 +117,8 @@ def test_an_argument_that_is_missing(installed, spec, said):
 @pytest.mark.parametrize(
     "entry_points, spec, said",
     [
-        ("newest = newest_stage:NO_ENTRY", "newest:3", "newest_stage:NO_ENTRY is no FirstStageEntry"),
-        ("oldest = newest_stage:ENTRY", "oldest:3", "is called 'newest'"),
+        ("newest = newest_stage:NO_ENTRY", "newest:3", "newest_stage:NO_ENTRY, but that is no FirstStageEntry"),
+        ("oldest = newest_stage:ENTRY", "oldest:3", "that is the entry of a first stage named 'newest'"),
         ("newest = newest_stage:GONE", "newest:3", "GONE"),
     ],
 )
@@ -136,5 +138,5 @@ def test_what_an_entry_lacks_is_said_when_it_is_made():
     ]:
         with pytest.raises(ValueError, match=said):
             FirstStageEntry(**{"name": "new", "config": type(config), "summary": "", **wrong})
-    with pytest.raises(ValueError, match="two first stages are called bm25"):
+    with pytest.raises(InputError, match="the name 'bm25' is taken by another first stage"):
         FIRST_STAGES.add(FirstStageEntry("bm25", type(config), ""))

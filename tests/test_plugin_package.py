@@ -135,8 +135,8 @@ def test_rerankers_that_are_no_models(site, made, tmp_path):
     "spec, said",
     [
         ("of-nothing", "AttributeError"),
-        ("misnamed", "a model named 'word-overlap'"),
-        ("delta", "a model named 'word-overlap'"),
+        ("misnamed", "a reranker named 'word-overlap'"),
+        ("delta", "a reranker named 'word-overlap'"),
         ("word-overlap", "word-overlap:FOLDER"),
         ("word_overlap.untrained:Plain:folder", "takes no checkpoint"),
     ],

@@ -59,7 +59,7 @@ class Subject(NamedTuple):
 def measured_by_default() -> list[str]:
     """Names of the rerankers that get random weights; a model of another package that cannot be used is left out."""
     found = [name for name, one in rerankers.UNTRAINED.items() if one.benched]
-    for name in {*register.names(), *register.installed()}:
+    for name in {*register.names(), *register.MODELS.installed()}:
         try:
             found += [name] if has_random_weights(name) else []
         except InputError as error:
@@ -75,7 +75,7 @@ def has_random_weights(name: str) -> bool:
     """
     if name in rerankers.UNTRAINED:
         return rerankers.UNTRAINED[name].reads_vectors
-    found = register.find(name)
+    found = register.MODELS.find(name)
     return isinstance(found, ModelEntry) and found.bench is not None
 
 
@@ -86,7 +86,7 @@ def check_spec(spec: str) -> None:
     """
     name, _, rest = spec.partition(":")
     known = name in rerankers.known_names()
-    if rest and known and name not in register.installed() and not Path(rest).is_dir():
+    if rest and known and name not in register.MODELS.installed() and not Path(rest).is_dir():
         raise InputError(f"{spec}: there is no checkpoint folder {rest}")
     if (rest and (known or "." in name)) or (spec and Path(spec).is_dir()):
         return
@@ -97,7 +97,7 @@ def check_spec(spec: str) -> None:
         )
     if has_random_weights(name) or name in rerankers.UNTRAINED:
         return
-    if name not in register.installed() or isinstance(register.find(name), ModelEntry):
+    if name not in register.MODELS.installed() or isinstance(register.MODELS.find(name), ModelEntry):
         raise InputError(f"'{spec}' has no random weights here: give it as NAME:CHECKPOINT")
 
 

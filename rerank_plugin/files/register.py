@@ -2,14 +2,16 @@
 
 A register imports the modules of its folder when it is first asked, and each module registers what it adds. Another
 package adds an entry through an entry point, which is loaded only when its name is asked for: listing names imports
-none of it.
+nothing of that package.
 """
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
-from typing import Callable, Generic, TypeVar
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
 
 from rerank_plugin.files.errors import InputError
 
@@ -20,69 +22,103 @@ class Register(Generic[Entry]):
     """Entries by name.
 
     Args:
-        what: an entry is, for messages, such as ``first stage``.
+        what: what an entry is, for messages, such as ``first stage``.
         folder: the package whose modules register entries.
-        group: the entry-point group of other packages; an entry point names an entry, or a module's attribute that is
-            one, and has the entry's name.
+        group: the entry-point group of other packages. An entry point has the name of the entry that it gives.
         kind: the class of the entries, which have a ``name``.
+        of_folders: whether only the sub-packages of ``folder`` register entries, not its modules.
+        others: whether an entry point may also give a class or a function, which `find` returns as it is.
     """
 
-    def __init__(self, what: str, folder: str, group: str, kind: type[Entry]):
+    def __init__(
+        self, what: str, folder: str, group: str, kind: type[Entry], of_folders: bool = False, others: bool = False
+    ):
         self.what, self.folder, self.group, self.kind = what, folder, group, kind
-        self._entries: dict[str, Entry] = {}
-        self._listed = False
+        self.of_folders, self.others = of_folders, others
+        self.entries: dict[str, Entry] = {}
 
-    def add(self, entry: Entry) -> None:
-        """Register an entry of ours; called at the end of a module."""
-        if entry.name in self._entries:
-            raise ValueError(f"two {self.what}s are called {entry.name}")
-        self._entries[entry.name] = entry
+    def add(self, entry: Entry) -> Entry:
+        """Register an entry, and return it.
+
+        Raises:
+            InputError: it is of another class, or another entry has its name.
+        """
+        if not isinstance(entry, self.kind):
+            raise InputError(f"only a {self.kind.__name__} can be registered, not {entry!r}")
+        if self.entries.setdefault(entry.name, entry) != entry:
+            raise InputError(f"the name '{entry.name}' is taken by another {self.what}")
+        return entry
 
     def ours(self) -> list[Entry]:
-        """The entries of the folder's modules, by name."""
-        if not self._listed:
-            for module in pkgutil.iter_modules(importlib.import_module(self.folder).__path__):
-                importlib.import_module(f"{self.folder}.{module.name}")
-            self._listed = True
-        return [self._entries[name] for name in sorted(self._entries)]
+        """The entries of the folder's modules and those that were added otherwise, by name."""
+        self._listed  # noqa: B018 (imports them)
+        return [self.entries[name] for name in sorted(self.entries)]
 
     def installed(self) -> list[str]:
-        """The names that other packages add, sorted. None of them is loaded."""
-        return sorted(self._points())
+        """The names that other packages declare, sorted. None of them is loaded."""
+        return sorted({point.name for point in self._points})
 
-    def find(self, name: str) -> Entry | None:
-        """The entry of a name; None for an unknown one. A name of ours cannot be taken by another package.
+    def find(self, name: str) -> Any:
+        """The entry of a name, or what another package gives under it; None for an unknown name.
 
         Raises:
-            InputError: another package adds the name, but its entry cannot be loaded or is none.
+            InputError: another package declares the name, and it is taken, or cannot be loaded, or gives no entry.
         """
         self.ours()
-        if name in self._entries:
-            return self._entries[name]
-        point = self._points().get(name)
-        return None if point is None else self._loaded(name, point.load, point.value)
+        return self._loaded(name) if name in self.installed() else self.entries.get(name)
 
-    def all(self) -> list[Entry]:
-        """Every entry, ours first. Loads those of other packages.
+    def package_of(self, name: str) -> str | None:
+        """The package that declares a name; None for our own names."""
+        return next((_package(point) for point in self._points if point.name == name), None)
+
+    def check_not_taken(self, name: str) -> None:
+        """Refuse a name of ours that is no entry, where another package declares it, too.
 
         Raises:
-            InputError: one of them cannot be loaded or is none.
+            InputError: it does.
         """
-        return self.ours() + [self.find(name) for name in self.installed()]
+        if package := self.package_of(name):
+            raise InputError(
+                f"the package '{package}' declares the {self.what} '{name}', but the name is taken: uninstall it"
+            )
 
-    def _points(self) -> dict:
-        from importlib.metadata import entry_points
+    @cached_property
+    def _listed(self) -> None:
+        for module in pkgutil.iter_modules(import_module(self.folder).__path__, self.folder + "."):
+            if module.ispkg or not self.of_folders:
+                import_module(module.name)
 
-        ours = {entry.name for entry in self.ours()}
-        return {point.name: point for point in entry_points(group=self.group) if point.name not in ours}
+    @property
+    def _points(self) -> list[EntryPoint]:
+        return list(entry_points(group=self.group))
 
-    def _loaded(self, name: str, load: Callable[[], Entry], where: str) -> Entry:
+    def _loaded(self, name: str) -> Any:
+        declared = [point for point in self._points if point.name == name]
+        packages = sorted({_package(point) for point in declared})
+        if len(packages) > 1:
+            raise InputError(
+                f"the packages {' and '.join(packages)} declare the same {self.what} '{name}': uninstall one"
+            )
+        fault = f"the package '{packages[0]}' declares the {self.what} '{name}' as {declared[0].value}, but"
         try:
-            entry = load()
-        except (ImportError, AttributeError, TypeError, ValueError) as error:
-            raise InputError(f"cannot load the {self.what} '{name}' from {where}: {error}") from None
-        if not isinstance(entry, self.kind):
-            raise InputError(f"cannot load the {self.what} '{name}': {where} is no {self.kind.__name__}")
-        if entry.name != name:
-            raise InputError(f"cannot load the {self.what} '{name}': {where} is called '{entry.name}'")
-        return entry
+            found = declared[0].load()
+        except Exception as error:  # whatever the package does when it is imported
+            raise InputError(f"{fault} it cannot be loaded: {type(error).__name__}: {one_line(error)}") from error
+        is_entry = isinstance(found, self.kind)
+        if not is_entry and not (self.others and callable(found)):
+            either = f"{self.kind.__name__}, no class and no function" if self.others else self.kind.__name__
+            raise InputError(f"{fault} that is no {either}: {found!r}")
+        if is_entry and found.name != name:
+            raise InputError(f"{fault} that is the entry of a {self.what} named '{found.name}'")
+        if self.entries.get(name, found) != found:
+            raise InputError(f"{fault} the name is taken by another {self.what}")
+        return found
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error, of which only one line is shown."""
+    return " ".join(str(error).split())
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.module

@@ -11,10 +11,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.register import one_line
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.fast_paths import DevicePath, EncodingScorer, FastPath, InnerProductScorer
 from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
-from rerank_plugin.models.register import ModelEntry, entry_of, one_line, package_of, resolve
+from rerank_plugin.models.register import MODELS, ModelEntry, entry_of, resolve
 
 CONFIG_FIELDS = ("document_words", "query_words", "lexical_features")
 
@@ -77,5 +78,5 @@ def _class(entry: ModelEntry, role: str, base: type):
 
 
 def _fault(entry: ModelEntry, what: str) -> InputError:
-    package = package_of(entry.name)
+    package = MODELS.package_of(entry.name)
     return InputError(f"the model '{entry.name}'{f' of the package {package!r}' if package else ''}: {what}")

@@ -31,7 +31,7 @@ from rerank_plugin.indexes.stored_encodings import DTYPES, find_encodings, write
 from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
-from rerank_plugin.models.register import entries
+from rerank_plugin.models.register import MODELS
 from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def check_encodes(model: RankingModel) -> None:
         InputError: the model has no encodings.
     """
     if not isinstance(model, EncodingModel):
-        known = ", ".join(entry.name for entry in entries() if entry.encoder is not None and not entry.requires)
+        known = ", ".join(entry.name for entry in MODELS.ours() if entry.encoder is not None and not entry.requires)
         raise InputError(
             f"the model '{model.name}' compares a document's words with the query's, so there is nothing to encode; "
             f"models that encode documents: {known}"

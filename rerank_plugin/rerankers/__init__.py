@@ -71,7 +71,7 @@ UNTRAINED = {
 
 def known_names() -> list[str]:
     """Names of all rerankers that are installed, sorted. What other packages declare is not imported."""
-    return sorted({*UNTRAINED, *register.names(), *register.installed()})
+    return sorted({*UNTRAINED, *register.names(), *register.MODELS.installed()})
 
 
 def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOptions()) -> Scorer:
@@ -82,10 +82,10 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     """
     name, _, rest = spec.partition(":")
     if name in UNTRAINED:
-        register.check_not_taken(name)
+        register.MODELS.check_not_taken(name)
         factory = register.resolve(UNTRAINED[name].factory)
         return factory(index, Path(rest) if rest else None, options)
-    if (target := register.find(name)) is not None:
+    if (target := register.MODELS.find(name)) is not None:
         return _opened(name, target, index, Path(rest) if rest else bundled(name), options)
     if Path(spec).is_dir():
         return _of_folder(Path(spec), index, options)
@@ -99,7 +99,7 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
 
 def bundled(name: str) -> Path | None:
     """The checkpoint of a model that comes along, or None."""
-    found = register.find(name)
+    found = register.MODELS.find(name)
     return found.bundled if isinstance(found, ModelEntry) else None
 
 
@@ -129,7 +129,7 @@ def _of_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> S
 
         described = read_config(folder)
         name = described["model"]
-    target = register.find(name)
+    target = register.MODELS.find(name)
     if target is None:
         raise InputError(f"{folder} holds a model '{name}' that is unknown here; known: {', '.join(known_names())}")
     return _opened(name, target, index, folder, options, described)

@@ -15,7 +15,7 @@ from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.delta.fused import FusedDelta
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
 from rerank_plugin.models.fast_paths import FastPath
-from rerank_plugin.models.register import ModelEntry, entries, entry_of, names
+from rerank_plugin.models.register import MODELS, ModelEntry, entry_of, names
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.rerankers.scorer import Scorer, as_scorer
 from tests import small
@@ -53,14 +53,14 @@ OWN = ModelEntry("own", DeltaConfig, Own, "Delta under another name", fast=Fused
 def registered(monkeypatch):
     """Registers entries that are forgotten after the test."""
     names()
-    monkeypatch.setattr(register, "_ENTRIES", dict(register._ENTRIES))
+    monkeypatch.setattr(MODELS, "entries", dict(MODELS.entries))
     yield register.register
     classes_of.cache_clear()
 
 
 def test_every_folder_registers_its_model():
     folders = [path.parent.name for path in (ROOT / "rerank_plugin" / "models").glob("*/__init__.py")]
-    modules = {entry.module.split(".")[2] for entry in entries()}
+    modules = {entry.module.split(".")[2] for entry in MODELS.ours()}
     assert set(folders) == modules
 
 
