@@ -16,6 +16,8 @@ import pytest
 import rerank_plugin
 from rerank_plugin.corpora import judgments, queries
 from rerank_plugin.files.runs import read_run
+from rerank_plugin.rerankers import known_names
+from rerank_plugin.retrieval.register import known_forms
 
 PACKAGE_PARENT = str(Path(rerank_plugin.__file__).parents[1])
 
@@ -198,9 +200,9 @@ def test_bad_input_gets_one_line(workspace):
     assert "no index at nowhere" in said(f"{search} --index nowhere")
     (workspace / "half").mkdir()
     assert "it is not an index" in said(f"{search} --index half")
-    assert "known: bert, biobert, bm25-abstract, bm25-text, bm25-title, conv-knrm, delta" in said(f"{search} --index index --reranker nothing")
+    assert f"known: {', '.join(known_names())}" in said(f"{search} --index index --reranker nothing")
     assert "needs a trained checkpoint" in said(f"{search} --index index --reranker pacrr")
-    assert "known: all, bm25, bm25+rm3" in said(f"{search} --index index --first-stage splade")
+    assert f"known: {', '.join(known_forms())}" in said(f"{search} --index index --first-stage splade")
     (workspace / "empty.tsv").write_text("")
     assert "empty.tsv" in said("search --index index --queries empty.tsv --output x.run")
     (workspace / "twice.tsv").write_text("q1\tone\nq1\ttwo\n")

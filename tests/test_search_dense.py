@@ -13,6 +13,7 @@ from rerank_plugin import bench, embed, fuse, index, search, train
 from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import read_run
+from rerank_plugin.retrieval.register import known_forms
 
 
 @pytest.fixture(scope="module")
@@ -190,10 +191,7 @@ def test_dense_retrieval_needs_no_java(folder):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (
-            ["--first-stage", "dense"],
-            "unknown first stage 'dense'; known: all, bm25, bm25+rm3, dense:CHECKPOINT, judged:JUDGMENTS, neighbours",
-        ),
+        (["--first-stage", "dense"], f"unknown first stage 'dense'; known: {', '.join(known_forms())}"),
         (["--first-stage", "dense:"], "dense:CHECKPOINT"),
         (["--first-stage", "dense:nowhere"], "nowhere"),
         (["--fuse", "all"], "--fuse takes searches"),

@@ -4,6 +4,8 @@ Whatever is trained gets a gradient and moves the scores on both paths: a gate t
 result is dropped, or a fast path that forgets a weight fails here.
 """
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
@@ -17,17 +19,8 @@ from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import annotated, small
 
 QUERY = Query("q", "aspirin heart attack risk in women")
-SIZES = {
-    "conv-knrm": {"filters": 4},
-    "delta": {"filters": 4},
-    "delta-classifier": {"filters": 4},
-    "duet": {"filters": 4},
-    "ktrel": {"heads": 2, "feed_forward": 5, "concepts": 11, "concept_dimension": 4},
-    "ktrel-c": {"heads": 2, "feed_forward": 5, "concepts": 11, "concept_dimension": 4},
-    "ktrel-w": {"heads": 2, "feed_forward": 5},
-    "pacrr": {"filters": 4},
-    "sevmos": {"filters": 4},
-}
+# Sizes of a model that is quick to test, for hyper-parameters of these names that are whole numbers.
+SMALL = {"filters": 4, "heads": 2, "feed_forward": 5, "concepts": 11, "concept_dimension": 4}
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +29,18 @@ def index(tmp_path_factory):
     return annotated.build_index(tmp_path_factory.mktemp("all") / "index").forward
 
 
+def small_sizes(config_class):
+    """The sizes of ``SMALL`` that a configuration has; those of concepts only where it reads some."""
+    numbers = {one.name for one in fields(config_class) if type(one.default) is int}
+    left_out = () if config_class.reads_concepts({}) else ("concepts", "concept_dimension")
+    return {name: size for name, size in SMALL.items() if name in numbers and name not in left_out}
+
+
 def model_of(name, vectors):
     """With weights that kill no ReLU and drive no tanh to its ends."""
     model_class, config_class = model_classes(name)
     torch.manual_seed(5)
-    config = config_class(document_words=720, query_words=8, **SIZES.get(name, {}))
+    config = config_class(document_words=720, query_words=8, **small_sizes(config_class))
     model = model_class(config, torch.from_numpy(vectors.matrix))
     if config.concepts:
         model.concept_vocabulary = ConceptVocabulary([concept.id for concept in annotated.CONCEPTS])
