@@ -13,6 +13,7 @@ from rerank_plugin import bench, embed, fuse, index, search, train
 from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import read_run
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.register import known_forms
 
 
@@ -140,10 +141,8 @@ def journal(folder, hybrid):
         ["--index", str(folder / "index"), "--queries", str(folder / "q.tsv"), "--output", "x", *hybrid,
          "--reranker", f"{folder}/ktrel", "--depth", "60"]
     )  # fmt: skip
-    return (
-        json.dumps({**search._settings(options, commandline.first_stage_config(options)), "tag": "ktrel"}, default=str)
-        + "\n"
-    )
+    settings = search._settings(options, commandline.first_stage_config(options), Index(folder / "index"))
+    return json.dumps({**settings, "tag": "ktrel"}, default=str) + "\n"
 
 
 def test_training_takes_such_first_stages(folder):
