@@ -134,9 +134,10 @@ def test_what_an_entry_lacks_is_said_when_it_is_made():
         ({"name": "a:b"}, "a word without a colon"),
         ({"config": str}, "no dataclass with open"),
         ({"argument": "checkpoint"}, "lacks the field checkpoint"),
+        ({"fixed": {"name": "old"}}, "has another name: 'old'"),
         ({"depth_cuts": "all"}, "cannot cut 'all'"),
     ]:
         with pytest.raises(ValueError, match=said):
-            FirstStageEntry(**{"name": "new", "config": type(config), "summary": "", **wrong})
+            FirstStageEntry(**{"name": "new", "config": type(config), "summary": "", "fixed": {"name": "new"}, **wrong})
     with pytest.raises(InputError, match="the name 'bm25' is taken by another first stage"):
         FIRST_STAGES.add(FirstStageEntry("bm25", type(config), ""))

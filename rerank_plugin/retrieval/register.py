@@ -135,6 +135,9 @@ class FirstStageEntry:
             raise ValueError(
                 f"the configuration of the first stage '{self.name}' lacks the field {', '.join(sorted(missing))}"
             )
+        named = self.fixed.get("name", next(one.default for one in fields(self.config) if one.name == "name"))
+        if named != self.name:
+            raise ValueError(f"the configuration of the first stage '{self.name}' has another name: {named!r}")
         if self.depth_cuts not in (CANDIDATES, RANKING, NOTHING):
             raise ValueError(f"the first stage '{self.name}': the depth cannot cut '{self.depth_cuts}'")
 
