@@ -20,12 +20,12 @@ examples:
 
 
 def arguments():
+    from rerank_plugin.corpora.register import accepted_together
+
     parser = commandline.parser("clicks", DESCRIPTION, EXAMPLES)
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--log", type=Path, help="click log, tab-separated with a header, also .gz")
-    mode.add_argument(
-        "--simulate", metavar="QJ", help="judged queries to simulate: sample, BEIR folder[:split], ir-datasets id, ..."
-    )
+    mode.add_argument("--simulate", metavar="QJ", help=f"judged queries to simulate: {accepted_together()}")
     parser.add_argument(
         "--output", type=Path, required=True, help="folder to write; with --simulate, the log (.gz too)"
     )

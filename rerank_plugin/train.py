@@ -37,6 +37,8 @@ examples:
 
 
 def arguments():
+    from rerank_plugin.corpora.register import accepted_together
+
     parser = commandline.parser("train", DESCRIPTION.format(models=_described_models()), EXAMPLES)
     parser.add_argument("--model", default="delta", help="model to train; those of other packages can be, too")
     parser.add_argument("--index", type=Path, required=True, help="index folder")
@@ -45,8 +47,7 @@ def arguments():
         required=True,
         action="append",
         metavar="QJ",
-        help="queries and judgments: BEIR folder:split, ir-datasets id, sample:train, or QUERIES,QRELS; may be repeated, "
-        "with other texts of the same queries, too",
+        help=f"queries and judgments: {accepted_together()}; may be repeated, with other texts of the same queries, too",
     )
     parser.add_argument("--train-queries", type=int, metavar="N", help="train on so many of the queries, by chance")
     validation = parser.add_mutually_exclusive_group(required=True)

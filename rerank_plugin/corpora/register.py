@@ -99,6 +99,12 @@ def accepted(what: str) -> str:
     return ", ".join(forms)
 
 
+def accepted_together() -> str:
+    """All forms in which queries may be given with their judgments, for help. Loads nothing of other packages."""
+    both = [one.gives[JUDGMENTS] for one in FORMATS.ours() if {QUERIES, JUDGMENTS} <= one.gives.keys()]
+    return ", ".join([*both, "or one of each, joined by a comma (queries.tsv,qrels.txt)"])
+
+
 def _each(what: str) -> Iterator[Format]:
     """Ours, and then those of other packages, each loaded when it is come to."""
     for one in FORMATS.ours():
