@@ -33,7 +33,7 @@ LUCENE_LAG = 3  # batches that may wait for Lucene before reading pauses: bounds
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What was indexed; ``concepts`` is None where nothing was annotated."""
+    """Numbers of indexed items; ``concepts`` is None if the index was built without an annotator."""
 
     documents: int
     terms: int
@@ -48,10 +48,10 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def _without_duplicates(batch: list[Document], seen: SeenHashes, problems: Problems):
-    """The batch less the documents whose id was there before (the first one stays), and their id hashes uint64 [n].
+    """The documents of a batch with a new id, and the hashes of their ids, uint64 [n]; the first of equal ids is kept.
 
-    Ids are compared by 64-bit hashes: among 36 million documents the chance that any two different ids share one is
-    below 1 in 25,000, and what it would cost is one document, named as a duplicate.
+    Ids are compared by 64-bit hashes. Among 36 million documents the probability of any collision is below 1 in 25,000;
+    a collision would drop one document, which is reported as a duplicate.
     """
     hashes = hash_strings([document.id for document in batch])
     known = seen.seen(hashes)
@@ -79,12 +79,12 @@ def build_index(
     """Build ``folder`` from documents, in a temporary sibling that is renamed when everything is written.
 
     Args:
-        documents: read once, in a stream; while it is read, the vocabulary and 16 bytes a document are kept.
-        source: what the documents came from, for the description.
+        documents: read once, as a stream; the vocabulary and 16 bytes per document are kept in memory.
+        source: where the documents come from, for the description.
         problems: collects duplicate ids; raises at once when strict.
-        threads: Lucene indexing threads; the processors but at least 1 by default.
+        threads: Lucene's indexing threads; by default the number of processors.
         progress: wraps the documents, for a progress bar.
-        tokenizer: of the forward index; Lucene's analyzer is its own.
+        tokenizer: of the forward index; Lucene uses its own analyzer.
         annotator: a :class:`~rerank_plugin.knowledge.annotation.Annotator` that finds the concepts of each document;
             without one the index holds no concepts.
 
@@ -156,7 +156,7 @@ def _build(
 
 
 def _encodable(text: str) -> str:
-    """The text without halves of characters, which neither Java nor a file can hold."""
+    """The text with lone surrogates replaced, since neither Java nor a UTF-8 file can hold them."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -165,14 +165,14 @@ def _encodable(text: str) -> str:
 
 
 def _detach() -> None:
-    """Leave the JVM from this thread, which would otherwise be kept alive there."""
+    """Detach this thread from the JVM, which would otherwise keep it alive."""
     import jnius
 
     jnius.detach()
 
 
 def _rows_of_lucene_numbers(folder: Path) -> np.ndarray:
-    """Row of each Lucene document number, uint32 [R]: Lucene's threads and merges are free to reorder documents."""
+    """Row of each Lucene document number, uint32 [R]: Lucene's threads and merges may reorder documents."""
     table = StringTable(folder / "forward", "ids")
     rows = np.concatenate([table.find(page) for page in lucene_ids(folder / "lucene")])
     if (rows < 0).any() or len(rows) != len(table) or len(np.unique(rows)) != len(table):

@@ -55,7 +55,7 @@ class Candidates:
 
     @cached_property
     def id_ranks(self) -> np.ndarray:
-        """Rank of each document id in increasing byte order, uint32 [C]: breaks ties without touching strings."""
+        """Rank of each document id in increasing byte order, uint32 [C]; breaks ties without comparing strings."""
         return self.index.id_ranks[self.rows]
 
     @property

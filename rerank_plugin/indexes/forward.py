@@ -1,4 +1,4 @@
-"""The forward index: what every document says, as memory-mapped arrays. Readable without Java.
+"""The forward index: the words of every document as memory-mapped arrays. Readable without Java.
 
 Letters used in shapes throughout the package: B batch, C candidates, N document words, M query words, D dimension of a
 word vector, V vocabulary.
@@ -21,7 +21,7 @@ concepts               uint32   [Tc]    concepts of all documents in text order,
 concept_offsets        uint64   [R+1]   where each document's concepts start
 =====================  =======  ======  =============================================================================
 
-The last two are there only where the index was built with a knowledge base (:mod:`rerank_plugin.indexes.index_concepts`).
+The last two exist only if the index was built with a knowledge base (:mod:`rerank_plugin.indexes.index_concepts`).
 
 Terms are not conflated: rare words keep their own ids here ([D18] 4.2.2 needs them), and a model maps them to its own
 vocabulary.
@@ -78,10 +78,10 @@ class ForwardIndex:
     """A memory-mapped forward index; opening it reads no more than file headers.
 
     Args:
-        knowledge: what its concepts are rows of; None where it holds none, and then ``concepts`` and
-            ``concept_offsets`` are None, too.
-        checksum: of all its files and of its knowledge base; what is made of it keeps this, to be told from what was
-            made of another. None where the index folder does not tell.
+        knowledge: the knowledge base whose rows the concepts are; None for an index without concepts, whose
+            ``concepts`` and ``concept_offsets`` are None, too.
+        checksum: of all its files and of its knowledge base. Data derived from the index stores it, to identify the
+            index later. None if the forward index was opened outside an index folder.
     """
 
     def __init__(
@@ -128,10 +128,10 @@ class ForwardIndex:
         """Compare the tokenizer's settings with those of a model or of word vectors.
 
         Args:
-            what: has these settings, for the error.
+            what: the model or word vectors, for the error message.
 
         Raises:
-            InputError: their texts were tokenized otherwise than the documents.
+            InputError: the settings differ.
         """
         if settings != self.tokenizer.settings:
             raise InputError(
@@ -140,7 +140,7 @@ class ForwardIndex:
             )
 
     def query(self, text: str) -> IndexQuery:
-        """Tokenize a query as the documents were and look its terms up."""
+        """Tokenize a query with the tokenizer of the documents, and look up its terms."""
         terms = self.tokenizer.tokenize(text)
         return IndexQuery(terms, self.terms.find(terms), text)
 
@@ -190,7 +190,7 @@ class ForwardIndexWriter:
         self.titles.extend([" ".join(title.split()) for title in titles])
 
     def close_streams(self) -> None:
-        """End the reading of documents: the ids can be looked up from here on."""
+        """Finish adding documents; from now on their ids can be looked up."""
         terms = StringTableWriter(self.folder, "terms", searchable=True)
         terms.extend(list(self.term_ids))
         for stream in (self.tokens, self.offsets, self.title_lengths, self.ids, self.titles, terms):

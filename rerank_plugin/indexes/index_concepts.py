@@ -1,4 +1,4 @@
-"""The concepts of an index: the stream beside its words, and the knowledge base that says what they are ([K] 3).
+"""The concepts of an index, stored beside its words, and the knowledge base that defines them ([K] 3).
 
 An index that was built with a knowledge base holds
 
@@ -7,7 +7,7 @@ An index that was built with a knowledge base holds
 * ``knowledge/``: the compiled knowledge base itself, so that the index needs no other folder;
 * in ``index.json``, under ``knowledge``: the settings of the annotator.
 
-A query is annotated by the same annotator with the same settings when it is asked.
+A query is annotated with the same settings at search time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUERIES_KEPT = 4096  # texts whose concepts stay in memory: training asks for th
 
 
 def differences(one: dict, here: dict) -> str:
-    """What differs between two annotators' settings, as 'name value, here value'."""
+    """The differences between two annotators' settings, as 'name value, here value'."""
     names = [name for name in sorted({*one, *here}) if one.get(name) != here.get(name)]
     return "; ".join(f"{name} {one.get(name)}, here {here.get(name)}" for name in names)
 
@@ -57,12 +57,12 @@ class ConceptWriter:
 
 
 def text_to_annotate(title: str, abstract: str) -> str:
-    """The text of a document as the annotator reads it: no mention reaches from the title into the abstract."""
+    """The text of a document for the annotator, joined so that no mention spans both title and abstract."""
     return f"{title}\n{abstract}"
 
 
 class IndexKnowledge:
-    """The knowledge base of an index and its annotator; each is opened when it is first asked for.
+    """The knowledge base of an index and its annotator; each is opened on first use.
 
     Args:
         folder: of the compiled knowledge base.

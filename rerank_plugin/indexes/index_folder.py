@@ -1,4 +1,4 @@
-"""The index folder: a Lucene index and a forward index of one collection, and the file that says what they are."""
+"""The index folder: a Lucene index and a forward index of one collection, and the file that describes them."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def describe_file(path: Path) -> dict:
 
 
 def describe_files(folder: Path) -> dict[str, dict]:
-    """:func:`describe_file` of every file of an index, by its relative path; but of those with checksums of their own,
-    and of those made again at need."""
+    """:func:`describe_file` of every file of an index, by its relative path. Files with checksums of their own, and
+    files that are rebuilt when needed, are left out."""
     apart = (folder / MADE_AGAIN, folder / ENCODINGS)
     return {
         path.relative_to(folder).as_posix(): describe_file(path)
@@ -63,37 +63,37 @@ def describe_files(folder: Path) -> dict[str, dict]:
 
 
 def write_description(folder: Path, description: dict) -> None:
-    """Write ``index.json``, with a checksum of what it says."""
+    """Write ``index.json``, with checksums of all files and of its own content."""
     description = {**description, "files": describe_files(folder)}
     description[CHECKSUM] = checksum_of(description)
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def checksum_of(description: dict) -> str:
-    """The checksum of all that a description says but this checksum."""
+    """The checksum of a description's content, without its own checksum entry."""
     said = {name: value for name, value in description.items() if name != CHECKSUM}
     return blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def forward_checksum(description: dict) -> str:
-    """The checksum of all files of a forward index and of its knowledge base, from those in an index's description."""
+    """The checksum of all files of a forward index and its knowledge base, from those in an index's description."""
     files = description["files"]
     forward = {name: files[name] for name in sorted(files) if name.startswith(("forward/", "knowledge/"))}
     return blake2b(json.dumps(forward, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def write_part(path: Path, described: dict, names: Iterable[str]) -> None:
-    """Write the description of what was added to an index, with checksums of the named files and of what it says."""
+    """Write the description of an addition to an index, with checksums of the named files and of its own content."""
     described = {**described, "files": {name: describe_file(path.parent / name) for name in names}}
     described[CHECKSUM] = checksum_of(described)
     path.write_text(json.dumps(described, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def open_whole(opening: Callable[[], T]) -> T:
-    """What ``opening`` gives: an index and parts of it. It is called again where the index is replaced meanwhile.
+    """The result of ``opening``, which opens an index and parts of it; repeated if the index was replaced meanwhile.
 
     Raises:
-        IndexReplacedError: that happened again and again.
+        IndexReplacedError: the index was replaced during every try.
     """
     for _ in range(TRIES - 1):
         with suppress(IndexReplacedError):
@@ -102,11 +102,11 @@ def open_whole(opening: Callable[[], T]) -> T:
 
 
 class Index:
-    """An index opened for reading. Cheap: files are mapped when they are used, and Java starts only for a search.
+    """An index opened for reading. Opening is cheap: files are mapped on first use, and only a search starts Java.
 
-    An index that is replaced is another folder of the same name. So every part is opened between two looks at
-    ``index.json``: where they differ, the part may be of another build than the others (`IndexReplacedError`). What has
-    been opened stays what it was.
+    Replacing an index puts another folder under the same name. So ``index.json`` is read again after a part was opened:
+    if it has changed, the part may belong to another build (`IndexReplacedError`). Parts that are already open stay
+    valid.
 
     Raises:
         InputError: the folder is missing, was not finished, is damaged, or has another format version.
@@ -154,7 +154,7 @@ class Index:
                 )
 
     def __len__(self) -> int:
-        """How many documents it holds."""
+        """The number of documents."""
         return len(self.forward)
 
     def __bool__(self) -> bool:
@@ -162,19 +162,19 @@ class Index:
 
     @property
     def generation(self) -> str | None:
-        """What tells this build from others of the same corpus; None for an index of before there was one."""
+        """The unique id of this build, as in ``index.json``; None for an older index without one."""
         return self.description.get(GENERATION)
 
     @property
     def build(self) -> str:
-        """What tells this build from any other, also of an index that has no generation."""
+        """A checksum of ``index.json`` that identifies this build, also if it has no generation."""
         return blake2b(self._written, digest_size=16).hexdigest()
 
     def check_same(self) -> None:
-        """Whether the folder is still the one that was opened: called after a part of it was opened.
+        """Check that the folder still holds the build that was opened; called after a part of it was opened.
 
         Raises:
-            IndexReplacedError: it is not.
+            IndexReplacedError: it holds another build.
         """
         try:
             written = (self.folder / DESCRIPTION).read_bytes()
@@ -212,6 +212,6 @@ class Index:
     def first_stage(self, config):
         """The first stage of a configuration (:mod:`rerank_plugin.retrieval.register`) over this index.
 
-        Those by Lucene start the JVM; of the others none does.
+        A first stage of Lucene starts the JVM; the others do not.
         """
         return config.open(self)

@@ -18,7 +18,7 @@ class LuceneWriter:
     """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors.
 
     Args:
-        generation: what tells this build from others; kept in Lucene's commit.
+        generation: the unique id of this build; stored in Lucene's commit.
     """
 
     def __init__(self, folder: Path, threads: int, generation: str):
@@ -37,7 +37,7 @@ class LuceneWriter:
         writer.setLiveCommitData(data.entrySet())
 
     def add(self, ids: Sequence[str], titles: Sequence[str], abstracts: Sequence[str]) -> None:
-        """Add documents, in one crossing to Java."""
+        """Add documents, in one call to Java."""
         documents = [
             json.dumps(
                 {"id": id, "contents": f"{title} {abstract}", "title": title, "abstract": abstract},
@@ -70,7 +70,7 @@ class LuceneWriter:
 
 
 def lucene_ids(folder: Path) -> Iterator[list[str]]:
-    """External ids in the order of Lucene's document numbers, a large page at a time."""
+    """External ids in the order of Lucene's document numbers, in large pages."""
     reader = open_reader(folder)
     searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
     everything = java_class("org.apache.lucene.search.MatchAllDocsQuery")()

@@ -1,6 +1,6 @@
-"""The vectors with the largest inner products with a query's, through faiss: by comparing all, or by an index of them.
+"""Maximum inner product search with faiss: exhaustive, or with an approximate index.
 
-An index that does not compare all vectors is built once and kept beside them
+An approximate index is built once and stored beside the vectors
 (:mod:`rerank_plugin.indexes.stored_encodings`), in a folder by its kind:
 
 ==============  ========================================================================================
@@ -10,12 +10,12 @@ index.faiss     what faiss writes; the vectors are in it, in their dtype
 ann.json        kind and options, checksums of this file and of the description of the encodings
 ==============  ========================================================================================
 
-``ivf``: the vectors in ``nlist`` groups by k-means, of which a search reads the ``nprobe`` nearest ones. ``hnsw``: a
-graph (Malkov and Yashunin 2016) of about ``2 * links`` neighbours a vector, through which a search keeps the best
-``ef_search`` vectors it has met. Both are approximate: they may miss vectors, and never score one wrongly.
+``ivf``: k-means divides the vectors into ``nlist`` groups; a search reads the ``nprobe`` nearest groups. ``hnsw``: a
+graph (Malkov and Yashunin 2016) of about ``2 * links`` neighbours per vector; a search keeps the best ``ef_search``
+vectors that it has visited. Both are approximate: they may miss vectors, but never return a wrong score.
 
-faiss searches in the thread that calls it: OpenMP's threads would keep processors busy after each search, waiting for
-the next one, while a reranker needs them. Letters in shapes: R documents, E numbers of a vector.
+faiss searches in the calling thread only: OpenMP's threads would spin after each search and take processor time from
+the reranker. Letters in shapes: R documents, E numbers of a vector.
 """
 
 from __future__ import annotations
@@ -65,11 +65,10 @@ class AnnConfig:
 
     Attributes:
         kind: ``ivf`` or ``hnsw``.
-        nlist: groups of ``ivf``; by default ``4 * sqrt(R)``, and no more than leave 39 vectors a group.
-        links: M of ``hnsw``. ef_construction: vectors that are kept in view when one is put into the graph.
+        nlist: groups of ``ivf``; by default ``4 * sqrt(R)``, but at most ``R / 39``.
+        links: M of ``hnsw``. ef_construction: candidate vectors kept when a vector is inserted into the graph.
         seed: of the groups' centres.
-        threads: by default as many as there are processors; with several, ``hnsw`` differs a little from build to
-            build.
+        threads: by default all available; with more than one, ``hnsw`` differs slightly between builds.
     """
 
     kind: str
@@ -94,7 +93,7 @@ def ann_folder(encodings: Path, kind: str) -> Path:
 
 
 def build_ann(encodings: Path, vectors: np.ndarray, config: AnnConfig, overwrite: bool = False) -> Path:
-    """Build an approximate index of encodings and keep it in their folder, atomically.
+    """Build an approximate index of encodings and write it to their folder, atomically.
 
     Args:
         encodings: their folder. vectors: float32 or float16 [R, E].
@@ -124,7 +123,7 @@ def build_ann(encodings: Path, vectors: np.ndarray, config: AnnConfig, overwrite
 
 
 def _trained(faiss, vectors: np.ndarray, config: AnnConfig):
-    """An empty faiss index that is ready for the vectors, and the options that made it."""
+    """A trained faiss index without vectors, and its options."""
     count, size = vectors.shape
     stored = "Flat" if vectors.dtype == np.float32 else "SQfp16"
     if config.kind == HNSW:
@@ -156,7 +155,7 @@ def _checksum(path: Path) -> str:
 
 @contextmanager
 def _threads(faiss, threads: int) -> Iterator[None]:
-    """So many OpenMP threads for what this thread asks of faiss."""
+    """Set the number of OpenMP threads for the calls of this thread to faiss."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(threads)
     try:
@@ -166,16 +165,16 @@ def _threads(faiss, threads: int) -> Iterator[None]:
 
 
 class FlatSearch:
-    """Compares a query with every vector. On a CPU float32 vectors are read where they are mapped.
+    """Exhaustive search. On a CPU, float32 vectors are read from the memory map without a copy.
 
     Args:
         vectors: float32 or float16 [R, E].
         device: ``cpu``, ``cuda`` or ``cuda:N``.
-        threads: over which the vectors are split.
+        threads: number of threads that share the vectors.
 
     Attributes:
-        most: documents that a search can return; None without a limit.
-        exact: whether products are float32 sums over the stored numbers, wrong by no more than such sums round.
+        most: the largest number of documents that a search can return; None for no limit.
+        exact: whether inner products are exact up to the rounding of float32 sums over the stored numbers.
     """
 
     exact = True
@@ -200,7 +199,7 @@ class FlatSearch:
         return index
 
     def search(self, query: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows int64 [n] and inner products float32 [n] of the best ``count`` vectors or all, best first.
+        """Rows int64 [n] and inner products float32 [n] of the best ``count`` vectors (at most all), best first.
 
         Args:
             query: float32 [E].
@@ -236,7 +235,7 @@ class AnnSearch:
         effort: nprobe of ``ivf``, or ef_search of ``hnsw``.
 
     Raises:
-        InputError: it is not there, damaged, or of other encodings; or the device is none for it.
+        InputError: the index is missing, damaged, or of other encodings; or it cannot be used on the device.
     """
 
     def __init__(self, encodings: Path, kind: str, effort: int, device: str, build: str):
@@ -261,7 +260,7 @@ class AnnSearch:
 
 
 def _opened(faiss, folder: Path, encodings: Path, build: str):
-    """The faiss index in a folder, of which every byte is as it was written."""
+    """The faiss index in a folder, after its checksum was verified."""
     if not folder.is_dir():
         raise InputError(f"{encodings} holds no {folder.name} index of its vectors; build it with: {build}")
     again = f"build it again with: {build} --overwrite"

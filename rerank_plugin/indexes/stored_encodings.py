@@ -1,6 +1,6 @@
-"""Encodings: one vector a document, computed once by a model and kept in the index folder.
+"""Encodings: one vector per document, computed once by a model and stored in the index folder.
 
-``INDEX/encodings/KEY`` is the folder of one encoding, KEY the checksum of the weights that made it:
+``INDEX/encodings/KEY`` is the folder of one encoding; KEY is the checksum of the model's weights:
 
 ==============  ==========================  ========================================================================
 file            dtype and shape             content
@@ -9,7 +9,7 @@ vectors.npy     float32 or float16 [R, E]   the vectors, rows as in the forward 
 encodings.json                              checksums of weights, forward index and vectors, shape, dtype, what made it
 ==============  ==========================  ========================================================================
 
-What is here knows no model: it stores vectors and finds them again.
+This module is independent of models: it only writes and reads vectors.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DTYPES = ("float32", "float16")
 
 
 def encodings_folder(index: ForwardIndex, key: str) -> Path:
-    """Where the vectors of the weights with this checksum are kept; the folder need not be there."""
+    """The folder for the encodings by the weights with this checksum; it need not exist."""
     return index.folder.parent / FOLDER / key
 
 
@@ -53,14 +53,14 @@ def write_encodings(
     description: dict | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write the vectors of all documents, atomically, in one stream.
+    """Write the vectors of all documents as a stream, atomically.
 
     Args:
         key: checksum of the weights.
         pieces: vectors float32 [n, E] in row order, R rows in all.
         size: E.
-        dtype: what is stored, float32 or float16.
-        description: what else is worth knowing, as JSON values.
+        dtype: of the stored vectors, float32 or float16.
+        description: further entries for ``encodings.json``, as JSON values.
 
     Returns:
         the folder.
@@ -103,12 +103,12 @@ def _stored(index: ForwardIndex, piece: np.ndarray, first_row: int, dtype: str) 
 
 
 def find_encodings(index: ForwardIndex, key: str, size: int) -> np.ndarray | None:
-    """The vectors of an index, float32 or float16 [R, E], memory-mapped; None where these weights encoded none.
+    """The vectors of an index by the weights ``key``, float32 or float16 [R, E], memory-mapped; None if there are none.
 
-    Vectors that were made from another forward index are none, either, which is said.
+    Vectors of another forward index are not used: a warning is logged, and the result is None.
 
     Raises:
-        InputError: the folder is there, but damaged.
+        InputError: the folder exists, but is damaged.
     """
     folder = encodings_folder(index, key)
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Compares an index with what was written when it was built: every byte, and what follows from the bytes."""
+"""Verifies an index: the checksums of all files, and the statistics in its description."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rerank_plugin.indexes.index_folder import (
 
 
 def verify(index: Index) -> int:
-    """How many files were compared, those of encodings included.
+    """Verify an index; returns the number of files compared, those of encodings included.
 
     Raises:
-        InputError: a file is damaged, missing, or not on the list of those that were written; or the description says
-            what was not written, or does not follow from the files.
+        InputError: a file is damaged, missing, or not listed in the description; or the description does not match its
+            checksum or the files.
     """
     folder, description = index.folder, index.description
     if description.get(CHECKSUM, checksum_of(description)) != checksum_of(description):
@@ -45,7 +45,7 @@ def _compare(folder: Path, found: dict, expected: dict) -> None:
 
 
 def _check_statistics(index: Index) -> None:
-    """What the description says of the documents must follow from the arrays: older ones have no checksum."""
+    """Compare the description's statistics with the arrays, since older descriptions have no checksum."""
     forward = index.forward
     titles = int(forward.title_lengths.sum(dtype="int64"))
     tokens = {"title": titles, "abstract": len(forward.tokens) - titles, "text": len(forward.tokens)}
@@ -61,7 +61,7 @@ def _check_statistics(index: Index) -> None:
 
 
 def _verify_encodings(index: Index) -> Iterator[int]:
-    """Compare what models have added to the index; how many files there are of each kind."""
+    """Verify the encodings that models have added to the index; returns the number of files of each kind."""
     of_documents = {"forward_index": index.forward.checksum}
     for encodings in _folders(index.folder / ENCODINGS):
         yield _verify_part(encodings / "encodings.json", {"weights": encodings.name, **of_documents})
@@ -80,7 +80,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _verify_part(path: Path, expected: dict) -> int:
-    """Compare the files beside a description with it; how many files there are with it.
+    """Compare a description with the files beside it; returns the number of files, the description included.
 
     Args:
         expected: what the description must say.

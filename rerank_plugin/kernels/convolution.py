@@ -1,7 +1,7 @@
-"""Convolutions over the words of a document as one small matrix product after another, compiled with numba.
+"""Convolutions over the words of a document as a sequence of small matrix products, compiled with numba.
 
-Rows that lie behind one another in memory make a window of ``width`` rows one contiguous run of ``width * K`` numbers,
-so a convolution is a product of overlapping rows with a matrix [width * K, filters]. A document's rows and the weights
+Rows are contiguous in memory, so a window of ``width`` rows is one contiguous run of ``width * K`` numbers, and a
+convolution is a product of overlapping rows with a matrix [width * K, filters]. A document's rows and the weights
 stay in the first-level cache, and the sums in registers: :func:`window_products` is written in vectors of LLVM, which
 become AVX, AVX-512 or NEON, because no compiler finds this form by itself.
 """
@@ -58,7 +58,7 @@ class _Tile:
         return [self.builder.gep(start, [self.builder.mul(self.size(row), step)]) for row in range(ROWS)]
 
     def repeat(self, value):
-        """A number in every lane."""
+        """A vector with the same number in every lane."""
         first = self.builder.insert_element(self.undefined, value, ir.IntType(32)(0))
         return self.builder.shuffle_vector(first, self.undefined, self.all_first)
 
@@ -134,7 +134,7 @@ def leaky_products(
 def leaky_convolution(source, weights, bias, slope, target, rows, width):
     """``target[i] = leaky(bias + source[i : i + width].ravel() @ weights)`` for i < rows, with the slope below zero.
 
-    Up to ROWS - 1 rows more are overwritten with what means nothing. With width 1 this is a feed-forward layer.
+    Up to ROWS - 1 further rows are overwritten with arbitrary values. With width 1 this is a feed-forward layer.
 
     Args:
         source: float32 [at least rows + width - 1 + ROWS, K], contiguous.

@@ -1,8 +1,8 @@
-"""Feed-forward layers whose weights are larger than the caches near the processor, compiled with numba.
+"""Feed-forward layers whose weights are larger than the processor's near caches, compiled with numba.
 
-Where a layer of a model fits the first-level cache, rows go through it one group after another
-(:func:`~rerank_plugin.kernels.convolution.leaky_convolution`). Here the weights are cut into panels of LANES outputs,
-each contiguous, and all rows go through one panel before the next: every weight is read from memory once a call.
+A layer that fits the first-level cache is computed by groups of rows
+(:func:`~rerank_plugin.kernels.convolution.leaky_convolution`). Here the weights are divided into contiguous panels of
+LANES outputs, and one panel is applied to all rows before the next: every weight is read from memory once per call.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ def pad_vector(vector: np.ndarray) -> np.ndarray:
 def dense(source, panels, bias, slope, target, rows):
     """``target[i] = leaky(bias + window i of source @ weights)`` for i < rows, with the slope below zero.
 
-    Window i is ``source[i:].ravel()[:inward]``: a row, or what counts of it, or the rows of a convolution. Slope 0 is
-    ReLU, 1 is linear. Up to ROWS - 1 rows more are overwritten with what means nothing, and the windows of so many more
-    rows are read.
+    Window i is ``source[i:].ravel()[:inward]``: a row, its beginning, or the rows of a convolution. Slope 0 is ReLU, 1
+    is linear. Up to ROWS - 1 further rows are overwritten with arbitrary values, and as many further windows are read.
 
     Args:
         source: float32 [at least rows + ROWS, any], contiguous. panels: float32 [P, inward, LANES].
         bias: float32 [P * LANES].
-        target: float32 [at least rows + ROWS - 1, P * LANES], contiguous; a part of no array that is read here.
+        target: float32 [at least rows + ROWS - 1, P * LANES], contiguous; it must not overlap with an input.
     """
     step, columns = source.shape[1], target.shape[1]
     for panel in range(len(panels)):

@@ -1,4 +1,4 @@
-"""The hyperbolic tangent in float32, for compiled loops: without a call in it, a loop over lanes becomes vectors.
+"""The hyperbolic tangent in float32, for compiled loops: written without a call, so that loops are vectorized.
 
 ``tanh(x) = x P(x^2) / Q(x^2)`` with polynomials of degree 4, fitted on [0, 9.02] to the least maximum of the relative
 error, which is 3e-8; beyond, tanh rounds to 1 in float32.
@@ -18,7 +18,7 @@ _Q1, _Q2, _Q3, _Q4 = (np.float32(term) for term in (0.46713033, 0.025871074, 0.0
 
 @njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy", forceinline=True)
 def tanh(x):
-    """tanh(x) of a float32 to 4e-7 relative, NaN of NaN."""
+    """tanh(x) of a float32 to 4e-7 relative, NaN for NaN."""
     inside = _LARGEST if x > _LARGEST else x
     inside = -_LARGEST if inside < -_LARGEST else inside
     square = inside * inside

@@ -1,12 +1,11 @@
-"""Work that is split over threads, and memory that is kept from one query to the next.
+"""Parallel loops over threads, and memory that is reused between queries.
 
-The kernels of the fast paths release Python's lock, so plain threads are all they need: one small pool for the process,
-beside which neither OpenMP's threads nor a second pool wake up. Every item of work (a document, a word) is computed by
-the same instructions whichever thread it falls to, so results do not depend on the number of threads.
+The kernels of the fast paths release Python's GIL, so plain threads suffice. The process has one small pool; neither
+OpenMP's threads nor a second pool is used. Every item of work (a document, a word) is computed by the same
+instructions in any thread, so results do not depend on the number of threads.
 
-Waking a thread up takes between 50 microseconds and a millisecond, as long as a piece of the work itself. So a query
-calls its helpers once (:func:`crew`), before it has anything for them, and between two pieces of work they look for the
-next one without going to sleep.
+Waking a thread takes between 50 microseconds and a millisecond, as long as a piece of the work itself. So a query
+starts its helpers once (:func:`crew`), before there is work for them, and they wait for work without sleeping.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ NAP = 1e-4  # seconds
 
 
 def available_threads() -> int:
-    """Threads to use when nothing is said: ``OMP_NUM_THREADS`` where it is set, else the processors we may use."""
+    """The default number of threads: ``OMP_NUM_THREADS`` if set, else the processors available to this process."""
     said = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     if said.isdigit() and int(said) > 0:
         return int(said)
@@ -39,7 +38,7 @@ def available_threads() -> int:
 
 
 class _Here(threading.local):
-    """What this thread is doing: working on a part, or leading a crew."""
+    """The state of this thread: whether it works on a part, and the crew that it leads."""
 
     working = False
     crew: _Crew | None = None
@@ -65,7 +64,7 @@ class _Job:
         self.workers: set[int] = set()
 
     def take_parts(self) -> None:
-        """Work until no part is left. After an error the parts that are left are taken, but not worked on."""
+        """Work until no part is left. After an error, the remaining parts are taken but skipped."""
         before, _here.working = _here.working, True
         self.workers.add(threading.get_ident())
         try:
@@ -82,7 +81,7 @@ class _Job:
             _here.working = before
 
     def finish(self) -> None:
-        """Take the parts that are left, wait for those that others have taken, and raise what went wrong."""
+        """Take the remaining parts, wait for those of other threads, and raise the exception of ``work``, if any."""
         try:
             self.take_parts()
             _wait_beyond(self.done, 0)
@@ -96,7 +95,7 @@ class _Job:
 
 
 def _wait_beyond(counter: np.ndarray, seen: int, stop: Callable[[], bool] = lambda: False) -> int:
-    """The value of ``counter`` once it is greater than ``seen``, or when ``stop`` says so."""
+    """Wait until ``counter`` is greater than ``seen`` or ``stop()`` is true; returns its value."""
     from rerank_plugin.kernels.spinning import wait_beyond
 
     now = wait_beyond(counter, seen, SPINS)
@@ -107,7 +106,7 @@ def _wait_beyond(counter: np.ndarray, seen: int, stop: Callable[[], bool] = lamb
 
 
 class _Crew:
-    """A leader's helpers: they take parts of its jobs, in the order the jobs were posted, until it lets them go."""
+    """The helper threads of a leader; they work on its jobs in the order of posting, until they are dismissed."""
 
     def __init__(self, helpers: int):
         self.jobs: list[_Job] = []
@@ -128,7 +127,7 @@ class _Crew:
         self.posted[0] = len(self.jobs)
 
     def dismiss(self) -> None:
-        """Let the helpers go. Every split job is finished by then, so nobody works on the leader's arrays after this."""
+        """Dismiss the helpers. All split jobs are finished, so no helper uses the leader's arrays afterwards."""
         self.dismissed = True
         self.posted[0] += 1  # for those that look
         for future in self.futures:
@@ -137,7 +136,7 @@ class _Crew:
 
 @contextmanager
 def crew(threads: int) -> Iterator[None]:
-    """Call ``threads - 1`` helpers for all that is split within; without effect where there is a crew, or within a part."""
+    """Provide ``threads - 1`` helpers for every :func:`split` in the block; no effect within a crew or a part."""
     if threads == 1 or _here.working or _here.crew is not None:
         yield
         return
@@ -150,16 +149,15 @@ def crew(threads: int) -> Iterator[None]:
 
 
 def split(work: Callable[[int, int], object], count: int, threads: int, smallest: int = 64) -> None:
-    """Call ``work(start, stop)`` for parts of ``range(count)`` that together cover it, in several threads.
+    """Call ``work(start, stop)`` for parts that together cover ``range(count)``, in several threads.
 
-    The calling thread works, too, and takes all parts itself until another one wakes up. Within a part nothing is split
-    again: its thread does all of it.
+    The calling thread works, too. A nested call, from within a part, is not split: its thread does all the work.
 
     Args:
-        smallest: items of a part, at least.
+        smallest: the fewest items of a part.
 
     Raises:
-        what ``work`` raises; parts that were not begun are left out then.
+        any exception of ``work``; parts that have not been started are then left out.
     """
     size = max(smallest, -(-count // (threads * PARTS_OF_A_THREAD)), 1)
     if threads == 1 or count <= size or _here.working:
@@ -172,9 +170,9 @@ def split(work: Callable[[int, int], object], count: int, threads: int, smallest
 
 
 def alongside(work: Callable[[], T], threads: int) -> Callable[[], T]:
-    """Let another thread of the crew do ``work`` where there is one; calling what is returned gives its result.
+    """Run ``work`` in another thread of the crew, if there is one; returns a function that waits for the result.
 
-    Work that nobody has begun by then is done by the caller.
+    If no thread has started the work when that function is called, the caller does the work itself.
     """
     if threads == 1 or _here.working or _here.crew is None:
         return work
@@ -190,13 +188,13 @@ def alongside(work: Callable[[], T], threads: int) -> Callable[[], T]:
 
 
 class Workspace(threading.local):
-    """Arrays by name, kept for the next query of the same thread: fresh memory costs a page fault every 4 KB."""
+    """Named arrays that are reused between queries of one thread: new memory costs a page fault every 4 KB."""
 
     def __init__(self) -> None:
         self.buffers: dict[str, np.ndarray] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype) -> np.ndarray:
-        """An array with any content. The one given for this name before must not be in use any more."""
+        """An uninitialized array, in the memory of the previous one of this name, which must no longer be in use."""
         size = prod(shape)
         buffer = self.buffers.get(name)
         if buffer is None or len(buffer) < size or buffer.dtype != dtype:
@@ -204,7 +202,7 @@ class Workspace(threading.local):
         return buffer[:size].reshape(shape)
 
     def zeros(self, name: str, size: int, dtype) -> np.ndarray:
-        """An array of zeros [size]; whoever writes to it puts the zeros back."""
+        """An array of zeros [size]; the caller must reset it to zeros after use."""
         buffer = self.buffers.get(name)
         if buffer is None or len(buffer) < size or buffer.dtype != dtype:
             buffer = self.buffers[name] = np.zeros(size, dtype)

@@ -1,4 +1,4 @@
-"""Asking for memory before it is needed: rows of a large table in no order are otherwise waited for one by one."""
+"""Memory prefetching: without it, a loop over scattered rows of a large table waits for each row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _prefetch(typing_context, address):
 
 @njit(nogil=True, inline="always")
 def prefetch_row(matrix, row):
-    """Ask for a row of a contiguous matrix; nothing is read, and any row number is harmless."""
+    """Prefetch a row of a contiguous matrix; a row number out of range is harmless."""
     size = matrix.shape[1] * matrix.itemsize
     start = matrix.ctypes.data + row * size
     for offset in range(0, size, CACHE_LINE):
@@ -35,7 +35,7 @@ def prefetch_row(matrix, row):
 
 @njit(nogil=True, inline="always")
 def prefetch_run(array, start, length):
-    """Ask for ``array[start : start + length]`` of a contiguous array of one dimension."""
+    """Prefetch ``array[start : start + length]`` of a contiguous one-dimensional array."""
     first = array.ctypes.data + start * array.itemsize
     for offset in range(0, length * array.itemsize + CACHE_LINE - 1, CACHE_LINE):
         _prefetch(first + offset)

@@ -1,4 +1,4 @@
-"""Waiting for another thread for a moment without sleeping, compiled with numba so that Python's lock is free."""
+"""A short busy wait for another thread, compiled with numba so that the GIL is released."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 
 @intrinsic
 def _load(typing_context, address):
-    """An int64 as it is in memory now: no compiler may keep an older one."""
+    """Load an int64 from memory; the compiler may not reuse an earlier value."""
 
     def generate(context, builder, _, arguments):
         number = ir.IntType(64)
@@ -20,7 +20,7 @@ def _load(typing_context, address):
 
 @njit(nogil=True, cache=True)
 def wait_beyond(counter, seen, spins):
-    """Look at ``counter``, int64 [1], until it is greater than ``seen``, at most ``spins`` times; returns it."""
+    """Read ``counter``, int64 [1], until it is greater than ``seen``, at most ``spins`` times; returns its value."""
     address = counter.ctypes.data
     for _ in range(spins):
         now = _load(address)

@@ -1,8 +1,8 @@
 """A convolution over word vectors and the maxima of its windows, for many documents, compiled with numba.
 
 The convolution is linear in the word vectors, so what a word adds at each tap is a row of a table, and a position is
-the sum of a few rows. The table is cut into panels of LANES filters, and all documents go through one panel before the
-next: what a panel holds of the words of some documents fits into a cache, which the whole table does not.
+the sum of a few rows. The table is divided into panels of LANES filters, and one panel is applied to all documents
+before the next: unlike the whole table, the rows of a panel for the words of some documents fit into a cache.
 
 Maxima are kept in registers over a block of positions, where no window begins or ends (the common divisor of a window's
 width and stride), and a window is the maximum of its blocks by van Herk's method: runs of as many blocks as a window
@@ -36,8 +36,8 @@ class Taps(NamedTuple):
     """What each word adds to the convolution at each tap.
 
     Attributes:
-        table: float32 [K / LANES, V + 1, width * LANES]; the last row is zero, for positions behind a document.
-        offsets: where the taps begin in a row, one a tap.
+        table: float32 [K / LANES, V + 1, width * LANES]; the last row is zero, for positions after a document.
+        offsets: where each tap begins in a row.
     """
 
     table: np.ndarray
@@ -78,10 +78,10 @@ def pool_windows(
     pooled: np.ndarray,
     workspace: Workspace,
 ) -> None:
-    """Fill ``pooled`` with the maxima of the convolution, without its bias, in the windows that a document has.
+    """Fill ``pooled`` with the maxima of the convolution, without its bias, in the windows of each document.
 
     Args:
-        places: the documents' words as rows of the table, and its last row behind them, int32 [C, N + width].
+        places: the documents' words as rows of the table, padded with its last row, int32 [C, N + width].
         positions: of the convolution in each document, int64 [C].
         pooled: float32 [P, C or more, K].
     """
@@ -92,7 +92,7 @@ def pool_windows(
 
 @njit(nogil=True, cache=True)
 def count_windows(positions, width, stride):
-    """Pooling windows of a document: the first, and each one whose forerunner does not reach the end."""
+    """The number of pooling windows of a document: the first, and each whose predecessor does not reach the end."""
     return (positions > 0) + max(0, -((width - positions) // stride))
 
 

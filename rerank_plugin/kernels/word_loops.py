@@ -15,7 +15,7 @@ from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row, prefetch_run
 
 
 def plain(array: np.ndarray) -> np.ndarray:
-    """A memory map as the plain array that numba knows; nothing is copied."""
+    """A memory map as a plain array, which numba supports; nothing is copied."""
     return array.view(np.ndarray)
 
 
@@ -83,12 +83,12 @@ ONE = np.uint64(1)  # numba checks indices of signed type for being negative, on
 
 
 class WordTable(NamedTuple):
-    """Words by hash. It stays in the fastest cache, however large the vocabulary is.
+    """A hash table of words. It is small enough for the first-level cache, whatever the size of the vocabulary.
 
     Attributes:
         ids: distinct term ids, int64 [m]; those below 0 are not found.
-        slots: int32 [a power of 2], 0 or 1 + place in ``ids``; a slot that is taken sends a word to the next.
-        shift: of a hash, so that its highest bits are a slot.
+        slots: int32 [a power of 2], 0 or 1 + place in ``ids``; linear probing.
+        shift: the right shift of a hash that leaves its slot.
     """
 
     ids: np.ndarray
@@ -162,7 +162,7 @@ def match_words(tokens, starts, lengths, title_lengths, table, bigrams, counts, 
 
 @njit(nogil=True, inline="always")
 def _see(field, bigram, candidate, last_seen, bigrams_found):
-    """Count a bigram once a candidate and field."""
+    """Count a bigram at most once per candidate and field."""
     if last_seen[field, bigram] != candidate:
         last_seen[field, bigram] = candidate
         bigrams_found[candidate, field] += 1
