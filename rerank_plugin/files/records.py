@@ -1,4 +1,4 @@
-"""The records that cross the package's border."""
+"""The records of the public interface."""
 
 from typing import NamedTuple
 

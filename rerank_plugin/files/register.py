@@ -1,8 +1,8 @@
-"""Registers of what the package can be extended by: ours by the modules of one folder, others by entry points.
+"""Registers of extensions: our own entries come from the modules of one folder, others from entry points.
 
-A register imports the modules of its folder when it is first asked, and each module registers what it adds. Another
-package adds an entry through an entry point, which is loaded only when its name is asked for: listing names imports
-nothing of that package.
+A register imports the modules of its folder on first use, and each module registers its entries. Another package adds
+an entry through an entry point, which is loaded only when its name is looked up: listing names imports nothing of that
+package.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Register(Generic[Entry]):
         return entry
 
     def ours(self) -> list[Entry]:
-        """The entries of the folder's modules and those that were added otherwise, by name."""
+        """The entries of the folder's modules and other entries added by :meth:`add`, sorted by name."""
         self._listed  # noqa: B018 (imports them)
         return [self.entries[name] for name in sorted(self.entries)]
 
@@ -59,10 +59,11 @@ class Register(Generic[Entry]):
         return sorted({point.name for point in self._points})
 
     def find(self, name: str) -> Any:
-        """The entry of a name, or what another package gives under it; None for an unknown name.
+        """The entry of a name, or the object that another package's entry point gives; None for an unknown name.
 
         Raises:
-            InputError: another package declares the name, and it is taken, or cannot be loaded, or gives no entry.
+            InputError: another package declares the name, but the name is taken, or its entry point cannot be loaded or
+                gives no entry.
         """
         self.ours()
         return self._loaded(name) if name in self.installed() else self.entries.get(name)
@@ -72,10 +73,10 @@ class Register(Generic[Entry]):
         return next((_package(point) for point in self._points if point.name == name), None)
 
     def check_not_taken(self, name: str) -> None:
-        """Refuse a name of ours that is no entry, where another package declares it, too.
+        """Check that no other package declares a name that the package uses outside this register.
 
         Raises:
-            InputError: it does.
+            InputError: another package declares it.
         """
         if package := self.package_of(name):
             raise InputError(
@@ -116,7 +117,7 @@ class Register(Generic[Entry]):
 
 
 def one_line(error: Exception) -> str:
-    """The message of an error, of which only one line is shown."""
+    """The message of an error, on one line."""
     return " ".join(str(error).split())
 
 

@@ -1,4 +1,4 @@
-"""Writes a run query by query, so that an interrupted search can go on where it stopped."""
+"""Writes a run query by query, so that an interrupted search can be resumed."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from rerank_plugin.files.text_files import first_line
 class RunWriter:
     """A run that is being written.
 
-    Finished queries stand in ``PATH.part``, which one process alone may hold. ``PATH.part.journal`` holds the settings
+    Finished queries are in ``PATH.part``, which is locked for this process. ``PATH.part.journal`` holds the settings
     (JSON, one line) and, for each finished query, the length of PATH.part after it, a tab, and the query's id. A query
-    counts once its journal line is complete; what PATH.part holds beyond the last such line is cut off on resuming.
-    Closing renames PATH.part to PATH; leaving the ``with`` block by an exception keeps both files. Into a device or a
-    pipe the run is written as it comes, and nothing is kept.
+    is finished once its journal line is complete; on resuming, PATH.part is truncated after the last finished query.
+    Closing renames PATH.part to PATH; leaving the ``with`` block by an exception keeps both files. To a device or
+    a pipe the run is written directly, and no other file is kept.
 
     Args:
-        settings: what a resumed run must have in common with its first part; goes through JSON.
-        resume: go on with PATH.part, where there is one; a run that is finished already stays as it is.
-        overwrite: replace a run that is there already, or what an interrupted search left of one.
+        settings: JSON values that must be equal when the run is resumed.
+        resume: continue PATH.part if it exists; a run that is already finished stays unchanged.
+        overwrite: replace an existing run, or the part of an interrupted search.
 
     Attributes:
-        finished: ids of the queries that are done, those of the resumed part included.
-        complete: whether the run was finished before, so that nothing is to be written.
+        finished: ids of the finished queries, those of the resumed part included.
+        complete: whether the run was already finished, so that nothing needs to be written.
 
     Raises:
-        InputError: something is there that must not be replaced, another process writes this run, or the part to go on
-            with has other settings.
+        InputError: something exists that must not be replaced, another process writes this run, or the part to resume
+            has other settings.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RunWriter:
         self._add(query_id, format_ranking(query_id, doc_ids, scores, self.tag))
 
     def write_ranked(self, query_id: str, doc_ids: Sequence[str], scores: np.ndarray) -> None:
-        """Add the ranking of one query whose documents are checked and in rank order already.
+        """Add the ranking of one query whose documents are already checked and in rank order.
 
         Raises:
             InputError: an id or the tag cannot stand in a run, or the query is written already.
@@ -123,10 +123,10 @@ class RunWriter:
             self._close_files()
 
     def _is_complete(self) -> bool:
-        """Whether the run has its final name, and no part of another one lies beside it.
+        """Whether the run exists under its final name, and there is no part of an unfinished run.
 
         Raises:
-            InputError: what has this name is no run, or one with another tag.
+            InputError: the file of this name is no run, or a run with another tag.
         """
         if self.is_stream or self.part.exists() or not self.path.is_file() or not self.path.stat().st_size:
             return False
@@ -139,7 +139,7 @@ class RunWriter:
         return True
 
     def _open(self, settings: dict, resume: bool) -> None:
-        """Open part and journal, and go on with them or begin anew."""
+        """Open part and journal, to resume them or to start anew."""
         check_free(self.path, RUN, self.overwrite)
         self.part.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -171,7 +171,7 @@ class RunWriter:
             raise
 
     def _go_on(self, header: bytes, entries: list[bytes], settings: dict, size: int) -> None:
-        """Cut both files after the last finished query."""
+        """Truncate both files after the last finished query."""
         self._compare(header, settings)
         end, kept = 0, len(header) + 1
         for entry in entries:
@@ -216,6 +216,6 @@ class RunWriter:
 
 
 def _cut(file: BinaryIO, size: int) -> None:
-    """Drop what follows the first ``size`` bytes, and go on writing there."""
+    """Truncate a file to ``size`` bytes and continue writing there."""
     file.truncate(size)
     file.seek(size)

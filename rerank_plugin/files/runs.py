@@ -1,8 +1,8 @@
 """TREC run files: ``query Q0 document rank score tag``, one ranked document a line.
 
 One rule orders documents everywhere: float32 score descending, ties by decreasing document id, as [D18] 4.4 and
-trec_eval resolve them. Tools that read a run disagree on ties (some keep the order of the file, some compare ids the
-other way round), so what we write has no ties: equal scores are moved apart by the smallest float32 steps.
+trec_eval resolve them. Other tools break ties differently (some keep the order of the file, some compare ids the other
+way round), so our runs have no ties: equal scores are separated by the smallest float32 steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RankedList(NamedTuple):
 
 
 def sort_order(doc_ids: Sequence[str], scores: np.ndarray) -> np.ndarray:
-    """Indices from rank 1 on: float32 score descending, ties by decreasing document id; int64 [C]. No NaN, please.
+    """Indices from rank 1 on: float32 score descending, ties by decreasing document id; int64 [C]. NaN is not allowed.
 
     Ids compare by code points, which is the order of their UTF-8 bytes and of C's strcmp.
     """
@@ -47,10 +47,10 @@ def sort_order(doc_ids: Sequence[str], scores: np.ndarray) -> np.ndarray:
 
 
 def strictly_decreasing(scores_sorted: np.ndarray) -> np.ndarray:
-    """Scores in the same order without ties, float32 [C]: each is lowered to the next float32 below the one before it.
+    """Scores in the same order without ties, float32 [C]: a tie is lowered to the float32 below the previous score.
 
-    Scores that are distinct already stay as they are. Infinite ones become finite; where the scores reach the lowest
-    float32, the last ones are raised instead, so that there is always room.
+    Distinct scores stay unchanged. Infinite scores become finite; if the scores reach the lowest float32, the last ones
+    are raised instead.
     """
     scores = np.asarray(scores_sorted, dtype=np.float32)
     bits = np.ascontiguousarray(scores).view(np.int32).astype(np.int64)  # [C]
@@ -107,7 +107,7 @@ def _check_ids(query_id: str, doc_ids: Sequence[str], tag: str) -> None:
 
 
 def _lines(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag: str) -> str:
-    """Nine digits tell any two float32 apart."""
+    """Scores are written with nine digits, which distinguish any two float32."""
     written = strictly_decreasing(scores).tolist()
     return "".join(
         f"{query_id} Q0 {doc_id} {rank} {score:.9g} {tag}\n"
@@ -118,8 +118,8 @@ def _lines(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag: str) 
 def read_run(path: str | Path) -> dict[str, RankedList]:
     """The ranked lists of a run file (also .gz), by query id in the order of the file.
 
-    Columns may be separated by any white space, the lines of a query need not be together, and ranks are not looked
-    at: the scores give the order.
+    Columns may be separated by any white space, and the lines of a query need not be adjacent. Ranks are ignored: the
+    scores give the order.
 
     Raises:
         InputError: naming file and line, for a malformed line, a score that is no finite float32, or a document that
@@ -156,14 +156,14 @@ def read_run(path: str | Path) -> dict[str, RankedList]:
 
 
 def run_files(folder: str | Path) -> list[Path]:
-    """The runs of a folder, by name; what is left out is named in one warning, with the reason.
+    """The runs of a folder, by name; one warning names the entries that are left out, with the reason.
 
-    Left out are folders, hidden files, what an interrupted search left, and files whose first line is none of a run:
-    runs have no suffix in common, so their content tells. Only the first line is looked at, so a run that is damaged
-    further down counts as one.
+    Folders, hidden files, parts of interrupted searches, and files whose first line is no line of a run are left out:
+    runs have no common suffix, so their content decides. Only the first line is read, so a run that is damaged further
+    down is included.
 
     Raises:
-        InputError: the folder cannot be read or has no run, or two files would be the same run but for the ``.gz``.
+        InputError: the folder cannot be read or has no run, or two names differ only in ``.gz``.
     """
     folder = Path(folder)
     try:
@@ -188,7 +188,7 @@ def run_files(folder: str | Path) -> list[Path]:
 
 
 def _no_run(path: Path) -> str | None:
-    """Why an entry of a folder is no run; None for a run."""
+    """The reason why an entry of a folder is no run; None for a run."""
     if path.name.startswith("."):
         return "hidden"
     if path.name.endswith((PART, JOURNAL)):
@@ -209,7 +209,7 @@ def _no_run(path: Path) -> str | None:
 
 
 def is_run(path: Path) -> bool:
-    """Whether the first line of a file is one that we write: ``query Q0 document 1 score tag``."""
+    """Whether the first line of a file has the form of our runs: ``query Q0 document 1 score tag``."""
     try:
         _, q0, _, rank, score, _ = first_line(path).decode().split()
         float(score)
@@ -222,10 +222,10 @@ RUN = FileKind("a run", is_run)
 
 
 def check_run(run: object, name: str) -> None:
-    """Refuse what is no run in memory.
+    """Check that an object is a run in memory.
 
     Raises:
-        InputError: it is no mapping, or one of something else than ranked lists.
+        InputError: it is no mapping, or its values are no ranked lists.
     """
     if isinstance(run, Mapping):
         strange = [one for one in run.values() if not isinstance(one, RankedList)]
@@ -237,10 +237,10 @@ def check_run(run: object, name: str) -> None:
 
 
 def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str, overwrite: bool = False) -> None:
-    """Write a whole run, gzipped where the name ends in .gz, under another name first: it is all or nothing.
+    """Write a whole run atomically, gzipped if the name ends in .gz.
 
     Raises:
-        InputError: something is there that must not be replaced, or a ranking cannot be written.
+        InputError: something exists there that must not be replaced, or a ranking cannot be written.
     """
     check_run(run, str(path))
     with replacing(path, RUN, overwrite) as file:

@@ -1,7 +1,7 @@
-"""Strings by row number and row numbers by string, memory-mapped: no Python dictionary at any size.
+"""Strings by row number and row numbers by string, memory-mapped instead of in a Python dictionary.
 
 A table is four arrays: the UTF-8 bytes of all strings, their offsets, the sorted 64-bit hashes and the rows they belong
-to. A look-up is a binary search among the hashes and a comparison of the string itself, so equal hashes do no harm.
+to. A look-up is a binary search among the hashes and a comparison of the string itself, so collisions are harmless.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def hash_strings(strings: Iterable[str]) -> np.ndarray:
 
 
 class StringTable:
-    """A read-only table; open it with the folder and the name it was written under."""
+    """A read-only table; opened by its folder and its name there."""
 
     def __init__(self, folder: Path, name: str):
         self.bytes = open_array(folder / f"{name}.bytes.npy")
@@ -39,7 +39,7 @@ class StringTable:
         return self.bytes[start:end].tobytes().decode()
 
     def take(self, rows: np.ndarray) -> list[str]:
-        """The strings of many rows, gathered at once. Shapes: rows int [C]."""
+        """The strings of rows, gathered in one pass. Shapes: rows int [C]."""
         rows = np.asarray(rows, dtype=np.int64)
         starts = self.offsets[rows].astype(np.int64)
         lengths = self.offsets[rows + 1].astype(np.int64) - starts
@@ -48,7 +48,7 @@ class StringTable:
         return [gathered[end - length : end].decode() for end, length in zip(ends, lengths.tolist())]
 
     def find(self, strings: Sequence[str]) -> np.ndarray:
-        """Rows of the strings, int64 [n]; -1 where the table does not hold the string."""
+        """Rows of the strings, int64 [n]; -1 for a string that is not in the table."""
         if self.hashes is None:
             raise TypeError("this table was written without hashes")
         wanted = hash_strings(strings)
@@ -65,7 +65,7 @@ class StringTable:
 
 
 class StringTableWriter:
-    """Appends strings; ``close`` writes the look-up when asked for."""
+    """Appends strings; ``close`` also writes the arrays for look-ups by string, if requested."""
 
     def __init__(self, folder: Path, name: str, searchable: bool):
         self.folder, self.name = folder, name
@@ -76,7 +76,7 @@ class StringTableWriter:
         self.hashes: list[np.ndarray] | None = [] if searchable else None
 
     def extend(self, strings: Sequence[str], hashes: np.ndarray | None = None) -> None:
-        """Append strings; ``hashes`` saves computing them where the caller has them."""
+        """Append strings; ``hashes`` are computed if not given."""
         encoded = [string.encode() for string in strings]
         ends = self.end + np.cumsum([len(one) for one in encoded], dtype=np.int64)
         if len(ends):
@@ -97,13 +97,13 @@ class StringTableWriter:
 
 
 class SeenHashes:
-    """Which hashes have been seen, in 8 bytes a string: sorted runs that merge as they double in size."""
+    """A set of hashes in 8 bytes per string, as sorted runs; a new run is merged with runs that are not larger."""
 
     def __init__(self) -> None:
         self.runs: list[np.ndarray] = []
 
     def seen(self, hashes: np.ndarray) -> np.ndarray:
-        """For every hash whether it was added before, bool [n]; asks only, adds nothing."""
+        """Whether each hash was added before, bool [n]; adds nothing."""
         before = np.zeros(len(hashes), bool)
         for run in self.runs:
             places = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
@@ -119,7 +119,7 @@ class SeenHashes:
 
 
 def lexicographic_ranks(table: StringTable) -> np.ndarray:
-    """Rank of every string among all in increasing byte order (C strcmp's), uint32 [n]: a tie rule as an array."""
+    """Rank of every string among all in increasing byte order (as C's strcmp), uint32 [n]; used to break ties."""
     lengths = np.diff(np.asarray(table.offsets).astype(np.int64))
     width = int(lengths.max(initial=1))
     padded = np.zeros((len(table), width), np.uint8)

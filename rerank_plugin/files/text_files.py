@@ -1,6 +1,6 @@
 """Opening files: UTF-8 with or without a byte order mark, decompressed where the name ends in .gz.
 
-A line ends at a line feed only. Python's own notion of a line would also cut titles at U+2028 and its like.
+A line ends only at a line feed. ``str.splitlines`` would also split titles at U+2028 and similar characters.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # what reading a truncated o
 
 
 class _Decompressed(io.RawIOBase):
-    """A gzip file that hands out all it could decompress before it complains.
+    """A gzip file that returns all data that can be decompressed before it raises an error.
 
-    A larger read of GzipFile itself discards what it has when the file turns out to be truncated.
+    GzipFile itself discards the data of a large read if the file is truncated.
     """
 
     def __init__(self, path: Path):
@@ -48,7 +48,7 @@ def kind_of(path: Path) -> str:
 
 
 def with_suffix(folder: Path, *suffixes: str) -> list[Path]:
-    """The files of a folder of these kinds, sorted by name; not the hidden ones that systems and editors leave."""
+    """The files of a folder with these suffixes, sorted by name, without hidden files."""
     found = (path for path in folder.iterdir() if kind_of(path) in suffixes and not path.name.startswith("."))
     return sorted((path for path in found if path.is_file()), key=lambda path: path.name)
 
@@ -60,7 +60,7 @@ def plain_or_gz(path: Path) -> Path | None:
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """The bytes of a file, unpacked. A ``read`` may return less than asked for before the end."""
+    """Open a file for reading bytes, decompressed. ``read`` may return fewer bytes than requested before the end."""
     try:
         return _Decompressed(path) if path.name.lower().endswith(".gz") else open(path, "rb")
     except OSError as error:
@@ -86,7 +86,7 @@ def first_line(path: Path) -> bytes:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a file that must be sound, without their line ends; blank lines are left out."""
+    """Numbered lines of a file, without line ends and blank lines; a damaged file is an error."""
     number = 0
     try:
         for number, line in enumerate(byte_lines(path), 1):
