@@ -1,7 +1,7 @@
-"""Documents, queries and judgments, from whatever a user has.
+"""Readers of documents, queries and judgments.
 
-A *spec* is one string that names them; the same forms are accepted wherever a command asks for a corpus, queries or
-judgments, and `specs.resolve` is the one place that decides what a spec means.
+A *spec* is a string that names them. Every command accepts the same forms of specs for a corpus, queries or judgments;
+`specs.resolve` decides what a spec means.
 
 * `register`: the table of formats, which drives dispatch, help and error messages; `formats`: the formats, one a file
 * `document_files`, `query_files`: files of documents and of queries, in whatever format
@@ -35,10 +35,10 @@ log = logging.getLogger(__name__)
 def documents(spec: str, problems: Problems | None = None, ids_required: bool = True) -> Iterator[Document]:
     """Stream the documents of a corpus.
 
-    Records that cannot be used (no title and no abstract, no id, damaged) are left out and told to ``problems``;
-    without one they are logged as warnings at the end. With ``ids_required=False`` a record without an id is a document
-    with the id "", as when only its words matter. Ids are not compared with one another, except as PubMed's versions of
-    an article need it. A spec that names nothing is an InputError at once, not at the first document.
+    Records that cannot be used (no title and no abstract, no id, damaged) are left out and added to ``problems``, or
+    logged as warnings at the end if it is None. With ``ids_required=False`` a record without an id becomes a document
+    with the id "". Duplicate ids are not detected, except for the versions of an article in PubMed. A spec that names
+    nothing raises InputError at the call, not at the first document.
     """
     source = resolve(spec, CORPUS)
     collected = Problems() if problems is None else problems
@@ -124,7 +124,7 @@ def queries_and_judgments(spec: str) -> tuple[list[Query], Judgments]:
 
 
 def _judged(found: list[Query], judged: Judgments, spec: str) -> list[Query]:
-    """The queries that have judgments; says so where judged queries are missing, and fails where none is left."""
+    """The queries with judgments. Judged queries without a text are logged; no judged query at all is an InputError."""
     kept = [query for query in found if judged.get(query.id)]
     if not kept:
         raise InputError(

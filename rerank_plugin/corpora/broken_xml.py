@@ -38,7 +38,7 @@ _ROOT = re.compile(rb"<([A-Za-z_][\w.-]*)[^<>]*>")
 
 
 class _Piece(NamedTuple):
-    """A record with its tag, or with the tag "" what stands between records; ``line`` is that of its first byte."""
+    """A record with its tag, or the data between records with the tag ""; ``line`` is the line of its first byte."""
 
     line: int
     tag: str
@@ -48,8 +48,8 @@ class _Piece(NamedTuple):
 def records(path: Path, error: Malformed, tell: Callable[[str], None]) -> Iterator[Any]:
     """The records of a file in which the parser met ``error``.
 
-    Every record that cannot be read is told, as ``file:7, PMID 12 (reason)``; where there is none, the error itself.
-    May raise what `text_files.DAMAGED` lists, after all that came before.
+    Every unreadable record is reported as ``file:7, PMID 12 (reason)``; if there is none, the error itself is reported.
+    May raise the exceptions in `text_files.DAMAGED`, after all records before the damage.
     """
     head, read, told, piece = None, 0, 0, _Piece(1, "", b"")
     for piece in _pieces(path):
@@ -76,8 +76,7 @@ def records(path: Path, error: Malformed, tell: Callable[[str], None]) -> Iterat
 
 
 def _head(data: bytes) -> bytes | None:
-    """As much of what precedes the first record as can be parsed; None where that is nothing, as in an encoding that
-    is not known."""
+    """The parsable part of the data before the first record; None if there is none, as with an unknown encoding."""
     declaration = _DECLARATION.match(data)
     declared, root = declaration[0] if declaration else b"", _ROOT.search(data)
     for head in (data, data[: root.end()] if root else _NO_ROOT, declared + _NO_ROOT):
@@ -90,7 +89,7 @@ def _head(data: bytes) -> bytes | None:
 
 
 def _pieces(path: Path) -> Iterator[_Piece]:
-    """The file in pieces, of which the first is no record; an open record ends where another begins."""
+    """The file in pieces, the first of which is no record; an unclosed record ends where the next one begins."""
     data, line, tag, damage, more = b"", 1, "", None, True
     cited = False  # the open article has had its citation
     seen = 0  # tags before this place are known

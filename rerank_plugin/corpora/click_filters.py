@@ -1,4 +1,4 @@
-"""Which logged queries the papers kept ([D18] 4.1, [D17] 3.1), as far as their texts and counts tell.
+"""Filters for logged queries as in the papers ([D18] 4.1, [D17] 3.1), by the queries' texts and counts.
 
 Simple text searches of up to seven words, with at least 21 documents of which at least 3 were clicked; no boolean
 expressions, no queries that mention document fields, no author searches. The papers do not say how they recognised
@@ -59,7 +59,7 @@ _PARTICLES = frozenset("al da de del della den der di dos du el la le ten ter va
 
 
 class Filter(NamedTuple):
-    """``removes`` says of a query that it is not wanted, and ``reason`` why, as in "12 queries: reason"."""
+    """``removes`` tells whether a query is filtered out; ``reason`` is the reason, as in "12 queries: reason"."""
 
     name: str
     reason: str
@@ -75,7 +75,7 @@ def filters(
     """The filters of texts, and those of counts, in the order of application.
 
     Args:
-        keep: of ``boolean``, ``field`` and ``author``, those that are not to be filtered.
+        keep: the filters not to apply, of ``boolean``, ``field`` and ``author``.
     """
     syntax = [
         Filter("boolean", "boolean expressions (AND, OR, NOT)", lambda query: is_boolean(query.text)),
@@ -95,7 +95,7 @@ def filters(
 
 
 def is_boolean(text: str) -> bool:
-    """Whether PubMed would read an operator.
+    """Whether the query has a boolean operator of PubMed.
 
     >>> is_boolean("asthma AND (child OR infant)"), is_boolean("black and white"), is_boolean("ORAL contraceptives")
     (True, False, False)
@@ -114,7 +114,7 @@ def has_field(text: str) -> bool:
 
 
 def is_author_search(text: str) -> bool:
-    """Whether authors are searched for: see the module's text.
+    """Whether the query is an author search, by the rules in the module's docstring.
 
     >>> is_author_search("Smith JA asthma"), is_author_search("Smith J"), is_author_search("Vitamin D")
     (True, True, False)

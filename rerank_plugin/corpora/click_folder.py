@@ -47,12 +47,12 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """What a folder was made of.
+    """The numbers of queries and documents in a folder.
 
     Attributes:
-        read, merged: queries in the log, and how many of them were others in another letter case.
-        left_out: queries by the reason of the first filter that took them.
-        splits: by name, queries, documents (pairs with a query) and those of them that are relevant.
+        read, merged: queries in the log, and how many of them differ from another only in letter case.
+        left_out: queries by the reason of the first filter that removed them.
+        splits: by name, the numbers of queries, of documents (pairs with a query) and of relevant ones.
     """
 
     read: int
@@ -84,10 +84,10 @@ def _remaining(
 
 
 def split(ids: Iterable[str], seed: int) -> dict[str, list[str]]:
-    """Query ids of train, dev and test, each sorted, drawn by chance.
+    """Query ids of train, dev and test, drawn at random, each sorted.
 
     Raises:
-        InputError: so few ids that a split would be empty.
+        InputError: too few ids, so that a split would be empty.
     """
     shuffled = sorted(ids)
     Random(seed).shuffle(shuffled)
@@ -105,8 +105,8 @@ def split(ids: Iterable[str], seed: int) -> dict[str, list[str]]:
 def balanced(judged: Mapping[str, float], at_most: int, seed: int, query_id: str) -> dict[str, float]:
     """A query's most relevant documents, ``at_most`` of them, and as many non-relevant ones ([D17] 3.1).
 
-    Of documents of equal relevance, and of the non-relevant ones, chance decides which are taken. Where there are fewer
-    non-relevant than relevant documents all of them are, and no relevant one is left out for that.
+    Among documents of equal relevance, and among non-relevant ones, the choice is random. If there are fewer
+    non-relevant than relevant documents, all of them are taken, and the relevant ones are not reduced to their number.
     """
     ids = sorted(judged)
     Random(f"{seed} {query_id}").shuffle(ids)
@@ -126,7 +126,7 @@ def write(
     source: str = "",
     overwrite: bool = False,
 ) -> Summary:
-    """Write the folder whole, or not at all.
+    """Write the folder atomically.
 
     Args:
         balance: at most so many relevant documents a query of train and dev, see `balanced`; None for all.

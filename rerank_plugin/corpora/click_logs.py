@@ -70,15 +70,15 @@ class ClickLog(NamedTuple):
 
 
 def derived_id(text: str) -> str:
-    """A query's id made from its text alone; 64 bits, so that no two of a billion queries are likely to share one."""
+    """A query's id derived from its text: a 64-bit hash, so that collisions are unlikely among a billion queries."""
     return "q" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def read(path: Path, progress: Callable[[Iterable], Iterable] = iter) -> ClickLog:
-    """The log of a file. Anything that does not fit is an InputError with its line.
+    """Read a log. An invalid line is an InputError that names it.
 
     Args:
-        progress: passes the numbered lines through, to show how far it is.
+        progress: wraps the numbered lines, for a progress bar.
     """
     numbered = lines(path)
     number, header = next(numbered, (1, ""))
@@ -121,7 +121,7 @@ def _single_spaced(text: str) -> str:
 def merged(queries: Mapping[str, LoggedQuery]) -> dict[str, LoggedQuery]:
     """The queries with those put together whose texts differ in letter case only, under ids derived from lower case.
 
-    The text is the spelling with the most clicks, of several the first by alphabet, whatever order they came in.
+    The text is the spelling with the most clicks; ties are broken alphabetically.
     """
     spellings: dict[str, list[LoggedQuery]] = defaultdict(list)
     for query in queries.values():

@@ -1,4 +1,4 @@
-"""A click log by simulation, where there is no real one: users who look at rankings from the top.
+"""Simulation of a click log with the position-based model, for collections without a real log.
 
 The position-based model (examination hypothesis: Richardson et al., WWW 2007; PBM in Chuklin, Markov and de Rijke,
 Click Models for Web Search, 2015, chapter 3): a user looks at rank r with a probability that depends on r alone, and

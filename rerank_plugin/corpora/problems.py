@@ -1,4 +1,4 @@
-"""What was wrong with the records of a corpus: counted, with the first few named, and never silently dropped."""
+"""Problems with the records of a corpus: counted by kind, with the first few places."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Problems:
         self.examples: dict[str, list[str]] = {}
 
     def add(self, kind: str, where: str) -> None:
-        """Note one problem; ``where`` is a place such as ``file.jsonl:17``, or an id."""
+        """Add one problem; ``where`` is a place such as ``file.jsonl:17``, or an id."""
         if self.strict:
             raise InputError(f"{kind}: {where}: repair or remove it, or read the corpus without strict checking")
         self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -58,7 +58,7 @@ class Problems:
         """One line per kind, most frequent first: ``3 bad JSON lines: a.jsonl:17, a.jsonl:19, b.jsonl:2``.
 
         Args:
-            kept: only of the kinds whose records are kept, or only of those whose records are left out.
+            kept: True for the kinds whose records are kept, False for those whose records are left out, None for all.
         """
         lines = []
         for kind, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
@@ -72,9 +72,10 @@ class Problems:
 def usable(
     id: object, title: str, abstract: str, where: str, problems: Problems, ids_required: bool
 ) -> Document | None:
-    """The document, or None after telling ``problems`` why not. The one place that says what a usable document is.
+    """The document, or None if it cannot be used; the reason is then added to ``problems``.
 
-    An id is a string without white space, since run and judgment files are split at white space.
+    A usable document has a title or an abstract and, with ``ids_required``, an id: a string without white space, since
+    run and judgment files are split at white space.
     """
     if not ids_required:
         id = id if isinstance(id, str) else ""

@@ -67,14 +67,14 @@ def documents(paths: Sequence[Path], problems: Problems, ids_required: bool = Tr
 
 
 def _records(path: Path, error: Malformed | None = None, problems: Problems | None = None) -> Iterator[Any]:
-    """The articles and deletions of a file one after the other; each is gone when the next is asked for.
+    """The articles and deletions of a file, in order; each is freed when the next is requested.
 
     Args:
-        error: why the file is not well-formed, once that is known.
-        problems: is told what is wrong with the file, at the first reading.
+        error: the error of an earlier reading, if the file is known not to be well-formed.
+        problems: collects the faults of the file, at the first reading.
 
     Raises:
-        Malformed: the file is not well-formed, and there was no ``error``: read it again, with this one.
+        Malformed: the file is not well-formed, and no ``error`` was given: read it again, with this one.
     """
 
     def tell(kind: str, where: str) -> None:

@@ -1,6 +1,6 @@
 """A file of queries, in the format that its name tells, or else its first line.
 
-A query is the user's own, so nothing is skipped here: a line that cannot be read is an InputError.
+No query is skipped: a line that cannot be read is an InputError.
 """
 
 from __future__ import annotations

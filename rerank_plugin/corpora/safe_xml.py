@@ -1,7 +1,7 @@
-"""XML from elsewhere, one record after the other: no entity expanded, no DTD loaded, nothing fetched.
+"""Reads untrusted XML record by record: entities are not expanded, and no DTD or other resource is loaded.
 
-libxml2's limits on depth and text size stay in force, and its recovery of broken XML is not used: that changes text
-without saying so.
+libxml2's limits on depth and text size stay in force. Its recovery of broken XML is not used, since it changes text
+without notice.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Malformed(Exception):
 
 
 class Records:
-    """Iterates over the elements of a file that have one of ``tags``; each is gone when the next is asked for.
+    """Iterates over the elements of a file that have one of ``tags``; each is freed when the next is requested.
 
-    Iterating raises `Malformed` or what `text_files.DAMAGED` lists, after all that came before. At a sound end ``root``
-    is the root element, without the records.
+    Iterating raises `Malformed` or an exception in `text_files.DAMAGED`, after all records before the damage. After the
+    end of a well-formed file, ``root`` is the root element, without the records.
     """
 
     def __init__(self, path: Path, *tags: str):

@@ -1,8 +1,7 @@
-"""Judgments that a corpus makes by itself: a title is a query, its own abstract the relevant document.
+"""Weak labels from a corpus: a title is a query, and its abstract the relevant document.
 
-[D17] 7 names training on data made from the corpus as future work. The documents lose their titles, or each would be
-found by its own words; what is left to learn is which abstract a title belongs to, against the abstracts that a first
-stage finds for it.
+[D17] 7 names training on data made from the corpus as future work. The documents have no titles, since otherwise each
+would match its own title exactly. The task is to rank a title's abstract above the others that a first stage finds.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = Fal
 
 
 def put_in_place(made: Path, place: Path) -> None:
-    """Rename a finished folder to ``place``; an existing folder there is removed, so the caller must have checked it."""
+    """Rename a finished folder to ``place``; an existing folder there is removed; the caller must have checked it."""
     if not place.is_dir():
         made.rename(place)
     elif _exchange(made, place):

@@ -7,13 +7,13 @@ ambiguous.
 
 What is decided here:
 
-* What is compared are forms (`normalization`), of texts as of terms.
-* An equal form is looked up in a hash table over whole forms, and found whatever its number of words. An approximate
-  match neither begins nor ends with a stop-word or a number; an exact one may ("vitamin A", "type 2 diabetes"), except
-  that such a word alone is no mention.
-* No part of speech is needed, as QuickUMLS needs it to leave out determiners and prepositions; stop-words do.
-* No mention spans the end of a line, or marks beside white space (`normalization.breaks`).
-* Candidates: the most similar first, equally similar ones by their row.
+* Texts and terms are compared by their forms (`normalization`).
+* Exact matches are looked up in a hash table of whole forms, with any number of words. An approximate match neither
+  begins nor ends with a stop-word or a number; an exact match may ("vitamin A", "type 2 diabetes"), but a stop-word or
+  a number alone is no mention.
+* QuickUMLS uses part-of-speech tags to exclude determiners and prepositions; here stop-words serve instead.
+* No mention spans the end of a line, or punctuation beside white space (`normalization.breaks`).
+* Candidates are ordered by decreasing similarity, ties by increasing row.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class AnnotatorConfig:
     """How texts are annotated; the defaults are QuickUMLS's, and [K]'s for ``candidates``, but for ``threshold``.
 
     Attributes:
-        candidates: concepts of a mention at most, K.
+        candidates: the largest number of concepts of a mention, K.
         threshold: smallest similarity of an approximate match. QuickUMLS has 0.7; 0.8 was chosen on gold annotations
             (docs/concept-annotation.md).
-        window: words of an approximate match at most.
+        window: the largest number of words of an approximate match.
         similarity: of the sets of character trigrams.
-        shortest: characters of a mention at least.
-        approximate: also find what is only similar; without, equal forms only.
+        shortest: the fewest characters of a mention.
+        approximate: whether to find similar forms, too, and not only equal ones.
         overlap: which of overlapping mentions is kept: "score" the most similar, then the longest; "length" the
             longest, then the most similar.
 
     Raises:
-        InputError: a value cannot be.
+        InputError: a value is invalid.
     """
 
     candidates: int = 8
@@ -88,11 +88,11 @@ class Annotator:
     """Marks concepts in texts.
 
     Args:
-        knowledge: what the concepts are of. What is looked up is kept in its folder (`term_arrays`).
-        threads: over the texts of a call; by default all there are.
+        knowledge: the knowledge base; the look-up arrays are stored in its folder (`term_arrays`).
+        threads: that share the texts of a call; by default all available.
 
     Attributes:
-        settings: what an annotation depends on, as JSON has it.
+        settings: all settings that an annotation depends on, as JSON values.
     """
 
     def __init__(

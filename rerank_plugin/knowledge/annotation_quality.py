@@ -5,12 +5,12 @@
 * ``overlap``: the spans overlap, and the best candidate is the concept;
 * ``document``: which concepts a text has, by the best candidates, counted once a text.
 
-The annotator marks everything that the knowledge base names, the gold only what its corpus is about. So what it found
-is counted twice: all of it (precision says little then), and only what is of the gold's kind, by MeSH's trees: diseases
-are those of tree C and what is below Mental Disorders (F03), chemicals those of tree D.
+The annotator marks all concepts of the knowledge base, the gold annotations only those of the corpus's subject. So
+scores are computed twice: over all found mentions (where precision is of little meaning), and only over those of the
+gold's kind, by MeSH's trees: diseases are in tree C or below Mental Disorders (F03), chemicals in tree D.
 
-Gold mentions whose concepts the knowledge base lacks (none, of OMIM, supplementary records) cannot be found: they are
-left out and counted. A gold mention of several concepts is found by any one of them; its text has all of them.
+Gold mentions without a concept of the knowledge base (no concept, OMIM, supplementary records) cannot be found: they
+are left out and counted. A gold mention of several concepts is found by any of them; ``document`` counts all of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Score(NamedTuple):
 
 
 class GoldSpan(NamedTuple):
-    """A gold mention that can be found: its place, and its concepts as rows."""
+    """A gold mention with concepts of the knowledge base: its characters, and its concepts as rows."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ class GoldSpan(NamedTuple):
 class Gold(NamedTuple):
     """Texts and their gold mentions.
 
-    ``left_out`` counts the mentions whose concepts the knowledge base lacks, by why.
+    ``left_out`` counts the mentions without a concept of the knowledge base, by reason.
     """
 
     texts: list[str]
@@ -122,7 +122,7 @@ def of_kind(knowledge: KnowledgeBase, kind: str) -> np.ndarray:
 
 
 def below(knowledge: KnowledgeBase, ids: Sequence[str]) -> np.ndarray:
-    """Concepts and all that is below them, bool [C]; ids that the knowledge base lacks are passed over."""
+    """Concepts and all their descendants, bool [C]; ids that the knowledge base lacks are ignored."""
     reached = np.zeros(len(knowledge), bool)
     rows = knowledge.ids.find(list(ids)) if ids else np.zeros(0, np.int64)
     reached[rows[rows >= 0]] = True

@@ -37,15 +37,15 @@ def compile_knowledge(
     """Compile a vocabulary to ``folder``, in a temporary sibling that is renamed when everything is written.
 
     Args:
-        spec: what the source was called, for the description; it does not enter the checksum.
-        kept_types: semantic types of which a concept must have one; None keeps all concepts.
-        progress: wraps the concepts and the relations, for a progress bar; its second argument says which.
+        spec: the name of the source as given, for the description; not part of the checksum.
+        kept_types: a concept is kept if it has one of these semantic types; None keeps all concepts.
+        progress: wraps the concepts and the relations, for a progress bar; its second argument tells which.
 
     Returns:
-        What knowledge.json holds.
+        The content of knowledge.json.
 
     Raises:
-        InputError: something is there that must not be replaced, an id occurs twice, or no concept is left.
+        InputError: something exists there that must not be replaced, an id occurs twice, or no concept is left.
     """
     folder = Path(folder)
     with replacing_folder(folder, KNOWLEDGE_BASE, overwrite) as writing:
@@ -134,7 +134,7 @@ class _Concepts:
 
 
 class _Relations:
-    """Collects relations between concepts that are there, without those of a concept to itself."""
+    """Collects relations between kept concepts, without relations of a concept to itself."""
 
     def __init__(self, rows: dict[str, int]):
         self.rows = rows
@@ -194,6 +194,6 @@ def _describe_files(folder: Path) -> dict[str, dict]:
 
 
 def _checksum(files: dict[str, dict], *lists: list[str]) -> str:
-    """A checksum of the content alone: not of where it came from or when it was compiled."""
+    """A checksum of the content alone, independent of its source's name and of the time of compiling."""
     content = {name: described["blake2b"] for name, described in files.items()}
     return blake2b(json.dumps([content, *lists]).encode(), digest_size=16).hexdigest()

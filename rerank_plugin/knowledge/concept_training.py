@@ -1,4 +1,4 @@
-"""Trains concept vectors on a knowledge base, and measures them on relations that were held out."""
+"""Trains concept vectors on a knowledge base, and evaluates them on held-out relations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Trained(NamedTuple):
-    """Vectors with what is known about them; ``measured`` is None where nothing was held out."""
+    """Vectors, their evaluation and their settings; ``measured`` is None if nothing was held out."""
 
     vectors: Translation
     measured: Prediction | None
@@ -35,7 +35,7 @@ def train_vectors(
     final: bool = False,
     progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Trained:
-    """Train, measure on the held-out share and, with ``final``, train anew on everything.
+    """Train, evaluate on the held-out share and, with ``final``, train again on all relations.
 
     Raises:
         InputError: the knowledge base has no relation, or too few to hold any out.
@@ -70,7 +70,7 @@ def train_vectors(
 
 
 def relation_names(knowledge: KnowledgeBase, config: TransEConfig) -> list[str]:
-    """What each row of the relation vectors is."""
+    """The name of each row of the relation vectors."""
     names = list(knowledge.relation_names)
     return names + [f"{name} (inverse)" for name in names] if config.inverse else names
 

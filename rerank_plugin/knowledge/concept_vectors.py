@@ -1,4 +1,4 @@
-"""Vectors of concepts and the folder they are kept in ([K] 4.2).
+"""Vectors of concepts, and their folder ([K] 4.2).
 
 The folder holds concepts.txt (ids, one a line), concepts.safetensors (``vectors`` float32 [C, D] and ``relations``
 float32 [R, D]) and concepts.json (settings, the checksum of the knowledge base, measured figures).
@@ -50,7 +50,7 @@ def load_concept_vectors(folder: str | Path) -> ConceptVectors:
     """Read a folder of concept vectors.
 
     Raises:
-        InputError: a file is missing or damaged, or ids and vectors do not fit together.
+        InputError: a file is missing or damaged, or the numbers of ids and of vectors differ.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file

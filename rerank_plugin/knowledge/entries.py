@@ -1,4 +1,4 @@
-"""What the readers of vocabularies hand over."""
+"""The records that the readers of vocabularies return."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ class Concept(NamedTuple):
     """A concept and its names.
 
     ``synonyms`` are all names but the preferred one, without duplicates, in the order of the source.
-    ``semantic_types`` are what a concept is: in UMLS type identifiers such as T047, in MeSH the letters of the trees
-    that a descriptor stands in (C for diseases), in the sample words; empty where the source gives none.
+    ``semantic_types`` are in UMLS type identifiers such as T047, in MeSH the letters of a descriptor's trees (C for
+    diseases), in the sample words; empty if the source gives none.
     """
 
     id: str
@@ -28,7 +28,7 @@ class Relation(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A vocabulary that is being read. Both streams are read once, the concepts first and to their end.
+    """A vocabulary as two streams. Each can be read once; the concepts must be read first, to their end.
 
     ``kept_types`` are the semantic types that are kept by default, None for all concepts.
     """
@@ -40,7 +40,7 @@ class Source(NamedTuple):
 
 
 def distinct(name: str, others: Iterator[str] | tuple[str, ...] | list[str]) -> tuple[str, tuple[str, ...]]:
-    """A preferred name and its synonyms, white space made plain, without the empty and those that are there already."""
+    """A preferred name and its synonyms with normalized white space, without empty names and duplicates."""
     name = " ".join(name.split())
     names = dict.fromkeys(" ".join(other.split()) for other in others)
     return name, tuple(other for other in names if other and other != name)

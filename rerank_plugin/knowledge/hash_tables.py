@@ -1,6 +1,6 @@
-"""Hash tables over the forms and the trigrams of a vocabulary, made by compiled loops (numba).
+"""Hash tables of the forms and the trigrams of a vocabulary, built by compiled loops (numba).
 
-Import this module only where tables are made or looked into: numba takes half a second to load.
+Import this module only where tables are built or searched: numba takes half a second to load.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ MOST_WORDS = 255  # of a form that is found
 
 @njit(nogil=True, cache=True)
 def first_slot(hashed, slots):
-    """Where a hash begins to look in a table."""
+    """The first slot of a hash in a table."""
     return np.int64(((hashed * SPREAD) >> np.uint64(20)) & np.uint64(len(slots) - 1))
 
 
 @njit(nogil=True, cache=True)
 def continued_hash(characters, start, end, hashed):
-    """Go on with a hash (FNV-1a over code points)."""
+    """A hash, continued by more characters (FNV-1a over code points)."""
     for place in range(start, end):
         hashed = (hashed ^ np.uint64(characters[place])) * FNV_PRIME
     return hashed

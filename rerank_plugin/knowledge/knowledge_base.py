@@ -8,7 +8,7 @@ The folder holds, for C concepts, T terms and E relations:
     folded.hashes, .rows uint64 and uint32 [T]: sorted hashes of the terms in one case, and the terms they belong to
     types, type_offsets  uint16 and uint64 [C+1]: numbers in the list of semantic types, concept by concept
     heads, relations, tails  int32 [E]: rows, numbers in the list of relation names, rows; sorted, without duplicates
-    knowledge.json       what they came from, the two lists, sizes and checksum
+    knowledge.json       source, the two lists, sizes and checksum
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class KnowledgeBase:
         return len(self.ids)
 
     def semantic_types(self, row: int) -> tuple[str, ...]:
-        """The semantic types of a concept, () where the source gives none."""
+        """The semantic types of a concept; () if the source gives none."""
         start, end = int(self.type_offsets[row]), int(self.type_offsets[row + 1])
         return tuple(self.type_names[number] for number in self.types[start:end].tolist())
 
@@ -75,7 +75,7 @@ class KnowledgeBase:
         )
 
     def named(self, text: str) -> list[int]:
-        """The concepts that have this name but for upper and lower case and white space, in their order."""
+        """The concepts with this name, ignoring case and white space, in increasing order."""
         folded = fold(text)
         wanted = hash_strings([folded])
         first, last = (int(np.searchsorted(self._hashes, wanted, side)[0]) for side in ("left", "right"))
@@ -84,7 +84,7 @@ class KnowledgeBase:
 
 
 def fold(text: str) -> str:
-    """A name in one case and with single spaces, as names are compared."""
+    """A name with its case folded and with single spaces, for comparisons."""
     return " ".join(text.casefold().split())
 
 

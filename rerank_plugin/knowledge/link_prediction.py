@@ -1,11 +1,11 @@
 """How well vectors predict relations that they were not trained on (Bordes et al. 2013, 4.2).
 
 For a held-out triple (h, r, t) all entities are ranked by d(h + r, e) to find t, and by d(e + r, t) to find h.
-Filtered ranks leave out the other entities that are known to be right, in training or held out; raw ranks do not. Equal
-distances share their mean rank, so that vectors that are all the same predict nothing.
+Filtered ranks leave out other entities that are known to be correct, in training or held out; raw ranks do not. Equal
+distances share their mean rank, so that equal vectors get no better than chance.
 
-Pairs of concepts are held out, not triples: UMLS lists most relations in both directions, and a relation is no
-prediction when its inverse was trained on. Both concepts of a pair keep at least one relation to train on.
+Pairs of concepts are held out, not triples: UMLS lists most relations in both directions, and a relation is trivial to
+predict if its inverse is in the training data. Both concepts of a pair keep at least one training relation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Prediction(NamedTuple):
 
 
 def hold_out(triples: np.ndarray, entity_count: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Training and held-out triples, int32 [., 3] each, in the order they had. Shapes: triples int32 [E, 3]."""
+    """Training and held-out triples, int32 [., 3] each, in their original order. Shapes: triples int32 [E, 3]."""
     pairs = np.sort(triples[:, [0, 2]], axis=1).astype(np.int64)  # [E, 2]
     keys, first, pair_of = np.unique(pairs[:, 0] * entity_count + pairs[:, 1], return_index=True, return_inverse=True)
     ends = pairs[first]  # [P, 2]
@@ -98,12 +98,12 @@ def ranks(vectors: Translation, held_out: np.ndarray, known: np.ndarray, norm: i
 
 
 def _rank(distances: np.ndarray, own: float) -> float:
-    """One more than are nearer, and half of those that are as near (the entity itself is one of them)."""
+    """The mean rank among ties: one plus the nearer entities plus half of the other entities at the same distance."""
     return 1 + int((distances < own).sum()) + (int((distances == own).sum()) - 1) / 2
 
 
 def _answers(known: np.ndarray, side: int) -> dict[tuple[int, int], np.ndarray]:
-    """The entities that are right for each given entity and relation."""
+    """The correct entities for each given entity and relation."""
     given = known[:, 2 - side]
     order = np.lexsort((known[:, 1], given))
     keys = np.stack([given[order], known[order, 1]], axis=1)  # [E, 2]

@@ -118,7 +118,7 @@ class MatchingSettings(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def _key(characters, place, end):
-    """The trigram at a place as one number; a shorter one where the end is near."""
+    """The trigram at a place as one number; shorter at the end."""
     key = np.uint64(0)
     for i in range(GRAM):
         character = np.uint64(characters[place + i]) if place + i < end else np.uint64(0)
@@ -128,7 +128,7 @@ def _key(characters, place, end):
 
 @njit(nogil=True, cache=True)
 def _least(share, count):
-    """The smallest whole number that is not below share * count."""
+    """share * count, rounded up."""
     return np.int64(np.ceil(share * count - ROUNDING))
 
 
@@ -139,7 +139,7 @@ def _bit(gram):
 
 @njit(nogil=True, cache=True)
 def _ones(bits):
-    """How many bits are set; one instruction, as compilers know this sum."""
+    """The number of set bits; compilers turn this sum into one instruction."""
     bits = bits - ((bits >> np.uint64(1)) & np.uint64(0x5555555555555555))
     bits = (bits & np.uint64(0x3333333333333333)) + ((bits >> np.uint64(2)) & np.uint64(0x3333333333333333))
     bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -169,7 +169,7 @@ def _fill_postings(grams, gram_offsets, threshold, ends, postings, bits):
 
 
 def index(terms: TermArrays, threshold: float) -> Index:
-    """The index of the forms for a threshold; a fraction of a second for MeSH, so it is made anew each time."""
+    """The index of the forms for a threshold; not stored, since building it takes a fraction of a second for MeSH."""
     offsets = np.zeros(len(terms.gram_keys) + 1, np.int64)
     _count_postings(terms.grams, terms.gram_offsets, threshold, offsets)
     offsets = np.cumsum(offsets)
@@ -184,7 +184,7 @@ def index(terms: TermArrays, threshold: float) -> Index:
 
 @njit(nogil=True, cache=True)
 def _number_grams(characters, terms):
-    """The trigram that begins at each place: its number, or below zero one that no form has; int64 [n]."""
+    """The number of the trigram that begins at each place, int64 [n]; negative for a trigram that no form has."""
     numbers = np.empty(len(characters), np.int64)
     for place in range(len(characters)):
         key = _key(characters, place, len(characters))
@@ -202,7 +202,7 @@ def _number_grams(characters, terms):
 
 @njit(nogil=True, cache=True)
 def _equal_form(characters, start, end, hashed, terms):
-    """The form that characters start..end are; -1 for none."""
+    """The form that is equal to characters start..end; -1 if there is none."""
     slot = first_slot(hashed, terms.form_slots)
     while terms.form_slots[slot]:
         form = terms.form_slots[slot] - 1
@@ -219,7 +219,7 @@ def _equal_form(characters, start, end, hashed, terms):
 
 @njit(nogil=True, cache=True)
 def _add_gram(grams, count, gram):
-    """Insert into the first ``count`` of ascending distinct numbers; returns how many there are then."""
+    """Insert into the first ``count`` ascending distinct numbers; returns the new count."""
     place = count
     while place > 0 and grams[place - 1] > gram:
         place -= 1
@@ -278,7 +278,10 @@ def _first_at_least(values, start, end, wanted):
 
 @njit(nogil=True, cache=True)
 def _common(grams, place, count, others, other, end, needed):
-    """Numbers that grams[place:count] and others[other:end] share, both ascending; stops where ``needed`` is missed."""
+    """The number of common elements of grams[place:count] and others[other:end], both ascending.
+
+    It stops early, with a smaller number, once ``needed`` cannot be reached.
+    """
     common = 0
     while place < count and other < end:
         if common + min(count - place, end - other) < needed:
@@ -330,7 +333,7 @@ def _offer_similar(grams, count, bits, terms, index, threshold, seen, stamp, mat
 
 @njit(nogil=True, cache=True)
 def _grown(array, count):
-    """A longer copy of an array, which can take ``count`` entries and more."""
+    """A longer copy of an array, with room for at least ``count`` entries."""
     longer = np.empty((2 * count,) + array.shape[1:], array.dtype)
     longer[: len(array)] = array
     return longer
@@ -338,7 +341,7 @@ def _grown(array, count):
 
 @njit(nogil=True, cache=True)
 def _with_room(matches, count):
-    """Matches that can take ``count``."""
+    """The matches, with room for ``count``."""
     if count <= len(matches.first):
         return matches
     return Matches(
@@ -402,7 +405,7 @@ def _match_from(i, stop, texts, numbers, terms, index, settings, grams, seen, ma
 
 @njit(nogil=True, cache=True)
 def _before(matches, one, other, longest_first):
-    """Whether a match is kept rather than another that it overlaps with."""
+    """Whether a match is preferred to another that overlaps with it."""
     better = matches.similarities[one, 0] - matches.similarities[other, 0]
     longer = matches.length[one] - matches.length[other]
     if longest_first and longer != 0:
@@ -414,7 +417,7 @@ def _before(matches, one, other, longest_first):
 
 @njit(nogil=True, cache=True)
 def _best_first(matches, matched, longest_first):
-    """The matches in the order of :func:`_before`, int64 [matched]; a shell sort, which is compiled in no time."""
+    """The matches in the order of :func:`_before`, int64 [matched]; a shell sort, since it compiles fast."""
     order = np.arange(matched)
     gap = matched // 2
     while gap > 0:
@@ -430,7 +433,7 @@ def _best_first(matches, matched, longest_first):
 
 @njit(nogil=True, cache=True)
 def _kept(matches, matched, words, longest_first):
-    """Which matches are kept, bool [matched]: the best first, unless they overlap with one that is.
+    """Whether each match is kept, bool [matched]: best first, each unless it overlaps with a kept match.
 
     Args:
         words: the first word of the text and the one after its last.
@@ -449,7 +452,7 @@ def _kept(matches, matched, words, longest_first):
 
 @njit(nogil=True, cache=True)
 def find_mentions(texts, terms, index, settings):
-    """The mentions of all texts: n-grams with a form that is equal or similar, of those that overlap the best.
+    """The mentions of all texts: n-grams with an equal or similar form; of overlapping ones the best.
 
     Args:
         texts: Texts. terms: TermArrays. index: Index, of the same threshold. settings: MatchingSettings.

@@ -48,7 +48,7 @@ def source(format: str, descriptors: Iterable[Descriptor], by_name: bool = False
 
 
 class _Trees:
-    """What must be kept of all descriptors until the relations are read: ids, tree numbers and references."""
+    """The ids, tree numbers and references of all descriptors, kept until the relations are read."""
 
     def __init__(self, by_name: bool):
         self.by_name = by_name

@@ -2,8 +2,8 @@
 
 Format: https://www.nlm.nih.gov/databases/dtd/nlmdescriptorrecordset_20240101.dtd and its predecessors. Read are
 DescriptorUI, DescriptorName, the terms of all concepts (also the permuted ones, as "Infarction, Myocardial"), the tree
-numbers, SeeRelatedList and PharmacologicalActionList. A record is gone when the next one is asked for, so that memory
-does not grow with the file; `safe_xml` says how.
+numbers, SeeRelatedList and PharmacologicalActionList. A record is freed when the next one is read, so that memory does
+not grow with the file (see `safe_xml`).
 """
 
 from __future__ import annotations

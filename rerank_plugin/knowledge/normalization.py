@@ -1,6 +1,6 @@
 """Words of texts and of a knowledge base's terms, brought to one form, with their places in the text.
 
-The annotator compares forms, never what is written. A form is made as follows; what it is for stands beside it.
+The annotator compares forms, never the original text. A form is made by these rules, with examples:
 
 * **Words** are runs of letters and digits; hyphens and other marks only separate them (``beta-catenin``, ``beta
   catenin``). Greek letters are words of their own and spelled out (``TNFα``, ``TNF-alpha``).
@@ -13,8 +13,8 @@ The annotator compares forms, never what is written. A form is made as follows; 
 
 * **Cancer** is neoplasm, as MeSH says where texts say cancer; not every edition lists both (``breast cancer``).
 
-These rules make different terms equal (Cyclosporine; Cyclosporines, another concept): a form then means only those that
-are written so, where there are any.
+These rules make some terms of different concepts equal (Cyclosporine, Cyclosporines). A form then means only the
+concepts with a term written exactly so, if there are any.
 
 MeSH permutes its entry terms (``Infarction, Myocardial``): such a term has its natural order as a second form.
 """
@@ -80,8 +80,8 @@ class Words(NamedTuple):
 
     Attributes:
         written: as they are written.
-        forms: what they are compared by; none is empty.
-        separators: before each word and after the last, n + 1.
+        forms: their forms, for comparisons; none is empty.
+        separators: the n + 1 strings before each word and after the last.
     """
 
     written: list[str]
@@ -99,7 +99,7 @@ def term_forms(term: str) -> dict[str, bool]:
     """The forms of a term as words joined by spaces: as it is written, and a permuted term in its natural order, too.
 
     Returns:
-        For each form whether the term is written so, but for case, accents and marks.
+        For each form whether the term is written so, ignoring case, accents and punctuation.
 
     >>> term_forms("Infarctions, Myocardial")
     {'infarction myocardial': False, 'myocardial infarction': False}

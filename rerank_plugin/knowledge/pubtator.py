@@ -44,7 +44,7 @@ def read(path: Path) -> list[GoldText]:
     """The texts of a file, plain or .gz, in its order.
 
     Raises:
-        InputError: a line is of none of the three kinds, or a mention is not where it says it is.
+        InputError: a line is of none of the three kinds, or a mention's text differs from the text at its place.
     """
     titles: dict[str, str] = {}
     abstracts: dict[str, str] = {}

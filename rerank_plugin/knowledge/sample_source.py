@@ -1,8 +1,7 @@
 """The bundled vocabulary: the concepts that the bundled collection is made of, with their lay and expert names.
 
-Every concept of `sample.concepts` is one here, and so is everything that one of them names as something wider.
-The relations are ``broader``, from a concept to the wider one, and ``concerns``, from a drug, gene or procedure to the
-conditions that it has to do with.
+It holds every concept of `sample.concepts`, and every broader concept that one of them names. The relations are
+``broader``, from a concept to the broader one, and ``concerns``, from a drug, gene or procedure to its conditions.
 """
 
 from __future__ import annotations

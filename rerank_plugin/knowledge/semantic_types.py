@@ -1,4 +1,4 @@
-"""The semantic types of UMLS in their groups, and which are kept.
+"""The semantic types of UMLS in their groups, and the selection of types to keep.
 
 Groups: A. T. McCray, A. Burgun, O. Bodenreider. Aggregating UMLS semantic types for reducing conceptual complexity.
 MedInfo 2001; the numbers and names of the types are those of the UMLS Semantic Network.
@@ -70,7 +70,7 @@ MEDICAL = frozenset(type for group in MEDICAL_GROUPS for type in GROUPS[group]) 
 
 
 def selected(wanted: str | None, source: Source) -> frozenset[str] | None:
-    """The types to keep as ``wanted`` says: a comma-separated list or a file; None keeps all concepts.
+    """The types to keep, given by ``wanted`` as a comma-separated list or a file; None keeps all concepts.
 
     Raises:
         InputError: a type is not known in UMLS, or the list is empty.

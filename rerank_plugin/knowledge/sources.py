@@ -1,4 +1,4 @@
-"""What the name of a source means: the format is recognized by the names of files and how they begin."""
+"""Opens a vocabulary by its name; the format is recognized by the names and beginnings of files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def open_source(spec: str, language: str = ENGLISH) -> Source:
     """The vocabulary that ``spec`` names: a file, a folder, or ``sample`` (a folder of this name is ``./sample``).
 
     Args:
-        language: of the names that are read from UMLS, as UMLS writes it; the others have one language.
+        language: of the names to read from UMLS, by UMLS's abbreviation; the other sources have one language.
 
     Raises:
-        InputError: nothing is there, or its format is not known.
+        InputError: the source does not exist, or its format is unknown.
     """
     if spec == SAMPLE:
         from rerank_plugin.knowledge import sample_source
@@ -77,6 +77,6 @@ def _head(path: Path) -> bytes:
 
 
 def edition_of(spec: str) -> str:
-    """The edition that a path tells, as 2024 in desc2024.xml or 2023AB in umls/2023AB/META; "" where it tells none."""
+    """The edition in a path, as 2024 in desc2024.xml or 2023AB in umls/2023AB/META; "" if there is none."""
     found = re.findall(r"(?<!\d)((?:19|20)\d\d(?:A[AB])?)(?!\d)", spec)
     return found[-1] if found else ""

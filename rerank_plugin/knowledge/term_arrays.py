@@ -1,7 +1,7 @@
-"""The forms of a knowledge base's terms as arrays: what the annotator looks mentions up in.
+"""The forms of a knowledge base's terms as arrays, in which the annotator looks up mentions.
 
-Made once for a knowledge base and kept in the folder ``annotation`` inside it, whatever the annotator's settings; they
-are made again when the knowledge base or the rules of `normalization` have changed. Nothing in them is pickled.
+They are built once for a knowledge base, for all settings of the annotator, and stored in its folder ``annotation``;
+they are rebuilt when the knowledge base or the rules of `normalization` have changed. Nothing in them is pickled.
 
 Letters in shapes: F distinct forms, U distinct trigrams of all forms, s trigrams of one form.
 
@@ -68,9 +68,9 @@ class TermArrays(NamedTuple):
 
 
 def open_terms(knowledge: KnowledgeBase) -> TermArrays:
-    """The arrays of a knowledge base, from its folder; made and kept there when they are not.
+    """The arrays of a knowledge base, read from its folder; built and stored there if missing.
 
-    Where the folder cannot be written to they are made in memory, each time.
+    If the folder is not writable, they are built in memory at every call.
     """
     folder = knowledge.folder / FOLDER
     key = {"format_version": FORMAT_VERSION, "rules": normalization.VERSION, "knowledge": knowledge.checksum}
@@ -91,7 +91,7 @@ def open_terms(knowledge: KnowledgeBase) -> TermArrays:
 
 
 def _opened(folder: Path, key: dict) -> TermArrays | None:
-    """The arrays on disk; None where there are none, others, or damaged ones."""
+    """The arrays on disk; None if they are missing, outdated or damaged."""
     try:
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         arrays = TermArrays(*(open_array(folder / f"{name}.npy").view(np.ndarray) for name in TermArrays._fields))
@@ -101,7 +101,7 @@ def _opened(folder: Path, key: dict) -> TermArrays | None:
 
 
 def _checksums(arrays: TermArrays) -> dict[str, int]:
-    """What tells that the arrays are whole and belong together: compiled code follows their offsets unchecked."""
+    """Checksums that detect damaged or mixed arrays, since compiled code does not check their offsets."""
     return {name: zlib.crc32(np.ascontiguousarray(array).data) for name, array in arrays._asdict().items()}
 
 

@@ -16,11 +16,11 @@ MeSH. Three things that go beyond the paper are on by default, because without t
   Knowledge graph embedding by translating on hyperplanes, AAAI 2014), else each is in half of the cases.
 * The learning rate falls to 0 in equal steps (``decay``).
 
-Two more can be asked for: corruptions that happen to be true are drawn anew (``filtered``), and every triple is taken a
-second time in the opposite direction, with a relation of its own (``inverse``).
+Two more can be asked for: corruptions that happen to be true are drawn anew (``filtered``), and every triple is added
+in the opposite direction, with a relation of its own (``inverse``).
 
-A concept without any relation starts in a random direction and is moved as a corruption only, of length 1 like the
-others: it is near to nothing, rather than equal to all of its kind.
+A concept without any relation starts in a random direction and is updated only as a corruption. So its vector, of
+length 1 like the others, is near to no other, and such concepts do not share one vector.
 """
 
 from __future__ import annotations

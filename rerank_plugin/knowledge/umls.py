@@ -37,7 +37,7 @@ def source(folder: Path, language: str) -> Source:
     """The concepts that have a name in ``language`` (a LAT of UMLS), and their relations.
 
     Raises:
-        InputError: names or types are missing; while reading, a row has too few fields or a CUI comes out of order.
+        InputError: names or types are missing; while reading, a row has too few fields, or the CUIs are not sorted.
     """
     paths = {name: plain_or_gz(folder / name) for name in COLUMNS}
     for name in (NAMES, TYPES):

@@ -1,4 +1,4 @@
-"""Words that say nothing about a text: EnglishAnalyzer.ENGLISH_STOP_WORDS_SET of Lucene 9 and 10.
+"""English stop-words: EnglishAnalyzer.ENGLISH_STOP_WORDS_SET of Lucene 9 and 10.
 
 All are their own stems, so they are the same words in an index of stems.
 """

@@ -154,16 +154,16 @@ def _token(match: re.Match) -> tuple[str, ...]:
 
 
 def tokenize_piece(piece: str) -> tuple[str, ...]:
-    """Tokens of one piece of text that holds no white space, unstemmed; the memo-free heart of every tokenizer."""
+    """Tokens of one piece of text that holds no white space, unstemmed and not cached."""
     if piece.isascii() and piece.isalpha():
         return (piece.lower(),)
     return tuple(chain.from_iterable(map(_token, _TOKEN.finditer(_fold(piece)))))
 
 
 class PieceMemo(dict):
-    """Remembers what a function gave for each piece of text, and forgets everything when it has grown too large.
+    """A cache of a function's results by piece of text; it is emptied when it has grown too large.
 
-    Text repeats itself: beyond the first few thousand documents nearly every piece has been met before.
+    After the first few thousand documents nearly every piece is in the cache.
     """
 
     def __init__(self, function, limit: int = 1 << 20):
@@ -187,14 +187,14 @@ def split_sentences(text: str) -> list[str]:
 
 
 class Tokenizer:
-    """Makes tokens of texts; use :func:`tokenizer` to get one, so that all users of a kind share what it remembers.
+    """Splits texts into tokens; use :func:`tokenizer` to get one, so that equal tokenizers share one cache.
 
     Args:
         stemmer: one of ``stemming.STEMMERS``, or None.
 
     Attributes:
-        settings: what is saved with indexes, word vectors and checkpoints.
-        memo: the tokens of every piece met before, so that a query costs look-ups, and a word is stemmed once.
+        settings: stored with indexes, word vectors and checkpoints.
+        memo: the cached tokens of pieces of text, so that a word is tokenized and stemmed once.
     """
 
     def __init__(self, stemmer: str | None = None):
@@ -229,7 +229,7 @@ def tokenizer_of(settings, what: str) -> Tokenizer:
     """The tokenizer that has these settings.
 
     Args:
-        what: was tokenized so, for the error: "indexes/a was".
+        what: what has these settings, for the error message, as "indexes/a was".
 
     Raises:
         InputError: no tokenizer of this program has them.

@@ -143,7 +143,7 @@ def import_word2vec(path: Path, binary: bool, seed: int, tokenizer: Tokenizer = 
 
 
 def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
-    """Vectors that take a quarter of the space: 8-bit numbers, scaled by the largest of each vector.
+    """Quantize vectors to 8-bit numbers, each scaled by its largest value; they take a quarter of the space.
 
     Args:
         words: how many of the first (in trained vectors the most frequent) words to keep, UNK not counted.
@@ -158,9 +158,9 @@ def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
 
 
 def extend(vectors: WordVectors, words: Iterable[str], seed: int) -> WordVectors:
-    """The same vectors, and random ones for words that have none: their directions by chance, of average length.
+    """Add random vectors for words without one, with random directions and the average length.
 
-    A model that trains its embeddings can tell such words apart, where all rare words would be one UNK otherwise.
+    A model that trains its embeddings can then distinguish these words, which would all be UNK otherwise.
 
     Args:
         words: in any order; those that have a vector stay as they are.

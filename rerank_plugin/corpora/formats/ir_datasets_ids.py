@@ -81,7 +81,7 @@ def _load(id: str, part: str, what: str) -> Any:
 
 @contextlib.contextmanager
 def _one_line_errors(id: str) -> Iterator[None]:
-    """The library raises whatever its downloads and parsers raise; a user gets one line that names the data set."""
+    """Turn any exception of the library's downloads and parsers into an InputError of one line with the data set."""
     try:
         yield
     except InputError:
