@@ -1,7 +1,7 @@
-"""Candidates where no first stage ran: the documents that hold the most of a query's words, by IDF.
+"""Candidates without a first stage: the documents with the largest IDF sum of a query's words.
 
-The fast paths' time depends on how many distinct words the candidates have and how many match, so documents drawn at
-random would flatter them. A scan over the forward index stands in for BM25: it needs no Java, and is done once.
+The fast paths' time depends on how many distinct words the candidates have and how many match, so it would be too short
+for random documents. A scan over the forward index stands in for BM25: it needs no Java, and is done once.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Ranked(NamedTuple):
 def best_matches(index: ForwardIndex, queries: Sequence[Query], depth: int, seed: int) -> Ranked:
     """The ``depth`` documents with the largest sum of the text IDF of the distinct query words that they hold.
 
-    Equal sums, and documents without any query word where those with one do not suffice, are taken at random.
-    ``depth`` is cut to the number of documents.
+    Ties are broken at random; if too few documents hold a query word, others are drawn at random. ``depth`` is limited
+    to the number of documents.
     """
     depth = min(depth, len(index))
     column, weights = _query_weights(index, queries)

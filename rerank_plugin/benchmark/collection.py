@@ -1,4 +1,4 @@
-"""What is searched: collections of the sample's kind in any size, made once and kept, or an index that is there."""
+"""The collections to search: generated ones like the sample, in any size and kept for later runs, or an index."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _shuffled(queries: list[Query], seed: int) -> list[Query]:
 
 
 def _in_a_process_of_its_own(function, *arguments):
-    """Call a function where its memory is given back; what it raises is raised here."""
+    """Call a function in a child process, which frees its memory; its exceptions are raised here."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
         try:
             return executor.submit(_with_logging, function, *arguments).result()

@@ -1,4 +1,4 @@
-"""What users would pick instead: cross-encoders of the usual shapes, on the same machine in the same run.
+"""Cross-encoders of the usual shapes, as the common alternative, on the same machine in the same run.
 
 A cross-encoder reads query, title and abstract as one sequence of word pieces, for every candidate anew. The weights
 are random, as are the pieces: speed depends on neither. It does depend on the lengths of the sequences, which follow

@@ -1,13 +1,13 @@
-"""The clock: several cases take turns, so that whatever else the machine does hits all of them.
+"""Timing: cases take turns, so that other load on the machine affects all of them.
 
-What a figure rests on:
+The rules of a measurement:
 
-* Nothing is timed the first time: kernels are compiled, pages mapped and buffers grown before.
+* The first call is never timed, since it compiles kernels, maps pages and allocates buffers.
 * Cases take turns in rounds. Where a case follows another one, a short pause lets the other one's threads fall asleep
   (OpenMP's spin for a while after their work), and one call that is not timed brings its own tables back into the
   caches, as in a service that does nothing else.
 * What a call works on is made before the clock starts, and is another query with other candidates each time.
-* Python's garbage collector rests; on a GPU the clock waits for the device.
+* Python's garbage collector is off; on a GPU the clock waits for the device.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Meter:
     """Measures cases.
 
     Args:
-        seconds: roughly what a case may take.
-        repetitions: at most; however long they take, ``FEWEST`` of them at least.
+        seconds: approximate time limit of a case.
+        repetitions: the largest number; ``FEWEST`` of them are timed whatever the time limit.
         device: torch device that the cases work on.
     """
 
@@ -92,7 +92,7 @@ class Meter:
         }
 
     def estimate(self, case: Case) -> float:
-        """Seconds of one call, after one that warms up where that takes no time."""
+        """Seconds of one call, after a warm-up call if that is short."""
         first = self._time(case, -1)[0]
         return first if first > LONG else self._time(case, -2)[0]
 
@@ -100,7 +100,7 @@ class Meter:
         return int(np.clip(self.seconds / max(estimate, 1e-9), self.fewest, self.repetitions))
 
     def _switch(self, case: Case, call: int) -> None:
-        """Let the threads of the case before fall asleep, and bring back what this one keeps in the caches."""
+        """Wait until the previous case's threads sleep, and warm the caches for this case."""
         time.sleep(PAUSE)
         self._time(case, call)
 

@@ -1,8 +1,8 @@
 """Encodings for models that score from them (SevMos, KTRel), made where an index has none by random weights.
 
-To encode a million documents takes longer than all measurements together, and what is in a vector changes no time. So
-only the documents of the first queries are encoded, for which the two paths' scores are compared; the other vectors are
-random.
+Encoding a million documents takes longer than all measurements together, and times do not depend on vectors' values.
+So only the candidates of the first queries, on which the two paths' scores are compared, are encoded; the other vectors
+are random.
 """
 
 from __future__ import annotations

@@ -81,6 +81,6 @@ def query_numbers(call: int, batch: int, queries: int) -> list[int]:
 
 
 def affordable(one: Case, batch: int, meter: Meter) -> int:
-    """Queries of a batch that a path gets done in time, at least 1. On a processor the plain path takes as long for
-    each query of a batch as for one alone, so that a part tells the time of the whole."""
+    """The number of queries of a batch that fit into the time limit, at least 1. On a CPU the plain path's time per
+    query does not depend on the batch, so that the time of the whole batch follows from a part."""
     return max(1, min(batch, int(meter.seconds / (meter.fewest * meter.estimate(one)))))

@@ -37,7 +37,7 @@ SMALLEST_SCALE = 1e-3  # differences are relative to the largest score, or to th
 
 
 class Subject(NamedTuple):
-    """A reranker on its paths: {plain: Reranker, fast: Reranker}, or the plain one alone where there is no choice.
+    """A reranker on its paths: {plain: Reranker, fast: Reranker}, or the plain one alone if it has a single path.
 
     Attributes:
         largest_difference: between the paths' scores, relative to the largest plain score.
@@ -110,11 +110,11 @@ def opened(
     seed: int,
     encoded: bool = False,
 ) -> Iterator[Subject]:
-    """Load a reranker on both of its paths and compare their scores, which also compiles what is to be compiled.
+    """Load a reranker on both of its paths and compare their scores, which also compiles the kernels.
 
     Args:
         options: of the fast path; the plain one takes device, threads and batch size from them.
-        encoded: whether the collection's encodings are there in any case, also where the fast path does not use them.
+        encoded: whether to write encodings of the collection even if the fast path does not use them.
 
     Raises:
         InputError: it cannot be used.

@@ -118,7 +118,7 @@ class Searched(NamedTuple):
 
 
 def _collections(suite: Suite, stack: ExitStack) -> list[Callable[[], Searched]]:
-    """The collections, made when they are called for."""
+    """Functions that each open or generate one collection."""
     if suite.index is not None:
         return [lambda: _existing(suite)]
     folder = suite.work_folder
@@ -133,7 +133,7 @@ def _collections(suite: Suite, stack: ExitStack) -> list[Callable[[], Searched]]
 
 
 def _existing(suite: Suite) -> Searched:
-    """The user's index. What is scored there are the run's candidates, or those of the first stage, or a scan's."""
+    """The user's index, with candidates from the run, else from the first stage, else from a scan."""
     collection = collections.existing(suite.index, suite.queries, suite.seed)
     if suite.run is not None:
         return _searched(suite, collections.with_run(collection, suite.run, suite.deepest))

@@ -96,7 +96,7 @@ def shares(stages: dict[str, float] | None) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that mean something, and no exponent."""
+    """A number with about three significant digits, without an exponent."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"

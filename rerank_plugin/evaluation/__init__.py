@@ -1,6 +1,6 @@
 """Measures, significance tests and reports.
 
-* `measures`: names of measures and who computes them
+* `measures`: names of measures, and the providers that compute them
 * `graded`: NDCG with gain 2^rel - 1, and ERR
 * `values`: the value of each measure for each judged query
 * `significance`: the paired t-test with Bonferroni correction

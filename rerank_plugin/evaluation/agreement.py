@@ -1,4 +1,4 @@
-"""How much two runs rank alike, whatever the judgments say: Kendall's tau, and the documents they share at the top."""
+"""Agreement of two runs, independent of judgments: Kendall's tau, and the overlap of the top documents."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Agreement(NamedTuple):
     """Means over the queries that both runs have with at least two documents in common.
 
     Attributes:
-        queries: how many those are.
-        tau: Kendall's tau over the documents both rank, 1 for the same order and -1 for the reverse; NaN for no query.
-        top: share of the first :data:`TOP` documents that are the first of the other, too.
+        queries: the number of these queries.
+        tau: Kendall's tau over the common documents, 1 for the same order and -1 for the reverse; NaN for no query.
+        top: share of the first :data:`TOP` documents that are among the first of the other run, too.
     """
 
     queries: int

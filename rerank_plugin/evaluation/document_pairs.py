@@ -71,13 +71,13 @@ class Combination:
 
 @dataclass(frozen=True)
 class DocumentPairs:
-    """What runs make of the pairs.
+    """The pairs of all queries, and how runs rank them.
 
     Attributes:
         runs: their names.
-        combinations: those that occur, the best label first.
-        binary: relevant against not; None where there is no such pair.
-        queries: how many are judged.
+        combinations: of labels that occur, the best label first.
+        binary: relevant against not; None if there is no such pair.
+        queries: the number of judged queries.
         documents: how many could be compared, of all queries; compared: how many were, being in all runs.
         lacking: by run, how many it does not hold.
     """
@@ -117,7 +117,7 @@ def document_pairs(
         labels: names of grades; equal names, of neighbouring grades, make them one. Others are their own names.
 
     Raises:
-        InputError: labels that cannot be, no judgments, a run none of whose queries is judged, or no pairs at all.
+        InputError: invalid labels, no judgments, a run without a judged query, or no pairs at all.
     """
     judgments = {query: judged for query, judged in judgments.items() if judged}
     if not judgments:
@@ -286,7 +286,7 @@ FORMATS = {"table": table, "markdown": markdown, "json": as_json}
 
 
 def warnings(pairs: DocumentPairs) -> Iterator[str]:
-    """What a reader of the numbers must know, a line each."""
+    """Warnings about the numbers, one per line."""
     if pairs.compared < pairs.documents:
         yield f"{pairs.compared:,} of {pairs.documents:,} documents are in all runs; the pairs are of these"
     for run, lacking in pairs.lacking.items():

@@ -15,18 +15,18 @@ from rerank_plugin.files.runs import RankedList
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All there is to report.
+    """The results of an evaluation.
 
     Attributes:
         queries: the Q judged queries.
         measures: names, as given.
         values: by run and measure, float64 [Q].
         summaries: by run and measure, the mean over all judged queries (the sum for measures that count).
-        missing: by run, the judged queries it does not have; they count as if it had found nothing.
+        missing: by run, the judged queries that it lacks; they count as if it had found nothing.
         unjudged: by run, its queries without judgments; they are left out.
         baseline: the run that the others are compared with, if any.
         comparisons: by run and measure, without the baseline.
-        agreements: by run, without the baseline, how much it ranks like the baseline; empty when nobody asked.
+        agreements: by run, without the baseline, its agreement with the baseline; empty if not requested.
     """
 
     queries: list[str]

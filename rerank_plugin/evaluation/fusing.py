@@ -1,14 +1,14 @@
-"""Fusing runs, and finding the weights that a measure likes best on judged queries.
+"""Fusion of runs, and tuning of its weights to maximize a measure on judged queries.
 
-The methods are those of :mod:`rerank_plugin.retrieval.fusion`. Weights are searched on validation queries, in one of
-two ways, both deterministic:
+The methods are those of :mod:`rerank_plugin.retrieval.fusion`. Weights are tuned on validation queries, in one of two
+ways, both deterministic:
 
-* a grid: all weights that are multiples of a step and add up to 1;
-* coordinate ascent (Metzler and Croft, Information Retrieval 2007): from equal weights on, one run's weight after the
-  other is set to the best of 0, step, 2 * step, ..., 1, until a round over all runs changes nothing. For more runs than
-  a grid has time for.
+* grid search: all weights that are multiples of a step and add up to 1;
+* coordinate ascent (Metzler and Croft, Information Retrieval 2007): starting from equal weights, each run's weight in
+  turn is set to the best of 0, step, 2 * step, ..., 1, until a round over all runs changes nothing. It is meant for
+  more runs than a grid search can handle.
 
-Of equal values the first that was tried counts; equal weights are tried first.
+Ties are won by the weights that were tried first; equal weights are tried first.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Fusion:
         """Checked; see :func:`rerank_plugin.retrieval.fusion.lists_weights` for the weights that may be left out.
 
         Raises:
-            InputError: weights or k that cannot be.
+            InputError: invalid weights or k.
         """
         check(method, k)
         return cls(method, lists_weights(method, weights, runs), k)
 
 
 class FusedQuery(NamedTuple):
-    """The documents of one query that any run ranks, and what the runs say of them."""
+    """The documents of one query in any of the runs, and the table of the runs' values for them."""
 
     doc_ids: list[str]
     table: Table
@@ -68,10 +68,10 @@ class FusedQuery(NamedTuple):
 
 
 def tables(runs: Sequence[Run], method: str, k: float = PAPER_K, depth: int | None = None) -> dict[str, FusedQuery]:
-    """What the runs say of the documents of each query, by query id, in the order in which the runs name queries.
+    """The :class:`FusedQuery` of each query, by query id, in the order of the queries in the runs.
 
     Args:
-        depth: ranks of each run that are looked at; all by default.
+        depth: the number of top ranks of each run to use; all by default.
     """
     found = {}
     for query in dict.fromkeys(query for run in runs for query in run):
@@ -99,7 +99,7 @@ class Tried(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """What was found: everything tried, in order, and the best of it; ``single`` are the values of the runs alone."""
+    """The result of tuning: all fusions tried, in order, and the best; ``single`` are the values of the single runs."""
 
     tried: list[Tried]
     best: Tried
@@ -124,7 +124,7 @@ def tune(
         progress: wraps what is tried, for a progress bar.
 
     Raises:
-        InputError: a step, a k or a measure that cannot be, or too large a grid.
+        InputError: an invalid step, k or measure, or too large a grid.
     """
     steps = round(1 / step) if 0 < step <= 1 else 0
     if not steps or abs(steps * step - 1) > 1e-9:

@@ -30,8 +30,8 @@ def evaluate_runs(
     Args:
         qrels: what the commands take (``sample:test``, a qrels file, a BEIR folder with its split), or
             ``{query id: {document id: grade}}``.
-        runs: by name, the path of a run file or what `read_run` and `rank_many` give; or a list of paths, which are
-            their own names.
+        runs: by name, the path of a run file or the result of `read_run` or `rank_many`; or a list of paths, which
+            serve as names.
         measures: names of ir-measures (``nDCG@10``, ``AP``, ``RR@10``) and of the papers (``NDCG.20``, ``Prec.5``).
         baseline: the name of the run that the others are compared with by a two-tailed paired t-test with Bonferroni
             correction.

@@ -2,7 +2,7 @@
 
 Each baseline has a letter. ``0.318 (mQ)`` differs significantly from the baselines of m and Q under a two-tailed paired
 Student's t-test: upper case at 95% confidence, lower case at 90%. Nothing is corrected for the number of tests. As in
-the paper a letter says that there is a difference, not which way: a run that is worse than a baseline gets its letter,
+the paper, a letter does not tell the direction of a difference: a run that is worse than a baseline gets its letter,
 too.
 """
 
@@ -46,7 +46,7 @@ def letters(values: Mapping[str, np.ndarray], against: Against) -> dict[str, str
 
 
 def check(against: Against, runs: Iterable[str]) -> None:
-    """Fail where a baseline is none of the runs, or a letter is no single one from A to Z, or is there twice.
+    """Check that every baseline is one of the runs and has its own letter, a single one from A to Z.
 
     Raises:
         InputError: naming letter and baseline.

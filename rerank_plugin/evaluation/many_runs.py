@@ -72,7 +72,7 @@ class BulkEvaluation:
 
 
 class RunFolder(Mapping[str, Run]):
-    """The runs in a folder by file name, each read anew when it is asked for: all together may not fit in memory.
+    """The runs in a folder by file name. Each is read at every access, since all together may not fit in memory.
 
     Hidden files are left out.
 
@@ -110,7 +110,7 @@ def evaluate_bulk(
     measures: Sequence[str] = letters.MEASURES,
     highest: float | None = None,
 ) -> BulkEvaluation:
-    """Measure runs by name, before and, by method, after; each is asked for once.
+    """Measure runs by name, before and, by method, after re-ranking; each run is accessed once.
 
     Args:
         highest: see `Evaluator`.
@@ -222,7 +222,7 @@ FORMATS = {"table": table, "markdown": markdown, "json": as_json}
 
 
 def warnings(bulk: BulkEvaluation) -> Iterator[str]:
-    """What a reader of the numbers must know, a line each."""
+    """Warnings about the numbers, one per line."""
     for method, incomplete in {"before re-ranking": bulk.incomplete_before, **bulk.incomplete_after}.items():
         if incomplete:
             of = f"{len(incomplete)} of {len(bulk.runs)} runs"

@@ -1,12 +1,12 @@
 """A table of measures with the significance marks of [D18], tables 2 to 5.
 
-Each row may be compared with several baselines. Those have numbers, in the order of the rows, which stand behind their
-names in the first column; a value carries, as superscripts, how it compares with them: ``0.365 <sup>+3,-4</sup>`` is
-higher than the value of baseline 3 and lower than that of baseline 4, and = is no significant difference. Neighbouring
-numbers share a sign, as in the paper: ``+4,5``. The best value of a measure is in bold.
+Each row may be compared with several baselines. Baselines are numbered in the order of the rows; the number follows the
+name in the first column. Superscripts of a value compare it with the baselines: ``0.365 <sup>+3,-4</sup>`` is
+significantly higher than the value of baseline 3 and lower than that of baseline 4; = is no significant difference.
+Neighbouring numbers share a sign, as in the paper: ``+4,5``. The best value of a measure is in bold.
 
-The paper tests at 99% and corrects nothing, the default here. What it leaves open: marks stand by rising number, and
-equal best values are all bold.
+As in the paper, the default is a 99% level without correction. Our own choices: marks are sorted by number, and equal
+best values are all bold.
 """
 
 from __future__ import annotations

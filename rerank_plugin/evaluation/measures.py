@@ -1,4 +1,4 @@
-"""Names of measures: those of ir-measures, and the papers' own ones for them."""
+"""Names of measures: those of ir-measures, and the names that the papers use for them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def provider() -> ir_measures.providers.Provider:
 
 
 def _try(name: str, measure: ir_measures.Measure) -> None:
-    """Compute it once for one document: what a provider cannot do after all, it says only then."""
+    """Compute the measure for one document, since some providers report an unsupported measure only then."""
     if is_ours(measure):
         return
     try:

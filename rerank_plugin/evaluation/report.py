@@ -88,7 +88,7 @@ FORMATS = {"table": table, "markdown": markdown, "csv": as_csv, "json": as_json}
 
 
 def warnings(evaluation: Evaluation) -> Iterator[str]:
-    """What a reader of the numbers must know, a line each."""
+    """Warnings about the numbers, one per line."""
     for run in evaluation.summaries:
         if missing := evaluation.missing[run]:
             of = f"{len(missing)} of {len(evaluation.queries)} judged queries"
@@ -139,5 +139,5 @@ def _footnote(evaluation: Evaluation, alpha: float) -> list[str]:
 
 
 def _texts(rows: tables.Rows) -> int:
-    """How many columns are no numbers."""
+    """The number of columns that hold text."""
     return sum(name in ("run", "query") for name in rows[0][:2])

@@ -37,7 +37,7 @@ def add_subset_options(parser) -> None:
 
 
 def check_subset(parser, options) -> None:
-    """Fail where a subset lacks what it is found with."""
+    """Check that the options which a subset needs are given."""
     if options.subset is None and not options.describe_subsets:
         return
     from rerank_plugin.evaluation.subsets import ALL_NEW_WORDS, ONE_NEW_WORD, hard_count
