@@ -127,7 +127,7 @@ class Union:
 def rank_lists(
     tasks: Iterable[tuple[Query, Sequence[Candidates]]], reranker: Reranker | None, together: int = 8
 ) -> Iterator[list[Ranking]]:
-    """Yield, for each query, the rankings of its candidate lists (at least one), equal to those of `rank` for each list.
+    """Yield, for each query, the rankings of its candidate lists (at least one), as `rank` gives them for each list.
 
     Without a reranker, documents keep their first-stage scores.
 

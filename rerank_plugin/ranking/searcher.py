@@ -128,7 +128,7 @@ class Searcher:
         return None if self.reranker is None else self.reranker._scorer
 
     def _cut(self, ranking: Ranking) -> Ranking:
-        """The ranking, cut at ``depth`` if the first stage does not apply the depth to its candidates."""
+        """The ranking, cut at ``depth`` if ``depth_cuts`` of the first stage's entry is `RANKING`."""
         return ranking.best(self.depth) if self._depth_cuts_ranking else ranking
 
     def _within_depth(self, k: int) -> int:

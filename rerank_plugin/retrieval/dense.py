@@ -1,8 +1,8 @@
 """Dense retrieval: maximum inner product search over the stored encodings of all documents of an index.
 
 It needs encodings (``python -m rerank_plugin.index --encode``) by a model whose score is the inner product of a query's
-and a document's encoding: :mod:`KTRel <rerank_plugin.models.ktrel.model>`. faiss finds the documents and the model's own
-arithmetic scores them, so that the scores are bit-identical to those of re-ranking.
+and a document's encoding: :mod:`KTRel <rerank_plugin.models.ktrel.model>`. faiss finds the documents and the model's
+own arithmetic scores them, so that the scores are bit-identical to those of re-ranking.
 
 With a flat index the search is exact: it gives the model's order over the whole collection. faiss sums products in
 another order than the model, so that its scores differ by float32 rounding errors. Documents are fetched until the
