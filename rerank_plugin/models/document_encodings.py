@@ -54,7 +54,7 @@ def weights_checksum(model: RankingModel, vocabulary: Vocabulary) -> str:
 
 
 class EncodedDocuments(FastPath):
-    """Scores candidates from stored encodings; the scores equal those of the module.
+    """Scores candidates from stored encodings, as the module does from their words.
 
     Args:
         model: in eval mode, on the CPU.

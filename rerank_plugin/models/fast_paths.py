@@ -55,7 +55,7 @@ class FastPath(ABC):
         """Scores, float32 [C]."""
 
     def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
-        """Scores of each task, float32 [C]. Threads share the documents of a single task, or the tasks if there are several."""
+        """Scores of each task, float32 [C]. Threads share the tasks, or the documents if there is only one task."""
         if len(tasks) == 1:
             return [self.score(tasks[0].terms, tasks[0].words, tasks[0].candidates)]
         scores = [np.zeros(0, np.float32)] * len(tasks)

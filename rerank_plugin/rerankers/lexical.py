@@ -63,7 +63,7 @@ class TitleLikelihood(Scorer):
 
     Args:
         index: the forward index of the candidates.
-        mu: the Dirichlet prior, positive.
+        mu: the Dirichlet smoothing parameter, positive.
 
     Attributes:
         frequency: occurrences of each term in all titles, int64 [V].

@@ -1,4 +1,4 @@
-"""The adapter that makes a neural model a reranker: device, batching, truncation, smaller batches when out of memory."""
+"""The adapter that makes a neural model a reranker: device, batching, truncation, and back-off when out of memory."""
 
 from __future__ import annotations
 

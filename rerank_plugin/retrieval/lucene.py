@@ -122,7 +122,7 @@ class LuceneFirstStage:
 
     @cached_property
     def _hit_shape(self) -> tuple[int, tuple[int, int]]:
-        """How many values Jackson writes for a hit, and the columns of its number and its score; found with a known hit."""
+        """How many values Jackson writes for a hit, and the positions of its number and its score."""
         probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
         return len(probe), (probe.index(7), probe.index(0.5))
 
