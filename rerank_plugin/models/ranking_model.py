@@ -120,7 +120,7 @@ class EncodingModel(RankingModel):
     def encode_documents(
         self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
     ) -> Tensor:
-        """Encodings, float [B, E], of ids int64 [B, N], mask bool [B, N], and the same of concepts; padding is inert."""
+        """Encodings, float [B, E], of ids int64 [B, N], mask bool [B, N], and the same of concepts; ignores padding."""
 
     @abstractmethod
     def encode_queries(

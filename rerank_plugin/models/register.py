@@ -85,7 +85,7 @@ def entry_of(name: str) -> ModelEntry:
     """The entry of a model.
 
     Raises:
-        InputError: the name is unknown, is no model's, or the package that declares it is at fault.
+        InputError: the name is unknown, names no model, or its package cannot be loaded.
     """
     found = MODELS.find(name)
     if isinstance(found, ModelEntry):

@@ -46,7 +46,7 @@ class Untrained(NamedTuple):
     Attributes:
         factory: 'package.module:function', called with (index, checkpoint, options).
         summary: one line for help and documentation.
-        reads_vectors: whether its checkpoint is a folder of word vectors; else it has none, and one path only.
+        reads_vectors: whether its checkpoint is a folder of word vectors; otherwise it has no checkpoint and one path.
         benched: whether benchmarks measure it by default.
     """
 

@@ -102,7 +102,7 @@ class Task:
 
 
 class HeldOut(NamedTuple):
-    """Validation queries, their judgments, their candidates by query id, and the top of ERR's scale of grades."""
+    """Validation queries, their judgments, their candidates by query id, and the maximum grade of ERR."""
 
     queries: Sequence[Query]
     judgments: Judgments
@@ -111,7 +111,7 @@ class HeldOut(NamedTuple):
 
 
 class Fresh(NamedTuple):
-    """A model that is not trained yet, and the reranker that validates it."""
+    """A model before its training, and the reranker that validates it."""
 
     model: RankingModel
     reranker: NeuralReranker
