@@ -1,4 +1,4 @@
-"""The concepts of queries and documents as a model numbers them, with masks ([K] 3)."""
+"""The concepts of queries and documents as ids of a model, with masks ([K] 3)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ConceptReader:
         return ids, np.arange(self.query_concepts) < len(known)
 
     def _known(self, concepts: np.ndarray) -> np.ndarray:
-        """The model's numbers of concepts of the index, without those it does not know."""
+        """The model's ids of concepts of the index; unknown concepts are left out."""
         numbers = self.numbers[concepts]
         return numbers[numbers >= 0]
 

@@ -1,4 +1,4 @@
-"""A model's concepts: the ids of those it has vectors for, row by row, and how its training texts were annotated."""
+"""The concept vocabulary of a model: its concept ids by row, and how its training texts were annotated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONCEPTS_FILE = "concepts.txt"
 
 
 class ConceptVocabulary:
-    """Concept ids in the order of a model's rows. There is no entry for others: a model leaves out what it lacks.
+    """Concept ids in the order of a model's concept vectors. There is no UNK: unknown concepts are left out.
 
     Args:
         ids: without repetition.
@@ -27,7 +27,7 @@ class ConceptVocabulary:
             nothing was annotated yet.
 
     Raises:
-        InputError: an id is there twice, or cannot be a line of a file.
+        InputError: an id occurs twice or is not one word.
     """
 
     def __init__(self, ids: Sequence[str], annotation: dict | None = None):
@@ -50,7 +50,7 @@ class ConceptVocabulary:
     def load(cls, path: Path, annotation: dict | None = None) -> ConceptVocabulary:
         """
         Raises:
-            InputError: the file is missing, or a line is not one id, or is there twice.
+            InputError: the file cannot be read, a line is not one id, or an id occurs twice.
         """
         try:
             lines = path.read_text(encoding="utf-8").split("\n")
@@ -66,7 +66,7 @@ class ConceptVocabulary:
     def numbers(self, knowledge: IndexKnowledge) -> np.ndarray:
         """The model's row of each concept of an index's knowledge base, int32 [C of the base]; -1 where it has none.
 
-        Where the index was annotated otherwise than the texts the model learned from, this is said once.
+        If the index and the model's training texts were annotated with different settings, a warning is logged once.
 
         Raises:
             InputError: the two have no concept in common.

@@ -1,6 +1,6 @@
-"""What a neural model is given: words, and concepts, of queries and documents as its own ids, with masks and features.
+"""The inputs of neural models: words and concepts of queries and documents as ids of the model, masks, and features.
 
-Training and search build their inputs here, so a score in training is the score in search.
+Training and search both build their inputs here, so that their scores are equal.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from rerank_plugin.text.vocabulary import Vocabulary
 
 
 class Inputs(NamedTuple):
-    """One batch. Masks are True for words and concepts; padded ids are 0 and mean nothing.
+    """One batch. Masks are True for words and concepts, False for padding; padded ids are 0.
 
-    Terms and IDF are for models that match words by identity or weigh them; others do without. Concepts are given to
-    models that read them.
+    Terms and IDF are for models that match words by identity or weight them by IDF. Concepts are set only for models
+    that read them.
 
     Attributes:
         documents: int64 [B, N]. document_mask: bool [B, N].
         queries: int64 [B, M]. query_mask: bool [B, M].
         features: lexical features, float32 [B, F].
-        document_terms: the same words as term ids of the index, which tells words apart that the model does not know;
-            int64 [B, N], -1 where padded.
+        document_terms: the same words as term ids of the index, which distinguish words outside the model's
+            vocabulary; int64 [B, N], -1 where padded.
         query_terms: int64 [B, M], -1 where padded and for a word that no document holds.
         query_idf: IDF over title + abstract, float32 [B, M], 0 where padded.
         document_concepts: int64 [B, L]. document_concept_mask: bool [B, L].
@@ -51,7 +51,7 @@ class Inputs(NamedTuple):
 
     @classmethod
     def joined(cls, batches: Sequence[Inputs]) -> Inputs:
-        """One batch of several that have the same shapes but for B."""
+        """The concatenation of batches whose shapes differ only in B."""
         return cls(*(None if tensors[0] is None else torch.cat(tensors) for tensors in zip(*batches)))
 
     def take(self, rows) -> Inputs:
@@ -76,7 +76,7 @@ class Inputs(NamedTuple):
         return narrowed._replace(**cut).without_concept_padding()
 
     def without_concept_padding(self) -> Inputs:
-        """The batch cut to the most concepts that a query, and a document, has, at least one each."""
+        """The batch cut to the largest number of concepts of a query and of a document, at least one each."""
         cut = {}
         for name in ("document_concept", "query_concept"):
             ids, mask = getattr(self, f"{name}s"), getattr(self, f"{name}_mask")
@@ -96,7 +96,7 @@ class ModelQuery(NamedTuple):
         ids: the model's ids, int64 [M]. mask: bool [M].
         terms: term ids of the index, int64 [M], -1 where padded and for a word that no document holds.
         idf: float32 [M], 0 where padded.
-        known: words, and concepts, that the model reads and knows. cut: words beyond M.
+        known: number of words and concepts that the model reads and knows. cut: number of words beyond M.
         concepts: int64 [L]. concept_mask: bool [L]. Both None for a model that reads no concepts.
     """
 
@@ -134,12 +134,12 @@ class InputBuilder:
         vocabulary: the model's words.
         document_words, query_words: N and M.
         features: names of lexical features.
-        left_out: words that are taken out of queries, unless there are no others.
-        concepts: reads the concepts, for a model that does.
+        left_out: words that are removed from queries, unless a query has no other words.
+        concepts: the concept reader, for a model that reads concepts.
         reads_words: whether the model reads words.
 
     Raises:
-        InputError: the model's words are of texts that were tokenized otherwise than those of the index.
+        InputError: the tokenizers of the model and of the index differ.
 
     Attributes:
         model_ids: the model's id of each term of the index, int32 [V of the index]; 0 where the model knows none.
@@ -228,7 +228,7 @@ def concept_tensors(documents: DocumentWords, words: Sequence[ModelQuery]) -> tu
     """The concept fields of :class:`Inputs`, in their order.
 
     Args:
-        words: the query of every document, or one query of all.
+        words: one query for each document, or a single query for all.
     """
     if documents.concepts is None:
         return (None,) * 4

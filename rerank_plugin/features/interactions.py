@@ -1,11 +1,10 @@
 """The interaction matrix of a query and its documents: cosines of word vectors, and 1 for the same word.
 
-Two ways to the same numbers: :func:`cosine_matrix` on tensors, as models are trained, and :class:`CandidateWords` with
-:func:`similarity_table`, which compares each distinct word of the candidates with the query once, however often it
-occurs.
+There are two implementations: :func:`cosine_matrix` on tensors, for training, and :class:`CandidateWords` with
+:func:`similarity_table`, which compares each distinct word of the candidates with the query only once.
 
-What a cosine is where a word has no vector of its own ([P] leaves it open; its authors count exact matches as 1): a
-word is similar to itself with 1, known or not; an unknown word is similar to any other with 0; so is a zero vector.
+For words without a vector ([P] leaves this open; its authors count exact matches as 1): the similarity of a word to
+itself is 1, known or not; that of an unknown word, or of a zero vector, to any other word is 0.
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ def cosine_matrix(vectors: Tensor, inputs: Inputs) -> Tensor:
 
 
 def same_words(inputs: Inputs) -> Tensor:
-    """Where query word and document word are one and the same, bool [B, M, N]."""
+    """Whether query word and document word are equal, bool [B, M, N]; False for padding."""
     queries, documents = inputs.query_terms[:, :, None], inputs.document_terms[:, None, :]
     present = inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :]
     return (queries == documents) & (queries >= 0) & present
 
 
 class CandidateWords(NamedTuple):
-    """The distinct words of the candidates' first N words, and where they stand.
+    """The distinct words among the candidates' first N words, and their positions.
 
-    The arrays are views of memory that the next query of the same thread reuses.
+    The arrays are views of a workspace that the next query of the same thread overwrites.
 
     Attributes:
         terms: distinct term ids of the index, int32 [U], in order of first occurrence.
         ids: the model's ids of those terms, int32 [U].
-        places: for each position its place in ``terms``, int32 [C, N]; undefined from ``lengths`` on.
-        lengths: words of each candidate, at most N, int32 [C].
+        places: index into ``terms`` for each word position, int32 [C, N]; undefined from ``lengths`` on.
+        lengths: number of words of each candidate, at most N, int32 [C].
     """
 
     terms: np.ndarray

@@ -18,10 +18,10 @@ leaves open: IDF is ``ln(1 + (R - df + 0.5) / (df + 0.5))``; as a weight it is t
 the field itself; a query word that no document holds has df 0 and counts in every denominator; BM25 counts a word as
 often as the query repeats it; a feature whose denominator is zero is 0.
 
-Two more names are not the paper's. ``first_stage`` is the score that brought the candidate here. It lets a model build
-on what the first stage knows and the features above do not, such as stems; a model trained with it expects the first
-stage it was trained with. ``first_stage_share`` is that score divided by the highest among the query's candidates (0
-where that is not above 0), which means the same in every collection and for queries of any length.
+Two more features are not in the paper. ``first_stage`` is the candidate's first-stage score. It adds evidence that the
+features above lack, such as stems; a model trained with it needs the same first stage. ``first_stage_share`` is that
+score divided by the highest one among the query's candidates (0 where that is not above 0), which is comparable
+between collections and between queries of any length.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ SETS = {"lex3": LEX3, "all": PAPER_NAMES, "none": ()}
 
 
 def named_features(names):
-    """Names of features as a list, where they are given as that of a set (``lex3``, ``all`` or ``none``) those in it."""
+    """Expand the name of a feature set (``lex3``, ``all`` or ``none``) to a list; return other names unchanged."""
     names = [names] if isinstance(names, str) else names
     return list(SETS[names[0]]) if names in ([name] for name in SETS) else names
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, when all are features.
+    """The names as a tuple, after a check that all are features.
 
     Raises:
-        InputError: a name is unknown, or stands twice.
+        InputError: a name is unknown or occurs twice.
     """
     for name in names:
         if name not in NAMES:
@@ -65,7 +65,7 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 def lexical_features(names: Sequence[str], query: IndexQuery, candidates: Candidates) -> np.ndarray:
     """The named features of every candidate, float32 [C, F].
 
-    Nothing is kept from one call to the next: threads may compute features at once.
+    It is thread-safe: no state is kept between calls.
     """
     from rerank_plugin.features.matches import Matches  # here, because it loads numba
 

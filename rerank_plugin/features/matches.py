@@ -1,4 +1,4 @@
-"""Where the words of a query occur in its candidates, and the measures of [D18] 4.2.2 on what was found.
+"""Occurrences of a query's words in its candidates, and the measures of [D18] 4.2.2 on them.
 
 Import this module only where candidates are scored: it loads numba.
 
@@ -20,20 +20,20 @@ PARTS = {"title": (0, 1), "abstract": (1, 2), "text": (0, 2)}  # of Matches.coun
 
 
 class Matches:
-    """The words of one query in its candidates: one pass over the candidates' words for all features.
+    """Counts the words of one query in its candidates, in one pass over the candidates' words for all features.
 
-    Every sum over query words is a compiled loop in the words' order: numpy's order would depend on how many candidates
-    there are, and so would the last digit of a score.
+    Compiled loops sum over query words in their order. The order of numpy depends on the number of candidates, and so
+    would rounding errors.
 
     Args:
         query: tokenized as the documents were.
         candidates: of one query.
-        titles_only: read no abstract, a fifth of the time: only measures of the title hold then.
+        titles_only: skip the abstracts, which takes a fifth of the time; then only measures of the title are valid.
 
     Attributes:
         ids: term ids of the distinct query words, int64 [m]; -1 for a word that no document holds.
-        repeats: how often the query says each, float64 [m].
-        bigrams: the distinct query bigrams as places in ``ids``, int64 [b, 2], sorted.
+        repeats: number of occurrences of each in the query, float64 [m].
+        bigrams: the distinct query bigrams as indices into ``ids``, int64 [b, 2], sorted.
         counts: occurrences in title and abstract, int32 [C, 2, m].
         bigrams_found: distinct query bigrams in title, abstract and text, int32 [C, 3].
     """
@@ -68,7 +68,7 @@ class Matches:
         return np.asarray(column)[self.candidates.rows].astype(np.float64)
 
     def _common(self, field: str) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct query words in a field: how many, and the sum of their weights, float64 [C] each."""
+        """Number and sum of the weights of the distinct query words in a field, float64 [C] each."""
         if field not in self._common_of_fields:
             self._common_of_fields[field] = word_loops.common_words(self.counts, *PARTS[field], self.weights)
         return self._common_of_fields[field]

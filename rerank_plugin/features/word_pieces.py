@@ -1,7 +1,7 @@
 """The word pieces of queries and documents, for encoders that read pieces and not words.
 
-The forward index keeps words, not texts, so each term of an index is turned into its pieces once, when a model opens
-the index; a document's pieces are then gathered from its terms, and nothing is tokenized at query time but the query.
+The forward index stores words, not texts, so each term of an index is tokenized into pieces once, when a model opens
+the index. A document's pieces are then gathered from its terms; at query time only the query is tokenized.
 
 What the model reads is therefore the index's words with a blank between them: in lower case, without punctuation and
 accents, a hyphenated symbol as one word (IL-2 is il2). Of a number the index knows the class only; it is read as one
@@ -69,7 +69,7 @@ class Template(NamedTuple):
 
 
 def plain_tokenizer(tokenizer):
-    """A copy of a ``tokenizers.Tokenizer`` that neither cuts nor pads, whatever its file says."""
+    """A copy of a ``tokenizers.Tokenizer`` without truncation and padding."""
     copy = type(tokenizer).from_str(tokenizer.to_str())
     copy.no_truncation()
     copy.no_padding()
@@ -77,13 +77,13 @@ def plain_tokenizer(tokenizer):
 
 
 def template(tokenizer, where: str) -> Template:
-    """What a tokenizer puts around two texts.
+    """The template by which a tokenizer joins two texts.
 
     Args:
-        tokenizer: a :func:`plain_tokenizer`. where: it is from, for the error.
+        tokenizer: a :func:`plain_tokenizer`. where: its source, for the error message.
 
     Raises:
-        InputError: it puts nothing before the first text, or nothing between the two.
+        InputError: there are no special pieces before the first text, or none between the two.
     """
     pair = tokenizer.encode(BEFORE, BEFORE)
     order = pair.sequence_ids  # None of special pieces, 0 of the first text, 1 of the second
@@ -102,12 +102,12 @@ def template(tokenizer, where: str) -> Template:
 class PieceTable(NamedTuple):
     """The pieces of every term: those of row r are ``pieces[offsets[r] : offsets[r + 1]]``.
 
-    Some tokenizers write a word otherwise where a text begins with it, without the mark of the blank. Then the table
+    Some tokenizers encode the first word of a text differently, without the marker of a preceding blank. Then the table
     has 2 V rows, and term t at the beginning of a text is row t + V.
 
     Attributes:
         offsets: int64 [V + 1 or 2 V + 1]. pieces: int32 [P].
-        at_start: what is added to a text's first term: V, or 0 where beginnings are like all else.
+        at_start: row offset of a text's first term: V, or 0 if the first word is encoded like all others.
     """
 
     offsets: np.ndarray
@@ -116,7 +116,7 @@ class PieceTable(NamedTuple):
 
 
 def written(term: str) -> str:
-    """A term of the index as an encoder reads it."""
+    """The text of an index term that an encoder's tokenizer gets."""
     return WRITTEN.get(term, term)
 
 
@@ -144,10 +144,10 @@ def make_table(index: ForwardIndex, tokenizer) -> PieceTable:
 
 
 def _pieces(index: ForwardIndex, terms: int, tokenizer, before: str) -> tuple[np.ndarray, np.ndarray]:
-    """How many pieces each of the first terms has, int64 [terms], and all their pieces, int32 [P].
+    """Number of pieces of each of the first ``terms`` terms, int64 [terms], and all their pieces, int32 [P].
 
     Args:
-        before: what stands before a term; its own pieces are left out.
+        before: text before each term; its own pieces are left out.
     """
     lead = tokenizer.encode(before.strip(), add_special_tokens=False).ids if before else []
     encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)  # the same without character offsets
@@ -166,7 +166,7 @@ _tables: WeakKeyDictionary[ForwardIndex, dict[bytes, PieceTable]] = WeakKeyDicti
 
 
 def piece_table(index: ForwardIndex, tokenizer) -> PieceTable:
-    """:func:`make_table`, made once for an open index and all equal tokenizers."""
+    """:func:`make_table`, cached for each open index and tokenizer."""
     tables = _tables.setdefault(index, {})
     key = blake2b(tokenizer.to_str().encode()).digest()
     if key not in tables:
@@ -176,12 +176,12 @@ def piece_table(index: ForwardIndex, tokenizer) -> PieceTable:
 
 @njit(nogil=True, cache=True)
 def _gather(tokens, starts, lengths, offsets, pieces, at_start, ids, counts):
-    """The first pieces of every candidate.
+    """Write the first pieces of every candidate to ``ids``, and their numbers to ``counts``.
 
     Args:
         tokens: uint32 [T], the index's. starts, lengths: int64 [C], where a candidate's words are in them.
         offsets, pieces, at_start: of the :class:`PieceTable`.
-        ids: int64 [C, N], zeros, to be filled. counts: int64 [C], to be filled with how many were.
+        ids: output, int64 [C, N], initially zeros. counts: output, int64 [C].
     """
     width = ids.shape[1]
     for candidate in range(len(starts)):
@@ -205,7 +205,7 @@ class PieceBuilder(InputBuilder):
         index: the forward index.
         tokenizer: a :func:`plain_tokenizer`.
         document_pieces, query_pieces: N and M.
-        unknown: id of the piece that stands for what the tokenizer cannot write; None where it can write all.
+        unknown: id of the tokenizer's unknown piece; None if it has none.
 
     Raises:
         InputError: the index holds stems.

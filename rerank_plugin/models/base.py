@@ -11,12 +11,12 @@ PRECISIONS = ("float32", "bfloat16", "float16")
 
 @dataclass(frozen=True)
 class RerankerOptions:
-    """How a reranker runs.
+    """Runtime options of a reranker.
 
     Attributes:
         device: torch device.
-        batch_size: candidates that are scored at once.
-        fast: the fused path where a model has one for the device; off, the module itself scores (for comparing).
+        batch_size: how many candidates are scored at once.
+        fast: whether to use the model's fast path for the device, if there is one; otherwise the module itself scores.
         threads: of the fast paths; by default ``OMP_NUM_THREADS``, or the processors there are.
         precision: ``float32``, ``bfloat16`` or ``float16``. The last two are for GPUs: the module scores under torch's
             autocast, and scores change in the third digit.
@@ -42,7 +42,7 @@ class RerankerOptions:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model's paper trained it, where not as Delta of [D18].
+    """The training settings of a model's paper that differ from those of Delta ([D18]).
 
     Attributes:
         training: fields of the training configuration.

@@ -76,14 +76,14 @@ def _is_a(value, kind) -> bool:
 def save_checkpoint(
     folder: Path, model: RankingModel, vectors: WordVectors | None, description: dict, words: Path | None = None
 ) -> None:
-    """Write a checkpoint, atomically; one that is there already is replaced.
+    """Write a checkpoint, atomically; an existing one is replaced.
 
     Args:
         model: its parameters and persistent buffers are saved.
         vectors: the vocabulary and word vectors float32 [V, D]; None of a model that has no word
             vectors (``has_word_vectors``), which writes its other files with ``write_files``.
-        description: what else is worth knowing (training data, measures, seed), as JSON values.
-        words: a folder that holds the same word vectors; its files are linked instead of written once more.
+        description: further metadata (training data, measures, seed), as JSON values.
+        words: a folder with the same word vectors, whose files are linked instead of written again.
     """
     from safetensors.torch import save_file
 
@@ -153,7 +153,7 @@ def read_config(folder: Path) -> dict:
 
 
 def check_holds(name: str, folder: Path, described: dict) -> None:
-    """Check that a checkpoint holds the model that a name stands for.
+    """Check that a checkpoint holds the model of this name.
 
     Args:
         described: the checkpoint's :func:`read_config`.
@@ -219,7 +219,7 @@ def _build_with_words(folder: Path, config: dict, model_class, config_class):
 
 
 def _load_concepts(folder: Path, config: dict, model_config) -> dict[str, ConceptVocabulary]:
-    """What a model that reads concepts is built with, beside words; nothing for others.
+    """Further constructor arguments of a model that reads concepts; empty for other models.
 
     Raises:
         InputError: concepts.txt is missing, or of another model.

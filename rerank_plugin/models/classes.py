@@ -1,6 +1,6 @@
-"""The classes behind the entries of the register: imported when they are first used, and checked once.
+"""The classes of the register's entries: imported when they are first used, and checked once.
 
-What is checked is what only the author of a model can get wrong, and says what is missing.
+The checks find mistakes of a model's author; their messages name what is missing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def classes_of(name: str) -> ModelClasses:
 
 
 def _class(entry: ModelEntry, role: str, base: type):
-    """The class that an entry gives for a role, which has all that its base asks for; None where it gives none."""
+    """The class of an entry for a role, a concrete subclass of ``base``; None if the entry has none."""
     target = vars(entry)[role]
     if target is None:
         return None

@@ -4,8 +4,8 @@ SevMos and KTRel compute a vector of the document that does not depend on the qu
 vectors of a whole index, and :class:`EncodedDocuments` scores candidates from them, with the module's scores. Such a
 model is an :class:`~rerank_plugin.models.ranking_model.EncodingModel`, and its entry in the register has an ``encoder``.
 
-Encodings belong to the weights, the vocabularies and the settings of one model and to one forward index; where any of
-them differs there are none, and the module itself scores.
+Encodings are valid for one set of weights, vocabularies and settings of a model and for one forward index. If any of
+them differs, the encodings are not used and the module itself scores.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def weights_checksum(model: RankingModel, vocabulary: Vocabulary) -> str:
 
 
 class EncodedDocuments(FastPath):
-    """Scores candidates from stored encodings as the module does from their words.
+    """Scores candidates from stored encodings, as the module does from their words.
 
     Args:
         model: in eval mode, on the CPU.
-        builder: of the index that candidates come from.
-        threads: over which candidates are split.
+        builder: the input builder of the candidates' index.
+        threads: how many threads score.
         vectors: encodings of all documents of the index, float32 or float16 [R, E].
     """
 
@@ -72,7 +72,7 @@ class EncodedDocuments(FastPath):
 
     @classmethod
     def open(cls, model: EncodingModel, builder: InputBuilder, threads: int) -> EncodedDocuments | None:
-        """The path over the encodings in the index folder; None, which is said once, where the model made none.
+        """The path over the encodings in the index folder; None if the model has none there, which is logged once.
 
         Raises:
             InputError: the encodings are damaged.
@@ -92,15 +92,15 @@ class EncodedDocuments(FastPath):
         return self.scorer.score(terms, query, candidates, vectors, rows)
 
     def places(self, rows: np.ndarray) -> np.ndarray:
-        """Which vectors are those of some rows of the index, int64 [C]."""
+        """Positions in ``vectors`` of rows of the index, int64 [C]."""
         return rows
 
 
 class EncodedForNow(EncodedDocuments):
-    """The same of some documents, encoded in memory: while a model is trained there is nothing to keep.
+    """Scores candidates from encodings that are made in memory and not stored, for use during training.
 
     Args:
-        rows: of the documents, int64 [n], increasing.
+        rows: rows of the documents that are encoded, int64 [n], increasing.
     """
 
     def __init__(self, model: EncodingModel, builder: InputBuilder, threads: int, rows: np.ndarray):
@@ -147,17 +147,17 @@ def encode_index(
 
     Args:
         model: in eval mode, on ``device``.
-        batch_size: documents that are encoded at once; by default 16 on a CPU and 512 elsewhere.
-        dtype: what is stored: float32, or float16, which halves the file and rounds vectors to three digits.
-        description: what else is worth knowing, as JSON values.
-        overwrite: encode again where these weights have encoded this index already.
+        batch_size: how many documents are encoded at once; by default 16 on a CPU and 512 elsewhere.
+        dtype: of the stored vectors: float32, or float16, which halves the file and keeps about three digits.
+        description: further metadata to store, as JSON values.
+        overwrite: replace encodings of this index by the same weights.
         progress: wraps the documents, for a progress bar.
 
     Returns:
         the folder with the vectors.
 
     Raises:
-        InputError: the model has no encodings, they are there already, or the memory does not suffice.
+        InputError: the model has no encodings, they exist already, or there is not enough memory.
     """
     check_encodes(model)
     if dtype not in DTYPES:
@@ -199,7 +199,7 @@ def encode_rows(
     Args:
         rows: int64 [n].
         batch_size: by default 16 on a CPU and 512 elsewhere.
-        done: is moved on by one for each document.
+        done: an iterator that is advanced once for each document, for progress bars.
     """
     batch_size = batch_size or (CPU_BATCH if device == "cpu" else DEVICE_BATCH)
     lengths = Candidates(builder.index, rows, np.zeros(len(rows), np.float32)).lengths

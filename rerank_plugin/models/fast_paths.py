@@ -1,4 +1,4 @@
-"""What a fast path is: the scores of a model, computed another way. The base classes; needs no torch."""
+"""Base classes of fast paths: faster implementations of a model's scores. Imports no torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Task:
-    """One query with its candidates, as the model reads it; ``scores`` float32 [C] once they are known."""
+    """One query and its candidates as model input; ``scores`` is float32 [C], None until they are computed."""
 
     query: Query
     candidates: Candidates
@@ -31,12 +31,12 @@ class Task:
 
 
 class FastPath(ABC):
-    """Scores on the CPU what the module scores; made as ``Path(model, builder, threads)`` of a model in eval mode.
+    """Computes the module's scores on the CPU. Constructor: ``Path(model, builder, threads)``, the model in eval mode.
 
     Attributes:
-        threads: over which documents, or queries, are split.
-        gathers_words: whether it reads the candidates' words as
-            :func:`~rerank_plugin.features.interactions.candidate_words` gathers them, which is then measured by itself.
+        threads: how many threads share the documents or queries.
+        gathers_words: whether it uses :func:`~rerank_plugin.features.interactions.candidate_words`, whose time
+            benchmarks then measure separately.
     """
 
     gathers_words: ClassVar[bool] = True
@@ -47,7 +47,7 @@ class FastPath(ABC):
 
     @classmethod
     def open(cls, model: RankingModel, builder: InputBuilder, threads: int) -> FastPath | None:
-        """The fast path; None where something that it needs beside the model is missing."""
+        """The fast path; None if something else that it needs, such as stored encodings, is missing."""
         return cls(model, builder, threads)
 
     @abstractmethod
@@ -55,7 +55,7 @@ class FastPath(ABC):
         """Scores, float32 [C]."""
 
     def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
-        """Scores of each task, float32 [C]: of one its documents are split over the threads, of several the queries."""
+        """Scores of each task, float32 [C]. Threads share the tasks, or the documents if there is only one task."""
         if len(tasks) == 1:
             return [self.score(tasks[0].terms, tasks[0].words, tasks[0].candidates)]
         scores = [np.zeros(0, np.float32)] * len(tasks)
@@ -70,7 +70,7 @@ class FastPath(ABC):
 
 
 class DevicePath(ABC):
-    """The same on a device; made as ``Path(model, builder, options)`` of a model in eval mode on that device."""
+    """Computes the module's scores on a device. Constructor: ``Path(model, builder, options)``, in eval mode there."""
 
     gathers_words: ClassVar[bool] = False
 
@@ -79,7 +79,7 @@ class DevicePath(ABC):
 
     @classmethod
     def open(cls, model: RankingModel, builder: InputBuilder, options: RerankerOptions) -> DevicePath | None:
-        """The device path; None where something that it needs beside the model is missing."""
+        """The device path; None if something else that it needs is missing."""
         return cls(model, builder, options)
 
     @abstractmethod
@@ -88,7 +88,7 @@ class DevicePath(ABC):
 
 
 class EncodingScorer(ABC):
-    """Scores candidates from their encodings as the module does; made as ``Scorer(model, builder, threads)``."""
+    """Computes the module's scores from document encodings. Constructor: ``Scorer(model, builder, threads)``."""
 
     @abstractmethod
     def __init__(self, model: RankingModel, builder: InputBuilder, threads: int): ...
@@ -101,17 +101,17 @@ class EncodingScorer(ABC):
 
 
 class InnerProductScorer(EncodingScorer):
-    """Scores that are inner products of a query's and a document's encoding: with them an index is searched, too."""
+    """Scores by the inner product of a query's and a document's encoding, which dense retrieval can search by."""
 
     @property
     @abstractmethod
     def longest_encoding(self) -> float:
-        """What no document's encoding is longer than, rounding included."""
+        """An upper bound of the Euclidean norm of a document's encoding, rounding included."""
 
     @property
     @abstractmethod
     def factors(self) -> np.ndarray:
-        """What the numbers of a query's encoding were multiplied with after they were made, float32 [E]."""
+        """The factors that the model multiplies the components of a query's encoding with, float32 [E]."""
 
     @abstractmethod
     def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:

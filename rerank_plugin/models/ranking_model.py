@@ -1,4 +1,4 @@
-"""What a model declares and does: the base classes of all modules. What is not overridden holds for most of them."""
+"""The base classes of all models. Their defaults fit most models."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from rerank_plugin.text.vocabulary import Vocabulary
 class RankingModel(nn.Module, ABC):
     """A model that scores documents for queries: ``forward`` takes :class:`Inputs` and returns scores, float [B].
 
-    It is made as ``Model(config, vectors)`` with word vectors float32 [V, D], row 0 for UNK; with the further arguments
-    ``concept_vectors`` and ``concept_vocabulary`` where its configuration has concepts. Without word vectors it is made
-    as ``Model(config)``, and ``Model(config, folder)`` from a checkpoint, whose weights are read afterwards.
+    The constructor is ``Model(config, vectors)`` with word vectors float32 [V, D], row 0 for UNK; if the configuration
+    has concepts, it also takes ``concept_vectors`` and ``concept_vocabulary``. Without word vectors it is
+    ``Model(config)``, or ``Model(config, folder)`` for a checkpoint, whose weights are loaded afterwards.
 
     Attributes:
         name: of the model in its checkpoints.
         config: its hyper-parameters.
-        any_width: whether scores do not depend on how far documents are padded.
-        matches_unknown_words: whether the model sees that two words are the same even where it knows neither.
-        by_length: whether training gives the model the documents of a batch in pieces of similar lengths.
+        any_width: whether scores are independent of the padding of documents.
+        matches_unknown_words: whether the model matches words by identity, also words outside its vocabulary.
+        by_length: whether training splits a batch into parts of documents of similar length.
         has_word_vectors: whether the model is made with word vectors.
-        most_on_cpu: how many documents it scores at once on a CPU, at most; None for any number.
+        most_on_cpu: the largest batch size on a CPU; None for no limit.
         starts_from_words: whether a model of words and concepts may start from a checkpoint of words alone.
         reads_words: whether the model reads words.
         concept_vocabulary: the concepts that it knows, in the order of their vectors; None if it reads none.
@@ -56,14 +56,14 @@ class RankingModel(nn.Module, ABC):
         """Scores, float [B]."""
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
-        """The weights with an L2 cost, under ``convolution`` and ``feed_forward``; none."""
+        """The weights with an L2 cost, under ``convolution`` and ``feed_forward``; by default none."""
         return {}
 
     def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
         """Take mean and standard deviation of the lexical features over the training data, float [F] each."""
 
     def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> InputBuilder:
-        """What turns queries and candidates of an index into the model's inputs.
+        """The builder that turns queries and candidates of an index into the model's inputs.
 
         Raises:
             InputError: the index was tokenized otherwise, or holds no concepts that the model knows.
@@ -83,11 +83,11 @@ class RankingModel(nn.Module, ABC):
         return ConceptReader(index, self.concept_vocabulary, self.config.document_concepts, self.config.query_concepts)
 
     def write_files(self, folder: Path) -> None:
-        """Write what a checkpoint of a model without word vectors needs beside the weights."""
+        """Write the additional checkpoint files of a model without word vectors."""
 
     @classmethod
     def from_folder(cls, folder: Path) -> RankingModel:
-        """A model that scores as it is, from a folder that is no checkpoint (``ModelEntry.foreign``).
+        """A ready model from a folder that is no checkpoint (``ModelEntry.foreign``).
 
         Raises:
             InputError: the folder holds none.
@@ -96,7 +96,7 @@ class RankingModel(nn.Module, ABC):
 
 
 class EncodingModel(RankingModel):
-    """A model that encodes documents whatever the query is, so that an index can keep their encodings.
+    """A model that encodes documents independently of the query, so that an index can store the encodings.
 
     The classes that score from encodings are an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`.
 
@@ -113,24 +113,24 @@ class EncodingModel(RankingModel):
 
     @property
     def largest_score(self) -> Tensor:
-        """What no score exceeds, a scalar; for a model whose score is an inner product."""
+        """An upper bound of the scores, a scalar; for a model whose score is an inner product."""
         raise NotImplementedError
 
     @abstractmethod
     def encode_documents(
         self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
     ) -> Tensor:
-        """ids int64 [B, N] and mask bool [B, N], and the same of concepts, to float [B, E]; padding is inert."""
+        """Encodings, float [B, E], of ids int64 [B, N], mask bool [B, N], and the same of concepts; ignores padding."""
 
     @abstractmethod
     def encode_queries(
         self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
     ) -> Tensor:
-        """The same for queries."""
+        """Encodings of queries, with the arguments and result of :meth:`encode_documents`."""
 
 
 class SparseEmbeddings(nn.Module):
-    """A module whose embeddings may have gradients of the batch's rows alone.
+    """A module whose embeddings may have sparse gradients, which hold only the rows of the batch.
 
     Attributes:
         embeddings: float [V, D]. sparse_gradients: whether their gradient is sparse.

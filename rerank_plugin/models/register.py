@@ -26,21 +26,21 @@ CLASSES = ("config", "module", "fast", "device", "encoder")
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """All that searching, training, encoding and measuring need to know of a model.
+    """The register entry of a model, for search, training, encoding and benchmarks.
 
     Attributes:
         name: what users call it, and what a checkpoint calls it unless ``requires`` is given.
         config: the configuration, a frozen dataclass and a :class:`~rerank_plugin.models.base.ModelConfig`.
         module: the model, a :class:`~rerank_plugin.models.ranking_model.RankingModel`.
         summary: one line for help and documentation.
-        fast: the same scores on the CPU, a :class:`~rerank_plugin.models.fast_paths.FastPath`, or None.
-        device: the same on another device, a :class:`~rerank_plugin.models.fast_paths.DevicePath`, or None.
+        fast: the fast path on the CPU, a :class:`~rerank_plugin.models.fast_paths.FastPath`, or None.
+        device: the fast path on another device, a :class:`~rerank_plugin.models.fast_paths.DevicePath`, or None.
         encoder: scores from stored encodings, an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`, or None. It
             is the fast path on the CPU where the index holds encodings by the model.
         recipe: how the model is trained.
         bench: hyper-parameters of the random weights that are measured by default; None to measure checkpoints only.
         requires: hyper-parameters that a checkpoint of the model ``module`` must have to go by this name.
-        bundled: folder of a checkpoint that comes along, which the name alone stands for.
+        bundled: folder of the bundled checkpoint, which the name alone loads; None for none.
         foreign: whether a folder (Path) that is no checkpoint is one that the module's ``from_folder`` reads; a function
             from a module that imports no torch.
     """
@@ -85,7 +85,7 @@ def entry_of(name: str) -> ModelEntry:
     """The entry of a model.
 
     Raises:
-        InputError: the name is unknown, is no model's, or the package that declares it is at fault.
+        InputError: the name is unknown, names no model, or its package cannot be loaded.
     """
     found = MODELS.find(name)
     if isinstance(found, ModelEntry):
@@ -96,7 +96,7 @@ def entry_of(name: str) -> ModelEntry:
 
 
 def resolve(target):
-    """What 'package.module:Name' names; anything else is given back as it is.
+    """Import the object that 'package.module:Name' names; return anything but a string unchanged.
 
     Raises:
         ImportError, AttributeError: there is no such thing.
@@ -108,10 +108,10 @@ def resolve(target):
 
 
 def is_foreign(entry: ModelEntry, folder: Path) -> bool:
-    """Whether a folder is no checkpoint, but one that a model is made of."""
+    """Whether a folder is no checkpoint, but one that the model's ``from_folder`` reads."""
     return entry.foreign is not None and resolve(entry.foreign)(folder)
 
 
 def foreign_model(folder: Path) -> str | None:
-    """The model that is made of a folder that is no checkpoint; None where there is none."""
+    """The name of the model that reads a folder that is no checkpoint; None if there is none."""
     return next((entry.name for entry in MODELS.ours() if is_foreign(entry, folder)), None)

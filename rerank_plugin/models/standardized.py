@@ -1,4 +1,4 @@
-"""What models with lexical features share: the features at zero mean and unit variance."""
+"""The base class of models with lexical features, which standardizes them to zero mean and unit variance."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
 
 
 class StandardizedFeatures(RankingModel):
-    """A model that knows mean and deviation of its lexical features over the training data, saved with its weights.
+    """A model that standardizes its lexical features by statistics of the training data, saved with its weights.
 
     Args:
-        count: of features, F.
+        count: number of features, F.
     """
 
     def __init__(self, count: int):
@@ -23,7 +23,7 @@ class StandardizedFeatures(RankingModel):
         self.register_buffer("feature_scale", torch.ones(count))
 
     def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
-        """Mean and standard deviation of the lexical features over the training data, float [F] each."""
+        """Set mean and standard deviation of the lexical features over the training data, float [F] each."""
         self.feature_mean.copy_(mean)
         self.feature_scale.copy_(torch.where(deviation > 0, 1 / deviation.clamp_min(SMALLEST_DEVIATION), 1.0))
 

@@ -1,1 +1,1 @@
-"""The way of a query: from candidates to scores to an order; several runs re-ranked at once."""
+"""Ranking: candidates are scored and sorted, for one query or for several runs of the same queries."""

@@ -1,16 +1,16 @@
-"""Many runs of the same queries re-ranked at once, as [P] 3.3 does with all runs submitted to a track.
+"""Re-ranks several runs of the same queries together, as [P] 3.3 does with all runs submitted to a track.
 
-There 'the tested models make predictions for individual documents, which are used to re-rank the documents within each
-submitted run'. So a query's candidates of all runs are put together, each document is scored once, and every run's own
-candidates are ordered by those scores: the result for a run is that of re-ranking it alone. Runs of a track share many
-of their documents, which is the time that is saved.
+In [P], 'the tested models make predictions for individual documents, which are used to re-rank the documents within
+each submitted run'. For each query, the candidates of all runs are merged, each document is scored once, and the
+candidates of each run are sorted by these scores. The result for a run equals that of re-ranking it alone. The runs of
+a track share many documents, so this saves time.
 
-Some rerankers give a document another score in another list. They rank each run on its own:
+Where the score of a document depends on its list, each run is re-ranked separately:
 
-* Those that compare the candidates with one another. They have ``listwise``, which is true; ``wmd-title-top20`` is one.
-* Those that read first-stage scores, which differ from run to run: models with the features ``first_stage`` or
-  ``first_stage_share``, and the others for a query none of whose words they know. The latter is noticed when it
-  happens, query by query, whatever the reranker.
+* Rerankers whose ``listwise`` is true compare the candidates with one another, for example ``wmd-title-top20``.
+* Models with the features ``first_stage`` or ``first_stage_share`` read first-stage scores, which differ between runs.
+  Other models read them only for a query of which they know no word. This is detected for each query while it is
+  scored, for any reranker.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PIECE = 512  # documents of a query that are scored at once, about as many as a 
 
 
 class KnownRows:
-    """Rows of document ids, each looked up in the index only once: it stands in many runs."""
+    """Maps document ids to rows. Each id is looked up in the index only once, although many runs hold it."""
 
     def __init__(self, index: ForwardIndex):
         self.index = index
@@ -62,11 +62,13 @@ def read_runs(
     depth: int,
     judged: Mapping[str, np.ndarray] | None = None,
 ) -> Iterator[CandidateSource]:
-    """The candidates of each run, read here: 12 bytes a candidate until it is asked for them, which can be done once.
+    """Read runs and yield the candidate source of each; a source gives the candidates of each query only once.
+
+    A source holds 12 bytes for each candidate.
 
     Args:
-        depth: at which each run is cut.
-        judged: then only these rows are kept, by query id (`judged_rows`).
+        depth: the most documents that are read for each query of a run.
+        judged: rows by query id (`judged_rows`); if given, other documents are left out after the cut at ``depth``.
 
     Raises:
         InputError: a run is malformed, or names documents that are not in the index.
@@ -85,11 +87,11 @@ def _giving(found: dict[str, Candidates], index: ForwardIndex) -> CandidateSourc
 
 
 class SharedCandidates(Candidates):
-    """Candidates of several lists, each once.
+    """The distinct candidates of several lists.
 
     Attributes:
-        asked: whether anyone has looked at the first-stage scores: those here are of the first list that has the
-            document, so what is made of them does not hold for the other lists.
+        asked: whether the first-stage scores have been read. They come from the first list that holds the
+            document, so scores computed from them are not valid for the other lists.
     """
 
     def __init__(self, index: ForwardIndex, rows: np.ndarray, first_stage_scores: np.ndarray):
@@ -107,11 +109,11 @@ class SharedCandidates(Candidates):
 
 
 class Union:
-    """All documents of several lists.
+    """The union of the documents of several lists.
 
     Attributes:
         rows: int64 [C], increasing.
-        pieces: the same as candidates, at most `PIECE` in each.
+        pieces: the same documents as candidates, split into parts of at most `PIECE` documents.
     """
 
     def __init__(self, lists: Sequence[Candidates]):
@@ -125,15 +127,15 @@ class Union:
 def rank_lists(
     tasks: Iterable[tuple[Query, Sequence[Candidates]]], reranker: Reranker | None, together: int = 8
 ) -> Iterator[list[Ranking]]:
-    """For each query the rankings of its lists of candidates (at least one), as `rank` gives them for each list alone.
+    """Yield, for each query, the rankings of its candidate lists (at least one), as `rank` gives them for each list.
 
-    Without a reranker the lists keep their first-stage scores.
+    Without a reranker, documents keep their first-stage scores.
 
     Args:
-        together: queries whose documents are put together at a time, and pieces that are scored at once.
+        together: how many queries are processed in one batch, and how many pieces are scored in one call.
 
     Raises:
-        InputError: as in `rank`. The queries that were put together with a faulty one are lost.
+        InputError: as in `rank`. The other queries of the same batch then give no result.
     """
     if reranker is None or as_scorer(reranker).listwise:
         if reranker is not None:
@@ -176,6 +178,6 @@ def _scores(queries: Sequence[Query], unions: Sequence[Union], reranker: Reranke
 
 
 def _by_scores(query: Query, candidates: Candidates, rows: np.ndarray, scores: np.ndarray) -> Ranking:
-    """The ranking of one list by the scores of all lists' documents, float32 by increasing row."""
+    """The ranking of one list. ``scores`` float32 [C] are those of all lists' documents ``rows``, which increase."""
     own = scores[np.searchsorted(rows, candidates.rows)]
     return Ranking(query, candidates, own, candidates.order(own))

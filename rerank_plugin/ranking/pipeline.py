@@ -1,4 +1,4 @@
-"""The way of a query: candidates from a first stage, scores from a reranker, and the final order."""
+"""The ranking pipeline: retrieve candidates with a first stage, score them with a reranker, and sort them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ranking(NamedTuple):
 
     Attributes:
         candidates: C documents in first-stage order.
-        scores: float32 [C], in first-stage order, too.
+        scores: float32 [C], in the order of ``candidates``.
         order: int64 [C], the final order: ``candidates.rows[order]`` are the rows from rank 1 on.
     """
 
@@ -46,11 +46,10 @@ class Ranking(NamedTuple):
 
 
 def rank(query: Query, candidates: Candidates, reranker: Reranker | None) -> Ranking:
-    """Score and order the candidates of one query; without a reranker they keep their first-stage scores.
+    """Score and sort the candidates of one query; without a reranker they keep their first-stage scores.
 
     Raises:
-        InputError: the reranker gave another number of scores than there are candidates, or one that is NaN or
-            infinite; or a first stage did.
+        InputError: the number of scores differs from the number of candidates, or a score is NaN or infinite.
     """
     return rank_together([query], [candidates], reranker)[0]
 
@@ -58,7 +57,7 @@ def rank(query: Query, candidates: Candidates, reranker: Reranker | None) -> Ran
 def rank_together(
     queries: Sequence[Query], candidates: Sequence[Candidates], reranker: Reranker | None
 ) -> list[Ranking]:
-    """:func:`rank` for several queries, which a reranker may score at once."""
+    """:func:`rank` for several queries; a reranker with ``score_many`` scores all of them in one call."""
     if reranker is None:
         scores = [
             _checked(found.first_stage_scores, query, found, "the first stage")
@@ -70,10 +69,10 @@ def rank_together(
 
 
 def checked_scores(queries: Sequence[Query], candidates: Sequence[Candidates], reranker: Reranker) -> list[np.ndarray]:
-    """A reranker's scores of several queries' candidates, float32 [C] each. It is not asked about nothing.
+    """A reranker's scores for the candidates of several queries, float32 [C] each; empty lists are not passed to it.
 
     Raises:
-        InputError: another number of scores than there are candidates, or one that is NaN or infinite.
+        InputError: the number of scores differs from the number of candidates, or a score is NaN or infinite.
     """
     scores = [np.zeros(0, np.float32)] * len(candidates)
     filled = [place for place, found in enumerate(candidates) if len(found)]
@@ -84,7 +83,7 @@ def checked_scores(queries: Sequence[Query], candidates: Sequence[Candidates], r
 
 
 def _checked(scores: np.ndarray, query: Query, candidates: Candidates, giver: str) -> np.ndarray:
-    """Scores as float32 [C]. The only check of their number and values between a reranker and the run that is written."""
+    """Scores as float32 [C], after the only check of their number and values before a run is written."""
     scores = np.asarray(scores, dtype=np.float32)
     if scores.shape != (len(candidates),):
         raise InputError(
@@ -105,7 +104,7 @@ def rank_all(
     threads: int = 2,
     together: int = 1,
 ) -> Iterator[Ranking]:
-    """The rankings of many queries, in their order. While some are scored, the candidates of the next are retrieved.
+    """Yield the rankings of many queries, in their order. Candidates are retrieved in parallel with scoring.
 
     Args:
         source: gives the candidates of a query; several threads call it at the same time.
@@ -114,7 +113,7 @@ def rank_all(
             at a time.
 
     Raises:
-        InputError: as in :func:`rank`, at the query concerned; the queries before it are ranked.
+        InputError: as in :func:`rank`, raised at the failing query, after the rankings of all queries before it.
     """
     together = together if reranker is not None and as_scorer(reranker).scores_together else 1
     ahead: deque = deque()
@@ -141,5 +140,5 @@ def rank_all(
 
 
 def from_first_stage(first_stage: FirstStage, depth: int) -> CandidateSource:
-    """The candidates that a first stage gives each query at one depth."""
+    """A candidate source that retrieves at most ``depth`` candidates of each query with a first stage."""
     return lambda query: first_stage.search(query, depth)

@@ -1,4 +1,4 @@
-"""The public class `Reranker`: a scorer over an index, for re-ranking documents that somebody else has retrieved."""
+"""The public class `Reranker`: a scorer over an index, for re-ranking documents that another system has retrieved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Hit:
         score: the reranker's score, or the first stage's where there is no reranker.
         rank: from 1 on.
         title: as it was written; empty for a document without a title.
-        first_stage_score: what the first stage gave the document.
+        first_stage_score: the first stage's score of the document.
         first_stage_rank: its rank before re-ranking, from 1 on.
     """
 
@@ -45,12 +45,12 @@ class Hit:
 
 
 class Reranker:
-    """A model, or a lexical scorer, over the documents of one index. It may be shared between threads.
+    """A model, or a lexical scorer, over the documents of one index. It is thread-safe.
 
-    Queries of several threads are scored one after the other: the fast paths use all processors for one query.
+    It scores one query at a time, also when several threads call it, because the fast paths use all processors.
 
     Attributes:
-        index: whose documents it scores.
+        index: the index whose documents it scores.
         name: the scorer's, such as ``delta``.
     """
 
@@ -71,14 +71,14 @@ class Reranker:
         threads: int | None = None,
         precision: str = "float32",
     ) -> Reranker:
-        """The reranker of a name.
+        """Load the reranker that ``spec`` names.
 
         Args:
             spec: a known name (``delta``: the model that comes with the package), ``NAME:CHECKPOINT``, a checkpoint
                 folder, or ``package.module:Class``.
             index: the folder of an index, or an open `Index`.
             device: torch device of a neural model.
-            batch_size: candidates that a neural model scores at once.
+            batch_size: how many candidates a neural model scores at once.
             threads: of the fast paths on the processor; all processors by default.
             precision: on a GPU ``float32``, ``bfloat16`` or ``float16``.
 
@@ -102,13 +102,13 @@ class Reranker:
         first_stage_scores: Sequence[float] | npt.NDArray[np.floating[Any]] | None = None,
         k: int | None = None,
     ) -> list[Hit]:
-        """The documents in their new order, best first: by decreasing score, equal scores by decreasing document id.
+        """Re-rank documents: by decreasing score, then by decreasing document id.
 
         Args:
             documents: ids of documents of the index, or hits of an earlier search.
-            first_stage_scores: of the documents, where they are given by ids. Without them the documents keep their
-                order as their first-stage ranks.
-            k: how many of the best to give; all by default.
+            first_stage_scores: of the documents, if they are given by ids. Without them, the given order is the
+                first-stage order.
+            k: how many documents to return, from rank 1 on; all by default.
 
         Raises:
             InputError: a document is not in the index or is given twice, scores are missing or not finite, the query is
@@ -147,7 +147,7 @@ class Reranker:
 
 
 class _OneAtATime(rerankers.Scorer):
-    """A scorer that threads share: one of them scores, the others wait."""
+    """A thread-safe scorer: a lock lets one thread score at a time."""
 
     scores_together = True  # it does no harm where the scorer does not
 
@@ -200,12 +200,12 @@ def open_index(index: str | Path | Index) -> Index:
 
 
 def whole(index: str | Path | Index, opening: Callable[[], T]) -> T:
-    """What ``opening`` makes of an index: again from the start where its folder is replaced meanwhile."""
+    """The result of ``opening``, which is called again if the index folder is replaced while it runs."""
     return opening() if isinstance(index, Index) else open_whole(opening)
 
 
 def as_query(text: str, id: str | None = None) -> Query:
-    """A query of a text, which is its own id where it has no other: that is what messages name."""
+    """A query with this text; without an id the text is also its id, which messages show."""
     if not isinstance(text, str):
         raise InputError(f"a query is a text, not {type(text).__name__}")
     return Query(text if id is None else id, text)

@@ -1,4 +1,4 @@
-"""The public way to search: `Searcher` for hits, `rank` and `rank_many` for ranked lists as run files hold them."""
+"""The public search API: `Searcher` returns hits; `rank` and `rank_many` return ranked lists as in run files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ QUERIES_AT_ONCE = 8  # that a reranker scores together where there are many
 
 
 class Searcher:
-    """Retrieves candidates with a first stage and re-ranks them. It may be shared between threads.
+    """Retrieves candidates with a first stage and re-ranks them. It is thread-safe.
 
-    The hits of a query are those of the run that the search command writes with the same settings, in the same order.
+    The hits of a query equal the run that the search command writes with the same settings, in the same order.
 
     Attributes:
         index: the `Index` that is searched.
-        reranker: the `Reranker`; None where the first stage's order stands.
-        depth: how many candidates the first stage gives.
+        reranker: the `Reranker`; None to keep the first stage's order.
+        depth: the most candidates that the first stage retrieves for a query.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Searcher:
                 ``score(query, candidates)``.
             first_stage: as the commands name one (``bm25``, ``qld``, ``bm25+rm3``, ``dense:CHECKPOINT``, ``all``, ...),
                 or a configuration object of :mod:`rerank_plugin.retrieval`.
-            depth: candidates a query.
+            depth: how many candidates are retrieved for a query.
 
         Raises:
             InputError: there is no such index, reranker or first stage, or they do not belong together.
@@ -66,7 +66,7 @@ class Searcher:
         self._needs_query_id = entry is not None and entry.needs_query_id
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
-        """The best k documents for a query, from rank 1 on; fewer where the first stage finds fewer.
+        """The k documents with the highest scores, from rank 1 on; fewer if the first stage finds fewer.
 
         Raises:
             InputError: the query is no text, or k is below 1 or above the depth.
@@ -79,11 +79,11 @@ class Searcher:
         """`search` for many queries: the hits by query id, in the order of the queries.
 
         Args:
-            qids: ids of the queries; by default their places in the list, "0", "1", ...
-            threads: first-stage searches that run ahead of the scoring.
+            qids: ids of the queries; by default their positions in the list, "0", "1", ...
+            threads: how many threads retrieve candidates.
 
         Raises:
-            InputError: as in `search`, or there is not one id of its own for each query.
+            InputError: as in `search`, or the number of ids differs from that of queries, or two ids are equal.
         """
         if isinstance(queries, str):
             raise InputError("batch_search takes a list of queries; one query is for search")
@@ -128,7 +128,7 @@ class Searcher:
         return None if self.reranker is None else self.reranker._scorer
 
     def _cut(self, ranking: Ranking) -> Ranking:
-        """Where every document is a candidate, the depth cuts the result."""
+        """The ranking, cut at ``depth`` if ``depth_cuts`` of the first stage's entry is `RANKING`."""
         return ranking.best(self.depth) if self._depth_cuts_ranking else ranking
 
     def _within_depth(self, k: int) -> int:
@@ -148,7 +148,7 @@ def rank(
     first_stage: str | Any = "bm25",
     depth: int = 500,
 ) -> RankedList:
-    """The ranked list of one query, as `rank_many` gives it. It opens everything anew: for a second query use `Searcher`.
+    """The ranked list of one query, as in `rank_many`. Each call opens the index; use `Searcher` for several queries.
 
     Arguments and errors are those of `Searcher`.
     """
@@ -166,13 +166,13 @@ def rank_many(
 ) -> dict[str, RankedList]:
     """A run: the ranked lists of all queries by their ids, in the order of the queries.
 
-    `write_run` makes of it the file that the search command writes. Scores in it have no ties: equal ones are moved
-    apart by the smallest float32 steps, so that every tool that reads them sees the same order.
+    `write_run` writes it as the same file as the search command. Scores have no ties: equal scores are separated by
+    the smallest float32 steps, so that every tool reads the same order.
 
     Args:
         queries: what the commands take (``sample:test``, a BEIR folder with its split, a TSV file, ...), texts by query
             id, or records with ``id`` and ``text``.
-        threads: first-stage searches that run ahead of the scoring.
+        threads: how many threads retrieve candidates.
 
     The other arguments are those of `Searcher`.
 

@@ -1,8 +1,8 @@
-"""Rerankers: how one is found by name. What one is stands in :mod:`rerank_plugin.rerankers.scorer`.
+"""Rerankers: the register that finds them by name. Their interface is in :mod:`rerank_plugin.rerankers.scorer`.
 
 A reranker is named as
 
-* ``name`` or ``name:CHECKPOINT`` for a known name; ``delta`` alone is the model that comes with the package,
+* ``name`` or ``name:CHECKPOINT`` for a known name; ``delta`` alone is the bundled model,
 * a checkpoint folder alone (its ``config.json`` names the model; a folder that is called like a known name is
   written ``./name``), or
 * ``package.module:Thing`` or ``package.module:Thing:CHECKPOINT`` from elsewhere.
@@ -41,13 +41,13 @@ __all__ = [
 
 
 class Untrained(NamedTuple):
-    """A reranker that is no model.
+    """The register entry of an untrained reranker.
 
     Attributes:
         factory: 'package.module:function', called with (index, checkpoint, options).
         summary: one line for help and documentation.
-        reads_vectors: whether its checkpoint is a folder of word vectors; else it has none, and one path only.
-        benched: whether it is measured by default.
+        reads_vectors: whether its checkpoint is a folder of word vectors; otherwise it has no checkpoint and one path.
+        benched: whether benchmarks measure it by default.
     """
 
     factory: str
@@ -70,7 +70,7 @@ UNTRAINED = {
 
 
 def known_names() -> list[str]:
-    """Names of all rerankers that are installed, sorted. What other packages declare is not imported."""
+    """Names of all installed rerankers, sorted. Entry points of other packages are not imported."""
     return sorted({*UNTRAINED, *register.names(), *register.MODELS.installed()})
 
 
@@ -98,7 +98,7 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
 
 
 def bundled(name: str) -> Path | None:
-    """The checkpoint of a model that comes along, or None."""
+    """The checkpoint of a bundled model; None for any other name."""
     found = register.MODELS.find(name)
     return found.bundled if isinstance(found, ModelEntry) else None
 
@@ -111,7 +111,7 @@ def _opened(
     options: RerankerOptions,
     described: dict | None = None,
 ) -> Scorer:
-    """What a known name stands for, opened over an index; ``described`` is as in ``neural.from_checkpoint``."""
+    """The reranker of a known name over an index; ``described`` is as in ``neural.from_checkpoint``."""
     if not isinstance(target, ModelEntry):
         return _called(name, target, index, checkpoint, options)
     if checkpoint is None:
@@ -122,7 +122,7 @@ def _opened(
 
 
 def _of_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> Scorer:
-    """The reranker of a checkpoint, which says itself what model it holds, or of another folder that a model reads."""
+    """The reranker of a checkpoint folder, whose config.json names the model, or of a foreign model folder."""
     name, described = register.foreign_model(folder), None
     if name is None:
         from rerank_plugin.models.checkpoints import read_config
@@ -146,7 +146,7 @@ def _from_elsewhere(target: str, index: ForwardIndex, checkpoint: Path | None, o
 
 
 def _called(name: str, target: Any, index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> Scorer:
-    """What a factory or a class gives; see the top of this module for the arguments.
+    """The reranker that a factory or a class makes; the module docstring lists the arguments.
 
     Raises:
         InputError: it is no reranker, or takes no checkpoint and got one.

@@ -1,4 +1,4 @@
-"""The least of many distances, of which only bounds are cheap."""
+"""Finds the smallest of many distances with the help of cheap lower bounds."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ AT_ONCE = 32  # titles that are solved between two looks at the k-th best distan
 
 
 def least_distances(bounds: np.ndarray, exact: Callable[[np.ndarray], np.ndarray], count: int) -> np.ndarray:
-    """Distances of which the ``count`` least are exact, with all that tie with them; the others may be their bounds.
+    """Distances, float64 [C]: exact for the ``count`` smallest and for all ties with them; the others may be bounds.
 
-    Two distances tie where they are the same float32, since that is what ranks.
+    Two distances tie if they are equal as float32, the dtype of scores.
 
     Args:
-        bounds: float64 [C], not greater than the distances but for rounding.
-        exact: the distances of titles by their places, int64 [n] to float64 [n].
+        bounds: lower bounds of the distances, up to rounding, float64 [C].
+        exact: the exact distances of titles at given positions, int64 [n] to float64 [n].
     """
     found = bounds * (1 - ROUNDING)
     order = np.argsort(found, kind="stable")

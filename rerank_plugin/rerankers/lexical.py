@@ -21,10 +21,10 @@ Where the papers are silent:
 
 * mu is 1000, as in Pyserini and in the first stage here. For titles it hardly matters: in NFCorpus, NDCG.20 on dev
   differs by 0.005 over mu from 13, the mean length of a title, to 3000. ``TitleLikelihood(index, mu)`` takes others.
-* A word that is in no title has p(w) = 0 and would make every score infinite: it is left out. So a query none of whose
-  words is in a title scores 0 for all candidates, and they rank by the tie rule.
-* Of two titles that hold no word of the query the shorter one is the likelier, and an empty one the likeliest. That is
-  the model's, and stays.
+* A word that is in no title has p(w) = 0 and would make every score infinite: it is left out. If no query word is in
+  a title, all candidates score 0 and rank by the tie rule.
+* Among titles without a query word, shorter titles score higher, and empty titles highest. This is a property of the
+  model.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class FieldBM25(Scorer):
 
 
 class TitleLikelihood(Scorer):
-    """Ranks by how likely a title's smoothed unigram model gives the query.
+    """Ranks by the likelihood of the query under a title's smoothed unigram model.
 
     Args:
         index: the forward index of the candidates.
-        mu: words that the collection adds to every title; positive.
+        mu: the Dirichlet smoothing parameter, positive.
 
     Attributes:
         frequency: occurrences of each term in all titles, int64 [V].
@@ -88,7 +88,7 @@ class TitleLikelihood(Scorer):
 
 
 class DocumentId(Scorer):
-    """Says nothing about any document: what is left is the order of ties."""
+    """Scores every document 0, so that ties rank by decreasing document id."""
 
     name = "docid"
 
@@ -101,7 +101,7 @@ def title_frequency(index: ForwardIndex, chunk: int = 100_000) -> np.ndarray:
     """How often each term occurs in all titles, int64 [V]; reads the titles of the whole index once.
 
     Args:
-        chunk: documents that are read at once.
+        chunk: how many documents are read at once.
     """
     found = np.zeros(max(index.vocabulary_size, 1), np.int64)
     for start in range(0, len(index), chunk):

@@ -1,4 +1,4 @@
-"""The adapter that makes any neural model a reranker: device, batching, truncation, back-off when memory runs out."""
+"""The adapter that makes a neural model a reranker: device, batching, truncation, and back-off when out of memory."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ log = logging.getLogger(__name__)
 class NeuralReranker(Scorer):
     """A model with the vocabulary it was trained on, over one index.
 
-    A query none of whose words, and concepts, the model knows is ranked as the first stage ranked it, with a warning:
-    the model would only compare documents with UNK. Queries longer than the model reads are cut, which is said once.
+    If the model knows no word and no concept of a query, the query keeps its first-stage order, with a warning. Queries
+    longer than the model reads are cut; the first one is logged as a warning.
 
-    A model that is trained is noticed; whoever changes its weights otherwise after the first score calls :meth:`refresh`.
+    Training the model refreshes its fast path. After any other change of the weights, call :meth:`refresh`.
 
-    A model with features of the first stage is ``listwise``.
+    A model with first-stage features is ``listwise``.
 
-    What the model declares is in :class:`~rerank_plugin.models.ranking_model.RankingModel`, and its fast paths are those
-    of its entry in the register of models.
+    :class:`~rerank_plugin.models.ranking_model.RankingModel` describes a model's attributes; its entry in the register
+    of models gives its fast paths.
     """
 
     scores_together = True
@@ -74,7 +74,7 @@ class NeuralReranker(Scorer):
         self.unknown_queries: set[str] = set()
 
     def _fast_class(self) -> type[FastPath] | type[DevicePath] | None:
-        """The model's fast path for the device; None where there is none, or it is not wanted."""
+        """The class of the model's fast path for the device; None if there is none or ``options`` exclude it."""
         classes, options = classes_of(self.name), self.options
         if not options.fast:
             return None
@@ -85,20 +85,20 @@ class NeuralReranker(Scorer):
         return classes.fast or (classes.encoder and EncodedDocuments)
 
     def refresh(self) -> None:
-        """Tell that the model's weights have changed: the tables of its fast path are made again.
+        """Discard the fast path, so that the next score builds it from the current weights.
 
-        Called for every batch in training mode; weights that are written otherwise need telling.
+        A forward pass in training mode calls this; call it after any other change of the weights.
         """
         self.fast, self.prepared = None, False
 
     def encode_for_now(self, rows: np.ndarray) -> None:
-        """Let a model that encodes documents score some of them from encodings that are made here, until it changes.
+        """Encode documents in memory and score from these encodings until the weights change.
 
-        For many queries over the same documents, while a model is trained. Nothing happens for other models, and where
-        a device's module is fast enough.
+        This is for many queries over the same documents during training. It has no effect unless the fast path is
+        :class:`~rerank_plugin.models.document_encodings.EncodedDocuments`.
 
         Args:
-            rows: of all documents that are scored from here on, int64 [n], increasing.
+            rows: rows of all documents that are scored afterwards, int64 [n], increasing.
         """
         self.refresh()
         if self.fast_class is EncodedDocuments:
@@ -114,9 +114,9 @@ class NeuralReranker(Scorer):
 
     @torch.inference_mode()
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
-        """Scores of the candidates of several queries, float32 [C] each: the same as one query at a time gives.
+        """Scores of the candidates of several queries, float32 [C] each, equal to those of :meth:`score`.
 
-        The fused path gives every thread whole queries; a module scores the documents of all queries in common batches.
+        The fast path on the CPU splits the queries over the threads; the module scores all documents in joint batches.
 
         Raises:
             InputError: the model gave a score that is not a number.
@@ -132,7 +132,7 @@ class NeuralReranker(Scorer):
             return [task.scores for task in tasks]
 
     def _task(self, query: Query, candidates: Candidates) -> Task:
-        """What there is to do for a query; the scores are there already where the model has nothing to say."""
+        """The task of a query; ``scores`` is set if there are no candidates or the model cannot read the query."""
         terms = candidates.index.query(query.text)
         words = self.builder.query(terms)
         if words.cut:
@@ -150,7 +150,7 @@ class NeuralReranker(Scorer):
         return task
 
     def can_read(self, words: ModelQuery) -> bool:
-        """Whether a query has a word that the model knows, or one that it can match without knowing it."""
+        """Whether a query has a word or concept that the model knows, or a word that it can match by identity."""
         return bool(words.known or (self.model.matches_unknown_words and (words.terms >= 0).any()))
 
     def _items(self) -> str:
@@ -167,7 +167,7 @@ class NeuralReranker(Scorer):
             )
 
     def _fast_path(self) -> FastPath | DevicePath | None:
-        """The model's fast path, made of the weights when it is first needed, or None."""
+        """The model's fast path, built when it is first needed; None if there is none."""
         if self.model.training or self.fast_class is None:
             return None
         if not self.prepared:
@@ -192,9 +192,9 @@ class NeuralReranker(Scorer):
         return np.split(scores, np.cumsum([len(task.candidates) for task in tasks])[:-1])
 
     def _forward(self, inputs: Inputs) -> np.ndarray:
-        """Scores of any number of documents, in pieces that fit into memory: a piece that does not is halved for good.
+        """Scores of any number of documents, in batches; when memory runs out, the batch size is halved permanently.
 
-        Where the model does not mind, documents are sorted by length and a piece is as wide as its longest document.
+        With ``any_width``, documents are sorted by length and each batch is padded to its longest document.
         """
         lengths = inputs.document_mask.sum(dim=1)  # [B]
         order = torch.arange(len(lengths))
@@ -219,7 +219,7 @@ class NeuralReranker(Scorer):
         return scores.numpy()
 
     def _module(self, inputs: Inputs) -> Tensor:
-        """The module's scores [B], in the precision that was asked for."""
+        """The module's scores [B], in the precision of the options."""
         if self.options.precision == "float32":
             return self.forward(inputs)
         with torch.autocast(torch.device(self.options.device).type, getattr(torch, self.options.precision)):
@@ -233,10 +233,10 @@ def from_checkpoint(
     name: str | None = None,
     described: dict | None = None,
 ) -> NeuralReranker:
-    """The reranker of a trained checkpoint, or of another folder that the model is made of.
+    """The reranker of a trained checkpoint, or of a foreign folder that the model reads.
 
     Args:
-        name: of the model, where the checkpoint must hold no other.
+        name: of the model that the checkpoint must hold; None for any model.
         described: the checkpoint's ``read_config``, if it was read already.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a reranker is: scores for the candidates of a query. Imports neither torch nor numpy."""
+"""The interface of rerankers: they score the candidates of a query. Imports neither torch nor numpy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Reranker(Protocol):
-    """Scores the candidates of one query. One that can do more is a :class:`Scorer`."""
+    """Scores the candidates of one query. :class:`Scorer` extends it with optional capabilities."""
 
     name: str
 
@@ -25,12 +25,12 @@ class Reranker(Protocol):
 
 
 class Scorer(ABC):
-    """A reranker, with what it can do beyond :meth:`score`.
+    """The base class of rerankers, with optional capabilities beyond :meth:`score`.
 
     Attributes:
         name: of the reranker.
-        listwise: whether a document's score depends on the candidates it stands among; first-stage scores count as such.
-        scores_together: whether :meth:`score_many` is faster than one query after the other.
+        listwise: whether a document's score depends on the other candidates or on first-stage scores.
+        scores_together: whether :meth:`score_many` is faster than one call of :meth:`score` for each query.
     """
 
     name: str
@@ -42,18 +42,18 @@ class Scorer(ABC):
         """Scores, float32 [C], higher is better, in the order of the candidates."""
 
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
-        """Scores of several queries' candidates, float32 [C] each: the same as one query at a time gives."""
+        """Scores of the candidates of several queries, float32 [C] each, equal to those of :meth:`score`."""
         return [self.score(query, found) for query, found in zip(queries, candidates)]
 
     def encode_for_now(self, rows: np.ndarray) -> None:
-        """Prepare for many queries over the same documents, rows int64 [n] of the index; a model was trained."""
+        """Prepare to score many queries over the same documents, rows int64 [n], after a training epoch."""
 
 
 class Adopted(Scorer):
-    """A :class:`Reranker` that is no :class:`Scorer`, as one.
+    """Adapts a :class:`Reranker` to :class:`Scorer`.
 
     Raises:
-        InputError: it has no ``score``, or declares what only a Scorer can.
+        InputError: it has no ``score``, or has ``listwise`` or ``score_many``, which only a Scorer may have.
     """
 
     def __init__(self, reranker: Reranker):
@@ -73,7 +73,7 @@ def as_scorer(reranker: Reranker | Scorer) -> Scorer:
     """Any reranker as a :class:`Scorer`.
 
     Raises:
-        InputError: it is none.
+        InputError: it is no reranker, as in :class:`Adopted`.
     """
     return reranker if isinstance(reranker, Scorer) else Adopted(reranker)
 

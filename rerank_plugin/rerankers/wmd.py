@@ -6,16 +6,15 @@ the least cost of moving the masses of one to those of the other, where moving a
 Euclidean distance of their vectors: an optimal transport problem, solved exactly. The score is the negated distance.
 
 Three names: ``wmd-title`` keeps stop-words, as [D18] reports it, and ``wmd-title-nostop`` removes Lucene's English
-stop-words from both texts, as [D17] 5.1 does. ``wmd-title-top20`` is ``wmd-title`` for who looks at the first 20
-alone: titles that cannot be among them are known by a lower bound of their distance, and their problems are not
-solved.
+stop-words from both texts, as [D17] 5.1 does. ``wmd-title-top20`` is ``wmd-title`` with exact ranks and scores for the
+first 20 titles only: a lower bound of the distance prunes the others.
 
-The bound is Kusner et al.'s relaxed distance: every word goes to the nearest word of the other text, whatever room
-there is there; of the costs of the two directions the greater. Titles are solved in the order of their bounds until
-the next bound exceeds the k-th best distance. The titles after that have their bound for a distance: the first k
-and their scores are those of ``wmd-title``, and the others follow in an order that is nearly its. Kusner et al.'s
-other bound, the distance of the mean vectors, is left out. It is not cheaper here, where the distance of two words
-is computed once for all titles, and for texts this short it is so loose that it keeps hardly a title out.
+The bound is Kusner et al.'s relaxed distance: every word moves to the nearest word of the other text without a
+capacity limit, and the larger cost of the two directions counts. Distances are computed in the order of the bounds
+until the next bound exceeds the k-th smallest distance. The first k titles and their scores are those of
+``wmd-title``; the other titles are ranked by their bounds, in nearly the same order. Kusner et al.'s other bound, the
+distance of the mean vectors, is not used. It is not cheaper here, because word distances are computed once for all
+titles, and it is too loose for such short texts.
 
 Where the paper is silent:
 
@@ -24,7 +23,7 @@ Where the paper is silent:
 * Neither text is cut; vectors are not normalized.
 * A title with no known word has no distance: it ranks behind all others, with a score below any that a distance can
   give (``floor``). Such titles tie, and a tie goes by decreasing document id, as everywhere.
-* A query with no known word says nothing about any title: the candidates stay in first-stage order, with a warning.
+* For a query with no known word, the candidates keep their first-stage order, with a warning.
 
 Letters in shapes: C candidates, n distinct known words of a title, m of the query, V vocabulary, D dimension.
 """
@@ -56,10 +55,10 @@ class WordMoversDistance(Scorer):
 
     Args:
         index: the forward index of the candidates.
-        vectors: the words that are known, and where they lie.
+        vectors: the word vectors of the known words.
         options: ``fast`` and ``threads``; the distances are computed on the CPU whatever the device.
         stop_words: words to leave out.
-        exact_top: how many of the best must have the right score and place; the others may get a lower bound of their
+        exact_top: how many top titles get exact ranks and scores; the others may be scored by a lower bound of their
             distance. By default all distances are exact.
 
     Attributes:
@@ -118,7 +117,7 @@ class WordMoversDistance(Scorer):
     ) -> np.ndarray:
         """Word Mover's Distances, float64 [C]; infinite for a title without known words.
 
-        With ``exact_top`` they may be lower bounds from the rank after that one on.
+        With ``exact_top``, distances beyond that rank may be lower bounds.
         """
         problems = [
             self._problem(query_ids, self.index.document_tokens(row)[:length])
@@ -143,7 +142,7 @@ class WordMoversDistance(Scorer):
 
 
 def relaxed_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -> float:
-    """A lower bound of :func:`transport_cost`: every word goes to the nearest of the other text, or the other way."""
+    """Kusner et al.'s relaxed distance, a lower bound of :func:`transport_cost`."""
     if not len(supplies):
         return np.inf
     leaving, arriving = costs.min(axis=1) @ supplies, costs.min(axis=0) @ demands
@@ -151,7 +150,7 @@ def relaxed_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -
 
 
 def transport_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -> float:
-    """The least cost of moving one distribution to another, as a linear programme.
+    """The optimal transport cost between two distributions, by linear programming.
 
     Args:
         costs: of moving a unit, float64 [n, m].

@@ -1,12 +1,11 @@
-"""Word Mover's Distance ([D18] 4.3.2) as it is served: the same distances as the plain path of ``wmd``, compiled.
+"""The fast path of Word Mover's Distance ([D18] 4.3.2): the same distances as the plain path of ``wmd``, compiled.
 
-Two things make it fast. The distance of a title word and a query word is computed once, however many titles hold the
-word. And problems as small as a title and a query (some 12 by 4 words) are solved where they stand: a call of a general
-solver takes longer than the solving.
+It computes the distance of a title word and a query word once for all titles. It solves the small problems (some 12 by
+4 words) inline, because the call of a general solver takes longer than solving them.
 
 The solver is the network simplex method (Ahuja, Magnanti and Orlin, Network Flows, ch. 11) on a tree of some 16 nodes:
-it takes in one arc that makes the transport cheaper, and lets another go, until there is none. A word's mass is its
-count over the words of its text; times both texts' words the masses are integers, and flows are exact.
+each pivot adds an arc with a negative reduced cost and removes another, until no such arc is left. The mass of a word
+is its count divided by the length of its text; multiplied by both lengths, masses are integers and flows exact.
 
 Letters in shapes: C candidates, N title words, U distinct words, n distinct words of one title, m of the query,
 V vocabulary, D dimension.
@@ -38,7 +37,7 @@ class FusedDistances:
         index: the forward index of the candidates.
         word_ids: the vector of each term of the index, int32 [V of the index]; 0 where the term is left out.
         vectors: float32 [V, D].
-        threads: over which words and titles are split.
+        threads: how many threads share the words and titles.
     """
 
     def __init__(self, index: ForwardIndex, word_ids: np.ndarray, vectors: np.ndarray, threads: int):
@@ -52,7 +51,7 @@ class FusedDistances:
 
         Args:
             query_ids: distinct vectors of the query, int64 [m]. query_counts: how often each occurs, int64 [m].
-            exact_top: from the rank after this one on they may be lower bounds; by default all are exact.
+            exact_top: distances beyond this rank may be lower bounds; by default all are exact.
         """
         count, lengths = len(candidates), candidates.title_lengths.astype(np.int32)
         places = self.workspace.array("places", (count, int(lengths.max(initial=0))), np.int32)
@@ -170,19 +169,19 @@ def _title_distances(titles, places, lengths, ids, table, query_counts, found, s
 
 
 class Problem(NamedTuple):
-    """A transportation problem of at most N sources and of m sinks, and room for solving it.
+    """A transportation problem of at most N sources and m sinks, with the working arrays of the solver.
 
     Sources and sinks are nodes: source i of n is node i, sink j is node n + j.
 
     Attributes:
-        costs: of sending one unit, float64 [N, m].
+        costs: for each unit of flow, float64 [N, m].
         supplies: int64 [N], positive. demands: int64 [m], positive, with the same sum.
-        parents: the tree of the arcs in use, by the next node on the way to the root, int64 [N + m]; -1 for the root.
-        flows: what is sent between a node and its parent, int64 [N + m].
-        potentials: float64 [N + m]; those of the two ends of an arc of the tree add up to its cost.
-        best, second: the two cheapest sinks of a source among those that are open, int64 [N]; -1 for none.
-        regrets: what the second costs more than the best, float64 [N]; infinite where there is no second.
-        marks: int8 [N + m].
+        parents: parent of each node in the spanning tree, int64 [N + m]; -1 for the root.
+        flows: flow between a node and its parent, int64 [N + m].
+        potentials: float64 [N + m]; the cost of a tree arc is the sum of the potentials of its two ends.
+        best, second: the two cheapest open sinks of a source, int64 [N]; -1 for none.
+        regrets: cost of ``second`` minus cost of ``best``, float64 [N]; infinite if there is no second.
+        marks: node labels, int8 [N + m].
     """
 
     costs: np.ndarray
@@ -199,7 +198,7 @@ class Problem(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def new_problem(sources, sinks):
-    """Room for problems of that size, with any content."""
+    """An uninitialized problem of this size."""
     nodes = sources + sinks
     return Problem(
         np.empty((sources, sinks)), np.empty(sources, np.int64), np.empty(sinks, np.int64),
@@ -210,7 +209,7 @@ def new_problem(sources, sinks):
 
 @njit(nogil=True, cache=True)
 def solve(problem, sources):
-    """The least cost of sending all supplies of the first ``sources`` sources; supplies and demands are used up."""
+    """The minimum cost for the first ``sources`` sources; overwrites supplies and demands."""
     scale = 2 * sources + 2
     _perturb(problem, sources, scale)
     _first_tree(problem, sources)
@@ -228,10 +227,10 @@ def solve(problem, sources):
 
 @njit(nogil=True, inline="always")
 def _perturb(problem, sources, scale):
-    """Add a little to every supply and all of that to the last demand.
+    """Perturb supplies and the last demand against degeneracy.
 
-    After this no part of the supplies adds up to a part of the demands, so every arc of a tree sends something, every
-    new tree is cheaper, and none comes twice. The tree that is best is the best one without the little, too.
+    No subset of the supplies then equals a subset of the demands, so every tree arc has a positive flow, every pivot
+    lowers the cost, and no tree recurs. The optimal tree is also optimal for the original problem.
     """
     for source in range(sources):
         problem.supplies[source] = problem.supplies[source] * scale + 1
@@ -242,9 +241,9 @@ def _perturb(problem, sources, scale):
 
 @njit(nogil=True, inline="always")
 def _first_tree(problem, sources):
-    """Send to the cheapest open sinks, always from the source that would pay most for its second best.
+    """Build the initial tree: repeatedly, the source with the largest regret sends to its cheapest open sink.
 
-    Each sending closes its source or its sink: the child of the other, which closes later.
+    Each step closes the source or the sink, which becomes the child of the other.
     """
     parents, flows, order = problem.parents, problem.flows, np.empty(sources + len(problem.demands), np.int64)
     for source in range(sources):
@@ -278,7 +277,7 @@ def _first_tree(problem, sources):
 
 @njit(nogil=True, inline="always")
 def _two_best(problem, source):
-    """Look for the two cheapest open sinks of a source; -1 where there is none."""
+    """Update ``best``, ``second`` and ``regrets`` of a source."""
     best, second, least, next_least = -1, -1, np.inf, np.inf
     for sink in range(len(problem.demands)):
         cost = problem.costs[source, sink]
@@ -300,7 +299,7 @@ def _cost(problem, sources, node):
 
 @njit(nogil=True, inline="always")
 def _cheaper_arc(problem, sources, source):
-    """The source's arc that would save most for each unit, and its cost less what the unit costs now."""
+    """The sink with the smallest reduced cost for a source, and this reduced cost."""
     best, gain = 0, np.inf
     own = problem.potentials[source]
     for sink in range(len(problem.demands)):
@@ -312,7 +311,7 @@ def _cheaper_arc(problem, sources, source):
 
 @njit(nogil=True, inline="always")
 def _take_arc(problem, sources, source, sink, gain):
-    """Send as much as can be along an arc that is not in the tree; the arc that is emptied by this leaves the tree."""
+    """Pivot: add an arc to the tree, send the maximum flow along its cycle, and remove the arc that this empties."""
     parents, flows = problem.parents, problem.flows
     join = _meeting(problem, sources, source, sink)
     one, other = _smallest_flow(problem, source, join), _smallest_flow(problem, sink, join)
@@ -335,7 +334,7 @@ def _take_arc(problem, sources, source, sink, gain):
 
 @njit(nogil=True, inline="always")
 def _meeting(problem, sources, source, sink):
-    """The node where the ways of two nodes to the root meet."""
+    """The lowest common ancestor of two nodes."""
     problem.marks[: sources + len(problem.demands)] = 0
     node = source
     while node >= 0:
@@ -349,7 +348,7 @@ def _meeting(problem, sources, source, sink):
 
 @njit(nogil=True, inline="always")
 def _smallest_flow(problem, node, join):
-    """The node with the smallest flow to its parent among the first, third, ... node on the way; -1 on no way."""
+    """The node with the smallest flow among nodes 1, 3, ... of the path to ``join``; -1 if the path is empty."""
     smallest, shrinks = -1, True
     while node != join:
         if shrinks and (smallest < 0 or problem.flows[node] < problem.flows[smallest]):
@@ -361,7 +360,7 @@ def _smallest_flow(problem, node, join):
 
 @njit(nogil=True, inline="always")
 def _change_flows(problem, node, join, amount):
-    """Send less on the first, third, ... arc on the way from a node and more on the others."""
+    """Subtract ``amount`` from the flows of arcs 1, 3, ... of the path to ``join``, and add it to the others."""
     amount = -amount
     while node != join:
         problem.flows[node] += amount
@@ -371,9 +370,9 @@ def _change_flows(problem, node, join, amount):
 
 @njit(nogil=True, inline="always")
 def _shift_potentials(problem, sources, first, gain):
-    """Add ``gain`` to the potentials of the nodes below and at ``first`` that are on its side, and take it from others.
+    """Update the potentials in the subtree of ``first``: add ``gain`` on its side, subtract it on the other side.
 
-    So the arcs among them keep their costs, and the one above them gets its own.
+    The sides are sources and sinks. Then the potentials fit the cost of the new arc above ``first``, too.
     """
     parents, marks = problem.parents, problem.marks
     nodes = sources + len(problem.demands)
@@ -396,7 +395,7 @@ def _shift_potentials(problem, sources, first, gain):
 
 @njit(nogil=True, inline="always")
 def _total_cost(problem, sources, scale):
-    """Cost of the flows, with what was added to the supplies taken out of them."""
+    """Total cost of the flows without the perturbation."""
     total = 0.0
     for node in range(sources + len(problem.demands)):
         if problem.parents[node] >= 0:

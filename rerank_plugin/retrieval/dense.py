@@ -1,17 +1,17 @@
-"""Dense retrieval: the documents of a whole index whose encodings have the largest inner products with the query's.
+"""Dense retrieval: maximum inner product search over the stored encodings of all documents of an index.
 
-It works with the encodings that an index keeps (``python -m rerank_plugin.index --encode``) of a model whose score is
-such a product: :mod:`KTRel <rerank_plugin.models.ktrel.model>`. faiss finds the documents, and the model's own arithmetic
-scores those, so that a score here is bit for bit the one that re-ranking gives.
+It needs encodings (``python -m rerank_plugin.index --encode``) by a model whose score is the inner product of a query's
+and a document's encoding: :mod:`KTRel <rerank_plugin.models.ktrel.model>`. faiss finds the documents and the model's
+own arithmetic scores them, so that the scores are bit-identical to those of re-ranking.
 
-With a flat index the result is exact, too: the model's order over the whole collection. faiss adds the products of two
-vectors in another order than the model, so its scores may differ by what float32 rounds off. How far apart two sums of
-E products can be is known (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1); more documents are
-fetched until none that is left out can be by rounding alone.
+With a flat index the search is exact: it gives the model's order over the whole collection. faiss sums products in
+another order than the model, so that its scores differ by float32 rounding errors. Documents are fetched until the
+bound of this difference (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1) shows that none is
+missing.
 
-With pseudo-relevance feedback the best documents that the query finds are taken for relevant, and their mean is added to
-the query, which then searches again: what RM3 is to BM25 (Rocchio 1971 without its negative part; of dense retrieval
-Li et al., ACM TOIS 41(3), 2023). The scores are then those of the query so moved, and no longer the model's.
+Pseudo-relevance feedback adds the mean encoding of the top documents to the query and searches again, as RM3 does for
+BM25 (Rocchio 1971 without its negative part; for dense retrieval Li et al., ACM TOIS 41(3), 2023). The scores are then
+those of the modified query, not the model's.
 
 Letters in shapes: C candidates, E numbers of an encoding.
 """
@@ -44,9 +44,9 @@ class DenseConfig:
 
     Attributes:
         checkpoint: folder of the model that has encoded the index.
-        kind: of the index of vectors (see :mod:`rerank_plugin.indexes.nearest`).
-        ef_search: the larger of this and the depth is taken.
-        feedback, feedback_weight: pseudo-relevance feedback; 0 documents for none.
+        kind: type of the vector index (see :mod:`rerank_plugin.indexes.nearest`).
+        ef_search: of HNSW; at least the depth is used.
+        feedback, feedback_weight: number and weight of the pseudo-relevance feedback documents; 0 documents for none.
     """
 
     name: str = field(default="dense", init=False)
@@ -88,7 +88,7 @@ class DenseConfig:
 
 
 class QueryEncoder:
-    """Encodes queries with a model, and multiplies the encodings with others, by the model's own arithmetic.
+    """Encodes queries, and computes inner products with other encodings, with the model's own arithmetic.
 
     Args:
         forward: the index whose documents the encodings are compared with.
@@ -114,7 +114,7 @@ class QueryEncoder:
         self.said: set[str] = set()
 
     def encode(self, text: str) -> np.ndarray | None:
-        """The encoding of a plain-text query, float32 [E]; None where the model can read none of its words."""
+        """The encoding of a plain-text query, float32 [E]; None if the model knows none of its words."""
         terms = self.forward.query(text)
         words = self.reranker.builder.query(terms)
         if words.cut:
@@ -137,11 +137,11 @@ class QueryEncoder:
 
 
 class DenseStage:
-    """A first stage over stored encodings. Safe to share between threads, and needs no Java.
+    """A first stage over stored encodings. It is thread-safe and needs no Java.
 
     Raises:
-        InputError: the checkpoint cannot be used, its score is no inner product of encodings, or the index holds none
-            by it.
+        InputError: the checkpoint cannot be used, its score is no inner product of encodings, or the index holds no
+            encodings by it.
     """
 
     def __init__(self, index, config: DenseConfig):
@@ -165,7 +165,7 @@ class DenseStage:
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents for a query, by score, then by decreasing document id.
 
-        A query none of whose words the model knows finds nothing, which is said once.
+        A query of which the model knows no word has no candidates; the first one is logged as a warning.
 
         Raises:
             InputError: the depth is more than a GPU can return.
@@ -178,9 +178,10 @@ class DenseStage:
         return self._nearest(encoding, depth)
 
     def _moved(self, encoding: np.ndarray) -> np.ndarray:
-        """The encoding of a query, float32 [E], moved towards the best documents that it finds.
+        """The encoding of a query after pseudo-relevance feedback, float32 [E].
 
-        In each part of the model the query's unit vector gets their mean added, before the part's factor.
+        In each part of the model, the weighted mean of the documents is added to the query's unit vector before the
+        part's factor is applied.
         """
         best = self._nearest(encoding, self.config.feedback)
         mean = self.vectors[best.rows].mean(axis=0, dtype=np.float32)
@@ -202,7 +203,7 @@ class DenseStage:
             reach = min(4 * reach, most)
 
     def _rounding(self, encoding: np.ndarray) -> float:
-        """By how much faiss's and the model's inner products of the same two vectors can differ."""
+        """An upper bound of the difference between faiss's and the model's inner product of the same two vectors."""
         if not self.searcher.exact:
             return 0.0
         roundings = len(encoding) * UNIT_ROUNDOFF
@@ -218,7 +219,7 @@ def has_inner_products(model: str) -> bool:
 
 
 def _scorer_class(name: str, checkpoint: Path):
-    """What scores from the encodings of a checkpoint's model.
+    """The class that scores from the encodings of a checkpoint's model.
 
     Raises:
         InputError: its score is no inner product of two encodings.

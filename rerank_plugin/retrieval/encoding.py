@@ -1,4 +1,4 @@
-"""Encodes the documents of an index with a model, and makes what dense retrieval and judged queries need beside them."""
+"""Encodes the documents of an index with a model; builds approximate vector indexes and encodes judged queries."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class IndexEncoder:
         return weights_checksum(self.model, self.builder.vocabulary)
 
     def vectors(self) -> np.ndarray | None:
-        """The vectors that the index keeps by this model, float32 or float16 [R, E]; None where there are none.
+        """The stored encodings of the index by this model, float32 or float16 [R, E]; None if there are none.
 
         Raises:
             InputError: they are damaged.
@@ -64,15 +64,15 @@ class IndexEncoder:
         overwrite: bool = False,
         progress: Callable[[Iterable[int]], Iterable[int]] = iter,
     ) -> Path:
-        """Encode all documents and keep the vectors; the folder. What lay beside older vectors goes with them.
+        """Encode all documents, store the vectors, and return their folder. Overwriting replaces the whole folder.
 
         Args:
-            batch_size: documents encoded at once; None for a size that suits the device.
-            dtype: of the vectors that are kept, ``float32`` or ``float16``.
-            progress: is given the rows, and passes them on.
+            batch_size: how many documents are encoded at once; None for the device's default.
+            dtype: of the stored vectors, ``float32`` or ``float16``.
+            progress: wraps the iteration over the rows, for a progress bar.
 
         Raises:
-            InputError: there are vectors already and they must not be replaced, or one is not finite.
+            InputError: vectors are stored already and ``overwrite`` is false, or one is not finite.
         """
         from rerank_plugin.models.document_encodings import encode_index
 
@@ -80,10 +80,10 @@ class IndexEncoder:
         return encode_index(self.model, self.builder, self.device, batch_size, dtype, described, overwrite, progress)
 
     def build_ann(self, config: AnnConfig, overwrite: bool = False) -> Path:
-        """Build an approximate index of the vectors that are kept; its folder.
+        """Build an approximate index of the stored vectors and return its folder.
 
         Raises:
-            InputError: there are none, or there is such an index that must not be replaced.
+            InputError: no vectors are stored, or there is such an index already and ``overwrite`` is false.
         """
         vectors = self.vectors()
         if vectors is None:
@@ -91,7 +91,7 @@ class IndexEncoder:
         return build_ann(encodings_folder(self.index, self.key), vectors, config, overwrite)
 
     def keep_judged(self, specs: Sequence[str], overwrite: bool = False) -> tuple[Path, int]:
-        """Encode judged queries and keep them; their folder, and how many there are.
+        """Encode judged queries and store them; return their folder and their number.
 
         Args:
             specs: of queries and judgments, as :func:`rerank_plugin.corpora.queries_and_judgments` reads them.

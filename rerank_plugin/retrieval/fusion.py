@@ -44,11 +44,11 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 
 
 class Table(NamedTuple):
-    """What each list says of each document of one query.
+    """The values of each list for each document of one query.
 
     Attributes:
         keys: the documents, ascending, int64 [C].
-        values: float64 [L, C], 0 where a list does not hold the document.
+        values: float64 [L, C]; 0 if the list does not hold the document.
     """
 
     keys: np.ndarray

@@ -1,4 +1,4 @@
-"""The documents of a run that somebody made before, as the candidates of its queries."""
+"""An existing run as a first stage: its documents are the candidates of its queries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GivenRun:
     Args:
         run: a ranked list for each query, by query id.
         path: of the run, for messages.
-        rows_of: looks document ids up as ``index.rows`` does, which it is by default.
+        rows_of: maps document ids to rows; by default ``index.rows``.
     """
 
     name = "run"

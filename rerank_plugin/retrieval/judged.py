@@ -38,10 +38,10 @@ class JudgedConfig:
 def judged_rows(judgments: Judgments, index: ForwardIndex, name: str) -> dict[str, np.ndarray]:
     """The judged documents of each query as rows, by decreasing document id, int64 [n].
 
-    Those that the index lacks are left out, and counted in one warning.
+    Documents that are not in the index are left out; one warning gives their number.
 
     Args:
-        name: of the judgments, for messages.
+        name: name of the judgments, for messages.
 
     Raises:
         InputError: the index has none of the documents.
@@ -69,9 +69,9 @@ def judged_rows(judgments: Judgments, index: ForwardIndex, name: str) -> dict[st
 
 
 class JudgedDocuments:
-    """A first stage that gives the judged documents of a query, whatever their grade: how [D18] 5.1 ranks.
+    """A first stage that returns all judged documents of a query, of any grade, as in [D18] 5.1.
 
-    All have score 0, so that without a reranker they stand in the order of an uninformed ranker, by decreasing document
+    All have score 0, so that without a reranker the order is that of an uninformed ranker, by decreasing document
     id ([D18] 5.1). A query without judgments has no candidates. Arguments and errors are those of `judged_rows`.
     """
 
@@ -87,9 +87,9 @@ class JudgedDocuments:
 
 
 class JudgedOnly:
-    """A first stage that gives those candidates of another one that are among each query's rows.
+    """A first stage that filters the candidates of another one: it keeps only those in the query's ``rows``.
 
-    They keep their scores and their order. The depth cuts before: documents that are left out take places in it.
+    Scores and order do not change. The depth applies before the filter, so there may be fewer candidates.
 
     Args:
         rows: int64 [n] by query id, as `judged_rows` gives them.

@@ -1,8 +1,7 @@
 """Candidates from Lucene through Pyserini's Anserini: BM25, query likelihood and RM3, over one field.
 
-A search crosses from Python to Java a fixed number of times, whatever its depth: the hits come back as one string of
-Lucene numbers and scores, and the numbers become rows of the forward index through an array. External ids are not
-touched.
+The number of calls from Python to Java does not depend on the depth: the hits are returned as one string of Lucene
+numbers and scores, and an array maps the numbers to rows of the forward index. External ids are not read.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class LuceneConfig:
 
 
 class LuceneFirstStage:
-    """Searches one Lucene index. Safe to share between threads: Lucene's searcher is, and Java runs without the GIL."""
+    """Searches one Lucene index. It is thread-safe, as Lucene's searcher is, and Java runs without the GIL."""
 
     def __init__(self, lucene_folder: Path, forward: ForwardIndex, config: LuceneConfig):
         self.forward, self.config, self.name = forward, config, config.name
@@ -101,7 +100,7 @@ class LuceneFirstStage:
 
     @cached_property
     def _json(self):
-        """Jackson, told to write a hit as [number, score] without the shard."""
+        """A Jackson mapper that writes a hit as an array of numbers."""
         mapper = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
         shape = java_class("com.fasterxml.jackson.annotation.JsonFormat$Value").forShape(
             java_class("com.fasterxml.jackson.annotation.JsonFormat$Shape").ARRAY
@@ -111,7 +110,7 @@ class LuceneFirstStage:
         return mapper
 
     def _hits(self, query, depth: int) -> tuple[np.ndarray, np.ndarray]:
-        """Lucene numbers int64 [C] and scores float32 [C] of the best hits, in one crossing."""
+        """Lucene numbers int64 [C] and scores float32 [C] of the top hits, in one call to Java."""
         text = self._json.writeValueAsString(self.searcher.search(query, depth))
         start = text.rfind("[[")  # the only array of arrays that holds no other
         numbers = text[start + 2 : text.find("]]", start)].replace("],[", ",")
@@ -123,16 +122,16 @@ class LuceneFirstStage:
 
     @cached_property
     def _hit_shape(self) -> tuple[int, tuple[int, int]]:
-        """How many numbers Jackson writes of a hit, and where its number and its score are: asked with a known hit."""
+        """How many values Jackson writes for a hit, and the positions of its number and its score."""
         probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
         return len(probe), (probe.index(7), probe.index(0.5))
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents for a query.
 
-        The text is analyzed, never parsed: quotes, slashes, parentheses and AND/OR are only text. Order and cut follow
-        score descending, then decreasing document id, exactly: Lucene breaks ties by its own numbers, so where the cut
-        falls into a group of equal scores the whole group is fetched before the cut is made.
+        The text is analyzed but not parsed: quotes, slashes, parentheses and AND/OR are plain text. Documents are
+        sorted by decreasing score, then by decreasing document id, and then cut at ``depth``. Lucene breaks ties by its
+        own numbers, so all documents with the score at the cut are fetched first.
         """
         text = query.text.encode(errors="replace").decode()  # a terminal may pass on half a character
         words = self.generator.buildQuery(self.config.field, self.analyzer, text)
@@ -177,7 +176,7 @@ class LuceneFirstStage:
 
     @property
     def generation(self) -> str | None:
-        """The build that Lucene's commit is of; None where it does not say."""
+        """The build id in Lucene's commit data; None if there is none."""
         from jnius import cast
 
         reader = cast("org.apache.lucene.index.DirectoryReader", self.reader)

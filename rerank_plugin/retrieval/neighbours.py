@@ -1,16 +1,15 @@
-"""Retrieval by the judgments of similar queries: what was relevant for those is likely to be relevant again.
+"""Nearest-neighbour retrieval: documents that are relevant for similar judged queries, as in collaborative filtering.
 
-Where queries have been judged, or clicked on, a new one can be ranked by the old ones that are closest to it, as
-collaborative filtering recommends what a user's nearest neighbours liked. How close two queries are is the cosine of
-their encodings by a model that :mod:`retrieves densely <rerank_plugin.retrieval.dense>`. With the k nearest queries n,
-the score of a document d is ::
+The similarity of two queries is the cosine of their encodings by a model for
+:mod:`dense retrieval <rerank_plugin.retrieval.dense>`. With the k nearest judged queries n, the score of a document d
+is ::
 
     sum of max(0, cos(q, n)) ** power / sqrt(documents relevant for n), over the n for which d is relevant.
 
-A document that was relevant for no query is never found, so this is a stage to be fused with others. A query that was
-judged itself gets its own judgments back: measure on others.
+A document that is relevant for no judged query is never found, so fuse this stage with another one. A judged query
+finds its own relevant documents, so evaluate on other queries.
 
-What is kept beside the encodings of the documents (:mod:`rerank_plugin.indexes.stored_encodings`), in a folder ``judged``:
+The folder ``judged``, beside the encodings of the documents (:mod:`rerank_plugin.indexes.stored_encodings`), holds:
 
 ==============  ===============  ==========================================================
 file            dtype and shape  content
@@ -83,7 +82,7 @@ class NeighboursConfig:
 
 
 def judged_folder(index: ForwardIndex, key: str) -> Path:
-    """Where what a model with this checksum has encoded of judged queries is kept; it need not be there."""
+    """The folder of the judged queries encoded by the model with this checksum; it may not exist."""
     return encodings_folder(index, key) / FOLDER
 
 
@@ -93,17 +92,17 @@ def write_judged(
     sets: Iterable[tuple[str, Sequence[Query], Judgments]],
     overwrite: bool = False,
 ) -> tuple[Path, int]:
-    """Encode judged queries and keep them in the index folder, atomically.
+    """Encode judged queries and store them in the index folder, atomically.
 
     Args:
-        sets: where they are from, the queries, and their judgments. A query without a relevant document in the index,
-            or without a word the model knows, is left out.
+        sets: for each source its name, its queries, and their judgments. Queries without a relevant document in the
+            index, or without a word the model knows, are left out.
 
     Returns:
         the folder, and how many queries it holds.
 
     Raises:
-        InputError: the folder exists and must not be replaced, or no query is left.
+        InputError: the folder exists and ``overwrite`` is false, or no query is left.
     """
     folder = judged_folder(index, encoder.key)
     check_free(folder, JUDGED, overwrite)
@@ -137,13 +136,13 @@ def write_judged(
 
 
 def unit(vector: np.ndarray | None) -> np.ndarray | None:
-    """The vector brought to length 1, float32 [E]; None for none and for zeros."""
+    """The vector normalized to length 1, float32 [E]; None for None or a zero vector."""
     length = 0.0 if vector is None else math.sqrt(float(np.sum(vector.astype(np.float64) ** 2)))
     return (vector / length).astype(np.float32) if length else None
 
 
 class NeighboursStage:
-    """A first stage that ranks by the judgments of the nearest queries. Safe to share between threads; needs no Java.
+    """A first stage that ranks by the judgments of the nearest queries. It is thread-safe and needs no Java.
 
     Raises:
         InputError: the checkpoint cannot be used, or no judged queries are kept for it, or they are damaged.

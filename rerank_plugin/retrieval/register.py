@@ -1,4 +1,4 @@
-"""First stages: the protocol, what a module says of one, and the register that finds them by name.
+"""First stages: their protocol, their register entry, and the register that finds them by name.
 
 A first stage is named as ``name`` or, where it takes an argument, as ``name:ARGUMENT``: ``bm25``,
 ``dense:checkpoints/ktrel``. To add one, write a module of this folder with a configuration and a first stage, and end
@@ -30,14 +30,14 @@ NOTHING = "nothing"  # the first stage gives all it has, and all are written
 
 
 class FirstStage(Protocol):
-    """Retrieves the documents that a reranker scores. Several threads may search with one at the same time."""
+    """Retrieves the documents that a reranker scores. It must be thread-safe."""
 
     name: str
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The candidates of a query, by float32 score descending, ties by decreasing document id.
 
-        At most ``depth`` of them, unless the entry says that the depth cuts something else.
+        There are at most ``depth`` of them if the entry's ``depth_cuts`` is `CANDIDATES`.
         """
         ...
 
@@ -45,7 +45,7 @@ class FirstStage(Protocol):
 class FirstStageConfig(Protocol):
     """The configuration of a first stage: a frozen dataclass whose fields describe the candidates completely.
 
-    They are kept as JSON with an unfinished run and with a trained model.
+    The fields are stored as JSON with an unfinished run and with a trained model.
     """
 
     name: str
@@ -60,12 +60,12 @@ class FirstStageConfig(Protocol):
 
 
 class Setting(NamedTuple):
-    """How a command offers a field of a configuration as an option.
+    """The command-line option of a configuration field.
 
     Attributes:
-        option: its name in Python's spelling; empty for the field's own.
-        metavar: what stands for the value in the help.
-        otherwise: the name of another option of the command, which is taken where this one is not given.
+        option: its name as a Python identifier; empty for the name of the field.
+        metavar: placeholder of the value in the help.
+        otherwise: name of the option whose value is used if this one is not given.
     """
 
     help: str
@@ -80,7 +80,7 @@ def setting(default: Any, help: str, **more: str) -> Any:
 
 
 def settings(config: type) -> dict[str, tuple[Setting, Any]]:
-    """The fields of a configuration that are settings: by name the :class:`Setting` and the default value."""
+    """The fields of a configuration made by :func:`setting`: for each name its :class:`Setting` and its default."""
     declared = {one.name: one for one in fields(config) if "setting" in one.metadata}
     return {
         name: (one.metadata["setting"]._replace(option=one.metadata["setting"].option or name), one.default)
@@ -89,7 +89,7 @@ def settings(config: type) -> dict[str, tuple[Setting, Any]]:
 
 
 def chosen(config: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Values for a configuration's settings out of a command's options by name; what is not among them is left out."""
+    """The values of a configuration's settings, by field name, from a command's options; missing ones are left out."""
     values = {}
     for name, (declared, _) in settings(config).items():
         value = options.get(declared.option)
@@ -102,15 +102,14 @@ def chosen(config: type, options: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class FirstStageEntry:
-    """What the commands know of a first stage before it is opened.
+    """The register entry of a first stage.
 
     Attributes:
         name: without a colon.
-        config: the class of its configuration, a :class:`FirstStageConfig`.
+        config: its configuration class, a :class:`FirstStageConfig`.
         summary: one line for the help.
-        argument: the field of the configuration that holds what follows the colon in ``name:ARGUMENT``; empty where
-            the first stage takes no argument.
-        fixed: values of the configuration's fields that the name decides.
+        argument: the configuration field that takes ``ARGUMENT`` of ``name:ARGUMENT``; empty if there is no argument.
+        fixed: configuration fields whose values the name determines.
         fusable: whether its scores rank documents, so that it can be fused with others.
         depth_cuts: `CANDIDATES`, `RANKING` or `NOTHING`.
         needs_query_id: whether it looks up the query's id, which a free text does not have.
@@ -160,7 +159,7 @@ def entry_of(spec: str) -> FirstStageEntry:
     """The entry of the first stage that ``spec`` names.
 
     Raises:
-        InputError: there is none, or its argument is missing or too much.
+        InputError: there is none, or its argument is missing or not allowed.
     """
     return _parsed(spec)[0]
 
@@ -169,7 +168,7 @@ def configure(spec: str, options: Mapping[str, Any] | None = None) -> FirstStage
     """The configuration of the first stage that ``spec`` names.
 
     Args:
-        options: values of settings by the names of their options; others keep their defaults.
+        options: values of settings by option name; other settings keep their defaults.
 
     Raises:
         InputError: there is no such first stage, or it cannot have these settings.

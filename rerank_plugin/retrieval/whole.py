@@ -1,7 +1,6 @@
-"""Every document of the index as a candidate of every query, for measuring rerankers by the whole collection ([K] 4.2).
+"""Every document of the index as a candidate of every query: full-collection ranking ([K] 4.2).
 
-No search takes place, so there is no depth at which documents are lost before a reranker has seen them; what is written
-is cut afterwards.
+There is no search, so no document is lost before re-ranking; the depth cuts the final ranking.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The candidates that a training re-ranks and draws its pairs from."""
+"""Finds the candidates for training pairs and for validation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig
 
 
 class CandidateFinder:
-    """Candidates of queries by id: from a run where one is given, else from the first stage.
+    """Candidates by query id, from a run if one is given, otherwise from the first stage.
 
     Args:
         first_stage: its configuration; it is opened when it is first needed, so that runs need no Java.
-        threads: how many queries are searched at the same time.
+        threads: how many queries are searched in parallel.
     """
 
     def __init__(self, index: Index, first_stage: FirstStageConfig | None, threads: int):

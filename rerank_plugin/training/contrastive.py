@@ -1,8 +1,8 @@
-"""Training an encoder against the other documents and queries of its batch.
+"""Contrastive training of an encoder with in-batch negatives.
 
-A model whose score is a product of two encodings (KTRel) need not encode both documents of every pair. Each batch has
-some documents, for each of them a few queries that it is relevant for, and every query is scored against every
-document. Relevant pairs that meet in a batch by chance count as what they are. There are two losses of such scores:
+It is for models whose score is the inner product of two encodings (KTRel). Each batch has some documents and, for each
+of them, a few queries that it is relevant for; every query is scored against every document. All judgments between
+them count, not only those that were drawn. There are two losses:
 
 * ``hinge`` is [K]'s margin loss (equation 2) of all pairs of a batch: of each query, each relevant document against
   each that is less relevant or not at all. The paper does not say which less relevant documents it trained with.
@@ -10,8 +10,8 @@ document. Relevant pairs that meet in a batch by chance count as what they are. 
   document, to the relevant ones in proportion to their relevance: what encoders for retrieval are trained with since
   the paper. The model says what its largest score is, and the temperature is of scores as shares of that.
 
-A document is many times as long as a query, so batches are made from documents: an epoch encodes each document that
-is relevant for anything once, and learns from several queries of each.
+Documents are much longer than queries, so batches are made from documents: an epoch encodes each document that is
+relevant for a query once, with several queries of each.
 
 Letters in shapes: B documents of a batch, Q queries of a batch, E numbers of an encoding.
 """
@@ -73,10 +73,10 @@ class Batch(NamedTuple):
 
 
 def batches(known: Relevances, size: int, queries_per_document: int, generator: np.random.Generator) -> Iterator[Batch]:
-    """All documents that are relevant for something, in random order, with some queries of each.
+    """Batches of all relevant documents, in random order, with some queries of each.
 
     Args:
-        size: B. queries_per_document: at most; a query that several documents of a batch drew is in it once.
+        size: B. queries_per_document: the most queries drawn for a document; a batch holds each query once.
     """
     order = generator.permutation(len(known.rows))
     for start in range(0, len(order), size):
@@ -102,11 +102,11 @@ def _grades(known: Relevances, places: np.ndarray, pools: np.ndarray) -> np.ndar
 
 
 def softmax_loss(scores: Tensor, grades: Tensor, temperature: float) -> Tensor:
-    """Mean of both directions' cross-entropies to the relevant ones in proportion to their grades.
+    """Mean of the softmax cross-entropies over documents and over queries; targets are proportional to the grades.
 
     Args:
         scores: float [Q, B]. grades: float [Q, B], 0 for not relevant; a row or a column of zeros has no loss.
-        temperature: what scores are divided by.
+        temperature: divisor of the scores.
 
     Returns:
         a scalar.
@@ -127,7 +127,7 @@ def margin_loss(scores: Tensor, grades: Tensor, weighted: bool = False) -> Tenso
 
     Args:
         scores: float [Q, B]. grades: float [Q, B]; D+ has a higher one than D-.
-        weighted: whether a pair weighs as its relevance says ([D18] 4.2.1), and not as any other.
+        weighted: whether pairs are weighted by relevance ([D18] 4.2.1) or equally.
 
     Returns:
         a scalar; 0 where all documents are equally relevant.
@@ -180,7 +180,7 @@ class ContrastiveTrainer(Trainer):
         return self.model.encode_queries(*self._tensors(*map(np.stack, arrays)))
 
     def _encode_documents(self, rows: np.ndarray) -> tuple[np.ndarray, Tensor]:
-        """Encodings [B, E] in another order, and that order, int64 [B]."""
+        """Positions in ``rows`` by increasing length, int64 [B], and the encodings in that order, float [B, E]."""
         order = np.argsort(_candidates(self.builder.index, rows).lengths, kind="stable")
         encoded = []
         for piece in np.array_split(order, min(PIECES, len(order))):

@@ -47,13 +47,13 @@ ALPHA = 0.05  # the stricter one of [P] table 1
 
 
 def cross_validate(session: Session, folds: Sequence[Fold], output: Path) -> str:
-    """Train a model for each fold, and measure how each ranks the queries of its fold.
+    """Train a model for each fold and evaluate it on the queries of its fold.
 
     Returns:
         The table, in Markdown.
 
     Raises:
-        InputError: there is an interrupted work that is not to be resumed, or of other settings.
+        InputError: there is an interrupted cross-validation that must not be resumed, or that has other settings.
     """
     folds_text = as_text({fold.name: fold.test for fold in folds})
     work = work_folder(output)
@@ -100,7 +100,7 @@ def _checkpoint(folder: Path, fold: Fold) -> Path:
 
 
 def _settings(session: Session, folds: Sequence[Fold]) -> dict:
-    """What a cross-validation must share with the one it continues, as JSON values."""
+    """The settings that must be equal to resume a cross-validation, as JSON values."""
     settings = {
         "data": session.data,
         "training": asdict(session.task.training),
@@ -114,7 +114,11 @@ def _settings(session: Session, folds: Sequence[Fold]) -> dict:
 
 
 def _check(work: Path, settings: dict, task: Task) -> None:
-    """Whether there is nothing yet, or what is there can be gone on with."""
+    """Check that the work folder is new or can be resumed; empty it if it is to be overwritten.
+
+    Raises:
+        InputError: it is neither.
+    """
     path = work / CROSS_VALIDATION_FILE
     if not work.exists() or not any(work.iterdir()):
         return
@@ -162,7 +166,7 @@ def _train(session: Session, fold: Fold, place: Path, folds_checksum: int, words
 
 
 def _highest_grade(session: Session) -> float:
-    """Of all folds' judgments, so that ERR has the same scale in validation, on each fold and on all."""
+    """The highest grade of all folds' judgments, so that ERR has the same scale in validation and on all folds."""
     return max(max(session.judgments[query.id].values()) for query in session.queries)
 
 
@@ -171,7 +175,7 @@ def _first(candidates: Candidates, depth: int) -> Candidates:
 
 
 def _ranked(session: Session, queries: Sequence[Query], checkpoint: Path | None) -> dict[str, RankedList]:
-    """The candidates of queries by id, ranked by a checkpoint's model, or as they are."""
+    """Ranked lists of the queries by id: re-ranked by a checkpoint's model, or in first-stage order for None."""
     reranker = None
     if checkpoint is not None:
         model, vocabulary = load_checkpoint(checkpoint)
@@ -188,7 +192,7 @@ def as_markdown(
     before: dict[str, RankedList],
     after: dict[str, RankedList],
 ) -> str:
-    """A row for each fold and one for all: measures in validation, of the candidates' own order, and re-ranked.
+    """A table with a row for each fold and one for all: measures in validation, in first-stage order, and re-ranked.
 
     Measures of a fold are means over its queries.
     """

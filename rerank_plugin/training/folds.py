@@ -89,18 +89,18 @@ def read_parts(path: Path, queries: Sequence[Query]) -> Parts:
 
 
 def as_text(parts: Mapping[str, Sequence[Query]]) -> str:
-    """The file of these parts, which `read_parts` reads as the same."""
+    """The content of a file that `read_parts` reads as these parts."""
     return "".join(f"{query.id}\t{name}\n" for name, part in parts.items() for query in part)
 
 
 def make_folds(parts: Parts, held_out: float, seed: int) -> list[Fold]:
-    """Each part as the test set, and of the other parts' queries a random sample for validation.
+    """Make a fold of each part: it is the test set, and a random sample of the other queries is for validation.
 
     Args:
-        held_out: queries for validation where it is a whole number from 1 on, else their share.
+        held_out: number of validation queries if it is at least 1, otherwise their share.
 
     Raises:
-        InputError: it leaves no query for validation or training.
+        InputError: no query is left for validation or for training.
     """
     folds = []
     for name, test in parts.items():
@@ -120,10 +120,10 @@ def make_folds(parts: Parts, held_out: float, seed: int) -> list[Fold]:
 
 
 def warn_of_repeated_texts(parts: Parts) -> list[list[str]]:
-    """Say which queries of different folds have the same words: a model is then tested on what it was trained on.
+    """Log a warning if queries of different folds have the same words, because test data then leaks into training.
 
     Returns:
-        The ids of each such group of queries.
+        The query ids of each group with the same words.
     """
     folds_of: dict[tuple[str, ...], dict[str, str]] = {}
     for name, part in parts.items():

@@ -9,7 +9,7 @@ from torch.nn import functional
 def pairwise_hinge(better: Tensor, worse: Tensor, weights: Tensor) -> Tensor:
     """Weighted maximum-margin loss ``mean(w * max(0, 1 - s+ + s-))`` ([D18] 3.4); float [B] each, result scalar.
 
-    The margin is taken pair by pair before anything is averaged.
+    The margin is applied to each pair before the mean.
     """
     return (weights * (1 - better + worse).clamp_min(0)).mean()
 
@@ -34,5 +34,5 @@ def log_weights(relevance: Tensor) -> Tensor:
 
 
 def root_weights(relevance: Tensor) -> Tensor:
-    """``max(1, sqrt(r))``: the square root of [D18] 4.3.3, where a document that is not relevant weighs 1, too."""
+    """``max(1, sqrt(r))``: the square root of [D18] 4.3.3, where a document that is not relevant has weight 1, too."""
     return relevance.clamp_min(1).sqrt()

@@ -1,4 +1,4 @@
-"""What a model is trained to: which documents an epoch draws, and the loss of their scores.
+"""Training objectives: how examples are sampled for an epoch, and the loss of their scores.
 
 Letters in shapes: n examples, k documents of an example (2 for a pair, 1 for a single document).
 """
@@ -23,11 +23,11 @@ from rerank_plugin.training.pairs import Pool, draw_documents, draw_pairs, draw_
 
 
 class Examples(NamedTuple):
-    """What is drawn for an epoch, in random order.
+    """The examples of an epoch, in random order.
 
     Attributes:
         pool: number of the query's pool, int64 [n].
-        places: of the documents in it, int64 [k, n]; of a pair the better one comes first.
+        places: positions of the documents in the pool, int64 [k, n]; in a pair the more relevant one is first.
     """
 
     pool: np.ndarray
@@ -35,10 +35,10 @@ class Examples(NamedTuple):
 
 
 class Objective(Protocol):
-    """One way of training."""
+    """A training objective: a sampling of examples and a loss."""
 
     def draw(self, pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
-        """Examples for an epoch, at most ``at_most`` a query."""
+        """Examples for an epoch; ``at_most`` bounds their number for each query, with ``groups`` only on average."""
         ...
 
     def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class Objective(Protocol):
 
 
 class PairwiseHinge:
-    """Maximum margin over pairs ([D18] 3.4, [P] equation 1), weighted by relevance or all alike ([D18] 4.2.1).
+    """Maximum margin over pairs ([D18] 3.4, [P] equation 1), weighted by relevance or equally ([D18] 4.2.1).
 
     Pairs are drawn ``balanced`` as [D18] does, or by ``groups`` as [P]: see :mod:`rerank_plugin.training.pairs`.
     """
@@ -71,7 +71,7 @@ class PairwiseHinge:
 
 
 class Classification:
-    """Binary cross-entropy over single documents, as many relevant as others of each query ([D17] 3.1 and 4.6).
+    """Binary cross-entropy over single documents, with equal numbers of relevant and other ones ([D17] 3.1 and 4.6).
 
     Weights are ``log``, max(1, log(1 + r)) of [D17] 4.6, ``sqrt``, max(1, sqrt(r)) for [D18] 4.3.3's square root, or
     ``none``. A document that is not relevant weighs 1.
@@ -97,7 +97,7 @@ OBJECTIVES = {"hinge": PairwiseHinge, "bce": Classification}
 
 
 def objective(loss: str, weights: str, sampling: str = "balanced") -> Objective:
-    """The objective of a loss's name, its weights and how its examples are drawn.
+    """The objective with this loss, weighting and sampling, by name.
 
     Raises:
         InputError: there is no such loss, or it has no such weights or sampling.

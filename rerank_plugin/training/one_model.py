@@ -37,8 +37,8 @@ def train_model(
 ) -> Outcome:
     """Train a model on judged queries and write the checkpoint of its best epoch.
 
-    After each epoch the model re-ranks the candidates of the validation queries; training stops when the first measure
-    gets no better. What is not given is as in the model's paper.
+    After each epoch the model re-ranks the candidates of the validation queries; training stops early when the
+    first measure no longer improves. Defaults are those of the model's paper.
 
     Args:
         model: its name, such as ``delta``.

@@ -2,14 +2,14 @@
 
 Each query has a pool of documents, made from its first-stage candidates, its judged documents, both, or the whole
 collection; a document that is not judged counts as non-relevant. (The paper trained on first result pages only, and
-names missing documents from deep in the results as its weakness in 5.3.1.) What is not retrieved is left out by
-default: a re-ranker never sees it, and where many relevant documents share no word with the query they would teach that
-matching words speak against a document.
+names missing documents from deep in the results as its weakness in 5.3.1.) By default, documents that are not retrieved
+are left out: a reranker never scores them, and relevant documents that share no word with the query could teach the
+model that matching words are evidence against relevance.
 
-Every epoch draws afresh, in one of two ways. *balanced*: as many non-relevant as relevant documents a query ([D18]
-4.2), and of the pairs among them a number that is bounded, so that no query drowns the others. *groups*: highly
-relevant against relevant documents, and relevant against non-relevant ones, in proportion to how many documents of
-each the collection has ([P] 2.2).
+Every epoch draws new pairs, with one of two samplings. *balanced*: for each query as many non-relevant as relevant
+documents ([D18] 4.2), and at most a given number of the pairs among them. *groups*: pairs of highly relevant and
+relevant documents, and of relevant and non-relevant ones, in proportion to the sizes of the two groups of better
+documents ([P] 2.2).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Pool(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Drawn pairs: number of the pool, places of the better and the worse document in it; int64 [n] each."""
+    """Sampled pairs: the pool's number and the positions of the more and the less relevant document; int64 [n] each."""
 
     pool: np.ndarray
     better: np.ndarray
@@ -60,9 +60,9 @@ def make_pools(
     """Pools of the queries that have two documents of different relevance and a word the model knows.
 
     Args:
-        candidates: first-stage candidates by query id; where they are not needed, they may be missing.
+        candidates: first-stage candidates by query id; they may be missing where ``documents`` does not need them.
         documents: which documents a pool holds: ``candidates``, ``judged``, ``all`` (both), ``collection`` (every
-            document of the index), or ``relevant`` (the judged ones that are), of which one is enough.
+            document of the index), or ``relevant`` (the relevant judged ones; one such document is enough).
     """
     if documents not in POOLS:
         raise InputError(f"unknown kind of training documents '{documents}'; known: {', '.join(POOLS)}")
@@ -110,8 +110,8 @@ def _first_stage_scores(rows: np.ndarray, retrieved: Candidates) -> np.ndarray:
 def draw_pairs(pools: Sequence[Pool], pairs_per_query: int, generator: np.random.Generator) -> Pairs:
     """Pairs for one epoch, in random order.
 
-    For each query as many non-relevant documents are drawn as it has relevant ones; then pairs, without repetition,
-    from all pairs of the balanced set whose relevance differs, at most ``pairs_per_query``.
+    For each query, as many non-relevant documents are drawn as it has relevant ones. From all pairs of these documents
+    with different relevance, at most ``pairs_per_query`` are drawn without replacement.
     """
     numbers, better, worse = [], [], []
     for number, pool in enumerate(pools):
@@ -133,12 +133,12 @@ def draw_pairs(pools: Sequence[Pool], pairs_per_query: int, generator: np.random
 
 
 def draw_pairs_by_groups(pools: Sequence[Pool], pairs_per_query: int, generator: np.random.Generator) -> Pairs:
-    """Pairs for one epoch as [P] 2.2 draws its triples, in random order; ``pairs_per_query`` of a query on average.
+    """Pairs for one epoch as [P] 2.2 draws its triples, in random order; on average ``pairs_per_query`` for each query.
 
-    Documents of a grade above 1 are highly relevant, those of a grade above 0 up to 1 relevant. The group of the better
-    document is drawn in proportion to the sizes of both groups in the whole training set, and then the document, each
-    as likely as any other of its group. The worse document is of the same query: a relevant one for a highly relevant
-    one, and a non-relevant one for a relevant one. Where a query has none, its documents are not in the group.
+    Documents with a grade above 1 are highly relevant, those with a grade above 0 up to 1 relevant. The better document
+    is drawn uniformly from both groups of the whole training set, so that a group has a share in proportion to its
+    size. The worse document is drawn from the same query: a relevant one for a highly relevant one, and a non-relevant
+    one for a relevant one. If a query has no such worse document, its documents are not in the group.
     """
     numbers, better, below, of_group = [], [], [], []
     for number, pool in enumerate(pools):
@@ -168,10 +168,10 @@ def draw_documents(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Single documents for one epoch of a classifier, in random order ([D17] 3.1).
 
-    For each query half of ``at_most`` relevant documents are drawn, and as many others.
+    For each query, at most ``at_most`` / 2 (at least 1) relevant documents and as many others are drawn.
 
     Returns:
-        numbers of the pools and places in them, int64 [n] each.
+        numbers of the pools and positions in them, int64 [n] each.
     """
     numbers, places = [], []
     for number, pool in enumerate(pools):

@@ -8,7 +8,7 @@ from rerank_plugin.training.trainer import TrainingConfig
 
 
 def recipe_of(model: str) -> Recipe:
-    """How a model is trained: by its entry in the register of models."""
+    """The recipe of a model's entry in the register of models."""
     return entry_of(model).recipe
 
 
@@ -23,7 +23,7 @@ def documents(model: str) -> str:
 
 
 def training_config(model: str, given: dict) -> TrainingConfig:
-    """How to train: the fields that are given, then what the model's paper says, then Delta's."""
+    """The training configuration: the given fields override the model's recipe, which overrides Delta's defaults."""
     recipe = recipe_of(model).training
     if given.get("loss", "hinge") != recipe.get("loss", "hinge"):  # they belong to another loss
         recipe = {name: value for name, value in recipe.items() if name not in ("weights", "sampling")}

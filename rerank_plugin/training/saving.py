@@ -1,4 +1,4 @@
-"""What a training leaves behind: the best checkpoint, and each epoch's where that is asked for.
+"""The output of a training: the best checkpoint, and on request that of each epoch.
 
 While it runs, everything lies in a folder beside the output, ``OUTPUT.training``: the trainer's state, ``best``,
 ``epochs/01``, ``epochs/02``, ..., and ``words``, the word vectors, to whose files all checkpoints link. The output
@@ -41,17 +41,17 @@ TRAINING = FolderKind(
 
 
 def work_folder(output: Path) -> Path:
-    """Where what belongs to an output lies until it is finished."""
+    """The work folder of an output until the training is finished."""
     return output.with_name(output.name + ".training")
 
 
 @contextmanager
 def work_folder_held(folder: Path, resume: bool, overwrite: bool) -> Iterator[None]:
-    """Hold the folder that a training works in; no other process can while the block runs.
+    """Lock the work folder of a training for the duration of the block.
 
     Raises:
-        InputError: another process trains there, something else is there, or an interrupted training that is neither
-            to be gone on with nor to be replaced.
+        InputError: another process trains there, other files are there, or there is an interrupted training and
+            neither ``resume`` nor ``overwrite`` is set.
     """
     check_free(folder, TRAINING, overwrite=True)
     if folder.is_dir() and any(folder.iterdir()) and not (resume or overwrite):
@@ -66,7 +66,7 @@ def work_folder_held(folder: Path, resume: bool, overwrite: bool) -> Iterator[No
 
 
 def empty_work_folder(folder: Path, training: dict) -> None:
-    """Remove what an older training left, and say what is trained there now."""
+    """Remove the files of an older training and write the marker of the new one."""
     for one in folder.iterdir():
         if one.name != MARKER_FILE:  # it stays to the last: without it the rest would be taken for the user's
             shutil.rmtree(one) if one.is_dir() else one.unlink()
@@ -77,8 +77,8 @@ class Saver:
     """Writes the checkpoints of a training.
 
     Args:
-        folder: the training's own; what an older training left there goes when the first epoch of a new one is kept.
-        training: what is trained and how, with its seed, for the description in each checkpoint.
+        folder: the work folder; files of an older training are removed after the first epoch of a new one.
+        training: data, settings and seed of the training, for the description in each checkpoint.
         every: whether to keep the checkpoint of every epoch.
         words: folder of word vectors that several trainings share; by default the training has its own.
     """
@@ -91,10 +91,10 @@ class Saver:
         self.fresh, self.epochs = True, 0
 
     def go_on(self, epochs: int) -> None:
-        """Keep what is there: the training was resumed after so many epochs.
+        """Keep the files of the folder, because the training was resumed after ``epochs`` epochs.
 
         Raises:
-            InputError: they should all be kept, and were not.
+            InputError: every epoch is to be kept, but a checkpoint is missing.
         """
         self.fresh, self.epochs = False, epochs
         if not self.every:
@@ -126,14 +126,14 @@ class Saver:
             self._save(self.folder / BEST, measures)
 
     def finish(self, deciding: str, output: Path, overwrite: bool = False) -> Outcome:
-        """Put the best checkpoint, its log and its picture in place, and remove what the training worked with.
+        """Move the best checkpoint, the log and the plot to the output, and remove the work folder.
 
         Args:
-            deciding: name of the measure that says which was best, for the message.
-            overwrite: whether a trained checkpoint that is there already is replaced.
+            deciding: name of the measure that selects the best epoch, for the message.
+            overwrite: whether an existing trained checkpoint is replaced.
 
         Raises:
-            InputError: no epoch gave a number.
+            InputError: no epoch had a finite deciding measure.
         """
         if not (self.folder / BEST).exists():
             raise InputError(f"no epoch gave a finite {deciding}: nothing to keep; see {self.folder / LOG_FILE}")
@@ -156,7 +156,7 @@ class Saver:
 
 
 class Outcome(NamedTuple):
-    """What a finished training says of itself: its best epoch and that one's measures, and how many it trained."""
+    """The result of a training: the best epoch, its measures, and the number of epochs trained."""
 
     epoch: int
     measures: dict[str, float]
@@ -174,5 +174,5 @@ def read_outcome(checkpoint: Path) -> Outcome:
 
 
 def link_all(source: Path, target: Path) -> None:
-    """A second folder of the same files, which takes no space where the file system has hard links."""
+    """Copy a folder with hard links, which take no space, if the file system has them."""
     shutil.copytree(source, target, copy_function=link_or_copy, dirs_exist_ok=True)

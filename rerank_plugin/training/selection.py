@@ -33,7 +33,7 @@ class Step(NamedTuple):
     Attributes:
         kept: the features before it.
         tried: the measure reached with each further feature.
-        chosen: the one that reached most; of equals the first.
+        chosen: the feature with the highest measure; the first of equal ones.
     """
 
     kept: tuple[str, ...]
@@ -42,13 +42,13 @@ class Step(NamedTuple):
 
 
 def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[str, ...], str]:
-    """Choose so many of the lexical features of a session's model; the model with the chosen ones becomes the output.
+    """Select ``count`` lexical features of a session's model; the output is the model trained with them.
 
     Returns:
-        the chosen features, and the path to them as a table.
+        the selected features, and the selection path as a table.
 
     Raises:
-        InputError: there is an interrupted selection that is not to be resumed, or of other settings.
+        InputError: there is an interrupted selection that must not be resumed, or that has other settings.
     """
     task, names = session.task, session.model_config.lexical_features
     folder = output.with_name(output.name + ".selection")
@@ -81,14 +81,13 @@ def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[st
 def select(
     names: Sequence[str], count: int, measure: Callable[[tuple[str, ...]], float], folder: Path, settings: dict
 ) -> list[Step]:
-    """Add ``count`` features one by one, each time the one with which ``measure`` is highest.
+    """Greedily add ``count`` features, each time the one with the highest ``measure``.
 
-    What was measured is written to ``selection.json`` in ``folder`` at once, so a selection that was interrupted goes
-    on where it stopped.
+    Each measurement is written to ``selection.json`` in ``folder``, so that an interrupted selection can be resumed.
 
     Args:
         measure: trains with the given features and returns the best validation measure.
-        settings: JSON values that a selection must share with the one it continues.
+        settings: JSON values that must be equal to resume a selection.
 
     Raises:
         InputError: more features are asked for than there are, or the folder holds another selection.

@@ -1,6 +1,6 @@
-"""Trainings of one model on one collection: what they share is read once, and each runs beside its output.
+"""Trainings of one model on one collection, which share the data that they read.
 
-Candidates, pools of documents and their features are made when they are first needed, and serve every training of a
+Candidates, pools of documents and their features are computed when they are first needed, once for all trainings of a
 session: one for each lexical feature that is tried (:mod:`rerank_plugin.training.selection`), or one for each fold
 (:mod:`rerank_plugin.training.cross_validation`).
 """
@@ -54,7 +54,7 @@ CROSS_VALIDATION_FILE = "cross-validation.json"
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained on what.
+    """The model, data and settings of a training.
 
     Attributes:
         model: its name. values: its hyper-parameters, where they are not the paper's.
@@ -102,7 +102,7 @@ class Task:
 
 
 class HeldOut(NamedTuple):
-    """Validation queries, their judgments, their candidates by query id, and the top of ERR's scale of grades."""
+    """Validation queries, their judgments, their candidates by query id, and the maximum grade of ERR."""
 
     queries: Sequence[Query]
     judgments: Judgments
@@ -111,7 +111,7 @@ class HeldOut(NamedTuple):
 
 
 class Fresh(NamedTuple):
-    """A model that is not trained yet, and the reranker that validates it."""
+    """A model before its training, and the reranker that validates it."""
 
     model: RankingModel
     reranker: NeuralReranker
@@ -125,7 +125,7 @@ class TrainingSet(NamedTuple):
 
 
 def some_queries(sets: Sequence[TrainingSet], at_most: int | None, seed: int) -> list[TrainingSet]:
-    """So many of the queries of all sets together, by chance; more of them hold the fewer ones. All where None."""
+    """A random sample of ``at_most`` queries of all sets, all for None; larger samples contain smaller ones."""
     if at_most is None:
         return list(sets)
     places = [(number, place) for number, one in enumerate(sets) for place in range(len(one.queries))]
@@ -185,7 +185,7 @@ class Session:
 
     @cached_property
     def pools(self) -> list[Pool]:
-        """The documents of each training query that teaches something, in the order of the queries."""
+        """The pools of the training queries that give examples, in the order of the queries."""
         pools = []
         for number, (queries, judged) in enumerate(self.training_sets):
             found = {}
@@ -209,9 +209,9 @@ class Session:
         return HeldOut(self.validation_queries, self.validation_judgments, found)
 
     def fresh_model(self, config) -> Fresh:
-        """A model with weights by the seed, or those it starts from, and the reranker that validates it.
+        """A model with weights from the seed or from ``start_from``, and the reranker that validates it.
 
-        The one that the session itself was made with is given once, with the random state of its making.
+        The first call with the session's configuration returns its own model and restores its random state.
         """
         if self._made is not None and config == self.model_config:
             (made, state), self._made = self._made, None
@@ -236,7 +236,7 @@ class Session:
             raise InputError(str(error)) from None
 
     def config_with(self, features: Sequence[str]):
-        """The model's configuration with some of its lexical features only, and the pools with theirs."""
+        """The model's configuration and the pools, restricted to the given lexical features."""
         columns = [self.model_config.lexical_features.index(name) for name in features]
         values = {**self.values, "lexical_features": tuple(features)}
         pools = [pool._replace(features=np.ascontiguousarray(pool.features[:, columns])) for pool in self.pools]
@@ -252,12 +252,12 @@ class Session:
         words: Path | None = None,
         overwrite: bool | None = None,
     ) -> Outcome:
-        """Train a model and put its best epoch's checkpoint in place.
+        """Train a model and write the checkpoint of its best epoch to ``output``.
 
         Args:
-            pools, held_out, config, data: the session's where they are not given.
-            overwrite: the task's where it is not given.
-            words: folder for the word vectors that the checkpoints of several trainings share.
+            pools, held_out, config, data: by default the session's.
+            overwrite: by default the task's.
+            words: folder of the word vectors that the checkpoints of several trainings share.
 
         Raises:
             InputError: nothing can be learned, or what is to be resumed is of another training.
@@ -313,7 +313,7 @@ class Session:
         return {"words": str(self.task.words), "words_checksum": zlib.crc32(self.vectors.matrix.tobytes())}
 
     def _describe(self) -> dict:
-        """What is trained on: for the checkpoint, and so that only the same training is resumed."""
+        """The training data as JSON values, for the checkpoint and for the check when a training is resumed."""
         task = self.task
         files = self.index.description["files"]
         forward = {name: file for name, file in files.items() if name.startswith("forward/")}

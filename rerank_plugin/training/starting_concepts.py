@@ -1,4 +1,4 @@
-"""What a model with concepts starts from: concept vectors, and the concepts that they are of."""
+"""The initial concept vectors of a model with concepts, and their concept ids."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rerank_plugin.models.ranking_model import RankingModel
 
 
 class StartingConcepts(NamedTuple):
-    """All empty for a model that reads no concepts.
+    """The concept part of a new model; all empty for a model that reads no concepts.
 
     Attributes:
         values: hyper-parameters that follow from the vectors.
-        arguments: what the model's class is called with, beside word vectors.
-        described: where they came from, as JSON values.
+        arguments: constructor arguments of the model beside word vectors.
+        described: the source of the vectors, as JSON values.
     """
 
     values: dict
@@ -32,7 +32,7 @@ class StartingConcepts(NamedTuple):
 def starting_concepts(
     folder: Path | None, model: str, config_class: type[ModelConfig], values: dict, index: ForwardIndex
 ) -> StartingConcepts:
-    """What a fresh model is made with.
+    """Read the concept vectors of a new model.
 
     Args:
         folder: of concept vectors, or None.
@@ -40,7 +40,7 @@ def starting_concepts(
         index: whose annotation the model learns from.
 
     Raises:
-        InputError: the model reads concepts and there are no vectors or the other way round, or they cannot be read.
+        InputError: the model reads concepts but no folder is given, or the reverse, or the vectors cannot be read.
     """
     if not config_class.reads_concepts(values):
         if folder is not None:
@@ -67,10 +67,10 @@ def starting_concepts(
 
 
 def check_same_concepts(found: RankingModel, expected: RankingModel, where: str) -> None:
-    """Compare the concepts of two models.
+    """Check that two models have the same concepts.
 
     Raises:
-        InputError: they are others, or in another order.
+        InputError: the concepts or their order differ.
     """
     ids, expected_ids = (model.concept_vocabulary and model.concept_vocabulary.ids for model in (found, expected))
     if ids != expected_ids:

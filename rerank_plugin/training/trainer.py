@@ -1,8 +1,8 @@
 """The trainer: epochs of drawn examples, validation, early stopping, and a state to resume from.
 
-After every epoch the whole state (weights, optimizer, history) is written beside the checkpoint, and every epoch draws
-its examples and its dropout from (seed, epoch) alone; so a training that was killed and resumed gives the same weights
-as one that was not.
+After every epoch the whole state (weights, optimizer, history) is written beside the checkpoint. The examples and the
+dropout of an epoch depend only on (seed, epoch), so a training that was killed and resumed gives the same weights as an
+uninterrupted one.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class TrainingConfig:
 
     @property
     def of_batches(self) -> str | None:
-        """What says that losses are of whole batches, or None where they are of single examples."""
+        """The setting that requires contrastive training, for messages; None if examples are drawn one by one."""
         return "the loss softmax" if self.loss == SOFTMAX else "the sampling batch" if self._by_batch else None
 
 
@@ -101,12 +101,12 @@ class Trainer:
     """Trains one model.
 
     Args:
-        model: what is trained.
-        pools: the training queries.
+        model: the model to train.
+        pools: the pools of the training queries.
         validate: called after each epoch with the model in eval mode; returns measures, the first one decides.
         save: called with the measures whenever the deciding measure is the best so far.
         folder: where the state and the log are kept while training runs.
-        data: what the pools and word vectors were made from, as JSON values: a resumed training must agree in it.
+        data: sources of the pools and word vectors, as JSON values; they must be equal to resume a training.
         keep: called with the measures of every epoch, before ``save``.
     """
 
@@ -140,7 +140,7 @@ class Trainer:
         self.history: list[dict] = []
 
     def _parameter_groups(self) -> list[dict]:
-        """Weight decay adds the gradient of an L2 cost, which is what Adagrad's is."""
+        """Optimizer parameter groups; the L2 costs are weight decay, which adds their gradient."""
         regularized = self.model.regularized()
         costs = {"convolution": self.config.l2_convolution, "feed_forward": self.config.l2_feed_forward}
         groups = [{"params": parameters, "weight_decay": costs[name]} for name, parameters in regularized.items()]
@@ -250,7 +250,7 @@ class Trainer:
         return inputs.to(self.device), torch.from_numpy(relevance.reshape(batch.places.shape)).to(self.device)
 
     def settings(self) -> dict:
-        """What must be equal for a training to be resumed. More epochs or patience are allowed."""
+        """The settings that must be equal to resume a training; ``epochs`` and ``patience`` may change."""
         training = {name: value for name, value in asdict(self.config).items() if name not in ("epochs", "patience")}
         settings = {
             "training": training,
@@ -333,7 +333,7 @@ class Trainer:
 
 
 def _sparse_tables(model: nn.Module) -> list[nn.Parameter]:
-    """Embeddings whose gradients are collected row by row: a batch has few words of a large vocabulary."""
+    """Turn on the sparse gradients of embeddings, because a batch has few words of the vocabulary; return them."""
     modules = [module for module in model.modules() if isinstance(module, SparseEmbeddings)]
     for module in modules:
         module.sparse_gradients = True
@@ -343,9 +343,8 @@ def _sparse_tables(model: nn.Module) -> list[nn.Parameter]:
 def scored(model: RankingModel, inputs: Inputs) -> torch.Tensor:
     """Scores of a batch, float [B].
 
-    A model that says ``by_length`` computes something for every pair of words, and a batch of random queries and
-    documents is padding for the most part. It gets the batch in pieces of about equal lengths, which changes nothing
-    else: scores do not depend on the batch, and gradients add up.
+    With ``by_length`` the batch is split into parts of similar lengths, because the cost of the model grows with the
+    padding of both texts. Scores and gradients do not depend on the split.
     """
     if not model.by_length:
         return model(inputs)

@@ -13,12 +13,12 @@ from rerank_plugin.rerankers import Reranker, as_scorer
 
 
 class Validation:
-    """Called after each epoch; scores through the same reranker that search uses.
+    """Measures a model on the validation queries after each epoch, with the same reranker class as search.
 
     Args:
         candidates: by query id.
         measures: names of measures, as :mod:`rerank_plugin.evaluation.measures` has them; the first one decides.
-        highest: the top of ERR's scale of grades; by default the highest grade in the judgments.
+        highest: the maximum grade of ERR; by default the highest grade in the judgments.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ class QueryNgrams(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The candidates' distinct words, and where they stand.
+    """The candidates' distinct words, and their positions.
 
     Attributes:
         rows: where a word's taps begin in their table, int32 [U]. terms: int32 [U]. unknown: bool [U].
@@ -105,8 +105,8 @@ class FusedConvKnrm(FastPath):
 
     Args:
         model: in eval mode, on the CPU.
-        builder: of the index that candidates come from.
-        threads: over which words and documents are split.
+        builder: the input builder of the candidates' index.
+        threads: how many threads share the words and documents.
         table_bytes: the largest table of taps.
     """
 

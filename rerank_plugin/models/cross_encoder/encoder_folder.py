@@ -32,7 +32,7 @@ def check_installed() -> None:
 
 
 def is_encoder_folder(folder: Path) -> bool:
-    """Whether a folder is transformers' and no checkpoint of ours, which names its ``model``."""
+    """Whether a folder is a transformers model and not a checkpoint of this package, which names its ``model``."""
     try:
         config = json.loads((Path(folder) / CONFIG_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -141,7 +141,7 @@ def _without_pooler(model):
 
 @contextmanager
 def _said_plainly(what: str) -> Iterator[None]:
-    """Silence the library's reports and bars, and say its errors in one line."""
+    """Silence the library's reports and progress bars, and give its errors in one line."""
     from transformers.utils import logging as theirs
 
     verbosity, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()

@@ -140,7 +140,7 @@ class CrossEncoder(RankingModel):
         return longest
 
     def _freeze(self) -> list[nn.Module] | None:
-        """Leave only the last layers and what follows them to training; these modules, or None where all are."""
+        """Freeze all but the last layers and those after them; return the trained modules, None if all are."""
         if self.config.trainable_layers is None:
             return None
         base = self.encoder.base_model
@@ -169,7 +169,7 @@ class CrossEncoder(RankingModel):
         return {}
 
     def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> PieceBuilder:
-        """What turns queries and candidates of an index into word pieces, for which no vocabulary is needed.
+        """The builder that turns queries and candidates of an index into word pieces; it needs no vocabulary.
 
         Raises:
             InputError: the index holds stems, or the tokenizer cannot read its words.
@@ -183,7 +183,7 @@ class CrossEncoder(RankingModel):
 
     @classmethod
     def from_folder(cls, folder: Path) -> CrossEncoder:
-        """A cross-encoder that was trained elsewhere and scores as it is.
+        """A ready cross-encoder that was trained elsewhere.
 
         Raises:
             InputError: the folder cannot be used, or its encoder was never trained to give scores.
@@ -241,7 +241,7 @@ class CrossEncoder(RankingModel):
 
 
 class BioBert(CrossEncoder):
-    """The same under the name of its row in [K]'s tables; the folder makes the difference."""
+    """A :class:`CrossEncoder` named as in [K]'s tables; only the encoder folder differs."""
 
     name = "biobert"
 

@@ -113,7 +113,7 @@ class DeltaOnDevice(DevicePath):
 
     Args:
         model: in eval mode, on ``options.device``.
-        builder: of the index that candidates come from.
+        builder: the input builder of the candidates' index.
         options: ``batch_size`` bounds queries times candidates; it is halved for good when memory runs out.
     """
 

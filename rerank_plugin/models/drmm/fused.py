@@ -46,8 +46,8 @@ class FusedDrmm(FastPath):
 
     Args:
         model: in eval mode, on the CPU.
-        builder: of the index that candidates come from.
-        threads: over which words and documents are split.
+        builder: the input builder of the candidates' index.
+        threads: how many threads share the words and documents.
     """
 
     def __init__(self, model: Drmm, builder: InputBuilder, threads: int):

@@ -45,7 +45,7 @@ class FusedDuet(FastPath):
 
     Args:
         model: in eval mode, on the CPU.
-        builder: of the index that candidates come from.
+        builder: the input builder of the candidates' index.
         threads: over which documents are split.
     """
 

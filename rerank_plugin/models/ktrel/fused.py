@@ -43,12 +43,12 @@ class KtrelScorer(InnerProductScorer):
 
     @property
     def longest_encoding(self) -> float:
-        """What no document's encoding is longer than: it is a unit vector of each part, up to rounding."""
+        """An upper bound of the norm of a document's encoding: one unit vector for each part, up to rounding."""
         return 1.001 * math.sqrt(len(self.encoders))
 
     @property
     def factors(self) -> np.ndarray:
-        """What each number of an encoded query was multiplied with, float32 [E]: a, and b."""
+        """The factor a or b of each component of a query's encoding, float32 [E]."""
         return np.concatenate(
             [np.full(encoder.embeddings.shape[1], factor, np.float32) for factor, encoder in self.encoders]
         )

@@ -37,8 +37,8 @@ class FusedMatchPyramid(FastPath):
 
     Args:
         model: in eval mode, on the CPU.
-        builder: of the index that candidates come from.
-        threads: over which words and documents are split.
+        builder: the input builder of the candidates' index.
+        threads: how many threads share the words and documents.
     """
 
     def __init__(self, model: MatchPyramid, builder: InputBuilder, threads: int):
@@ -223,7 +223,7 @@ def _frame(table, above, framed, start, stop):
 
 @njit(nogil=True, inline="always")
 def _look_up(framed, places, length, first, border, source):
-    """What filters see of a document: rows of ``source``, one a word, with ``border`` rows of zeros before and behind.
+    """The filters' input for a document: one row of ``source`` for each word, between ``border`` rows of zeros.
 
     Pieces are copied whole: what is too much is overwritten by the next word, and after the last one by zeros.
 
@@ -338,7 +338,7 @@ def _clear_borders(rows, border, length):
 
 @njit(nogil=True, inline="always")
 def _stack(maps, row, count, stacked):
-    """What filters of a later layer see of a query word: its rows and its neighbours', side by side.
+    """The input of a later layer for a query word: its rows and its neighbours', side by side.
 
     Args:
         maps: float32 [m, rows, K]. count: rows to be filled. stacked: float32 [rows, S * K].

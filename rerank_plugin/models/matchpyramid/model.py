@@ -151,7 +151,7 @@ class MatchPyramid(RankingModel):
         return cosine_matrix(self.vectors, inputs)
 
     def convolve(self, inputs: Inputs) -> Tensor:
-        """What the last filters give: float [B, K, M, N], 0 where either word is padding."""
+        """The output of the last convolution: float [B, K, M, N], 0 where either word is padding."""
         alive = (inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :])[:, None]  # [B, 1, M, N]
         maps = self.similarities(inputs)[:, None]  # [B, 1, M, N]
         for convolution in self.convolutions:

@@ -93,8 +93,8 @@ class FusedPacrr(FastPath):
 
     Args:
         model: in eval mode, on the CPU.
-        builder: of the index that candidates come from.
-        threads: over which words and documents are split.
+        builder: the input builder of the candidates' index.
+        threads: how many threads share the words and documents.
     """
 
     def __init__(self, model: Pacrr, builder: InputBuilder, threads: int):
@@ -135,7 +135,7 @@ class FusedPacrr(FastPath):
         return scores
 
     def _gates(self, idf: np.ndarray) -> np.ndarray:
-        """What the gates of the LSTM get from each query term, whatever the document: float32 [m, 4]."""
+        """The contribution of each query term to the LSTM's gates, independent of the document: float32 [m, 4]."""
         powers = np.exp(idf - idf.max())
         shares = (powers / powers.sum()).astype(np.float32)
         return shares[:, None] * self.gate_share + self.gate_bias
@@ -523,7 +523,7 @@ def _keep_matches(
 ):  # fmt: skip
     """The largest matches of each query term, as columns of signals.
 
-    The strongest filters are computed for all cells. What they find bounds the others, which most blocks then need not.
+    The strongest filters are computed for all cells. Their results bound the others, which most blocks can then skip.
 
     Args:
         grid: float32 [m, W]; the first window begins in column ``begin``.

@@ -87,7 +87,7 @@ class PacrrConfig(ModelConfig):
 
 
 class Distilled(NamedTuple):
-    """What is left of a similarity matrix.
+    """A distilled similarity matrix.
 
     Attributes:
         matrix: float [B, M, l_d], 0 where padded.
@@ -219,10 +219,10 @@ class Pacrr(RankingModel):
         return strongest(self.convolve(words, distilled.matrix), distilled.windows, self.config.signals)
 
     def matches_to_train(self, words: int, distilled: Distilled) -> Tensor:
-        """:meth:`matches`, with gradients computed where there are any, and nowhere else: several times as fast.
+        """:meth:`matches` for training, several times as fast: gradients are computed only where they are not zero.
 
-        Only what is kept has a gradient, n_s cells of one filter each. So the strongest cells are found first, and
-        computed again by their filters alone.
+        Only the n_s kept cells, of one filter each, have a gradient. So the strongest cells are found first without
+        gradients, and then computed again with their filters only.
         """
         layer, count = self.convolutions[words - 2], self.config.signals
         bordered = self.bordered(words, distilled.matrix)  # [B, 1, M + n - 1, l_d (+ n - 1)]
