@@ -7,7 +7,16 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-LARGEST = 1 << 26  # bytes of a file that is compared by its content; a larger one is by size and time
+LARGEST = 1 << 26  # bytes of a file or folder that is compared by its content; a larger one by sizes and times
+
+
+def describe_file(path: Path) -> dict:
+    """Size and BLAKE2b checksum of a file."""
+    digest = blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return {"bytes": path.stat().st_size, "blake2b": digest.hexdigest()}
 
 
 def fingerprints(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -29,12 +38,12 @@ def fingerprints(settings: Mapping[str, Any]) -> dict[str, str]:
 def fingerprint(path: str | Path) -> str:
     """A checksum of a file, or of all files of a folder with their names."""
     path, digest = Path(path), blake2b(digest_size=16)
-    for one in sorted(path.rglob("*")) if path.is_dir() else [path]:
-        if one.is_file():
-            status = one.stat()
-            large = status.st_size > LARGEST
-            content = f"{status.st_size} {status.st_mtime_ns}".encode() if large else one.read_bytes()
-            digest.update(f"{one.relative_to(path)} {len(content)}\n".encode() + content)
+    files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    states = [one.stat() for one in files]
+    by_content = sum(state.st_size for state in states) <= LARGEST
+    for one, state in zip(files, states):
+        content = one.read_bytes() if by_content else f"{state.st_size} {state.st_mtime_ns}".encode()
+        digest.update(f"{one.relative_to(path)} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 
 

@@ -186,9 +186,14 @@ def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = Fal
             raise unwritable(Path(folder), error) from error
         try:
             yield writing
-        except OSError as error:
-            if error.errno in FULL or not writing.exists():  # else it is not about the output
-                raise unwritable(Path(folder), error) from error
+        except InputError:
+            raise
+        except Exception as error:  # libraries have exceptions of their own for what the system tells them
+            if not writing.exists():
+                raise InputError(f"{folder} was replaced or removed while it was being written: start again") from error
+            for reason in map(os.strerror, FULL):
+                if reason in str(error):
+                    raise InputError(f"{folder}: cannot be written ({reason})") from error
             raise
         check_free(place, kind, overwrite)
         try:

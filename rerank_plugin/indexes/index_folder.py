@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Callable, Iterable, TypeVar
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, healed
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
@@ -40,15 +41,6 @@ INDEX = FolderKind(
 
 class IndexReplacedError(InputError):
     """The index was replaced by another build while it was being opened."""
-
-
-def describe_file(path: Path) -> dict:
-    """Size and BLAKE2b checksum of a file."""
-    digest = blake2b(digest_size=16)
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return {"bytes": path.stat().st_size, "blake2b": digest.hexdigest()}
 
 
 def describe_files(folder: Path) -> dict[str, dict]:

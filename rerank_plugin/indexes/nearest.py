@@ -23,13 +23,13 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Iterator
 
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.indexes.index_folder import write_part
 from rerank_plugin.indexes.stored_encodings import DESCRIPTION_FILE
@@ -114,8 +114,8 @@ def build_ann(encodings: Path, vectors: np.ndarray, config: AnnConfig, overwrite
             "format_version": FORMAT_VERSION,
             "kind": config.kind,
             "options": options,
-            "encodings": _checksum(encodings / DESCRIPTION_FILE),
-            "index": {"bytes": (writing / INDEX_FILE).stat().st_size, "blake2b": _checksum(writing / INDEX_FILE)},
+            "encodings": describe_file(encodings / DESCRIPTION_FILE)["blake2b"],
+            "index": describe_file(writing / INDEX_FILE),
             "faiss": faiss.__version__,
         }
         write_part(writing / ANN_FILE, described, [INDEX_FILE])
@@ -143,14 +143,6 @@ def _trained(faiss, vectors: np.ndarray, config: AnnConfig):
             rows = np.sort(np.random.default_rng(config.seed).choice(count, nlist * SAMPLE, replace=False))
         index.train(np.ascontiguousarray(vectors[rows], np.float32))
     return index, options
-
-
-def _checksum(path: Path) -> str:
-    digest = blake2b(digest_size=16)
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 @contextmanager
@@ -267,7 +259,7 @@ def _opened(faiss, folder: Path, encodings: Path, build: str):
     try:
         described = json.loads((folder / ANN_FILE).read_text(encoding="utf-8"))
         found = described["format_version"], described["kind"], described["encodings"], described["index"]["blake2b"]
-        checksums = _checksum(encodings / DESCRIPTION_FILE), _checksum(folder / INDEX_FILE)
+        checksums = describe_file(encodings / DESCRIPTION_FILE)["blake2b"], describe_file(folder / INDEX_FILE)["blake2b"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder} cannot be read ({error!r}); {again}") from None
     if found != (FORMAT_VERSION, folder.name, *checksums):

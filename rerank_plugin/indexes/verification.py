@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Iterator
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.indexes.forward import FIELDS
 from rerank_plugin.indexes.index_folder import (
     CHECKSUM,
@@ -15,7 +16,6 @@ from rerank_plugin.indexes.index_folder import (
     INDEX,
     Index,
     checksum_of,
-    describe_file,
     describe_files,
 )  # fmt: skip
 

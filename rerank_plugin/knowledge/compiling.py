@@ -14,6 +14,7 @@ import numpy as np
 from rerank_plugin import __version__
 from rerank_plugin.files.arrays import ArrayWriter, save_array
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.files.string_table import StringTableWriter, hash_strings
 from rerank_plugin.knowledge.entries import Concept, Relation, Source
@@ -66,7 +67,7 @@ def compile_knowledge(
             "concepts_left_out": concepts.left_out,
             "relations_left_out": relations.left_out,
         }
-        files = _describe_files(writing)
+        files = {path.name: describe_file(path) for path in sorted(writing.iterdir())}
         description = {
             "format_version": FORMAT_VERSION,
             "created_by": f"rerank_plugin {__version__}",
@@ -180,17 +181,6 @@ def _batches(items: Iterable[T]) -> Iterator[list[T]]:
     source = iter(items)
     while batch := list(islice(source, BATCH)):
         yield batch
-
-
-def _describe_files(folder: Path) -> dict[str, dict]:
-    described = {}
-    for path in sorted(folder.iterdir()):
-        digest = blake2b(digest_size=16)
-        with open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-        described[path.name] = {"bytes": path.stat().st_size, "blake2b": digest.hexdigest()}
-    return described
 
 
 def _checksum(files: dict[str, dict], *lists: list[str]) -> str:

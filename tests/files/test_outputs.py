@@ -1,5 +1,6 @@
 """What may be replaced, what is locked, and what a killed process leaves."""
 
+import errno
 import fcntl
 import json
 import os
@@ -338,3 +339,19 @@ def test_what_cannot_be_written_is_one_clear_error(tmp_path):
     for make in (make_box, lambda path: replacing(path, NOTE).__enter__()):
         with pytest.raises(InputError, match="file/box: cannot be written"):
             make(tmp_path / "file" / "box")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), RuntimeError("Error while "
+    "serializing: I/O error: No space left on device (os error 28)")])  # fmt: skip
+def test_a_full_disk_is_one_clear_error_whatever_library_meets_it(tmp_path, error):
+    with pytest.raises(InputError, match="box: cannot be written .No space left on device."):
+        with replacing_folder(tmp_path / "box", BOX):
+            raise error
+    with pytest.raises(InputError, match="box was replaced or removed while it was being written"):
+        with replacing_folder(tmp_path / "box", BOX) as writing:
+            writing.rmdir()
+            (writing / "a.txt").write_text("x")
+    with pytest.raises(RuntimeError, match="of its own"):
+        with replacing_folder(tmp_path / "box", BOX):
+            raise RuntimeError("of its own")
+    assert list(tmp_path.iterdir()) == []
