@@ -6,7 +6,7 @@ import argparse
 import os
 import signal
 import sys
-from typing import Callable
+from collections.abc import Callable
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)

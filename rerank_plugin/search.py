@@ -264,7 +264,11 @@ def search_folder(options) -> None:
         writers = [
             files.enter_context(
                 RunWriter(
-                    options.output / path.name, tag, _settings(options, config, index), options.resume, options.overwrite
+                    options.output / path.name,
+                    tag,
+                    _settings(options, config, index),
+                    options.resume,
+                    options.overwrite,
                 )
             )
             for path, config in configs.items()

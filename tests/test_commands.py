@@ -121,7 +121,10 @@ def test_other_first_stages_and_fields(workspace, stage):
         workspace, f"search --index index --queries sample:test --first-stage {stage} --output {stage}.run --depth 20"
     )
     assert read_run(workspace / f"{stage}.run").keys() == read_run(workspace / "bm25.run").keys()
-    command(workspace, f"search --index index --queries sample:test --first-stage {stage} --field title --output {stage}-title.run")
+    command(
+        workspace,
+        f"search --index index --queries sample:test --first-stage {stage} --field title --output {stage}-title.run",
+    )
     assert read_run(workspace / f"{stage}-title.run")
 
 

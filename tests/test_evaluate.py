@@ -108,7 +108,7 @@ def test_default_measures_formats_and_output(folder, capsys):
 
 
 def test_the_formats_offered_are_those_there_are():
-    assert FORMATS == (*report.FORMATS, "paper", "letters")
+    assert (*report.FORMATS, "paper", "letters") == FORMATS
 
 
 def test_the_scale_of_err(folder, capsys):

@@ -35,9 +35,7 @@ def test_commands_and_folders_are_still_modules():
 
 def test_type_checkers_read_the_same_names():
     stub = ast.parse((PACKAGE / "__init__.pyi").read_text())
-    named = {
-        alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
-    }
+    named = {alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert named == rp._PUBLIC
 
 
@@ -63,7 +61,10 @@ def test_the_typed_marker_is_installed():
 @pytest.fixture
 def runs(tmp_path):
     made = {
-        "good": {"1": RankedList(["a", "b", "c"], np.array([3, 2, 1], np.float32)), "2": RankedList(["d"], np.ones(1, np.float32))},
+        "good": {
+            "1": RankedList(["a", "b", "c"], np.array([3, 2, 1], np.float32)),
+            "2": RankedList(["d"], np.ones(1, np.float32)),
+        },
         "bad": {"1": RankedList(["c", "b", "a"], np.array([3, 2, 1], np.float32))},
     }
     for name, run in made.items():

@@ -32,7 +32,9 @@ def command(folder, *arguments):
 def measure(folder, corpus, topics):
     """nDCG@10 and AP of BM25's top 500 over the contents."""
     command(folder, "rerank_plugin.index", "--corpus", corpus, "--index", "index", "--overwrite")
-    command(folder, "rerank_plugin.search", "--index", "index", "--queries", topics, "--output", "bm25.run", "--overwrite")
+    command(
+        folder, "rerank_plugin.search", "--index", "index", "--queries", topics, "--output", "bm25.run", "--overwrite"
+    )
     said = command(
         folder,
         "rerank_plugin.evaluate",

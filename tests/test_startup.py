@@ -22,7 +22,19 @@ HEAVY = {
     "safetensors",
     "faiss",
 }
-COMMANDS = ("index", "search", "train", "evaluate", "embed", "bench", "weak", "clicks", "experiment", "fuse", "knowledge")
+COMMANDS = (
+    "index",
+    "search",
+    "train",
+    "evaluate",
+    "embed",
+    "bench",
+    "weak",
+    "clicks",
+    "experiment",
+    "fuse",
+    "knowledge",
+)
 
 
 def imported(code):
@@ -45,9 +57,7 @@ def test_rerankers_need_neither_java_nor_torch_until_one_is_loaded():
 
 
 def test_models_features_and_training_need_no_java():
-    modules = (
-        "models.delta.model, rerankers.neural, features.lexical_features, training.trainer, models.checkpoints, indexes.index_folder"
-    )
+    modules = "models.delta.model, rerankers.neural, features.lexical_features, training.trainer, models.checkpoints, indexes.index_folder"
     code = "import " + ", ".join(f"rerank_plugin.{module}" for module in modules.split(", "))
     assert not imported(code) & {"jnius", "pyserini"}
 

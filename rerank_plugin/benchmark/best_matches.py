@@ -6,8 +6,9 @@ for random documents. A scan over the forward index stands in for BM25: it needs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse

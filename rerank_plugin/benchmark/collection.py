@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Iterator, Sequence
 
 import numpy as np
 

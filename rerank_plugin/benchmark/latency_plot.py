@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Callable, Sequence
 
 from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, SCORING, Measurement
 from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing

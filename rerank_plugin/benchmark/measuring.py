@@ -15,7 +15,8 @@ from __future__ import annotations
 import gc
 import itertools
 import time
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 

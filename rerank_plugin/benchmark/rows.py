@@ -83,7 +83,9 @@ def latencies(timings: Timings, plain: Timings, batch: int) -> dict[str, float]:
 
 
 ROWS = FileKind("a list of measured rows", lambda path: beginning(path).startswith(b'[\n{"reranker"'))
-TABLE = FileKind("a table that this command wrote", lambda path: beginning(path).startswith(b"`python -m rerank_plugin.bench"))
+TABLE = FileKind(
+    "a table that this command wrote", lambda path: beginning(path).startswith(b"`python -m rerank_plugin.bench")
+)
 
 
 def write_json(rows: list[Measurement], path: Path, overwrite: bool = False) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
+from typing import NamedTuple
 
 from rerank_plugin import rerankers
 from rerank_plugin.benchmark import collection as collections

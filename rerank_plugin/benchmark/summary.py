@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rerank_plugin.benchmark.rows import CROSS_ENCODER, DENSE, SCORING, WHOLE, Measurement
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Iterator
+from collections.abc import Iterator
 
 from rerank_plugin.corpora.problems import Problems
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, accepted, of_first_line, of_suffix

@@ -13,8 +13,9 @@ and others, but not UTF-16. A file in such an encoding is told as a whole.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, NamedTuple
 
 from rerank_plugin.corpora.safe_xml import Malformed, alone
 from rerank_plugin.files.text_files import DAMAGED, open_bytes

@@ -20,7 +20,8 @@ are not recognised; the two lists below are short.
 from __future__ import annotations
 
 import re
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from rerank_plugin.corpora.click_logs import LoggedQuery
 from rerank_plugin.text.tokenizer import tokenize

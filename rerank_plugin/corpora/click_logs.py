@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Callable, Iterable, Mapping, NamedTuple
+from typing import NamedTuple
 
 from rerank_plugin.corpora.problems import white_space
 from rerank_plugin.files.errors import InputError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from rerank_plugin.corpora.problems import Problems
 from rerank_plugin.corpora.register import CORPUS, Format, document_formats, of_suffix

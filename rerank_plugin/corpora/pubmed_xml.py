@@ -20,8 +20,9 @@ from __future__ import annotations
 import logging
 import re
 from array import array
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Any
 
 from lxml import etree
 

@@ -6,8 +6,8 @@ No query is skipped: a line that cannot be read is an InputError.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Iterable, Sequence
 
 from rerank_plugin.corpora.problems import white_space
 from rerank_plugin.corpora.register import QUERIES, accepted, of_first_line, of_suffix

@@ -11,9 +11,9 @@ reads, or stands in a module of its own.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Iterator, Mapping
 
 from rerank_plugin.files.register import Register
 

@@ -17,9 +17,9 @@ A run holds its documents in order, so no two of them tie.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Callable, Iterator, Mapping
 
 import numpy as np
 

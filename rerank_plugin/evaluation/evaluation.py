@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Mapping, Sequence
 
 from rerank_plugin.evaluation.agreement import Agreement, agreement
 from rerank_plugin.evaluation.significance import Comparison, compare

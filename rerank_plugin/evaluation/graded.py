@@ -11,7 +11,7 @@ exact in floating point and cannot overflow.
 
 from __future__ import annotations
 
-from typing import Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 

@@ -8,8 +8,8 @@ too.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from string import ascii_letters
-from typing import Iterable, Mapping
 
 import numpy as np
 

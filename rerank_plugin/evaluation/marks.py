@@ -11,8 +11,8 @@ best values are all bold.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Mapping, Sequence
 
 from rerank_plugin.evaluation.evaluation import Evaluation
 from rerank_plugin.evaluation.significance import paired_t_test

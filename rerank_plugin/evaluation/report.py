@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from typing import Iterator
+from collections.abc import Iterator
 
 from rerank_plugin.evaluation.agreement import TOP
 from rerank_plugin.evaluation.evaluation import Evaluation

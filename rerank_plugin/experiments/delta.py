@@ -6,9 +6,10 @@ Rows are re-ranked in two settings: the first stage's candidates ([D18] 5.3), an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 from rerank_plugin.experiments.steps import Step
 from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE, LEX3

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from rerank_plugin.corpora import judgments, queries_and_judgments
 from rerank_plugin.evaluation import subsets

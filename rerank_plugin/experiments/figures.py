@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, Mapping, NamedTuple, Sequence
+from typing import NamedTuple
 
 from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing
 from rerank_plugin.training.history_plot import draw_history

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Iterator, Sequence
 
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.experiments import ktrel_rows as rows_of

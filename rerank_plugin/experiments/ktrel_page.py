@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Sequence
 
 from rerank_plugin.evaluation.significance import EQUIVALENT
 from rerank_plugin.experiments.figures import Line, plot_sizes

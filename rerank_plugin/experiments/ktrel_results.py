@@ -7,7 +7,8 @@ one another: a query text counts as often as it occurs. Letters in shapes: Q tes
 from __future__ import annotations
 
 import re
-from typing import Iterable, Mapping, NamedTuple, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 

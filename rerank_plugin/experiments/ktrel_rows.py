@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from rerank_plugin.experiments.delta import DELTA
 from rerank_plugin.features.lexical_features import FIRST_STAGE_SHARE, LEX3

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import NamedTuple
 
 from rerank_plugin.corpora.specs import exists
 from rerank_plugin.experiments import ktrel_rows as rows_of

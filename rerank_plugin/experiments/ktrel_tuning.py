@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Callable, NamedTuple, Sequence, TypeVar
+from typing import NamedTuple, TypeVar
 
 from rerank_plugin.files.outputs import INNER, replacing
 from rerank_plugin.files.records import Judgments

@@ -8,9 +8,10 @@ that are not relevant, the judged documents alone (table 3). PACRR-kwindow is tr
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, NamedTuple, Sequence
+from typing import NamedTuple
 
 from rerank_plugin.experiments.steps import Step
 from rerank_plugin.files.errors import InputError

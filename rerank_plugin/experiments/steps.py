@@ -15,12 +15,13 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import IO, Iterable, Iterator, Sequence
+from typing import IO
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import INNER, FileKind, beginning, replacing

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Sequence
 
 import numpy as np
 
@@ -88,6 +88,6 @@ class ConceptVocabulary:
         return numbers
 
 
-@lru_cache(maxsize=None)
+@cache
 def _say_other(index: str, differences: str) -> None:
     log.warning("the model learned from texts that were annotated otherwise than %s: %s", index, differences)

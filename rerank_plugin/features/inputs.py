@@ -5,7 +5,8 @@ Training and search both build their inputs here, so that their scores are equal
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch

@@ -26,7 +26,7 @@ between collections and between queries of any length.
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 

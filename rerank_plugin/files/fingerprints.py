@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Iterator, Mapping
+from typing import Any
 
 LARGEST = 1 << 26  # bytes of a file or folder that is compared by its content; a larger one by sizes and times
 

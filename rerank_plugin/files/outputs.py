@@ -26,11 +26,12 @@ import secrets
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator
+from typing import BinaryIO
 
 from rerank_plugin.files.errors import InputError
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -149,7 +150,10 @@ class RunWriter:
             journal = self._journal.read()
             header, *entries = journal.split(b"\n")[:-1] or [b""]  # without an incomplete last line
             size = os.fstat(self._file.fileno()).st_size
-            for path, foreign in ((self.journal_path, journal[:1] not in (b"", b"{")), (self.part, size and not header)):
+            for path, foreign in (
+                (self.journal_path, journal[:1] not in (b"", b"{")),
+                (self.part, size and not header),
+            ):
                 if foreign:
                     raise InputError(f"{path} was not left by an interrupted search: move it away")
             if not (resume or self.overwrite) and size:

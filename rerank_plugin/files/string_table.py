@@ -6,9 +6,9 @@ to. A look-up is a binary search among the hashes and a comparison of the string
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Iterable, Sequence
 
 import numpy as np
 

@@ -9,8 +9,9 @@ import codecs
 import gzip
 import io
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Iterator
+from typing import BinaryIO
 
 from rerank_plugin.files.errors import InputError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Iterable
 
 from rerank_plugin.corpora import Problems, documents
 from rerank_plugin.files.errors import InputError

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Callable, Iterable, TypeVar
+from typing import TypeVar
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.fingerprints import describe_file
@@ -31,7 +32,8 @@ INDEX = FolderKind(
     DESCRIPTION,
     ("format_version", "fields", "files"),
     (
-        f"{MADE_AGAIN}/*", *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "vectors.npy")),
+        f"{MADE_AGAIN}/*",
+        *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "vectors.npy")),
         *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
         *(f"{ENCODINGS}/*/judged/{name}" for name in ("judged.json", "vectors.npy", "starts.npy", "rows.npy")),
     ),  # fmt: skip
@@ -181,7 +183,9 @@ class Index:
         settings = self.description.get(KNOWLEDGE)
         try:
             knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
-            opened = ForwardIndex(self.folder / "forward", mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description))
+            opened = ForwardIndex(
+                self.folder / "forward", mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description)
+            )
         except (OSError, ValueError):
             self.check_same()
             raise

@@ -21,10 +21,10 @@ the reranker. Letters in shapes: R documents, E numbers of a vector.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator
 
 import numpy as np
 
@@ -237,7 +237,9 @@ class AnnSearch:
         self.exact = kind == IVF and device == "cpu"  # a graph would have to walk much further for the last ranks
         if kind == HNSW:
             if device != "cpu":
-                raise InputError("faiss has no hnsw index for GPUs: use a flat or an ivf one, or keep the vectors on the CPU")
+                raise InputError(
+                    "faiss has no hnsw index for GPUs: use a flat or an ivf one, or keep the vectors on the CPU"
+                )
             self.how = self.faiss.SearchParametersHNSW(efSearch=effort)
         else:
             self.how = self.faiss.SearchParametersIVF(nprobe=min(effort, index.nlist))
@@ -259,7 +261,10 @@ def _opened(faiss, folder: Path, encodings: Path, build: str):
     try:
         described = json.loads((folder / ANN_FILE).read_text(encoding="utf-8"))
         found = described["format_version"], described["kind"], described["encodings"], described["index"]["blake2b"]
-        checksums = describe_file(encodings / DESCRIPTION_FILE)["blake2b"], describe_file(folder / INDEX_FILE)["blake2b"]
+        checksums = (
+            describe_file(encodings / DESCRIPTION_FILE)["blake2b"],
+            describe_file(folder / INDEX_FILE)["blake2b"],
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder} cannot be read ({error!r}); {again}") from None
     if found != (FORMAT_VERSION, folder.name, *checksums):

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Iterable
 
 import numpy as np
 from numpy.lib import format as npy
@@ -33,7 +33,10 @@ log = logging.getLogger(__name__)
 
 VECTORS_FILE, DESCRIPTION_FILE = "vectors.npy", "encodings.json"
 ENCODED = FolderKind(
-    "a folder of encodings", DESCRIPTION_FILE, ("weights", "forward_index"), (VECTORS_FILE, "ivf/*", "hnsw/*", "judged/*")
+    "a folder of encodings",
+    DESCRIPTION_FILE,
+    ("weights", "forward_index"),
+    (VECTORS_FILE, "ivf/*", "hnsw/*", "judged/*"),
 )
 FORMAT_VERSION = 1
 DTYPES = ("float32", "float16")

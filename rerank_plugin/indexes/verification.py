@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.fingerprints import describe_file

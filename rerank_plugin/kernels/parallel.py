@@ -13,12 +13,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from itertools import count as numbers
 from math import prod
-from typing import Callable, Iterator, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class _Here(threading.local):
 _here = _Here()
 
 
-@lru_cache(maxsize=None)
+@cache
 def _helpers(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="rerank")
 

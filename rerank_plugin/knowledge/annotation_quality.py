@@ -16,7 +16,8 @@ are left out and counted. A gold mention of several concepts is found by any of 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Iterable, NamedTuple, Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 

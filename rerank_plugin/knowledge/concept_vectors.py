@@ -7,8 +7,9 @@ float32 [R, D]) and concepts.json (settings, the checksum of the knowledge base,
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import NamedTuple
 
 import numpy as np
 

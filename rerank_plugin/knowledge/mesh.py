@@ -11,7 +11,8 @@ number names its place, as C14.280.647 (Myocardial Ischemia) below C14.280 (Hear
 from __future__ import annotations
 
 import logging
-from typing import Iterable, Iterator, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.entries import Concept, Relation, Source, distinct

@@ -7,8 +7,8 @@ which field is which), FX (see related) and PA (pharmacological action). FX and 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.text_files import lines

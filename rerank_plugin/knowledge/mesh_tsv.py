@@ -7,8 +7,8 @@ parents follow from the tree numbers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.text_files import lines, plain_or_gz

@@ -8,8 +8,9 @@ not grow with the file (see `safe_xml`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 from rerank_plugin.corpora.safe_xml import Malformed, Records
 from rerank_plugin.files.errors import InputError

@@ -6,7 +6,7 @@ It holds every concept of `sample.concepts`, and every broader concept that one 
 
 from __future__ import annotations
 
-from typing import Iterator
+from collections.abc import Iterator
 
 from rerank_plugin.knowledge.entries import Concept, Relation, Source, distinct
 from rerank_plugin.sample import concepts as sample_concepts

@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import logging
 import zlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Iterable, NamedTuple, Sequence
+from typing import NamedTuple
 
 import numpy as np
 

@@ -25,8 +25,9 @@ length 1 like the others, is near to no other, and such concepts do not share on
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Callable, Iterable, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 

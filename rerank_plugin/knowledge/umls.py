@@ -12,10 +12,10 @@ left out by default (see `semantic_types`).
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Iterator
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.text_files import lines, plain_or_gz

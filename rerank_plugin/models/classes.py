@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from rerank_plugin.files.errors import InputError
@@ -30,7 +30,7 @@ class ModelClasses(NamedTuple):
     encoder: type[EncodingScorer] | None
 
 
-@lru_cache(maxsize=None)
+@cache
 def classes_of(name: str) -> ModelClasses:
     """The classes of a model.
 

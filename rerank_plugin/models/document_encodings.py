@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from functools import lru_cache
+from functools import cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
@@ -111,7 +111,7 @@ class EncodedForNow(EncodedDocuments):
         return np.searchsorted(self.rows, rows)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _say_missing(name: str, folder: Path) -> None:
     log.info(
         "%s: %s holds no encodings by these weights, so every candidate is encoded anew for every query; "

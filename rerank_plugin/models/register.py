@@ -12,10 +12,10 @@ module and the models' ``__init__`` import neither torch nor numpy. What a class
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Callable
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.register import Register

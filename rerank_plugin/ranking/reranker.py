@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, Callable, Sequence, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -131,7 +132,9 @@ class Reranker:
         if scores is None and self._scorer.listwise and given:
             raise InputError(f"the reranker '{self.name}' reads first-stage scores: give them, or hits of a search")
         if len(set(ids)) != len(ids):
-            raise InputError(f"document '{next(one for one, count in Counter(ids).items() if count > 1)}' is given twice")
+            raise InputError(
+                f"document '{next(one for one, count in Counter(ids).items() if count > 1)}' is given twice"
+            )
         forward = self.index.forward
         rows = forward.rows(ids) if ids else np.zeros(0, np.int64)
         if len(unknown := np.flatnonzero(rows < 0)):
@@ -158,9 +161,7 @@ class _OneAtATime(rerankers.Scorer):
         """Scores, float32 [C]."""
         return self.score_many([query], [candidates])[0]
 
-    def score_many(
-        self, queries: Sequence[Query], candidates: Sequence[Candidates]
-    ) -> list[npt.NDArray[np.float32]]:
+    def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[npt.NDArray[np.float32]]:
         """Scores of several queries' candidates, float32 [C] each."""
         with self.lock:
             return self.scorer.score_many(queries, candidates)

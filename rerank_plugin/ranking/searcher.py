@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from rerank_plugin.corpora import queries as read_queries
 from rerank_plugin.files.errors import InputError
@@ -133,7 +134,9 @@ class Searcher:
 
     def _within_depth(self, k: int) -> int:
         if at_least_one(k, "k") > self.depth:
-            raise InputError(f"k is {k}, but only {self.depth} candidates are retrieved: open the searcher with depth={k}")
+            raise InputError(
+                f"k is {k}, but only {self.depth} candidates are retrieved: open the searcher with depth={k}"
+            )
         return int(k)
 
     def _check_open(self) -> None:
@@ -228,5 +231,7 @@ def _reranker(given: str | Path | Reranker | Any | None, index: Index) -> Rerank
         return Reranker(given, index)
     other = given.index
     if other.folder.resolve() != index.folder.resolve() or other.generation != index.generation:
-        raise InputError(f"the reranker is of the index {other.folder}, not of {index.folder} as it is now: load it anew")
+        raise InputError(
+            f"the reranker is of the index {other.folder}, not of {index.folder} as it is now: load it anew"
+        )
     return given

@@ -21,9 +21,10 @@ import gzip
 import json
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import Iterator, NamedTuple, Sequence
+from typing import NamedTuple
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, replacing_folder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Iterable, Sequence
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.text.tokenizer import SETTINGS

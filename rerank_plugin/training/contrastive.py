@@ -18,7 +18,8 @@ Letters in shapes: B documents of a batch, Q queries of a batch, E numbers of an
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch

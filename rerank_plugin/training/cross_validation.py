@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import logging
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Sequence
 
 import numpy as np
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import re
 import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Mapping, NamedTuple, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -105,7 +106,7 @@ def make_folds(parts: Parts, held_out: float, seed: int) -> list[Fold]:
     folds = []
     for name, test in parts.items():
         tested = {query.id for query in test}
-        others = sorted((query for part in parts.values() for query in part if query.id not in tested))
+        others = sorted(query for part in parts.values() for query in part if query.id not in tested)
         count = int(held_out) if held_out >= 1 else max(1, round(held_out * len(others)))
         if not 0 < count < len(others):
             raise InputError(

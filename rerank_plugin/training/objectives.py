@@ -5,7 +5,8 @@ Letters in shapes: n examples, k documents of an example (2 for a pair, 1 for a 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, link_or_copy, locked, remove_folder, replacing_folder

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import INNER, FolderKind, check_free, remove_folder, replacing, replacing_folder

@@ -114,7 +114,9 @@ def test_a_generated_collection_is_made_once(tmp_path, monkeypatch):
     assert second.queries == first.queries
     assert (second.candidates(4, 30).rows == first.candidates(4, 30).rows).all()
     description = json.loads((first.index.folder / "index.json").read_text())
-    (first.index.folder / "index.json").write_text(json.dumps({**description, "format_version": 0}))  # an older program's
+    (first.index.folder / "index.json").write_text(
+        json.dumps({**description, "format_version": 0})
+    )  # an older program's
     generated(tmp_path, 200, 3, 30, lucene=False)
     assert made[3:] == ["_index_without_lucene"]
     generated(tmp_path, 200, 3, 200, lucene=False)

@@ -109,10 +109,9 @@ def test_a_run_is_replaced_only_when_asked(work, capsys):
 
 
 def test_what_an_interrupted_search_left_is_replaced_only_when_asked(work, capsys):
-    with pytest.raises(KeyboardInterrupt):
-        with RunWriter("o.run", "bm25", {}) as writer:
-            writer.write("q1", ["MED-1"], np.array([1.0], np.float32))
-            raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), RunWriter("o.run", "bm25", {}) as writer:
+        writer.write("q1", ["MED-1"], np.array([1.0], np.float32))
+        raise KeyboardInterrupt
     refused(search, f"{SEARCH} o.run", capsys, "o.run.part holds 1 queries of an interrupted search")
     assert run(search, f"{SEARCH} o.run --overwrite") == 0 and read_run("o.run").keys() == {"q1", "q2"}
     (work / "o.run.part.journal").write_text("mine")

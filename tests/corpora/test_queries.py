@@ -162,7 +162,9 @@ def test_some_queries_of_a_json_lines_file(tmp_path, selection, expected):
         queries(str(path))
 
 
-@pytest.mark.parametrize("selection, said", [(":type=title", "no query has type=title"), (":kind=", "no query has kind=")])
+@pytest.mark.parametrize(
+    "selection, said", [(":type=title", "no query has type=title"), (":kind=", "no query has kind=")]
+)
 def test_a_selection_without_queries(tmp_path, selection, said):
     with pytest.raises(InputError, match=said):
         queries(f"{file(tmp_path, 'typed.jsonl', TYPED)}{selection}")

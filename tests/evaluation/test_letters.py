@@ -50,9 +50,9 @@ def test_table_1():
     judgments = {f"q{number}": {"a": 1} for number in range(4)}
     good, bad = ranked("a", "b"), ranked("b", "a")
     runs = {
-        "good": {query: good for query in judgments},  # RR 1 1 1 1
-        "mi|xed": {**{query: good for query in judgments}, "q3": bad},  # RR 1 1 1 .5
-        "bad": {query: bad for query in judgments},  # RR .5 .5 .5 .5
+        "good": dict.fromkeys(judgments, good),  # RR 1 1 1 1
+        "mi|xed": {**dict.fromkeys(judgments, good), "q3": bad},  # RR 1 1 1 .5
+        "bad": dict.fromkeys(judgments, bad),  # RR .5 .5 .5 .5
     }
     # mixed - bad: .5 .5 .5 0: mean .375, s .25, t 3, and with 3 degrees of freedom p .0577
     # P@1: 1, .75, 0: the same differences doubled. good - mixed: 0 0 0 .5: t 1

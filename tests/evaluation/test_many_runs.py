@@ -106,7 +106,9 @@ def test_missing_queries_are_named():
         judgments, {"a": complete, "b": at_rank(1)}, {"m": {"a": complete, "b": complete}}, ["RR"]
     )
     assert found.before["RR"].tolist() == [1, 0.5]
-    assert list(many_runs.warnings(found)) == ["before re-ranking: 1 of 2 runs lack judged queries, which count as 0, as b"]
+    assert list(many_runs.warnings(found)) == [
+        "before re-ranking: 1 of 2 runs lack judged queries, which count as 0, as b"
+    ]
 
 
 def test_a_folder_of_runs(tmp_path):

@@ -27,7 +27,7 @@ def test_a_step_runs_once(tmp_path):
     journal = json.loads((tmp_path / "work" / "journal.json").read_text())
     assert journal == runner.journal and set(journal) == {"a", "b"}
     assert journal["a"]["command"] == list(steps[0].command)
-    assert 0 < journal["a"]["processor_seconds"] and 0 < journal["a"]["seconds"]
+    assert journal["a"]["processor_seconds"] > 0 and journal["a"]["seconds"] > 0
     assert "documents" in (tmp_path / "work" / "logs" / "a.log").read_text()
     again = Runner(tmp_path / "work")
     again.run(steps)

@@ -131,7 +131,6 @@ def test_first_stage_share_is_of_the_highest_score(two_documents, scores, shares
     assert features.tolist() == [[share] for share in shares]
 
 
-
 def test_more_query_words_than_a_byte_counts(tmp_path):
     words = [f"w{number}" for number in range(400)]
     index = build(tmp_path / "forward", [(" ".join(words[:300]), " ".join(words[300:350])), ("w0", "")])

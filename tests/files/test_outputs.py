@@ -111,10 +111,9 @@ def test_a_folder_with_anything_else_is_never_replaced(tmp_path, spoil):
 
 
 def test_what_appears_while_an_output_is_written_is_kept(tmp_path):
-    with pytest.raises(InputError, match="is not a box"):
-        with replacing_folder(tmp_path / "box", BOX, overwrite=True):
-            (tmp_path / "box").mkdir()
-            (tmp_path / "box" / "thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match="is not a box"), replacing_folder(tmp_path / "box", BOX, overwrite=True):
+        (tmp_path / "box").mkdir()
+        (tmp_path / "box" / "thesis.tex").write_text("mine")
     assert contents(tmp_path) == {"box/thesis.tex": b"mine"}
 
 
@@ -145,13 +144,11 @@ def test_files(tmp_path):
     path = tmp_path / "deep" / "note.txt"
     with replacing(path, NOTE) as file:
         file.write(b"note one")
-    with pytest.raises(InputError, match="exists already"):
-        with replacing(path, NOTE) as file:
-            file.write(b"note two")
-    with pytest.raises(RuntimeError):
-        with replacing(path, NOTE, overwrite=True) as file:
-            file.write(b"note two")
-            raise RuntimeError
+    with pytest.raises(InputError, match="exists already"), replacing(path, NOTE) as file:
+        file.write(b"note two")
+    with pytest.raises(RuntimeError), replacing(path, NOTE, overwrite=True) as file:
+        file.write(b"note two")
+        raise RuntimeError
     assert contents(tmp_path) == {"deep/note.txt": b"note one"}
     path.write_text("a letter")
     with pytest.raises(InputError, match="is not a note: it is left as it is"):
@@ -311,9 +308,8 @@ def test_nobody_heals_what_a_living_process_moved_aside(tmp_path):
 
 def test_a_locked_file_is_refused_and_a_link_too(tmp_path):
     path = tmp_path / "a.part"
-    with open_locked(path):
-        with pytest.raises(OutputLockedError, match="a.part is being written by another process"):
-            open_locked(path)
+    with open_locked(path), pytest.raises(OutputLockedError, match="a.part is being written by another process"):
+        open_locked(path)
     open_locked(path).close()
     (tmp_path / "thesis.tex").write_text("mine")
     (tmp_path / "b.part").symlink_to("thesis.tex")
@@ -351,7 +347,6 @@ def test_a_full_disk_is_one_clear_error_whatever_library_meets_it(tmp_path, erro
         with replacing_folder(tmp_path / "box", BOX) as writing:
             writing.rmdir()
             (writing / "a.txt").write_text("x")
-    with pytest.raises(RuntimeError, match="of its own"):
-        with replacing_folder(tmp_path / "box", BOX):
-            raise RuntimeError("of its own")
+    with pytest.raises(RuntimeError, match="of its own"), replacing_folder(tmp_path / "box", BOX):
+        raise RuntimeError("of its own")
     assert list(tmp_path.iterdir()) == []

@@ -251,11 +251,10 @@ RANKINGS = {
 
 def interrupted(path, number, error=KeyboardInterrupt, **kwargs):
     """Write the first queries, then stop."""
-    with pytest.raises(error):
-        with RunWriter(path, "tag", SETTINGS, **kwargs) as writer:
-            for query in list(RANKINGS)[:number]:
-                writer.write(query, *RANKINGS[query])
-            raise error
+    with pytest.raises(error), RunWriter(path, "tag", SETTINGS, **kwargs) as writer:
+        for query in list(RANKINGS)[:number]:
+            writer.write(query, *RANKINGS[query])
+        raise error
 
 
 def finish(path, resume=True, overwrite=False):
@@ -323,10 +322,9 @@ def test_a_block_without_its_journal_line_is_written_again(tmp_path, expected):
 def test_interrupted_twice(tmp_path, expected):
     path = tmp_path / "runs" / "a.run"
     interrupted(path, 2, error=InputError)
-    with pytest.raises(RuntimeError):
-        with RunWriter(path, "tag", SETTINGS, True) as writer:
-            writer.write("q2", *RANKINGS["q2"])
-            raise RuntimeError
+    with pytest.raises(RuntimeError), RunWriter(path, "tag", SETTINGS, True) as writer:
+        writer.write("q2", *RANKINGS["q2"])
+        raise RuntimeError
     assert finish(path) == {"q1", "leer", "q2"}
     assert path.read_bytes() == expected
 
@@ -337,11 +335,10 @@ def test_interrupted_twice_with_a_torn_journal_line(tmp_path, expected):
     interrupted(path, 1)
     with open(f"{path}.part.journal", "ab") as journal:
         journal.write(b"4")
-    with pytest.raises(RuntimeError):
-        with RunWriter(path, "tag", SETTINGS, True) as writer:
-            writer.write("leer", *RANKINGS["leer"])
-            writer.write("q2", *RANKINGS["q2"])
-            raise RuntimeError
+    with pytest.raises(RuntimeError), RunWriter(path, "tag", SETTINGS, True) as writer:
+        writer.write("leer", *RANKINGS["leer"])
+        writer.write("q2", *RANKINGS["q2"])
+        raise RuntimeError
     assert finish(path) == {"q1", "leer", "q2"}
     assert path.read_bytes() == expected
 
@@ -362,7 +359,7 @@ def test_other_settings(tmp_path):
     with pytest.raises(InputError, match=r"a\.run\.part: .*settings: depth was 10 and is 20: ") as caught:
         RunWriter(path, "tag", {**SETTINGS, "depth": 20}, True)
     assert "index" not in str(caught.value)
-    with pytest.raises(InputError, match="k1 was null and is 0.9, tag was \"tag\" and is \"other\""):
+    with pytest.raises(InputError, match='k1 was null and is 0.9, tag was "tag" and is "other"'):
         RunWriter(path, "other", {**SETTINGS, "k1": 0.9}, True)
     assert (tmp_path / "a.run.part").read_bytes() == before
     assert finish(path) == {"q1", "leer"}

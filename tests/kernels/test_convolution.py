@@ -161,7 +161,7 @@ def test_minus_infinity_leaks_as_a_module_lets_it():
 
 def test_rows_in_front_and_behind_are_left_alone():
     """No more than ROWS - 1 rows behind the last one are overwritten, and nothing before the first."""
-    for rows in range(0, 3 * ROWS):
+    for rows in range(3 * ROWS):
         target = np.full((rows + 4 * ROWS, LANES), 7, np.float32)
         source = np.ones((rows + 4 * ROWS, 2), np.float32)
         weights, bias = np.ones((2, LANES), np.float32), np.zeros(LANES, np.float32)

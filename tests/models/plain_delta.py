@@ -8,6 +8,7 @@ What the paper leaves open: the first of equally close query words is the closes
 the proximity of two zero vectors is 0, as the package documents it (1 would be as good); an empty document pools to
 zeros; without query words there is no closest word and every delta is zero.
 """
+
 import math
 
 LEAK = 0.3
@@ -58,7 +59,7 @@ def convolution(rows, weight, bias):
             width = len(filter_weight[0])
             for tap in range(width):
                 source = position + tap - width // 2
-                if 0 <= source < len(rows):      # zeros beyond the document's words add nothing
+                if 0 <= source < len(rows):  # zeros beyond the document's words add nothing
                     for channel, value in enumerate(rows[source]):
                         total += float(filter_weight[channel][tap]) * value
             features.append(leaky_relu(total))
@@ -85,8 +86,7 @@ def layer(values, weight, bias):
     return outputs
 
 
-def score(document, query, convolutions, layers, features=(), mean=(), scale=(), differences=True,
-          delta_features=True):
+def score(document, query, convolutions, layers, features=(), mean=(), scale=(), differences=True, delta_features=True):
     """The relevance score (section 3.3). convolutions and layers are lists of (weight, bias), in order."""
     rows = select_columns(delta_stage(document, query), differences, delta_features)
     for weight, bias in convolutions:

@@ -345,7 +345,9 @@ def test_a_name_alone(index):
 
 def test_a_bare_encoder_cannot_rank(folders, index):
     for spec in (f"bert:{folders['bare']}", str(folders["bare"])):
-        with pytest.raises(InputError, match="train it first .python -m rerank_plugin.train --model bert --set encoder=.*bare"):
+        with pytest.raises(
+            InputError, match="train it first .python -m rerank_plugin.train --model bert --set encoder=.*bare"
+        ):
             rerankers.load(spec, index)
 
 

@@ -31,12 +31,12 @@ def test_golden_delta_stage():
     documents = [[[0, 0], [6, 8], [-3, 4], [0, 4], [-6, 0], [3, 4]]]
     expected = [
         # difference, cosine, distance, proximity
-        [-3, -4, 0.0, 5, 0],          # a tie of 5 and 5: the first word; a zero vector: cosine 0, 1 - 5/(0+5)
-        [3, 4, 1.0, 5, 1 - THIRD],    # 5 against sqrt(97); same direction; 1 - 5/(10+5)
-        [0, 0, 1.0, 0, 1],            # the second query word itself
-        [-3, 0, 0.8, 3, 1 - THIRD],   # a tie of 3 and 3: the first word; 16/(4*5); 1 - 3/(4+5)
-        [-3, -4, 0.6, 5, 6 / 11],     # sqrt(97) against 5: the second word; 18/(6*5); 1 - 5/(6+5)
-        [0, 0, 0, 0, 0],              # padding, although its vector is the first query word's
+        [-3, -4, 0.0, 5, 0],  # a tie of 5 and 5: the first word; a zero vector: cosine 0, 1 - 5/(0+5)
+        [3, 4, 1.0, 5, 1 - THIRD],  # 5 against sqrt(97); same direction; 1 - 5/(10+5)
+        [0, 0, 1.0, 0, 1],  # the second query word itself
+        [-3, 0, 0.8, 3, 1 - THIRD],  # a tie of 3 and 3: the first word; 16/(4*5); 1 - 3/(4+5)
+        [-3, -4, 0.6, 5, 6 / 11],  # sqrt(97) against 5: the second word; 18/(6*5); 1 - 5/(6+5)
+        [0, 0, 0, 0, 0],  # padding, although its vector is the first query word's
     ]
     found = stage(documents, [[True] * 5 + [False]], queries, [[True, True, False]])
     np.testing.assert_allclose(found[0], expected, atol=1e-6)

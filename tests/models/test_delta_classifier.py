@@ -397,7 +397,9 @@ def test_fused_scores_are_the_modules():
             query, candidates = builder.query(terms), small.candidates(index, random.integers(len(made), size=20))
             summands = []  # absolute, of the last layer
             last = model.layers[-1]
-            hook = last.register_forward_pre_hook(lambda _, given: summands.append(given[0].abs() @ last.weight.abs().T))
+            hook = last.register_forward_pre_hook(
+                lambda _, given: summands.append(given[0].abs() @ last.weight.abs().T)
+            )
             expected = scores_of_module(model, builder.build(terms, query, candidates))
             hook.remove()
             found = FusedDeltaClassifier(model, builder, 1 + seed % 3).score(terms, query, candidates)

@@ -349,7 +349,9 @@ def test_an_annotation_that_is_none(saved):
 
 def test_an_index_without_concepts(saved, tmp_path):
     bare = encodable.build_index(tmp_path / "bare")
-    with pytest.raises(InputError, match=f"the index holds no concepts: build {tmp_path / 'bare'} with a knowledge base"):
+    with pytest.raises(
+        InputError, match=f"the index holds no concepts: build {tmp_path / 'bare'} with a knowledge base"
+    ):
         rerankers.load(f"ktrel:{saved}", bare)
 
 

@@ -210,7 +210,10 @@ def test_what_no_searcher_can_be_opened_with(index, arguments, message):
         (lambda s: s.search("cancer", k=0), "k is 0: it must be at least 1"),
         (lambda s: s.search("cancer", k=2.5), "k is 2.5: it must be a whole number"),
         (lambda s: s.search("cancer", k=True), "k is True: it must be a whole number"),
-        (lambda s: s.search("cancer", k=6), "k is 6, but only 5 candidates are retrieved: open the searcher with depth=6"),
+        (
+            lambda s: s.search("cancer", k=6),
+            "k is 6, but only 5 candidates are retrieved: open the searcher with depth=6",
+        ),
         (lambda s: s.batch_search("cancer"), "takes a list of queries"),
         (lambda s: s.batch_search(["cancer"], ["a", "b"]), "1 queries but 2 query ids"),
         (lambda s: s.batch_search(["cancer", "stroke"], ["a", "a"]), "two queries have the id 'a'"),

@@ -202,7 +202,7 @@ def test_no_documents_and_no_words(tmp_path, name):
     writer.extend([], [], [], hash_strings([]))
     writer.close_streams()
     writer.finish(np.arange(0))
-    none = ForwardIndex(tmp_path / "none", {field: 0.0 for field in FIELDS})
+    none = ForwardIndex(tmp_path / "none", dict.fromkeys(FIELDS, 0.0))
     assert scores(rerankers.load(name, none), none, "heart").shape == (0,)
     empty = small.build_index(tmp_path / "empty", [("1", "", ""), ("2", "", "")])
     assert scores(rerankers.load(name, empty), empty, "heart").tolist() == [0, 0]

@@ -273,9 +273,7 @@ def test_gpu_scores_are_the_cpus(index, vectors, features):
 
 def test_out_of_memory_halves_the_batch_for_good(index, vectors, reference, caplog):
     """A real model whose memory ends at three documents."""
-    one = NeuralReranker(
-        small.delta(vectors, seed=1, **TINY), vectors.vocabulary, index, RerankerOptions(fast=False)
-    )
+    one = NeuralReranker(small.delta(vectors, seed=1, **TINY), vectors.vocabulary, index, RerankerOptions(fast=False))
     whole, sizes = one.model.forward, []
 
     def short_of_memory(inputs):

@@ -27,9 +27,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def unpacked(folder: Path) -> dict[str, bytes]:
-    return {
-        name: gzip.decompress(data) if name.endswith(".gz") else data for name, data in contents(folder).items()
-    }
+    return {name: gzip.decompress(data) if name.endswith(".gz") else data for name, data in contents(folder).items()}
 
 
 def words(text: str) -> set[str]:

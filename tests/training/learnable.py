@@ -67,9 +67,7 @@ class Problem:
     def __init__(self, index, folder, start=0, validate=None, on_save=None, features=(), dropout=0.2, **training):
         words = vectors()
         torch.manual_seed(start)
-        config = DeltaConfig(
-            filters=6, document_words=12, query_words=2, dropout=dropout, lexical_features=features
-        )
+        config = DeltaConfig(filters=6, document_words=12, query_words=2, dropout=dropout, lexical_features=features)
         self.model = Delta(config, torch.from_numpy(words.matrix))
         self.index, self.folder, self.saved = index, folder, {}
         self.reranker = NeuralReranker(self.model, words.vocabulary, index)

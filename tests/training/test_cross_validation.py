@@ -71,7 +71,9 @@ def test_a_fold_is_trained_on_nothing_else(inputs, made, tmp_path):
             (tmp_path / f"{name}.{kind}").write_text("".join(line for line in lines if line.split()[0] in ids))
     files = {name: f"{tmp_path / name}.tsv,{tmp_path / name}.qrels" for name in parts}
     train.main(
-        always(inputs, tmp_path / "made", "all", "--lexical-features", "lex3", "--epochs", "2", "--train", files["train"])
+        always(
+            inputs, tmp_path / "made", "all", "--lexical-features", "lex3", "--epochs", "2", "--train", files["train"]
+        )
         + ["--train-run", str(tmp_path / "train.run")]
         + ["--validation", files["dev"], "--validation-run", str(tmp_path / "dev.run")]
     )

@@ -24,9 +24,7 @@ def one(index, vectors):
 def pool_of(relevance):
     count = len(relevance)
     words = ModelQuery(np.zeros(1, np.int64), np.ones(1, bool), np.zeros(1, np.int64), np.ones(1, np.float32), 1, 0)
-    return Pool(
-        "q", words, np.arange(count), np.array(relevance, np.float32), np.zeros((count, 0), np.float32)
-    )
+    return Pool("q", words, np.arange(count), np.array(relevance, np.float32), np.zeros((count, 0), np.float32))
 
 
 def relevance_by_id(pool):
@@ -72,7 +70,7 @@ def test_unknown_kind_of_documents(index, one):
         dict(judged={}),
         dict(judged={"Z": 1}),  # relevant, but not retrieved
         dict(judged={"a7": 1}, retrieved=("a7",)),  # nothing to compare it with
-        dict(judged={id: 2 for id in ("9", "10", "a7", "b")}),
+        dict(judged=dict.fromkeys(("9", "10", "a7", "b"), 2)),
         dict(judged={"9": 0, "10": -3}),
         dict(judged={"not-in-the-index": 1}),
         dict(judged={"9": 1}, retrieved=()),

@@ -265,7 +265,9 @@ def test_groups_without_pairs_are_said(inputs, tmp_path):
     high = (folder / "train.qrels").read_text().replace(" 1\n", " 2\n")
     (tmp_path / "high.qrels").write_text(high)
     given = ["--train", f"{folder / 'train.tsv'},{tmp_path / 'high.qrels'}", "--sampling", "groups"]
-    with pytest.raises(InputError, match="8 training queries give no example for the loss hinge with the sampling groups"):
+    with pytest.raises(
+        InputError, match="8 training queries give no example for the loss hinge with the sampling groups"
+    ):
         run(inputs, tmp_path / "made", *given)
     assert not (tmp_path / "made").exists()
 

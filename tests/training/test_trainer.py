@@ -170,8 +170,12 @@ def test_nothing_to_resume(corpus, tmp_path):
 @pytest.mark.parametrize(
     "other",
     [
-        dict(learning_rate=0.04), dict(batch_size=17), dict(l2_convolution=0.5), dict(pairs_per_query=49),
-        dict(dropout=0.3), dict(seed=6),
+        dict(learning_rate=0.04),
+        dict(batch_size=17),
+        dict(l2_convolution=0.5),
+        dict(pairs_per_query=49),
+        dict(dropout=0.3),
+        dict(seed=6),
     ],
     ids=str,
 )
@@ -250,9 +254,7 @@ def test_early_stopping(corpus, tmp_path, values, patience, epochs_run, saved):
 def test_best_and_patience_outlive_a_resumption(corpus, tmp_path):
     """0.5 was best in epoch 1: after resuming, 0.4 is not saved over it, and one epoch without gain counts already."""
     Problem(corpus, tmp_path, epochs=2, patience=3, validate=scripted([0.5, 0.3]), pairs_per_query=2).trainer.train()
-    resumed = Problem(
-        corpus, tmp_path, epochs=9, patience=3, validate=scripted([0.4, 0.45, 0.9]), pairs_per_query=2
-    )
+    resumed = Problem(corpus, tmp_path, epochs=9, patience=3, validate=scripted([0.4, 0.45, 0.9]), pairs_per_query=2)
     resumed.trainer.resume()
     assert (resumed.trainer.best, resumed.trainer.epochs_without_gain) == (0.5, 1)
     resumed.trainer.train()

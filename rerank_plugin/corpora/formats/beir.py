@@ -10,8 +10,8 @@ as ``test`` or ``train.graded``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from rerank_plugin.corpora import query_files
 from rerank_plugin.corpora.formats import jsonl, qrels

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from rerank_plugin.corpora import query_files
 from rerank_plugin.corpora.problems import Problems, usable

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Iterable, Iterator, Sequence
 
 from rerank_plugin.corpora.problems import BAD_JSON_LINE, DAMAGED_GZIP, Problems, usable
 from rerank_plugin.corpora.register import CORPUS, QUERIES, Format, register

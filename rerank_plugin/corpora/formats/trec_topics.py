@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from rerank_plugin.corpora.register import QUERIES, Format, register
 from rerank_plugin.files.errors import InputError

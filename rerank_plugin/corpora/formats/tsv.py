@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from rerank_plugin.corpora.register import QUERIES, Format, register
 from rerank_plugin.files.errors import InputError

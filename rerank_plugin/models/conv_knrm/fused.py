@@ -385,7 +385,7 @@ def _count_softly(cosines, positions, counts, first):
     a5 = a4 = a3 = a2 = a1 = b1 = b2 = b3 = b4 = b5 = near = ZERO
     for position in range(positions):
         cosine = cosines[position]
-        near += ONE if NEAR_ONE < cosine else ZERO
+        near += ONE if cosine > NEAR_ONE else ZERO
         middle = exponential(cosine * cosine * WIDE)
         up = exponential(cosine * STEP)
         down = ONE / up

@@ -30,7 +30,7 @@ from __future__ import annotations
 import inspect
 import logging
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -264,6 +264,6 @@ def tells_cases_apart(tokenizer) -> bool:
     return tokenizer.encode("Aspirin").ids != tokenizer.encode("aspirin").ids
 
 
-@lru_cache(maxsize=None)
+@cache
 def _say_cased(folder: str) -> None:
     log.warning("the encoder %s tells upper from lower case; an index holds words in lower case only", folder)

@@ -192,7 +192,10 @@ class Ktrel(EncodingModel):
                 concept_vectors = torch.empty(shape).uniform_(-UNTRAINED_RANGE, UNTRAINED_RANGE)
             if tuple(concept_vectors.shape) != shape:
                 raise InputError(f"concept vectors are {list(concept_vectors.shape)}, expected {list(shape)}")
-            self.concepts, self.b = SequenceEncoder(concept_vectors, config), nn.Parameter(torch.tensor(float(config.factor)))
+            self.concepts, self.b = (
+                SequenceEncoder(concept_vectors, config),
+                nn.Parameter(torch.tensor(float(config.factor))),
+            )
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The paper has no L2 cost."""
