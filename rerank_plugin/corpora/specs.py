@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from rerank_plugin.corpora.register import QUERIES, accepted
 from rerank_plugin.files.errors import InputError
-
-SAMPLE = Path(__file__).parents[1] / "sample" / "data"
+from rerank_plugin.sample import FOLDER as SAMPLE
 
 _SELECTED = re.compile(r"(?P<file>.+?)(?P<keys>(?::[\w-]+=[^:=]*)+)", re.DOTALL)
 _DATASET_ID = re.compile(r"[\w.-]+(/[\w.-]+)*")

@@ -26,26 +26,12 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from rerank_plugin.files.beir import write_queries_and_judgments
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.files.progress import progress
-from rerank_plugin.files.records import Document, Query
-from rerank_plugin.sample.concepts import AGENTS, CONDITIONS, OUTCOMES, POPULATIONS, Concept
-from rerank_plugin.sample.phrases import (
-    ABOUT_AGENT,
-    ADDED_TO_TITLES,
-    ADJECTIVES,
-    BACKGROUND,
-    CLINIC_ASIDES,
-    COMMON,
-    KINDS,
-    LAB_ASIDES,
-    NEUTRAL_OPENINGS,
-    NEUTRAL_TITLES,
-    NOUNS,
-    SUBJECTS,
-    Kind,
-)
+from rerank_plugin.files.records import Document
+from rerank_plugin.sample.contents import AGENTS, CONDITIONS, KINDS, OUTCOMES, POPULATIONS, SHARED, WORDS, Concept, Kind
 
 DOCUMENTS, QUERIES, SEED = 1500, 150, 13
 
@@ -128,10 +114,6 @@ def _choose(rng: Random, items: Sequence, weights: Sequence[float]):
     return items[0]
 
 
-def _generator(seed: int, purpose: str) -> Random:
-    return Random(f"{seed} {purpose}")
-
-
 def most_queries() -> int:
     """Two for every pair of an agent and a condition."""
     return 2 * len(AGENTS) * len(CONDITIONS)
@@ -162,7 +144,7 @@ def _plans(rng: Random, topics: list[Topic], count: int) -> list[DocumentPlan]:
         for position in range(size):
             wanted = position < full + partial
             broader = _pick(rng, ("agent", "condition")) if full <= position < full + partial else ""
-            kind = _kind(rng, wanted, topic.agent.type)
+            kind = _pick(rng, _KINDS[wanted, topic.agent.type])
             population = topic.population if rng.random() < FAVOURED else _pick(rng, POPULATIONS)
             outcome = topic.outcome if rng.random() < FAVOURED else _pick(rng, OUTCOMES)
             plans.append(DocumentPlan(topic, kind, broader, population, outcome))
@@ -174,10 +156,6 @@ _KINDS = {
     for wanted in (True, False)
     for type in ("drug", "gene", "procedure")
 }
-
-
-def _kind(rng: Random, wanted: bool, agent_type: str) -> Kind:
-    return _pick(rng, _KINDS[wanted, agent_type])
 
 
 def _need(rng: Random, topic: Topic) -> Need:
@@ -237,39 +215,6 @@ def grade(need: Need, plan: DocumentPlan) -> int:
 # ---- how it is put into words ----
 
 
-class Template(NamedTuple):
-    text: str  # with %s for each slot
-    slots: tuple[str, ...]
-
-
-_SLOT = re.compile(r"\{(\w+)\}")
-
-
-def _compile(texts: Sequence[str]) -> list[Template]:
-    return [Template(_SLOT.sub("%s", text.replace("%", "%%")), tuple(_SLOT.findall(text))) for text in texts]
-
-
-class Wording(NamedTuple):
-    """The templates of a kind."""
-
-    titles: list[Template]
-    openings: list[Template]
-    methods: list[Template]
-    conclusions: list[Template]
-    asides: list[Template]
-
-
-_WORDING = {
-    kind.name: Wording(
-        *map(_compile, (kind.titles, kind.openings, kind.methods, kind.conclusions)),
-        asides=_compile(LAB_ASIDES if kind.wanted else CLINIC_ASIDES),
-    )
-    for kind in KINDS
-}
-_NEUTRAL_TITLES, _NEUTRAL_OPENINGS = _compile(NEUTRAL_TITLES), _compile(NEUTRAL_OPENINGS)
-_ADDED_TO_TITLES = _compile(ADDED_TO_TITLES)
-_BACKGROUND, _ABOUT_AGENT, _COMMON = _compile(BACKGROUND), _compile(ABOUT_AGENT), _compile(COMMON)
-
 _ONSETS = "b br c cr d dr f fl g gl h j k kl l m n p pl qu r s st t tr v w x y".split()
 _VOWELS = "a e i o u ae ia ou".split()
 _ENDS = "l lin m mab n nib nor r rex ron s st t tide x zole".split()
@@ -312,11 +257,10 @@ def _general_tables() -> dict[str, list[str]]:
     def table(make) -> list[str]:
         return [make() for _ in range(TABLE)]
 
-    genes = ["IL-1β", "IL-10", "TGF-β", "NF-κB", "STAT3", "mTOR", "PTEN", "MYC", "CD4", "SOD1", "BCL-2", "MMP-9"]
     return {
-        "adj": _zipf(rng, ADJECTIVES),
-        "noun": _zipf(rng, NOUNS),
-        "x": _zipf(rng, SUBJECTS),
+        "adj": _zipf(rng, WORDS["adjectives"]),
+        "noun": _zipf(rng, WORDS["nouns"]),
+        "x": _zipf(rng, WORDS["subjects"]),
         "r": table(lambda: f"0.{int(real() * 90) + 10}"),
         "n": table(lambda: str(int(2 + real() ** 2 * 80))),
         "N": table(lambda: f"{int(60 + 20 ** (1 + real() * 2.4)):,}" if real() < 0.5 else str(int(50 + real() * 900))),
@@ -327,7 +271,7 @@ def _general_tables() -> dict[str, list[str]]:
         "year": table(lambda: str(int(1985 + real() * 39))),
         "months": table(lambda: str(_pick(rng, (1, 2, 3, 6, 9, 12, 18, 24, 36, 48, 60)))),
         "dose": table(lambda: f"{_pick(rng, (1, 2, 5, 10, 25, 40, 75, 100, 250))} {_pick(rng, ('mg', 'µM', 'nM'))}"),
-        "gene": _zipf(rng, genes + [_symbol(rng) for _ in range(300)]),
+        "gene": _zipf(rng, WORDS["genes"] + [_symbol(rng) for _ in range(300)]),
     }
 
 
@@ -335,7 +279,7 @@ class Writer:
     """Puts plans into words. One random generator serves all documents in turn."""
 
     def __init__(self, seed: int):
-        self._rng = _generator(seed, "documents")
+        self._rng = Random(f"{seed} documents")
         self._general = _general_tables()
 
     def topical(self, plan: DocumentPlan) -> tuple[str, str]:
@@ -369,7 +313,7 @@ class Writer:
             for concept in (_pick(rng, AGENTS), _pick(rng, CONDITIONS))
         )
         slots["pop"], slots["out"] = _pick(rng, POPULATIONS).forms, _pick(rng, OUTCOMES).forms
-        return self._text(_kind(rng, rng.random() < 0.5, type), slots, {})
+        return self._text(_pick(rng, _KINDS[rng.random() < 0.5, type]), slots, {})
 
     def _slots(self) -> dict[str, Sequence[str]]:
         rng = self._rng
@@ -388,40 +332,26 @@ class Writer:
 
     def _text(self, kind: Kind, slots: dict, titled: dict) -> tuple[str, str]:
         """``titled`` are the slots that the title fills differently; there the first entry is used."""
-        rng, wording = self._rng, _WORDING[kind.name]
-        random = rng.random
+        rng, random = self._rng, self._rng.random
         in_title = {**slots, **{slot: entries[:1] for slot, entries in titled.items()}}
-        title = self._fill(_pick(rng, _NEUTRAL_TITLES if random() < NEUTRAL_TITLE else wording.titles), in_title)
+        title = _pick(rng, SHARED["neutral_titles"] if random() < NEUTRAL_TITLE else kind.titles).fill(rng, in_title)
         if random() < ADDED_TO_TITLE:
-            title += self._fill(_pick(rng, _ADDED_TO_TITLES), in_title)
-        opening = _pick(rng, _NEUTRAL_OPENINGS if random() < NEUTRAL_OPENING else wording.openings)
-        background = _pick(rng, _BACKGROUND)
+            title += _pick(rng, SHARED["added_to_titles"]).fill(rng, in_title)
+        opening = _pick(rng, SHARED["neutral_openings"] if random() < NEUTRAL_OPENING else kind.openings)
+        background = _pick(rng, SHARED["background"])
         templates = [background, opening] if random() < LATE_OPENING else [opening, background]
-        templates.append(_pick(rng, wording.methods))
+        templates.append(_pick(rng, kind.methods))
         if kind.length:
-            templates.append(_pick(rng, _ABOUT_AGENT))
-            templates += [_pick(rng, _COMMON) for _ in range(kind.length - 1 + int(random() * 3))]
+            templates.append(_pick(rng, SHARED["about_agent"]))
+            templates += [_pick(rng, SHARED["common"]) for _ in range(kind.length - 1 + int(random() * 3))]
         if random() < ASIDE:
-            templates.insert(2 + int(random() * 2), _pick(rng, wording.asides))
-        templates.append(_pick(rng, wording.conclusions))
-        return title, " ".join([self._fill(template, slots) for template in templates])
-
-    def _fill(self, template: Template, slots: dict[str, Sequence[str]]) -> str:
-        random = self._rng.random
-        words = []
-        for slot in template.slots:
-            table = slots[slot]
-            words.append(table[int(random() * len(table))])
-        text = template.text % tuple(words)
-        return text[0].upper() + text[1:]
+            asides = SHARED["lab_asides" if kind.wanted else "clinic_asides"]
+            templates.insert(2 + int(random() * 2), _pick(rng, asides))
+        templates.append(_pick(rng, kind.conclusions))
+        return title, " ".join([template.fill(rng, slots) for template in templates])
 
 
 # ---- what is written ----
-
-
-def sample_folder() -> Path:
-    """The folder of the sample that comes with the package."""
-    return Path(__file__).parent / "data"
 
 
 def generate(output: Path, documents: int = DOCUMENTS, queries: int = QUERIES, seed: int = SEED) -> None:
@@ -454,34 +384,27 @@ class Planned:
 
 
 def _write(folder: Path, documents: int, queries: int, seed: int) -> None:
-    topics = _topics(_generator(seed, "topics"), max(1, queries // 2))
-    plans = _plans(_generator(seed, "plans"), topics, int(queries * TOPICAL))
-    needs = _needs(_generator(seed, "queries"), topics, queries)
+    topics = _topics(Random(f"{seed} topics"), max(1, queries // 2))
+    plans = _plans(Random(f"{seed} plans"), topics, int(queries * TOPICAL))
+    needs = _needs(Random(f"{seed} queries"), topics, queries)
 
     planned = Planned()
     stream = progress(_documents(seed, plans, documents, planned), "writing", "documents", documents)
     _write_corpus(folder / "corpus.jsonl.gz", stream, documents)
 
-    texts = [Query(f"Q{number:03d}", text) for number, text in enumerate(needs, 1)]
-    lines = [json.dumps({"_id": query.id, "text": query.text}, ensure_ascii=False) + "\n" for query in texts]
-    _write_text(folder / "queries.jsonl", "".join(lines))
-
-    rng = _generator(seed, "judgments")
-    (folder / "qrels").mkdir()
-    for split in SPLITS:
-        rows = ["query-id\tcorpus-id\tscore\n"]
-        for query, need in zip(texts, needs.values()):
-            if need.topic.split == split:
-                judged = _judged(rng, query.text, need, planned)
-                rows += [f"{query.id}\t{document}\t{score}\n" for document, score in judged]
-        _write_text(folder / "qrels" / f"{split}.tsv", "".join(rows))
-    _write_text(folder / "README.md", README.format(documents=documents, queries=queries, seed=seed))
+    texts = {f"Q{number:03d}": text for number, text in enumerate(needs, 1)}
+    rng = Random(f"{seed} judgments")
+    splits: dict[str, list[tuple[str, str, int]]] = {split: [] for split in SPLITS}
+    for (id, text), need in zip(texts.items(), needs.values()):  # in the order of the splits, as the topics are
+        splits[need.topic.split] += [(id, document, score) for document, score in _judged(rng, text, need, planned)]
+    write_queries_and_judgments(folder, texts.items(), splits)
+    (folder / "README.md").write_bytes(README.format(documents=documents, queries=queries, seed=seed).encode())
 
 
 def _documents(seed: int, plans: list[DocumentPlan], count: int, planned: Planned) -> Iterator[Document]:
     """All documents in order, the planned ones scattered among the background; notes the planned ones."""
     writer = Writer(seed)
-    places = _places(_generator(seed, "places"), len(plans), count)
+    places = _places(Random(f"{seed} places"), len(plans), count)
     remaining = iter(plans)
     for number in range(count):
         id = f"S{number + 1:06d}"
@@ -544,10 +467,6 @@ def _write_corpus(path: Path, documents: Iterator[Document], count: int) -> None
                 packed.write(("\n".join(lines) + "\n").encode())
                 lines.clear()
         packed.write("".join(line + "\n" for line in lines).encode())
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")
 
 
 README = """\
