@@ -1,12 +1,11 @@
 """Medical concepts: a vocabulary such as MeSH or UMLS, compiled to a folder that opens at once.
 
 * `entries`: a concept and a relation, as the readers give them
-* `sources`: which reader the name of a source means; the readers are `mesh_xml`, `mesh_ascii`, `mesh_tsv`, `umls`,
-  `sample_source`
+* `sources`: which reader the name of a source means; the readers are `mesh`, `umls` and `sample_source`
 * `compiling`: writes a source as a folder
 * `knowledge_base`: such a folder, opened for reading
 * `annotation`: marks concepts in texts; `normalization`, `term_arrays`, `matching` are its parts
-* `pubtator`, `annotation_quality`: gold annotations, and how well the annotator finds them
+* `annotation_quality`: gold annotations, and how well the annotator finds them
 * `transe`, `concept_vectors`: vectors of concepts, by ``python -m rerank_plugin.embed concepts``
 
 Nothing here needs Java.

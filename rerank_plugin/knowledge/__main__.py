@@ -1,116 +1,113 @@
-"""``python -m rerank_plugin.knowledge``: compiles a medical vocabulary (MeSH, UMLS), and shows what is in it."""
+"""``python -m rerank_plugin.knowledge``: compiles a medical vocabulary (MeSH, UMLS), shows what is in it, marks its
+concepts in texts, and measures how well."""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from rerank_plugin import options as commandline
-from rerank_plugin.knowledge import annotation_commands
 
 log = logging.getLogger(__name__)
 
-THRESHOLDS = (0.6, 0.7, 0.8, 0.9)
+WHY = {"concepts": "of other semantic types", "relations": "of a concept to itself, or to one that is not there"}
+SHOWN = 10  # neighbours of a relation that are named
+BATCH = 2000  # texts that are timed at once
 
 
 def arguments():
     parser = commandline.parser("knowledge", "Compile a medical vocabulary, and look into it.")
     kinds = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (add_compile, add_show, add_annotate, add_evaluate):
-        add(kinds)
-    return parser
 
+    def command(name: str, run: Callable, help: str, description: str, *examples: str):
+        """A sub-command; those of a compiled knowledge base have the option that names it."""
+        shown = "".join(f"\n  python -m rerank_plugin.knowledge {name} {example}" for example in examples)
+        added = kinds.add_parser(
+            name,
+            help=help,
+            description=description,
+            epilog=f"example{'s' * (len(examples) > 1)}:{shown}",
+            formatter_class=commandline.HelpFormatter,
+        )
+        commandline.add_common_options(added)
+        added.set_defaults(run=run)
+        if run is not compile_source:
+            added.add_argument("--knowledge", type=Path, required=True, metavar="KB", help="a compiled knowledge base")
+        return added
 
-def add_compile(kinds) -> None:
-    command = kinds.add_parser(
+    compiling = command(
         "compile",
-        help="compile MeSH, UMLS or the bundled vocabulary",
-        description="Read a vocabulary and write it as a folder that opens at once.\n"
+        compile_source,
+        "compile MeSH, UMLS or the bundled vocabulary",
+        "Read a vocabulary and write it as a folder that opens at once.\n"
         "The source is MeSH (desc2024.xml, d2024.bin, also .gz, or a folder with descriptors.tsv and parents.tsv),\n"
         "a UMLS folder with MRCONSO.RRF, MRSTY.RRF and MRREL.RRF, also .gz, or sample, the bundled vocabulary.",
-        epilog="examples:\n"
-        "  python -m rerank_plugin.knowledge compile --source sample --output knowledge-bases/sample\n"
-        "  python -m rerank_plugin.knowledge compile --source desc2024.xml --output knowledge-bases/mesh\n"
-        "  python -m rerank_plugin.knowledge compile --source 2024AA/META --types DISO,CHEM,T168 "
-        "--output knowledge-bases/umls",
-        formatter_class=commandline.HelpFormatter,
+        "--source sample --output knowledge-bases/sample",
+        "--source desc2024.xml --output knowledge-bases/mesh",
+        "--source 2024AA/META --types DISO,CHEM,T168 --output knowledge-bases/umls",
     )
-    commandline.add_common_options(command)
-    command.add_argument("--source", required=True, metavar="S", help="what to read")
-    command.add_argument("--output", type=Path, required=True, help="folder to write")
-    command.add_argument(
+    compiling.add_argument("--source", required=True, metavar="S", help="what to read")
+    compiling.add_argument("--output", type=Path, required=True, help="folder to write")
+    compiling.add_argument(
         "--types",
         help="keep only concepts of these semantic types, joined by commas or one a line in a file: in MeSH the "
         "letters of trees (C,D), in UMLS types (T047), their names or groups (DISO); 'all' keeps every concept. By "
         "default UMLS keeps its medical types, and the others keep all",
     )
-    command.add_argument("--language", default="ENG", help="language of the names that are read from UMLS")
-    command.add_argument("--edition", help="edition of the vocabulary; by default what the path tells")
-    command.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
-    command.set_defaults(run=compile_source)
+    compiling.add_argument("--language", default="ENG", help="language of the names that are read from UMLS")
+    compiling.add_argument("--edition", help="edition of the vocabulary; by default what the path tells")
+    compiling.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
 
-
-def add_show(kinds) -> None:
-    command = kinds.add_parser(
+    showing = command(
         "show",
-        help="show concepts by name or id",
-        description="Show the concepts that have a name or an id, with their other names and relations; without one, "
-        "what\nthe knowledge base holds.",
-        epilog='example:\n  python -m rerank_plugin.knowledge show --knowledge knowledge-bases/sample "heart attack"',
-        formatter_class=commandline.HelpFormatter,
+        show,
+        "show concepts by name or id",
+        "Show the concepts that have a name or an id, with their other names and relations; without one, what\n"
+        "the knowledge base holds.",
+        '--knowledge knowledge-bases/sample "heart attack"',
     )
-    commandline.add_common_options(command)
-    command.add_argument("--knowledge", type=Path, required=True, metavar="KB", help="a compiled knowledge base")
-    command.add_argument("name", nargs="*", help="names or ids")
-    command.set_defaults(run=show)
+    showing.add_argument("name", nargs="*", help="names or ids")
 
-
-def add_annotate(kinds) -> None:
-    command = kinds.add_parser(
+    annotating = command(
         "annotate",
-        help="mark the concepts in a text",
-        description="Mark the concepts of a knowledge base in a text: what is equal or similar to one of their names,\n"
+        annotate,
+        "mark the concepts in a text",
+        "Mark the concepts of a knowledge base in a text: what is equal or similar to one of their names,\n"
         "with the candidates of each mention, best first. With --corpus, mark a whole corpus and tell the speed.",
-        epilog="example:\n  python -m rerank_plugin.knowledge annotate --knowledge knowledge-bases/mesh "
-        '--text "statins after a heart attack"',
-        formatter_class=commandline.HelpFormatter,
+        '--knowledge knowledge-bases/mesh --text "statins after a heart attack"',
     )
-    _add_annotator_options(command)
-    what = command.add_mutually_exclusive_group(required=True)
+    what = annotating.add_mutually_exclusive_group(required=True)
     what.add_argument("--text", help="the text")
     what.add_argument("--corpus", metavar="C", help="mark titles and abstracts of a corpus, and print the speed only")
-    command.add_argument("--threshold", type=float, default=0.8, help="smallest similarity (QuickUMLS: 0.7)")
-    command.add_argument("--exact", action="store_true", help="find equal names only")
-    command.set_defaults(run=annotation_commands.annotate)
+    annotating.add_argument("--threshold", type=float, default=0.8, help="smallest similarity (QuickUMLS: 0.7)")
+    annotating.add_argument("--exact", action="store_true", help="find equal names only")
 
-
-def add_evaluate(kinds) -> None:
-    command = kinds.add_parser(
+    evaluating = command(
         "evaluate",
-        help="measure the annotator on gold mentions",
-        description="Precision, recall and F1 on gold mentions in PubTator format (BC5CDR, NCBI disease),\n"
+        evaluate,
+        "measure the annotator on gold mentions",
+        "Precision, recall and F1 on gold mentions in PubTator format (BC5CDR, NCBI disease),\n"
         "with equal names only and at several thresholds (docs/concept-annotation.md).",
-        epilog="example:\n  python -m rerank_plugin.knowledge evaluate --knowledge knowledge-bases/mesh "
-        "--gold test.pubtator.gz",
-        formatter_class=commandline.HelpFormatter,
+        "--knowledge knowledge-bases/mesh --gold test.pubtator.gz",
     )
-    _add_annotator_options(command)
-    command.add_argument("--gold", type=Path, nargs="+", required=True, help="files in PubTator format, also .gz")
-    command.add_argument("--thresholds", type=float, nargs="+", default=list(THRESHOLDS), help="similarities to try")
-    command.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="of what is printed")
-    command.set_defaults(run=annotation_commands.evaluate)
-
-
-def _add_annotator_options(command) -> None:
-    commandline.add_common_options(command)
-    command.add_argument("--knowledge", type=Path, required=True, metavar="KB", help="a compiled knowledge base")
-    command.add_argument("--candidates", type=int, default=8, help="concepts of a mention at most")
-    command.add_argument("--window", type=int, default=5, help="words of an approximate match at most")
-    command.add_argument(
-        "--overlap", choices=("score", "length"), default="score", help="which overlapping mention stays"
+    evaluating.add_argument("--gold", type=Path, nargs="+", required=True, help="files in PubTator format, also .gz")
+    evaluating.add_argument(
+        "--thresholds", type=float, nargs="+", default=[0.6, 0.7, 0.8, 0.9], help="similarities to try"
     )
-    command.add_argument("--threads", type=int, help="threads (default: one per processor)")
+    evaluating.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="of what is printed")
+
+    for one in (annotating, evaluating):
+        one.add_argument("--candidates", type=int, default=8, help="concepts of a mention at most")
+        one.add_argument("--window", type=int, default=5, help="words of an approximate match at most")
+        one.add_argument(
+            "--overlap", choices=("score", "length"), default="score", help="which overlapping mention stays"
+        )
+        one.add_argument("--threads", type=int, help="threads (default: one per processor)")
+    return parser
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -126,46 +123,166 @@ def compile_source(options) -> None:
 
     started = time.monotonic()
     source = sources.open_source(options.source, options.language)
-    edition = sources.edition_of(options.source) if options.edition is None else options.edition
-    kept = selected(options.types, source)
     done = compile_knowledge(
         source,
         options.output,
         options.source,
-        edition,
-        kept,
+        sources.edition_of(options.source) if options.edition is None else options.edition,
+        selected(options.types, source),
         options.overwrite,
         lambda records, unit: commandline.progress(records, f"reading {options.source}", unit),
     )
-    for what in ("concepts", "relations"):
+    for what, why in WHY.items():
         if done[f"{what}_left_out"]:
-            log.info("left out %s %s (%s)", f"{done[f'{what}_left_out']:,}", what, WHY[what])
+            log.info("left out %s %s (%s)", f"{done[f'{what}_left_out']:,}", what, why)
     print(
         f"{options.output}: {done['concepts']:,} concepts, {done['terms']:,} names, {done['relations']:,} relations "
         f"({', '.join(done['relation_names']) or 'none'}) in {time.monotonic() - started:.1f} s"
     )
 
 
-WHY = {
-    "concepts": "of other semantic types",
-    "relations": "of a concept to itself, or to one that is not there",
-}
-
-
 def show(options) -> None:
     from rerank_plugin.files.errors import InputError
     from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-    from rerank_plugin.knowledge.showing import concept_lines, summary_lines
 
     knowledge = KnowledgeBase(options.knowledge)
     if not options.name:
-        print("\n".join(summary_lines(knowledge)))
+        _show_summary(knowledge)
     for name in options.name:
         rows = [row for row in knowledge.ids.find([name]).tolist() if row >= 0] or knowledge.named(name)
         if not rows:
             raise InputError(f"{options.knowledge}: no concept has the name or id {name!r}")
         for row in rows:
-            print("\n".join(concept_lines(knowledge, row)))
+            _show_concept(knowledge, row)
+
+
+def _show_summary(knowledge) -> None:
+    described, relations = knowledge.description, knowledge.relations.tolist()
+    edition = f", edition {described['edition']}" if described.get("edition") else ""
+    print(f"{described.get('format')}: {described.get('source')}{edition}")
+    print(f"{len(knowledge):,} concepts, {len(knowledge.terms):,} names")
+    for number, name in enumerate(knowledge.relation_names):
+        print(f"{relations.count(number):,} {name}")
+    print(f"checksum {knowledge.checksum}")
+
+
+def _show_concept(knowledge, row: int) -> None:
+    """A concept's id and name, types, other names, and its relations in both directions."""
+    name, *synonyms = knowledge.terms_of(row)
+    types = ", ".join(knowledge.semantic_types(row))
+    print(f"{knowledge.ids[row]}  {name}" + (f"  [{types}]" if types else ""))
+    if synonyms:
+        print(f"  names: {'; '.join(synonyms)}")
+    for mine, others, arrow in ((knowledge.heads, knowledge.tails, "->"), (knowledge.tails, knowledge.heads, "<-")):
+        of_concept = mine == row
+        for number in sorted(set(knowledge.relations[of_concept].tolist())):
+            rows = others[of_concept & (knowledge.relations == number)]
+            named = "; ".join(knowledge.names.take(rows[:SHOWN]))
+            more = f"; and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
+            print(f"  {arrow} {knowledge.relation_names[number]}: {named}{more}")
+
+
+# ---- annotate and evaluate ----
+
+
+def _annotator(options, knowledge, threshold: float | None):
+    """The annotator of a command's options; without a threshold it finds equal names only."""
+    from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
+
+    config = AnnotatorConfig(
+        candidates=options.candidates,
+        threshold=1.0 if threshold is None else threshold,
+        window=options.window,
+        approximate=threshold is not None,
+        overlap=options.overlap,
+    )
+    return Annotator(knowledge, config, options.threads)
+
+
+def annotate(options) -> None:
+    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+
+    knowledge = KnowledgeBase(options.knowledge)
+    started = time.monotonic()
+    annotator = _annotator(options, knowledge, None if options.exact else options.threshold)
+    if options.corpus:
+        opened = time.monotonic() - started
+        print(f"{options.knowledge}: {len(knowledge):,} concepts, annotator ready in {opened:.2f} s")
+        _measure(options.corpus, annotator)
+    else:
+        _show(options.text, annotator)
+
+
+def _show(text: str, annotator) -> None:
+    from rerank_plugin.files.tables import aligned
+
+    knowledge = annotator.knowledge
+    table = [("text", "place", "similarity", "concept", "name")]
+    for mention in annotator.annotate(text):
+        what = (" ".join(text[mention.start : mention.end].split()), f"{mention.start}-{mention.end}")
+        for row, similarity in zip(mention.concepts, mention.similarities):
+            table.append((*what, f"{similarity:.2f}", knowledge.ids[row], knowledge.names[row]))
+            what = ("", "")
+    print(aligned(table, texts=len(table[0])) if len(table) > 1 else "no concept found\n", end="")
+
+
+def _measure(corpus: str, annotator) -> None:
+    """Annotate a corpus batch by batch; what is read in between is not timed."""
+    from rerank_plugin.corpora import documents
+
+    source = commandline.progress(documents(corpus, ids_required=False), f"annotating {corpus}", "documents")
+    texts = (f"{document.title}\n{document.abstract}" for document in source)
+    annotator.concepts(["compiles what is not compiled yet"])
+    speeds, count, words, concepts, wall, processor = [], 0, 0, 0, 0.0, 0.0
+    while batch := list(islice(texts, BATCH)):
+        started, cpu = time.perf_counter(), time.process_time()
+        found = annotator.concepts(batch)
+        took = time.perf_counter() - started
+        processor += time.process_time() - cpu
+        wall += took
+        speeds.append(len(batch) / took)
+        count, words = count + len(batch), words + sum(len(text.split()) for text in batch)
+        concepts += sum(map(len, found))
+    if not count:
+        print(f"{corpus}: no document")
+        return
+    middle = sorted(speeds)[len(speeds) // 2]
+    print(
+        f"{corpus}: {count:,} documents of {words / count:.0f} words, {concepts / count:.1f} concepts each\n"
+        f"{count / wall:.0f} documents a second with {annotator.threads} threads (median of batches {middle:.0f}), "
+        f"{count / processor:.0f} a second of processor time"
+    )
+
+
+def evaluate(options) -> None:
+    from rerank_plugin.files.tables import aligned, markdown
+    from rerank_plugin.knowledge import annotation_quality as quality
+    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+
+    knowledge = KnowledgeBase(options.knowledge)
+    gold = quality.gold([text for path in options.gold for text in quality.read_pubtator(path)], knowledge)
+    rows: list[quality.QualityRow] = []
+    for threshold in (None, *options.thresholds):
+        found = _annotator(options, knowledge, threshold).annotate_all(gold.texts)
+        rows += quality.rows("exact" if threshold is None else f"{threshold:g}", found, gold, knowledge)
+    mentions = sum(map(len, gold.spans))
+    if options.format == "json":
+        shown = [
+            {**row._asdict(), "scores": {measure: score.described() for measure, score in row.scores.items()}}
+            for row in rows
+        ]
+        counts = {"texts": len(gold.texts), "mentions": mentions, "left_out": dict(gold.left_out)}
+        print(json.dumps({**counts, "rows": shown}, indent=1))
+        return
+    left_out = ", ".join(f"{count:,} {why}" for why, count in sorted(gold.left_out.items())) or "none"
+    print(f"{len(gold.texts):,} texts, {mentions:,} gold mentions; left out: {left_out}\n")
+    shares = ("precision", "recall", "f1")
+    heads = (f"{measure} {what}" for measure in quality.MEASURES for what in ("P", "R", "F1"))
+    table = [["setting", "gold", "found", *heads]]
+    for row in rows:
+        values = (row.scores[measure].described()[share] for measure in quality.MEASURES for share in shares)
+        table.append([row.setting, row.gold, row.found, *(f"{100 * value:.1f}" for value in values)])
+    print((markdown if options.format == "markdown" else aligned)(table, texts=3), end="")
 
 
 if __name__ == "__main__":

@@ -18,20 +18,21 @@ What is decided here:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.kernels.parallel import available_threads, split
-from rerank_plugin.knowledge import normalization
+from rerank_plugin.knowledge import matching, normalization, term_arrays
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 
 TEXTS_AT_ONCE = 64  # of a thread: what they need at a time stays small
 OVERLAPS = ("score", "length")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -99,20 +100,16 @@ class Annotator:
     def __init__(
         self, knowledge: KnowledgeBase, config: AnnotatorConfig = AnnotatorConfig(), threads: int | None = None
     ):
-        from rerank_plugin.knowledge import matching, term_arrays
-
         self.knowledge, self.config = knowledge, config
         self.threads = threads or available_threads()
         self.settings = {**asdict(config), "rules": normalization.VERSION, "knowledge": knowledge.checksum}
         self._terms = term_arrays.open_terms(knowledge)
         self._index = matching.index(self._terms, config.threshold)
         self._settings = matching.MatchingSettings(
-            config.candidates,
-            config.threshold,
-            config.window,
-            config.shortest,
-            config.approximate,
-            config.overlap == "length",
+            longest_first=config.overlap == "length",
+            **{
+                name: getattr(config, name) for name in ("candidates", "threshold", "window", "shortest", "approximate")
+            },
         )
 
     def annotate(self, text: str) -> list[Mention]:
@@ -121,15 +118,7 @@ class Annotator:
 
     def annotate_all(self, texts: Sequence[str]) -> list[list[Mention]]:
         """The mentions of each text; several threads."""
-        results: list[list[Mention]] = [[] for _ in texts]
-
-        def work(start: int, stop: int) -> None:
-            prepared, found = self._find(texts[start:stop])
-            for text in range(stop - start):
-                results[start + text] = _mentions(prepared, found, text)
-
-        self._split(work, len(texts))
-        return results
+        return self._each(texts, _mentions)
 
     def concepts(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The concepts of all mentions of each text, one after another, those of a mention best first; several threads.
@@ -137,74 +126,64 @@ class Annotator:
         Returns:
             Rows of the knowledge base, uint32 [n] a text.
         """
-        results = [np.zeros(0, np.uint32)] * len(texts)
+        return self._each(texts, _concepts)
+
+    def _each(self, texts: Sequence[str], take: Callable[[matching.Texts, matching.Found], list[T]]) -> list[T]:
+        """One result a text, made by ``take`` of the words and mentions of a few texts; several threads."""
+        results: list = [None] * len(texts)
 
         def work(start: int, stop: int) -> None:
-            _, found = self._find(texts[start:stop])
-            rows, borders = found.concepts.astype(np.uint32), found.of_mention[found.of_text].tolist()
-            for text in range(stop - start):
-                results[start + text] = rows[borders[text] : borders[text + 1]].copy()
+            for step in range(start, stop, TEXTS_AT_ONCE):
+                end = min(step + TEXTS_AT_ONCE, stop)
+                prepared = _prepared(texts[step:end])
+                found = matching.find_mentions(prepared, self._terms, self._index, self._settings)
+                results[step:end] = take(prepared, found)
 
-        self._split(work, len(texts))
+        split(work, len(texts), self.threads, smallest=8)
         return results
 
-    def _split(self, work, count: int) -> None:
-        def in_steps(start: int, stop: int) -> None:
-            for step in range(start, stop, TEXTS_AT_ONCE):
-                work(step, min(step + TEXTS_AT_ONCE, stop))
 
-        split(in_steps, count, self.threads, smallest=8)
-
-    def _find(self, texts: Sequence[str]):
-        """The words of some texts, and the mentions in them: Texts and Found."""
-        from rerank_plugin.knowledge import matching
-
-        prepared = _prepared(texts)
-        found = matching.find_mentions(prepared, self._terms, self._index, self._settings)
-        return prepared, matching.Found(*found)
-
-
-def _prepared(texts: Sequence[str]):
-    """The words of some texts as arrays, matching.Texts."""
-    from rerank_plugin.knowledge import matching
-
+def _prepared(texts: Sequence[str]) -> matching.Texts:
+    """The words of some texts as arrays."""
     all_words = list(map(normalization.words, texts))
     counts = [len(words.forms) for words in all_words]
     forms = list(chain.from_iterable(words.forms for words in all_words))
     lengths = np.fromiter(map(len, forms), np.int64, len(forms)) + 1  # a space follows
-    spans = [_spans(words) for words in all_words]
+    starts, ends = np.concatenate([np.zeros((2, 0), np.int64), *map(_spans, all_words)], axis=1)
     breaks = [bytes(map(normalization.BREAKS.__getitem__, words.separators[:-1])) for words in all_words]
     bounds = [bytes(map(normalization.BOUNDS.__getitem__, words.written)) for words in all_words]
     return matching.Texts(
         characters=np.frombuffer(" ".join([*forms, ""]).encode("utf-32-le"), np.uint32),
         words=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
-        starts=np.concatenate([starts for starts, _ in spans] or [np.zeros(0, np.int64)]),
-        ends=np.concatenate([ends for _, ends in spans] or [np.zeros(0, np.int64)]),
+        starts=starts,
+        ends=ends,
         breaks=np.frombuffer(b"".join(breaks), np.uint8),
         bounds=np.frombuffer(b"".join(bounds), np.uint8),
         texts=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)]),
     )
 
 
-def _spans(words: normalization.Words) -> tuple[np.ndarray, np.ndarray]:
-    """Where the words of a text begin and end, int64 [n] each."""
+def _spans(words: normalization.Words) -> np.ndarray:
+    """Where the words of a text begin and end, int64 [2, n]."""
     written = np.fromiter(map(len, words.written), np.int64, len(words.written))
     separators = np.fromiter(map(len, words.separators), np.int64, len(words.separators))
     ends = np.cumsum(written + separators[:-1])
-    return ends - written, ends
+    return np.stack([ends - written, ends])
 
 
-def _mentions(prepared, found, text: int) -> list[Mention]:
-    """The mentions of one text of those that were searched together."""
-    mentions = []
-    for mention in range(int(found.of_text[text]), int(found.of_text[text + 1])):
-        candidates = slice(int(found.of_mention[mention]), int(found.of_mention[mention + 1]))
-        mentions.append(
-            Mention(
-                int(prepared.starts[found.first[mention]]),
-                int(prepared.ends[found.last[mention]]),
-                tuple(found.concepts[candidates].tolist()),
-                tuple(found.similarities[candidates].tolist()),
-            )
-        )
-    return mentions
+def _mentions(prepared: matching.Texts, found: matching.Found) -> list[list[Mention]]:
+    """The mentions of each text."""
+    starts, ends = prepared.starts[found.first].tolist(), prepared.ends[found.last].tolist()
+    borders = found.of_mention.tolist()
+    mentions = [
+        Mention(start, end, tuple(found.concepts[one:other].tolist()), tuple(found.similarities[one:other].tolist()))
+        for start, end, one, other in zip(starts, ends, borders, borders[1:])
+    ]
+    of_text = found.of_text.tolist()
+    return [mentions[one:other] for one, other in zip(of_text, of_text[1:])]
+
+
+def _concepts(prepared: matching.Texts, found: matching.Found) -> list[np.ndarray]:
+    """The candidates of all mentions of each text, uint32 [n]."""
+    rows, borders = found.concepts.astype(np.uint32), found.of_mention[found.of_text].tolist()
+    return [rows[one:other].copy() for one, other in zip(borders, borders[1:])]

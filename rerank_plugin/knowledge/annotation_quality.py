@@ -11,26 +11,102 @@ gold's kind, by MeSH's trees: diseases are in tree C or below Mental Disorders (
 
 Gold mentions without a concept of the knowledge base (no concept, OMIM, supplementary records) cannot be found: they
 are left out and counted. A gold mention of several concepts is found by any of them; ``document`` counts all of them.
+
+Gold texts are files in the PubTator format, of BC5CDR and the NCBI disease corpus:
+
+    8701013|t|Famotidine-associated delirium. A series of six cases.
+    8701013|a|Famotidine is a histamine H2-receptor antagonist ...
+    8701013<TAB>0<TAB>10<TAB>Famotidine<TAB>Chemical<TAB>D015738
+
+Places count characters of title and abstract with one character between them. A mention may have several concepts,
+joined by ``|`` or ``+`` (D003110|D009369), none (-1), or a prefix (MESH:D015738; OMIM:215600 is of another vocabulary).
+A seventh field and lines of relations (CID) are left alone.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.text_files import lines
 from rerank_plugin.knowledge.annotation import Mention
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.knowledge.pubtator import GoldText
 
 MEASURES = ("mention", "candidates", "overlap", "document")
 CHEMICAL, DISEASE = "Chemical", "Disease"  # every other type of the corpora is one of diseases
-TREES = {CHEMICAL: ("D",), DISEASE: ("C",)}  # letters of MeSH's trees
-ROOTS = {DISEASE: ("D001523",)}  # Mental Disorders: in tree F with much that is none
+TREES = {CHEMICAL: "D", DISEASE: "C"}  # letters of MeSH's trees
+MENTAL_DISORDERS = "D001523"  # diseases, too, though in tree F with much that is none
 ALL = "all"
+NO_CONCEPT = "-1"
+_TEXT = re.compile(r"([^|\t]+)\|([ta])\|(.*)")
+_JOINED = re.compile(r"[|+]")
+
+
+class GoldMention(NamedTuple):
+    """A mention: characters ``start`` to ``end``, its type as the corpus has it, and its concepts' ids, () for none."""
+
+    start: int
+    end: int
+    type: str
+    concepts: tuple[str, ...]
+
+
+class GoldText(NamedTuple):
+    """A title and an abstract, joined by a line feed, and their mentions."""
+
+    id: str
+    text: str
+    mentions: tuple[GoldMention, ...]
+
+
+def read_pubtator(path: Path) -> list[GoldText]:
+    """The texts of a file, plain or .gz, in its order.
+
+    Raises:
+        InputError: a line is of none of the three kinds, or a mention's text differs from the text at its place.
+    """
+    titles: dict[str, str] = {}
+    abstracts: dict[str, str] = defaultdict(str)
+    mentions: dict[str, list[GoldMention]] = defaultdict(list)
+    for number, line in lines(path):
+        where = f"{path}:{number}"
+        if text := _TEXT.fullmatch(line):
+            (titles if text[2] == "t" else abstracts)[text[1]] = text[3]
+            continue
+        fields = line.split("\t")
+        if len(fields) == 4:
+            continue  # a relation
+        if len(fields) < 6:
+            raise InputError(f"{where}: neither ID|t|TITLE, ID|a|ABSTRACT nor a mention of six fields split by tabs")
+        id = fields[0]
+        if id not in titles:
+            raise InputError(f"{where}: a mention in {id}, which has no title before it")
+        mention = _mention(fields, where)
+        there = f"{titles[id]}\n{abstracts[id]}"[mention.start : mention.end]
+        if there.split() != fields[3].split():
+            raise InputError(
+                f"{where}: {fields[3]!r} is not at {mention.start} to {mention.end}, where the text has {there!r}"
+            )
+        mentions[id].append(mention)
+    if not titles:
+        raise InputError(f"{path}: no text: a PubTator file begins with ID|t|TITLE")
+    return [GoldText(id, f"{title}\n{abstracts[id]}", tuple(mentions[id])) for id, title in titles.items()]
+
+
+def _mention(fields: list[str], where: str) -> GoldMention:
+    _, start, end, _, type, concepts = fields[:6]
+    if not (start.isdecimal() and end.isdecimal() and int(start) < int(end)):
+        raise InputError(
+            f"{where}: a mention from {start!r} to {end!r}: two whole numbers are expected, the first smaller"
+        )
+    ids = dict.fromkeys(one.strip().removeprefix("MESH:") for one in _JOINED.split(concepts))
+    return GoldMention(int(start), int(end), type, tuple(id for id in ids if id not in ("", NO_CONCEPT)))
 
 
 class Score(NamedTuple):
@@ -41,18 +117,12 @@ class Score(NamedTuple):
     hit: int
     gold: int
 
-    @property
-    def precision(self) -> float:
-        return self.right / self.found if self.found else 0.0
-
-    @property
-    def recall(self) -> float:
-        return self.hit / self.gold if self.gold else 0.0
-
-    @property
-    def f1(self) -> float:
-        total = self.precision + self.recall
-        return 2 * self.precision * self.recall / total if total else 0.0
+    def described(self) -> dict[str, float]:
+        """The counts with precision, recall and F1; each is 0 where it would be divided by 0."""
+        precision = self.right / self.found if self.found else 0.0
+        recall = self.hit / self.gold if self.gold else 0.0
+        f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+        return {**self._asdict(), "precision": precision, "recall": recall, "f1": f1}
 
 
 class GoldSpan(NamedTuple):
@@ -74,10 +144,6 @@ class Gold(NamedTuple):
     spans: list[list[GoldSpan]]
     left_out: Counter
 
-    @property
-    def kinds(self) -> list[str]:
-        return sorted({span.kind for spans in self.spans for span in spans})
-
 
 def gold(texts: Sequence[GoldText], knowledge: KnowledgeBase) -> Gold:
     """Gold texts with concepts as rows of a knowledge base.
@@ -91,18 +157,16 @@ def gold(texts: Sequence[GoldText], knowledge: KnowledgeBase) -> Gold:
         raise InputError(
             f"{knowledge.folder}: has none of the {len(ids)} gold concepts: compile MeSH, of any recent year"
         )
-    left_out: Counter = Counter()
-    spans = []
-    for text in texts:
-        spans.append([])
+    found = Gold([text.text for text in texts], [[] for _ in texts], Counter())
+    for text, spans in zip(texts, found.spans):
         for mention in text.mentions:
             known = frozenset(rows[id] for id in mention.concepts if id in rows)
             if known:
                 kind = CHEMICAL if mention.type == CHEMICAL else DISEASE
-                spans[-1].append(GoldSpan(mention.start, mention.end, kind, known))
+                spans.append(GoldSpan(mention.start, mention.end, kind, known))
             else:
-                left_out[_why(mention.concepts)] += 1
-    return Gold([text.text for text in texts], spans, left_out)
+                found.left_out[_why(mention.concepts)] += 1
+    return found
 
 
 def _why(concepts: tuple[str, ...]) -> str:
@@ -115,17 +179,17 @@ def of_kind(knowledge: KnowledgeBase, kind: str) -> np.ndarray:
     """The concepts that are diseases or chemicals, bool [C]; with ``all`` those that are either."""
     if kind == ALL:
         return of_kind(knowledge, CHEMICAL) | of_kind(knowledge, DISEASE)
-    numbers = [number for number, name in enumerate(knowledge.type_names) if name in TREES[kind]]
+    of_tree = np.array([name == TREES[kind] for name in knowledge.type_names], bool)
     concepts = np.repeat(np.arange(len(knowledge)), np.diff(knowledge.type_offsets).astype(np.int64))
     kept = np.zeros(len(knowledge), bool)
-    kept[concepts[np.isin(knowledge.types, numbers)]] = True
-    return kept | below(knowledge, ROOTS.get(kind, ()))
+    kept[concepts[of_tree[knowledge.types]]] = True
+    return kept | _below(knowledge, MENTAL_DISORDERS) if kind == DISEASE else kept
 
 
-def below(knowledge: KnowledgeBase, ids: Sequence[str]) -> np.ndarray:
-    """Concepts and all their descendants, bool [C]; ids that the knowledge base lacks are ignored."""
+def _below(knowledge: KnowledgeBase, id: str) -> np.ndarray:
+    """A concept and all its descendants, bool [C]; none where the knowledge base lacks it."""
     reached = np.zeros(len(knowledge), bool)
-    rows = knowledge.ids.find(list(ids)) if ids else np.zeros(0, np.int64)
+    rows = knowledge.ids.find([id])
     reached[rows[rows >= 0]] = True
     if "parent" not in knowledge.relation_names:
         return reached
@@ -148,18 +212,14 @@ def scores(
         accepted: concepts that count, bool [C]: a mention counts whose best candidate is one (for ``candidates``, any
             candidate). None counts all.
     """
-    totals = {measure: np.zeros(4, np.int64) for measure in MEASURES}
+    totals = np.zeros((len(MEASURES), 4), np.int64)
     for mentions, spans in zip(found, wanted, strict=True):
+        best = any_ = mentions
         if accepted is not None:
             best = [mention for mention in mentions if accepted[mention.concepts[0]]]
             any_ = [mention for mention in mentions if accepted[list(mention.concepts)].any()]
-        else:
-            best = any_ = list(mentions)
-        totals["mention"] += _exact(best, spans, 1)
-        totals["candidates"] += _exact(any_, spans, None)
-        totals["overlap"] += _overlapping(best, spans)
-        totals["document"] += _of_text(best, spans)
-    return {measure: Score(*map(int, total)) for measure, total in totals.items()}
+        totals += [_exact(best, spans, 1), _exact(any_, spans, None), _overlapping(best, spans), _of_text(best, spans)]
+    return {measure: Score(*total) for measure, total in zip(MEASURES, totals.tolist())}
 
 
 def _exact(mentions: Sequence[Mention], spans: Sequence[GoldSpan], depth: int | None) -> tuple[int, int, int, int]:
@@ -175,13 +235,11 @@ def _exact(mentions: Sequence[Mention], spans: Sequence[GoldSpan], depth: int | 
 
 def _overlapping(mentions: Sequence[Mention], spans: Sequence[GoldSpan]) -> tuple[int, int, int, int]:
     """Score's four counts for spans that overlap, by the best candidate."""
-
-    def agree(mention: Mention, span: GoldSpan) -> bool:
-        return mention.start < span.end and span.start < mention.end and mention.concepts[0] in span.concepts
-
-    right = sum(any(agree(mention, span) for span in spans) for mention in mentions)
-    hit = sum(any(agree(mention, span) for mention in mentions) for span in spans)
-    return right, len(mentions), hit, len(spans)
+    agree = [
+        [one.start < span.end and span.start < one.end and one.concepts[0] in span.concepts for span in spans]
+        for one in mentions
+    ]
+    return sum(map(any, agree)), len(mentions), sum(map(any, zip(*agree))), len(spans)
 
 
 def _of_text(mentions: Sequence[Mention], spans: Sequence[GoldSpan]) -> tuple[int, int, int, int]:
@@ -194,7 +252,7 @@ class QualityRow(NamedTuple):
     """Scores of one setting of the annotator, for one kind of gold mentions."""
 
     setting: str
-    kind: str
+    gold: str
     found: str
     scores: dict[str, Score]
 
@@ -203,7 +261,7 @@ def rows(
     setting: str, found: Sequence[Sequence[Mention]], wanted: Gold, knowledge: KnowledgeBase
 ) -> Iterable[QualityRow]:
     """A setting's scores: each kind against what was found of it, then all kinds, then against all that was found."""
-    kinds = wanted.kinds
+    kinds = sorted({span.kind for spans in wanted.spans for span in spans})
     for kind in kinds:
         spans = [[span for span in one if span.kind == kind] for one in wanted.spans]
         yield QualityRow(setting, kind, "of its kind", scores(found, spans, of_kind(knowledge, kind)))

@@ -42,38 +42,35 @@ def train_vectors(
         InputError: the knowledge base has no relation, or too few to hold any out.
     """
     triples = np.stack([knowledge.heads, knowledge.relations, knowledge.tails], axis=1).astype(np.int32)  # [E, 3]
-    count, relations = len(knowledge), len(knowledge.relation_names)
+    names = knowledge.relation_names
+
+    def train(some: np.ndarray) -> Translation:
+        return transe.train(some, len(knowledge), len(names), config, seed, progress)
+
     measured, training = None, triples
     if holdout and len(triples):
-        training, held_out = link_prediction.hold_out(triples, count, holdout, seed)
+        training, held_out = link_prediction.hold_out(triples, len(knowledge), holdout, seed)
         if not len(held_out):
             raise InputError(
                 f"{knowledge.folder}: no pair of concepts can be held out ({len(triples)} relations); "
                 "hold a larger share out, or none"
             )
         log.info("training on %s relations, %s held out", f"{len(training):,}", f"{len(held_out):,}")
-    vectors = transe.train(training, count, relations, config, seed, progress)
+    vectors = train(training)
     if holdout:
         measured = link_prediction.evaluate(vectors, held_out, triples, config.norm)
-    if holdout and final:
-        training = triples
-        vectors = transe.train(triples, count, relations, config, seed, progress)
+        if final:
+            training, vectors = triples, train(triples)
     settings = {
         "transe": asdict(config),
         "seed": seed,
         "knowledge": {name: knowledge.description.get(name) for name in ("source", "edition", "checksum")},
-        "relations": relation_names(knowledge, config),
+        "relations": [*names, *(f"{name} (inverse)" for name in names if config.inverse)],
         "trained_on": len(training),
         "holdout": holdout,
         "measured": measured._asdict() if measured else None,
     }
     return Trained(vectors, measured, settings)
-
-
-def relation_names(knowledge: KnowledgeBase, config: TransEConfig) -> list[str]:
-    """The name of each row of the relation vectors."""
-    names = list(knowledge.relation_names)
-    return names + [f"{name} (inverse)" for name in names] if config.inverse else names
 
 
 def save(trained: Trained, knowledge: KnowledgeBase, folder: Path, overwrite: bool = False) -> None:
@@ -82,7 +79,7 @@ def save(trained: Trained, knowledge: KnowledgeBase, folder: Path, overwrite: bo
 
 
 def figures(trained: Trained) -> list[str]:
-    """The measured figures as text."""
+    """The measured figures as text, none where nothing was held out."""
     one = trained.measured
     if one is None:
         return []

@@ -15,6 +15,7 @@ import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, healed, replacing_folder
+from rerank_plugin.text.word_vectors import matrix_of
 
 IDS_FILE, VECTORS_FILE, SETTINGS_FILE = "concepts.txt", "concepts.safetensors", "concepts.json"
 CONCEPT_VECTORS = FolderKind(
@@ -60,22 +61,14 @@ def load_concept_vectors(folder: str | Path) -> ConceptVectors:
     path = folder / VECTORS_FILE
     try:
         text = (folder / IDS_FILE).read_text(encoding="utf-8")
-        matrix = load_file(path).get("vectors")
+        tensors = load_file(path)
     except (OSError, UnicodeDecodeError, SafetensorError) as error:
         raise InputError(
             f"{folder} cannot be read as concept vectors ({error}); write it with: "
             f"python -m rerank_plugin.embed concepts --knowledge KB --output {folder}"
         ) from None
     ids = text.split("\n")[:-1] if text.endswith("\n") else text.split("\n")
-    if matrix is None or matrix.ndim != 2:
-        raise InputError(f"{path} holds no matrix named 'vectors'")
-    if len(matrix) != len(ids):
-        raise InputError(
-            f"{folder}: {IDS_FILE} has {len(ids)} ids but {VECTORS_FILE} {len(matrix)} vectors; "
-            "they do not belong together"
-        )
+    matrix = matrix_of(tensors, "vectors", path, IDS_FILE, len(ids))
     if len(set(ids)) != len(ids):
         raise InputError(f"{folder / IDS_FILE} names a concept twice; write the folder anew")
-    if not np.isfinite(matrix).all():
-        raise InputError(f"{path} holds values that are not finite numbers")
-    return ConceptVectors(ids, matrix.astype(np.float32, copy=False))
+    return ConceptVectors(ids, matrix)

@@ -55,21 +55,16 @@ def hold_out(triples: np.ndarray, entity_count: int, share: float, seed: int) ->
 
 def evaluate(vectors: Translation, held_out: np.ndarray, known: np.ndarray, norm: int) -> Prediction:
     """Predict the tail and the head of held-out triples. Shapes: held_out int32 [H, 3], known int32 [E, 3]."""
-    filtered, raw = [], []
-    for side in (0, 2):
-        of_side = ranks(vectors, held_out, known, norm, side)  # [2, H]
-        filtered.append(of_side[0])
-        raw.append(of_side[1])
-    heads, tails = filtered
-    every, every_raw = np.concatenate(filtered), np.concatenate(raw)
+    heads, tails = (ranks(vectors, held_out, known, norm, side) for side in (0, 2))  # [2, H] each
+    every, every_raw = np.concatenate([heads, tails], axis=1)  # [2 H]
     return Prediction(
         len(held_out),
         float((every <= 1).mean()),
         float((every <= 10).mean()),
         float((1 / every).mean()),
         float((every_raw <= 10).mean()),
-        float((tails <= 10).mean()),
-        float((heads <= 10).mean()),
+        float((tails[0] <= 10).mean()),
+        float((heads[0] <= 10).mean()),
     )
 
 
@@ -83,8 +78,7 @@ def ranks(vectors: Translation, held_out: np.ndarray, known: np.ndarray, norm: i
     space = np.empty((BATCH, len(entities)), np.float32)
     for begin in range(0, len(held_out), BATCH):
         batch = held_out[begin : begin + BATCH].astype(np.int64)  # [B, 3]
-        given, sign = (batch[:, 0], 1) if side == 2 else (batch[:, 2], -1)
-        points = entities[given] + np.float32(sign) * relations[batch[:, 1]]  # [B, D]
+        points = entities[batch[:, 2 - side]] + np.float32(side - 1) * relations[batch[:, 1]]  # [B, D]
         distances = space[: len(batch)]  # [B, C]
         fill_distances(points, entities, norm, distances)
         own = distances[np.arange(len(batch)), batch[:, side]].copy()  # [B]

@@ -24,8 +24,15 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rerank_plugin.knowledge.hash_tables import FNV_START, SPREAD, continued_hash, first_slot
-from rerank_plugin.knowledge.term_arrays import CODE_POINT_BITS, GRAM, TermArrays
+from rerank_plugin.knowledge.term_arrays import (
+    CODE_POINT_BITS,
+    FNV_START,
+    GRAM,
+    SPREAD,
+    TermArrays,
+    continued_hash,
+    first_slot,
+)
 
 BITS = np.uint64(CODE_POINT_BITS)
 ROUNDING = 1e-9  # a count that should be whole is not made one larger by the last digit of a product
@@ -33,76 +40,48 @@ LARGEST_SIZE = (1 << 16) - 1  # distinct trigrams of a form that is compared app
 
 
 class Texts(NamedTuple):
-    """The words of D texts, one after another.
+    """The words of D texts, one after another."""
 
-    Attributes:
-        characters: code points of the words' forms, each followed by a space, uint32.
-        words: where each form begins, int64 [W+1].
-        starts, ends: of the words as they are written, in their own text, int64 [W].
-        breaks: no mention spans from the word before to this one, uint8 [W].
-        bounds: an approximate match may begin and end with this word, uint8 [W].
-        texts: the first word of each text, int64 [D+1].
-    """
-
-    characters: np.ndarray
-    words: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    breaks: np.ndarray
-    bounds: np.ndarray
-    texts: np.ndarray
+    characters: np.ndarray  # code points of the words' forms, each followed by a space, uint32
+    words: np.ndarray  # where each form begins, int64 [W+1]
+    starts: np.ndarray  # of the words as they are written, in their own text, int64 [W]
+    ends: np.ndarray  # likewise
+    breaks: np.ndarray  # no mention spans from the word before to this one, uint8 [W]
+    bounds: np.ndarray  # an approximate match may begin and end with this word, uint8 [W]
+    texts: np.ndarray  # the first word of each text, int64 [D+1]
 
 
 class Index(NamedTuple):
-    """What similar forms are found by, for one threshold.
+    """What similar forms are found by, for one threshold."""
 
-    Attributes:
-        postings: for each trigram the forms that have it within their prefix: number, size and place in one int64,
-            ascending. offsets: int64 [U+1].
-        bits: of the trigrams of each form, uint64 [F].
-        needed: the trigrams that must be shared, by the sum of both sizes, int64.
-        largest: trigrams of an n-gram that can be similar to any form, at most.
-    """
-
+    # For each trigram the forms that have it within their prefix: number, size and place in one int64, ascending.
     postings: np.ndarray
-    offsets: np.ndarray
-    bits: np.ndarray
-    needed: np.ndarray
-    largest: int
+    offsets: np.ndarray  # of each trigram's postings, int64 [U+1]
+    bits: np.ndarray  # of the trigrams of each form, uint64 [F]
+    needed: np.ndarray  # the trigrams that must be shared, by the sum of both sizes, int64
+    largest: int  # trigrams of an n-gram that can be similar to any form, at most
 
 
 class Matches(NamedTuple):
-    """The n-grams of one text that match, of any number up to the arrays' length n; they may overlap.
+    """The n-grams of one text that match, of any number up to the arrays' length n; they may overlap."""
 
-    Attributes:
-        first, last: words, int64 [n]. length: characters, int64 [n].
-        filled: candidates of each, int64 [n]. concepts: int32 [n, K]. similarities: float64 [n, K].
-    """
-
-    first: np.ndarray
-    last: np.ndarray
-    length: np.ndarray
-    filled: np.ndarray
-    concepts: np.ndarray
-    similarities: np.ndarray
+    first: np.ndarray  # word, int64 [n]
+    last: np.ndarray  # word, int64 [n]
+    length: np.ndarray  # in characters, int64 [n]
+    filled: np.ndarray  # number of candidates, int64 [n]
+    concepts: np.ndarray  # candidates, best first, int32 [n, K]
+    similarities: np.ndarray  # float64 [n, K]
 
 
 class Found(NamedTuple):
-    """The M mentions of D texts in their order.
+    """The M mentions of D texts in their order."""
 
-    Attributes:
-        first, last: words, int64 [M], counted over all texts.
-        of_text: the first mention of each text, int64 [D+1].
-        concepts: candidates of all mentions, best first, int32; similarities: float64.
-        of_mention: the first candidate of each mention, int64 [M+1].
-    """
-
-    first: np.ndarray
-    last: np.ndarray
-    of_text: np.ndarray
-    concepts: np.ndarray
-    similarities: np.ndarray
-    of_mention: np.ndarray
+    first: np.ndarray  # word, counted over all texts, int64 [M]
+    last: np.ndarray  # likewise
+    of_text: np.ndarray  # the first mention of each text, int64 [D+1]
+    concepts: np.ndarray  # candidates of all mentions, best first, int32
+    similarities: np.ndarray  # of the candidates, float64
+    of_mention: np.ndarray  # the first candidate of each mention, int64 [M+1]
 
 
 class MatchingSettings(NamedTuple):
@@ -147,39 +126,39 @@ def _ones(bits):
 
 
 @njit(nogil=True, cache=True)
-def _count_postings(grams, gram_offsets, threshold, offsets):
-    for form in range(len(gram_offsets) - 1):
-        start, size = gram_offsets[form], gram_offsets[form + 1] - gram_offsets[form]
-        if size <= LARGEST_SIZE:
-            for place in range(size - _least(threshold, size) + 1):
-                offsets[grams[start + place] + 1] += 1
+def _prefix(size, threshold):
+    """How many of a form's first trigrams are in the postings."""
+    return size - _least(threshold, size) + 1 if size <= LARGEST_SIZE else 0
 
 
 @njit(nogil=True, cache=True)
-def _fill_postings(grams, gram_offsets, threshold, ends, postings, bits):
-    for form in range(len(gram_offsets) - 1):
+def _postings(grams, gram_offsets, gram_count, threshold):
+    """Index's postings, offsets and bits."""
+    forms = len(gram_offsets) - 1
+    offsets = np.zeros(gram_count + 1, np.int64)
+    for form in range(forms):
+        start, size = gram_offsets[form], gram_offsets[form + 1] - gram_offsets[form]
+        for place in range(_prefix(size, threshold)):
+            offsets[grams[start + place] + 1] += 1
+    offsets = np.cumsum(offsets)
+    ends, postings, bits = offsets[:-1].copy(), np.empty(offsets[-1], np.int64), np.zeros(forms, np.uint64)
+    for form in range(forms):
         start, size = gram_offsets[form], gram_offsets[form + 1] - gram_offsets[form]
         for place in range(size):
             bits[form] |= _bit(grams[start + place])
-        if size <= LARGEST_SIZE:
-            for place in range(size - _least(threshold, size) + 1):
-                gram = grams[start + place]
-                postings[ends[gram]] = (form << 32) | (size << 16) | place
-                ends[gram] += 1
+        for place in range(_prefix(size, threshold)):
+            gram = grams[start + place]
+            postings[ends[gram]] = (form << 32) | (size << 16) | place
+            ends[gram] += 1
+    return postings, offsets, bits
 
 
 def index(terms: TermArrays, threshold: float) -> Index:
     """The index of the forms for a threshold; not stored, since building it takes a fraction of a second for MeSH."""
-    offsets = np.zeros(len(terms.gram_keys) + 1, np.int64)
-    _count_postings(terms.grams, terms.gram_offsets, threshold, offsets)
-    offsets = np.cumsum(offsets)
-    postings = np.empty(offsets[-1], np.int64)
-    bits = np.zeros(len(terms.gram_offsets) - 1, np.uint64)
-    _fill_postings(terms.grams, terms.gram_offsets, threshold, offsets[:-1].copy(), postings, bits)
     most = min(len(terms.first_of_size) - 2, LARGEST_SIZE)
     largest = int(most / threshold + ROUNDING)
     needed = np.ceil(threshold / (1 + threshold) * np.arange(most + largest + 1) - ROUNDING).astype(np.int64)
-    return Index(postings, offsets, bits, needed, largest)
+    return Index(*_postings(terms.grams, terms.gram_offsets, len(terms.gram_keys), threshold), needed, largest)
 
 
 @njit(nogil=True, cache=True)
@@ -452,13 +431,9 @@ def _kept(matches, matched, words, longest_first):
 
 @njit(nogil=True, cache=True)
 def find_mentions(texts, terms, index, settings):
-    """The mentions of all texts: n-grams with an equal or similar form; of overlapping ones the best.
+    """The mentions of all texts: n-grams with an equal or similar form, of overlapping ones the best, as Found.
 
-    Args:
-        texts: Texts. terms: TermArrays. index: Index, of the same threshold. settings: MatchingSettings.
-
-    Returns:
-        The arrays of Found.
+    ``terms`` are TermArrays, and ``index`` that of the same threshold as in ``settings``.
     """
     numbers = _number_grams(texts.characters, terms)
     grams = np.empty(index.largest + 2, np.int64)
@@ -494,11 +469,7 @@ def find_mentions(texts, terms, index, settings):
             mentions += 1
             of_mention[mentions] = entries
         of_text[text + 1] = mentions
-    return (
-        first[:mentions].copy(),
-        last[:mentions].copy(),
-        of_text,
-        concepts[:entries].copy(),
-        similarities[:entries].copy(),
-        of_mention[: mentions + 1].copy(),
-    )
+    return Found(
+        first[:mentions].copy(), last[:mentions].copy(), of_text,
+        concepts[:entries].copy(), similarities[:entries].copy(), of_mention[: mentions + 1].copy(),
+    )  # fmt: skip

@@ -76,17 +76,11 @@ STOP_WORDS = frozenset(
 
 
 class Words(NamedTuple):
-    """The n words of a text.
+    """The n words of a text."""
 
-    Attributes:
-        written: as they are written.
-        forms: their forms, for comparisons; none is empty.
-        separators: the n + 1 strings before each word and after the last.
-    """
-
-    written: list[str]
-    forms: list[str]
-    separators: list[str]
+    written: list[str]  # as they are written
+    forms: list[str]  # their forms, for comparisons; none is empty
+    separators: list[str]  # the n + 1 strings before each word and after the last
 
 
 def words(text: str) -> Words:

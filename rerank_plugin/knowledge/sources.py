@@ -10,7 +10,6 @@ from rerank_plugin.files.text_files import DAMAGED, kind_of, open_bytes, plain_o
 from rerank_plugin.knowledge.entries import Source
 
 SAMPLE = "sample"
-ENGLISH = "ENG"
 HEAD = 4096  # bytes of a file that must show what it is
 EXPECTED = (
     "expected MeSH XML (desc2024.xml), MeSH ASCII (d2024.bin), a folder with descriptors.tsv, "
@@ -18,7 +17,7 @@ EXPECTED = (
 )
 
 
-def open_source(spec: str, language: str = ENGLISH) -> Source:
+def open_source(spec: str, language: str = "ENG") -> Source:
     """The vocabulary that ``spec`` names: a file, a folder, or ``sample`` (a folder of this name is ``./sample``).
 
     Args:
@@ -27,44 +26,28 @@ def open_source(spec: str, language: str = ENGLISH) -> Source:
     Raises:
         InputError: the source does not exist, or its format is unknown.
     """
-    if spec == SAMPLE:
-        from rerank_plugin.knowledge import sample_source
+    from rerank_plugin.knowledge import mesh, sample_source, umls
 
-        return sample_source.source()
     path = Path(spec)
+    if spec == SAMPLE:
+        return sample_source.source()
     if path.is_dir():
-        return _folder(path, language)
+        if plain_or_gz(path / umls.NAMES):
+            return umls.source(path, language)
+        if plain_or_gz(path / mesh.DESCRIPTORS):
+            return mesh.tsv_source(path)
+        if plain_or_gz(path / "META" / umls.NAMES):
+            raise InputError(f"{path}: the files are in its subfolder META; give {path / 'META'}")
+        raise InputError(f"{path}: a folder without {umls.NAMES} or {mesh.DESCRIPTORS}; {EXPECTED}")
     if not path.is_file():
         raise InputError(f"{spec}: no such file or folder; {EXPECTED}")
-    return _file(path)
-
-
-def _folder(folder: Path, language: str) -> Source:
-    if plain_or_gz(folder / "MRCONSO.RRF"):
-        from rerank_plugin.knowledge import umls
-
-        return umls.source(folder, language)
-    if plain_or_gz(folder / "descriptors.tsv"):
-        from rerank_plugin.knowledge import mesh_tsv
-
-        return mesh_tsv.source(folder)
-    if plain_or_gz(folder / "META" / "MRCONSO.RRF"):
-        raise InputError(f"{folder}: the files are in its subfolder META; give {folder / 'META'}")
-    raise InputError(f"{folder}: a folder without MRCONSO.RRF or descriptors.tsv; {EXPECTED}")
-
-
-def _file(path: Path) -> Source:
-    head = _head(path)
-    if kind_of(path) == ".rrf" or kind_of(path) == ".tsv":
+    if kind_of(path) in (".rrf", ".tsv"):
         raise InputError(f"{path}: give the folder that it is in: {path.parent}")
-    if head.startswith(b"*NEWRECORD"):
-        from rerank_plugin.knowledge import mesh_ascii
-
-        return mesh_ascii.source(path)
+    head = _head(path)
+    if head.startswith(mesh.BEGIN.encode()):
+        return mesh.ascii_source(path)
     if head.startswith(b"<") or kind_of(path) == ".xml":
-        from rerank_plugin.knowledge import mesh_xml
-
-        return mesh_xml.source(path)
+        return mesh.xml_source(path)
     raise InputError(f"{path}: the format is not known; {EXPECTED}")
 
 

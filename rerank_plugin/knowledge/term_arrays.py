@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
 from rerank_plugin.files.arrays import open_array, ranges, save_array
 from rerank_plugin.files.errors import InputError
@@ -35,37 +36,26 @@ FORMAT_VERSION = 2
 GRAM, CODE_POINT_BITS = 3, 21
 BATCH = 10_000  # terms that are read at once
 
+SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
+FNV_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+SPACE = 32
+MOST_WORDS = 255  # of a form that is found
+
 
 class TermArrays(NamedTuple):
-    """The F forms; everything is read-only.
+    """The F forms; everything is read-only."""
 
-    Attributes:
-        characters: code points of all forms, uint32; a form's words are joined by a space.
-        character_offsets: int64 [F+1].
-        concepts: rows of the knowledge base, form by form, ascending, int32; concept_offsets: int64 [F+1].
-        grams: distinct trigrams of the forms, ascending, int32; gram_offsets: int64 [F+1].
-        gram_keys: the trigrams, three code points of 21 bits in a number, uint64 [U].
-        form_slots, gram_slots: hash tables, int32 [a power of 2], 0 or 1 + number; a slot taken sends to the next.
-        reach: the words of the longest form by the hash of its first word, uint8 [a power of 2].
-        first_of_size: the first form of at least so many trigrams, int64 [largest size + 2].
-    """
-
-    characters: np.ndarray
-    character_offsets: np.ndarray
-    concepts: np.ndarray
-    concept_offsets: np.ndarray
-    grams: np.ndarray
-    gram_offsets: np.ndarray
-    gram_keys: np.ndarray
-    form_slots: np.ndarray
-    gram_slots: np.ndarray
-    reach: np.ndarray
-    first_of_size: np.ndarray
-
-    def form(self, number: int) -> str:
-        """A form as text."""
-        start, end = self.character_offsets[number : number + 2]
-        return "".join(map(chr, self.characters[start:end].tolist()))
+    characters: np.ndarray  # code points of all forms, uint32; a form's words are joined by a space
+    character_offsets: np.ndarray  # int64 [F+1]
+    concepts: np.ndarray  # rows of the knowledge base, form by form, ascending, int32
+    concept_offsets: np.ndarray  # int64 [F+1]
+    grams: np.ndarray  # distinct trigrams of the forms, ascending, int32
+    gram_offsets: np.ndarray  # int64 [F+1]
+    gram_keys: np.ndarray  # the trigrams, three code points of 21 bits in a number, uint64 [U]
+    form_slots: np.ndarray  # hash table, int32 [a power of 2], 0 or 1 + form; a slot taken sends to the next
+    gram_slots: np.ndarray  # the same of trigrams
+    reach: np.ndarray  # the words of the longest form by the hash of its first word, uint8 [a power of 2]
+    first_of_size: np.ndarray  # the first form of at least so many trigrams, int64 [largest size + 2]
 
 
 def open_terms(knowledge: KnowledgeBase) -> TermArrays:
@@ -123,14 +113,15 @@ def _forms_of(knowledge: KnowledgeBase) -> dict[str, list[int]]:
 
 def build(concepts: dict[str, Sequence[int]]) -> TermArrays:
     """The arrays of forms, given the concepts of each."""
-    from rerank_plugin.knowledge import hash_tables  # numba takes half a second to load
-
     sizes = _grams(_characters(concepts))[2]
     # By size, then by the form itself, so that the order of the source does not matter.
     forms = [form for _, form in sorted(zip(sizes.tolist(), concepts))]
     characters = _characters(forms)
     gram_keys, grams, sizes = _grams(characters)
-    form_slots, reach = hash_tables.form_tables(*characters)
+    form_slots, reach = _table(len(forms), 2, np.int32), _table(len(forms), 4, np.uint8)
+    _fill_forms(*characters, form_slots, reach)
+    gram_slots = _table(len(gram_keys), 2, np.int32)
+    _fill_grams(gram_keys, gram_slots)
     arrays = TermArrays(
         *characters,
         concepts=np.array([row for form in forms for row in concepts[form]], np.int32),
@@ -139,7 +130,7 @@ def build(concepts: dict[str, Sequence[int]]) -> TermArrays:
         gram_offsets=_offsets(sizes),
         gram_keys=gram_keys,
         form_slots=form_slots,
-        gram_slots=hash_tables.gram_table(gram_keys),
+        gram_slots=gram_slots,
         reach=reach,
         first_of_size=np.searchsorted(sizes, np.arange(int(sizes.max(initial=0)) + 2)).astype(np.int64),
     )
@@ -183,3 +174,49 @@ def _grams(forms: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray
     ranks[order] = np.arange(len(order))
     grams = np.sort((form << 32) | ranks[numbers]) & 0xFFFFFFFF
     return distinct[order], grams.astype(np.int32), np.bincount(form, minlength=len(counts))
+
+
+# ---- hash tables, filled by compiled loops ----
+
+
+def _table(count: int, free: int, dtype) -> np.ndarray:
+    """Zeros, a power of 2 of at least ``free`` times ``count``."""
+    return np.zeros(1 << max(free * count, 1).bit_length(), dtype)
+
+
+@njit(nogil=True, cache=True)
+def first_slot(hashed, slots):
+    """The first slot of a hash in a table."""
+    return np.int64(((hashed * SPREAD) >> np.uint64(20)) & np.uint64(len(slots) - 1))
+
+
+@njit(nogil=True, cache=True)
+def continued_hash(characters, start, end, hashed):
+    """A hash, continued by more characters (FNV-1a over code points)."""
+    for place in range(start, end):
+        hashed = (hashed ^ np.uint64(characters[place])) * FNV_PRIME
+    return hashed
+
+
+@njit(nogil=True, cache=True)
+def _fill_forms(characters, offsets, slots, reach):
+    for form in range(len(offsets) - 1):
+        slot = first_slot(continued_hash(characters, offsets[form], offsets[form + 1], FNV_START), slots)
+        while slots[slot]:
+            slot = (slot + 1) & (len(slots) - 1)
+        slots[slot] = form + 1
+        end, words = offsets[form + 1], 1
+        for place in range(offsets[form + 1] - 1, offsets[form], -1):
+            if characters[place] == SPACE:
+                end, words = place, words + 1
+        slot = first_slot(continued_hash(characters, offsets[form], end, FNV_START), reach)
+        reach[slot] = max(reach[slot], min(words, MOST_WORDS))
+
+
+@njit(nogil=True, cache=True)
+def _fill_grams(keys, slots):
+    for gram in range(len(keys)):
+        slot = first_slot(keys[gram], slots)
+        while slots[slot]:
+            slot = (slot + 1) & (len(slots) - 1)
+        slots[slot] = gram + 1

@@ -103,20 +103,17 @@ def start(entity_count: int, relation_count: int, dimension: int, random: np.ran
 
 def _epoch(
     vectors: Translation, triples: np.ndarray, corruption: Corruption, config: TransEConfig, rate: float, random
-) -> float:
-    """One pass over the triples in a new order, at this learning rate; returns the mean loss of a pair."""
+):
+    """One pass over the triples in a new order, at this learning rate."""
     from rerank_plugin.knowledge.transe_step import steps
 
     order = random.permutation(len(triples))
     at_once = max(1, DRAWN // config.batch_size) * config.batch_size
     batch = config.batch_size * config.negatives
     settings = (float(config.margin), float(rate), config.norm, float(config.relation_length or np.inf))
-    loss = 0.0
     for begin in range(0, len(order), at_once):
         positives = np.repeat(triples[order[begin : begin + at_once]], config.negatives, axis=0)  # [N, 3]
-        negatives = corruption.of(positives)  # [N, 3]
-        loss += steps(*vectors, positives, negatives, batch, *settings)
-    return loss / (len(order) * config.negatives)
+        steps(*vectors, positives, corruption.of(positives), batch, *settings)
 
 
 class Corruption:
@@ -133,13 +130,12 @@ class Corruption:
         """A corruption of each triple, int32 [B, 3]. Shapes: positives int32 [B, 3]."""
         negatives = positives.copy()
         self._draw(negatives, np.arange(len(negatives)))
-        if self.known is not None:
-            for _ in range(REDRAWS):
-                again = np.flatnonzero(self._true(negatives))
-                if not len(again):
-                    break
-                negatives[again] = positives[again]
-                self._draw(negatives, again)
+        for _ in range(0 if self.known is None else REDRAWS):
+            again = np.flatnonzero(self._true(negatives))
+            if not len(again):
+                break
+            negatives[again] = positives[again]
+            self._draw(negatives, again)
         return negatives
 
     def _draw(self, triples: np.ndarray, rows: np.ndarray) -> None:

@@ -61,27 +61,24 @@ def found(annotator, text):
     return [(text[one.start : one.end], [names[row] for row in one.concepts]) for one in annotator.annotate(text)]
 
 
-def test_similarity_by_hand(annotator):
-    # hyp ype per ert rte ten ens nsi sio ion: 10 trigrams; without the second s: ... ten eni nio ion: 9, of which
-    # hyp ype per ert rte ten ion are common: 7 / (10 + 9 - 7) < 0.7. With one letter more at the end: 10 / 11.
-    assert annotator.annotate("hypertenion") == []
-    (mention,) = annotator.annotate("hypertensione")
-    assert (mention.start, mention.end, mention.concepts) == (0, 13, (13,))
-    assert mention.similarities == (10 / 11,)
-
-
-def test_the_threshold_itself_is_similar_enough(knowledge):
-    # abc bcd; abc bcd cde: 2 / 3
-    exactly = Annotator(knowledge, AnnotatorConfig(threshold=2 / 3), threads=1)
-    assert [one.similarities for one in exactly.annotate("abcde")] == [(2 / 3,)]
-    above = Annotator(knowledge, AnnotatorConfig(threshold=np.nextafter(2 / 3, 1)), threads=1)
-    assert above.annotate("abcde") == []
-
-
-def test_repeated_trigrams_count_once(knowledge):
-    # abc bcd cda dab, each of which but the last occurs three times; abc bcd: 2 / 4
-    half = Annotator(knowledge, AnnotatorConfig(threshold=0.5), threads=1)
-    assert [one.similarities for one in half.annotate("abcdabcdabcd")] == [(0.5,)]
+@pytest.mark.parametrize(
+    "threshold, text, similarity",
+    [
+        # hyp ype per ert rte ten ens nsi sio ion: 10 trigrams; without the second s: ... ten eni nio ion: 9, of which
+        # hyp ype per ert rte ten ion are common: 7 / (10 + 9 - 7) < 0.7. With one letter more at the end: 10 / 11.
+        (0.7, "hypertenion", None),
+        (0.7, "hypertensione", 10 / 11),
+        # abc bcd; abc bcd cde: the threshold itself is similar enough
+        (2 / 3, "abcde", 2 / 3),
+        (np.nextafter(2 / 3, 1), "abcde", None),
+        # abc bcd cda dab, each of which but the last occurs three times, counts once; abc bcd: 2 / 4
+        (0.5, "abcdabcdabcd", 2 / 4),
+    ],
+)
+def test_similarity_by_hand(knowledge, threshold, text, similarity):
+    found = Annotator(knowledge, AnnotatorConfig(threshold=threshold), threads=1).annotate(text)
+    row = 13 if text[0] == "h" else 11
+    assert found == ([] if similarity is None else [(0, len(text), (row,), (similarity,))])
 
 
 def test_permuted_terms_plurals_and_spellings(annotator):
@@ -95,23 +92,16 @@ def test_permuted_terms_plurals_and_spellings(annotator):
     ]
 
 
-def test_an_ambiguous_term_has_all_its_concepts_by_row(annotator):
+def test_an_ambiguous_term_has_its_concepts_by_row_at_most_k(annotator):
     (mention,) = annotator.annotate("a cold")
     assert mention == (2, 6, (2, 3), (1.0, 1.0))
+    one = Annotator(annotator.knowledge, AnnotatorConfig(candidates=1), threads=1)
+    assert one.annotate("cold")[0].concepts == (2,)
 
 
 def test_a_plural_gives_way_to_a_term_that_is_written_so(annotator):
     assert annotator.annotate("cyclosporine")[0].concepts == (7, 6)
     assert annotator.annotate("cyclosporine")[0].similarities[1] < 1
-
-
-def test_at_most_k_candidates_the_best_first(knowledge):
-    one = Annotator(knowledge, AnnotatorConfig(candidates=1), threads=1)
-    assert one.annotate("cold")[0].concepts == (2,)
-
-
-def test_a_longer_mention_of_the_same_similarity_is_kept(annotator):
-    assert found(annotator, "myocardial infarction") == [("myocardial infarction", ["Myocardial Infarction"])]
 
 
 def test_overlap_by_score_or_by_length(tmp_path):
@@ -249,14 +239,7 @@ def test_the_settings_tell_the_knowledge_base(annotator, knowledge):
 
 @pytest.mark.parametrize(
     "options",
-    [
-        dict(candidates=0),
-        dict(threshold=0),
-        dict(threshold=1.1),
-        dict(window=0),
-        dict(similarity="dice"),
-        dict(overlap="x"),
-    ],
+    [{"candidates": 0}, {"threshold": 0}, {"threshold": 1.1}, {"window": 0}, {"similarity": "dice"}, {"overlap": "x"}],
 )
 def test_settings_that_cannot_be(options):
     with pytest.raises(InputError):

@@ -7,10 +7,10 @@ import pytest
 
 from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.knowledge import annotation_quality, pubtator
+from rerank_plugin.knowledge import annotation_quality
 from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.annotation import Mention
-from rerank_plugin.knowledge.annotation_quality import GoldSpan, Score, scores
+from rerank_plugin.knowledge.annotation_quality import GoldMention, GoldSpan, GoldText, Score, read_pubtator, scores
 from rerank_plugin.knowledge.compiling import compile_knowledge
 from rerank_plugin.knowledge.entries import Concept, Relation, Source
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
@@ -57,7 +57,7 @@ def knowledge(tmp_path_factory):
 
 
 def test_reading(gold_file):
-    first, second = pubtator.read(gold_file)
+    first, second = read_pubtator(gold_file)
     assert first.text == f"{TITLE}\n{ABSTRACT}"
     assert [mention.concepts for mention in first.mentions] == [("D2",), ("D4",), ("D1", "D6"), (), ("OMIM:123",)]
     assert first.mentions[0] == (0, 7, "Chemical", ("D2",))
@@ -79,17 +79,14 @@ def test_lines_that_cannot_be(tmp_path, line, said):
     path = tmp_path / "gold.txt"
     path.write_text(f"1|t|{TITLE}\n{line}\n")
     with pytest.raises(InputError, match=f"gold.txt:2.*{said}"):
-        pubtator.read(path)
-
-
-def test_no_text(tmp_path):
-    (tmp_path / "empty").write_text("\n")
+        read_pubtator(path)
+    path.write_text("\n")
     with pytest.raises(InputError, match="no text"):
-        pubtator.read(tmp_path / "empty")
+        read_pubtator(path)
 
 
 def test_gold_spans_and_what_is_left_out(gold_file, knowledge):
-    gold = annotation_quality.gold(pubtator.read(gold_file), knowledge)
+    gold = annotation_quality.gold(read_pubtator(gold_file), knowledge)
     assert gold.spans == [
         [
             GoldSpan(0, 7, "Chemical", frozenset({1})),
@@ -102,7 +99,7 @@ def test_gold_spans_and_what_is_left_out(gold_file, knowledge):
 
 
 def test_gold_of_another_vocabulary(knowledge):
-    text = pubtator.GoldText("1", "a", (pubtator.GoldMention(0, 1, "Disease", ("C0027051",)),))
+    text = GoldText("1", "a", (GoldMention(0, 1, "Disease", ("C0027051",)),))
     with pytest.raises(InputError, match="has none of the 1 gold concepts"):
         annotation_quality.gold([text], knowledge)
 
@@ -130,24 +127,14 @@ def test_scores_by_hand(knowledge):
     assert everything["document"] == Score(2, 4, 2, 3)
     of_kind = scores(found, spans, annotation_quality.of_kind(knowledge, "all"))
     assert of_kind["overlap"] == Score(2, 3, 1, 2)
-    assert (everything["overlap"].precision, everything["overlap"].recall, everything["overlap"].f1) == (0.5, 0.5, 0.5)
-    assert Score(0, 0, 0, 0).f1 == 0
+    described = Score(1, 2, 3, 4).described()  # F1: 2 * 1/2 * 3/4 / (1/2 + 3/4)
+    assert described == dict(right=1, found=2, hit=3, gold=4, precision=0.5, recall=0.75, f1=pytest.approx(0.6))
+    assert Score(0, 0, 0, 0).described()["f1"] == 0
 
 
 def test_evaluate(gold_file, knowledge, capsys):
-    main(
-        [
-            "evaluate",
-            "--knowledge",
-            str(knowledge.folder),
-            "--gold",
-            str(gold_file),
-            "--thresholds",
-            "0.8",
-            "--format",
-            "json",
-        ]
-    )
+    command = ["evaluate", "--knowledge", str(knowledge.folder), "--gold", str(gold_file), "--thresholds", "0.8"]
+    main([*command, "--format", "json"])
     printed = json.loads(capsys.readouterr().out)
     assert (printed["texts"], printed["mentions"]) == (2, 4)
     assert printed["left_out"] == {"without a concept": 1, "of OMIM": 1}
@@ -160,12 +147,10 @@ def test_evaluate(gold_file, knowledge, capsys):
     assert [everything["mention"][name] for name in ("right", "found", "hit", "gold")] == [2, 5, 2, 4]
     assert [everything["document"][name] for name in ("right", "found", "hit", "gold")] == [4, 5, 4, 5]
 
-
-def test_evaluate_as_a_table(gold_file, knowledge, capsys):
-    main(["evaluate", "--knowledge", str(knowledge.folder), "--gold", str(gold_file), "--thresholds", "0.8"])
-    printed = capsys.readouterr().out
-    assert printed.startswith("2 texts, 4 gold mentions; left out: 1 of OMIM, 1 without a concept\n")
-    assert len(printed.splitlines()) == 2 + 1 + 2 * 4
+    main(command)
+    table = capsys.readouterr().out
+    assert table.startswith("2 texts, 4 gold mentions; left out: 1 of OMIM, 1 without a concept\n")
+    assert len(table.splitlines()) == 2 + 1 + 2 * 4
 
 
 def test_annotate(knowledge, capsys):

@@ -9,7 +9,7 @@ import pytest
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from tests.knowledge import test_mesh_ascii, test_mesh_xml, test_umls
+from tests.knowledge import test_umls
 
 
 @pytest.fixture(scope="module")
@@ -44,40 +44,6 @@ def test_many_neighbours_are_counted(tmp_path, capsys):
     assert "15 concepts, 15 names, 14 relations (parent)" in capsys.readouterr().out
     main(["show", "--knowledge", str(tmp_path / "kb"), "top"])
     assert "<- parent: N1; N2; N3; N4; N5; N6; N7; N8; N9; N10; and 4 more" in capsys.readouterr().out
-
-
-def test_two_formats_of_one_vocabulary_say_the_same(tmp_path):
-    records = test_mesh_ascii.RECORDS.replace("PA = Nothing That Is Here\n", "")
-    (tmp_path / "d2024.bin").write_text(records)
-
-    def xml(name, id, numbers, terms, more=""):
-        trees = "".join(f"<TreeNumber>{number}</TreeNumber>" for number in numbers)
-        names = "".join(f"<Term><String>{term}</String></Term>" for term in (name, *terms))
-        return (
-            f"<DescriptorRecord><DescriptorUI>{id}</DescriptorUI><DescriptorName><String>{name}</String>"
-            f"</DescriptorName>{more}<TreeNumberList>{trees}</TreeNumberList>"
-            f"<ConceptList><Concept><TermList>{names}</TermList></Concept></ConceptList></DescriptorRecord>"
-        )
-
-    def to(outer, inner, id):
-        reference = f"<DescriptorReferredTo><DescriptorUI>{id}</DescriptorUI></DescriptorReferredTo>"
-        return f"<{outer}><{inner}>{reference}</{inner}></{outer}>"
-
-    related = to("SeeRelatedList", "SeeRelatedDescriptor", "D001241")
-    action = to("PharmacologicalActionList", "PharmacologicalAction", "D006331")
-    (tmp_path / "desc2024.xml").write_text(
-        test_mesh_xml.HEAD
-        + xml("Heart Diseases", "D006331", ["C14.280", "X9.1"], ["Cardiac Diseases", "Diseases, Cardiac"], related)
-        + xml("Myocardial Ischemia", "D017202", ["C14.280.647", "Q3.5"], ["Ischämie"])
-        + xml("Aspirin", "D001241", [], [], action)
-        + "</DescriptorRecordSet>",
-        encoding="utf-8",
-    )
-    for name in ("d2024.bin", "desc2024.xml"):
-        main(["compile", "--source", str(tmp_path / name), "--output", str(tmp_path / f"{name}.kb")])
-    one, other = (KnowledgeBase(tmp_path / f"{name}.kb") for name in ("d2024.bin", "desc2024.xml"))
-    assert one.checksum == other.checksum and one.description["edition"] == other.description["edition"] == "2024"
-    assert one.relation_names == ["parent", "pharmacological action", "related"]
 
 
 def test_umls_with_types_and_language(tmp_path, caplog):

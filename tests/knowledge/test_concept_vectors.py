@@ -37,7 +37,7 @@ def test_what_is_saved_is_loaded(written):
     [
         (lambda folder: (folder / "concepts.txt").unlink(), "embed concepts --knowledge KB"),
         (lambda folder: (folder / "concepts.safetensors").write_bytes(b"x"), "cannot be read as concept vectors"),
-        (lambda folder: (folder / "concepts.txt").write_text("D1\nD2\n"), "has 2 ids but concepts.safetensors 3"),
+        (lambda folder: (folder / "concepts.txt").write_text("D1\nD2\n"), "has 2 lines but concepts.safetensors 3"),
         (lambda folder: (folder / "concepts.txt").write_text("D1\nD2\nD1\n"), "names a concept twice"),
         (lambda folder: save_file({"other": MATRIX}, folder / "concepts.safetensors"), "no matrix named 'vectors'"),
         (lambda folder: save_file({"vectors": MATRIX / 0}, folder / "concepts.safetensors"), "not finite"),

@@ -4,9 +4,9 @@ import pytest
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.sources import edition_of, open_source
-from tests.knowledge import test_mesh_ascii, test_mesh_tsv, test_mesh_xml, test_umls
+from tests.knowledge import test_mesh, test_umls
 
-XML = f"{test_mesh_xml.HEAD}{test_mesh_xml.HEART}</DescriptorRecordSet>"
+XML = test_mesh.XML
 
 
 @pytest.mark.parametrize(
@@ -15,9 +15,9 @@ XML = f"{test_mesh_xml.HEAD}{test_mesh_xml.HEART}</DescriptorRecordSet>"
         ("desc2024.xml", XML, "mesh-xml"),
         ("no-suffix", "\ufeff  " + XML.split("\n", 1)[1], "mesh-xml"),
         ("desc.xml.gz", XML, "mesh-xml"),
-        ("d2024.bin", test_mesh_ascii.RECORDS, "mesh-ascii"),
-        ("d2024.bin.gz", test_mesh_ascii.RECORDS, "mesh-ascii"),
-        ("tsv/descriptors.tsv", test_mesh_tsv.HEADER + test_mesh_tsv.ROWS, "mesh-tsv"),
+        ("d2024.bin", test_mesh.RECORDS, "mesh-ascii"),
+        ("d2024.bin.gz", test_mesh.RECORDS, "mesh-ascii"),
+        ("tsv/descriptors.tsv", test_mesh.HEADER + test_mesh.ROWS, "mesh-tsv"),
         ("umls/MRCONSO.RRF.gz", test_umls.NAMES, "umls"),
     ],
 )
@@ -36,30 +36,21 @@ def test_formats_are_recognized(tmp_path, name, text, format):
 
 
 @pytest.mark.parametrize(
-    "name, text, message",
+    "name, data, spec, message",
     [
-        ("other.txt", "words", "format is not known"),
-        ("a/MRCONSO.RRF", "C1|", "give the folder that it is in: .*/a$"),
-        ("cut.bin.gz", None, "damaged gzip file"),
+        ("other.txt", b"words", "other.txt", "format is not known"),
+        ("a/MRCONSO.RRF", b"C1|", "a/MRCONSO.RRF", "give the folder that it is in: .*/a$"),
+        ("cut.bin.gz", b"no gzip", "cut.bin.gz", "damaged gzip file"),
+        ("a/other.txt", b"", "a", "without MRCONSO.RRF or descriptors.tsv"),
+        ("META/MRCONSO.RRF", b"", "", "give .*META"),
+        ("other.txt", b"", "gone", "no such file or folder; expected MeSH XML"),
     ],
 )
-def test_what_is_not_known_is_said(tmp_path, name, text, message):
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(text.encode() if text else b"no gzip")
+def test_what_is_not_known_is_said(tmp_path, name, data, spec, message):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=message):
-        open_source(str(path))
-
-
-def test_folders_and_names_that_are_not_there(tmp_path):
-    with pytest.raises(InputError, match="without MRCONSO.RRF or descriptors.tsv"):
-        open_source(str(tmp_path))
-    with pytest.raises(InputError, match="no such file or folder; expected MeSH XML"):
-        open_source(str(tmp_path / "gone"))
-    (tmp_path / "META").mkdir()
-    (tmp_path / "META" / "MRCONSO.RRF").touch()
-    with pytest.raises(InputError, match="give .*META"):
-        open_source(str(tmp_path))
+        open_source(str(tmp_path / spec))
 
 
 @pytest.mark.parametrize(
