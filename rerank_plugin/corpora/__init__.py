@@ -4,11 +4,11 @@ A *spec* is a string that names them. Every command accepts the same forms of sp
 `specs.resolve` decides what a spec means.
 
 * `register`: the table of formats, which drives dispatch, help and error messages; `formats`: the formats, one a file
-* `document_files`, `query_files`: files of documents and of queries, in whatever format
+* `format_files`: files of documents and of queries, in whatever format
 * `click_logs` and the other `click_` modules: judgments made of click logs, by ``python -m rerank_plugin.clicks``
 * `weak_labels`: judgments made of a corpus, by ``python -m rerank_plugin.weak``
 
-Nothing but this file and small modules is imported until a reader is needed.
+Nothing heavy is imported until something is read.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ import logging
 import os
 from collections.abc import Iterator
 
+from rerank_plugin.corpora import format_files
+from rerank_plugin.corpora.formats import beir, ir_datasets_ids
 from rerank_plugin.corpora.problems import Problems
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, accepted, of_first_line, of_suffix
-from rerank_plugin.corpora.specs import Source, exists, resolve
+from rerank_plugin.corpora.specs import exists, resolve
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document, Judgments, Query
 from rerank_plugin.files.text_files import kind_of
 
 __all__ = [
-    "CORPUS", "JUDGMENTS", "QUERIES", "Document", "Judgments", "Problems", "Query", "accepted", "documents", "judgments",
-    "queries", "queries_and_judgments",
+    "CORPUS", "JUDGMENTS", "QUERIES", "Document", "Judgments", "Problems", "Query", "accepted", "documents",
+    "judgments", "queries", "queries_and_judgments",
 ]  # fmt: skip
 
 log = logging.getLogger(__name__)
@@ -41,58 +43,38 @@ def documents(spec: str, problems: Problems | None = None, ids_required: bool = 
     nothing raises InputError at the call, not at the first document.
     """
     source = resolve(spec, CORPUS)
+    path, split = source.path, source.split
     collected = Problems() if problems is None else problems
     if source.dataset:
-        from rerank_plugin.corpora.formats import ir_datasets_ids
-
         stream = ir_datasets_ids.documents(source.dataset, collected, ids_required)
-    else:
-        stream = _documents_of(source, collected, ids_required)
-    return stream if problems is not None else _then_log(stream, collected)
-
-
-def _documents_of(source: Source, problems: Problems, ids_required: bool) -> Iterator[Document]:
-    """The documents of a file or folder."""
-    from rerank_plugin.corpora import document_files
-    from rerank_plugin.corpora.formats import beir
-
-    path, split = source.path, source.split
-    if beir.has_corpus(path):
-        return beir.documents(path, problems, ids_required)
-    if split is not None:
+    elif beir.has_corpus(path):
+        stream = beir.documents(path, collected, ids_required)
+    elif split is not None:
         raise InputError(f"{path}:{split}: only a BEIR folder has splits, and there is no corpus.jsonl[.gz] in {path}")
-    return document_files.documents(path, problems, ids_required)
+    else:
+        stream = format_files.documents(path, collected, ids_required)
+    return stream if problems is not None else _then_log(stream, collected)
 
 
 def queries(spec: str) -> list[Query]:
     """All queries of a spec, in their order; of ``folder:split``, those with judgments in that split."""
     source = resolve(spec, QUERIES)
     if source.dataset:
-        from rerank_plugin.corpora.formats import ir_datasets_ids
-
         return ir_datasets_ids.queries(source.dataset)
     if source.path.is_dir():
-        from rerank_plugin.corpora.formats import beir
-
         found = beir.queries(source.path)
         if source.split is None:
             return found
         return _judged(found, beir.judgments(source.path, source.split), spec)
-    from rerank_plugin.corpora import query_files
-
-    return query_files.queries(source.path, source.selected)
+    return format_files.queries(source.path, source.selected)
 
 
 def judgments(spec: str) -> Judgments:
     """The judgments of a spec as ``{query id: {document id: relevance}}``."""
     source = resolve(spec, JUDGMENTS)
     if source.dataset:
-        from rerank_plugin.corpora.formats import ir_datasets_ids
-
         return ir_datasets_ids.judgments(source.dataset)
     if source.path.is_dir():
-        from rerank_plugin.corpora.formats import beir
-
         return beir.judgments(source.path, source.split)
     of_file = of_suffix(kind_of(source.path), JUDGMENTS) or of_first_line("", JUDGMENTS)
     return of_file.reader.judgments(source.path)
@@ -114,12 +96,7 @@ def queries_and_judgments(spec: str) -> tuple[list[Query], Judgments]:
                 "qrels.txt), or name a BEIR folder with its split (data/nfcorpus:test) or an ir-datasets id"
             )
         judged = judgments(spec)
-        if source.path:
-            from rerank_plugin.corpora.formats import beir
-
-            found = beir.queries(source.path)
-        else:
-            found = queries(spec)
+        found = beir.queries(source.path) if source.path else queries(spec)
     return _judged(found, judged, spec), judged
 
 

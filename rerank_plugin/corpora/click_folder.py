@@ -26,9 +26,9 @@ import numpy as np
 from rerank_plugin.corpora.click_filters import Filter
 from rerank_plugin.corpora.click_logs import ClickLog, LoggedQuery, merged
 from rerank_plugin.corpora.click_relevance import Formula, grades
+from rerank_plugin.files.beir import write_queries_and_judgments
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
-from rerank_plugin.files.records import Judgments
 from rerank_plugin.files.runs import RankedList, write_run
 
 SHARES = {"train": 0.6, "dev": 0.2, "test": 0.2}
@@ -40,48 +40,37 @@ CLICKS = FolderKind(
 
 
 class Kept(NamedTuple):
-    """The queries that passed, by id, and how many each filter left out, by its reason, in the order of filters."""
+    """The queries of a log that passed all filters."""
 
-    queries: dict[str, LoggedQuery]
-    left_out: dict[str, int]
+    queries: dict[str, LoggedQuery]  # by id
+    left_out: dict[str, int]  # how many each filter left out, by its reason, in the order of filters
+    merged: int  # how many queries merging took away
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The numbers of queries and documents in a folder.
+    """The numbers of queries and documents in a folder."""
 
-    Attributes:
-        read, merged: queries in the log, and how many of them differ from another only in letter case.
-        left_out: queries by the reason of the first filter that removed them.
-        splits: by name, the numbers of queries, of documents (pairs with a query) and of relevant ones.
-    """
-
-    read: int
-    merged: int
-    left_out: dict[str, int]
-    splits: dict[str, dict[str, int]]
+    read: int  # queries in the log
+    merged: int  # how many of them differ from another only in letter case
+    left_out: dict[str, int]  # queries by the reason of the first filter that removed them
+    splits: dict[str, dict[str, int]]  # by name, the numbers of queries, documents (pairs with a query), relevant ones
 
 
-def filtered(log: ClickLog, texts: Iterable[Filter], counts: Iterable[Filter]) -> tuple[Kept, int]:
-    """The log's queries after the filters of texts, merging (unless the log has ids) and the filters of counts.
-
-    Returns:
-        what is kept, and how many queries merging took away.
-    """
+def filtered(log: ClickLog, texts: Iterable[Filter], counts: Iterable[Filter]) -> Kept:
+    """The log's queries after the filters of texts, merging (unless the log has ids) and the filters of counts."""
     left_out: dict[str, int] = {}
-    queries = _remaining(log.queries, texts, left_out)
+
+    def remaining(queries: Mapping[str, LoggedQuery], filters: Iterable[Filter]) -> dict[str, LoggedQuery]:
+        for one in filters:
+            rest = {id: query for id, query in queries.items() if not one.removes(query)}
+            left_out[one.reason] = len(queries) - len(rest)
+            queries = rest
+        return dict(queries)
+
+    queries = remaining(log.queries, texts)
     distinct = queries if log.ids_given else merged(queries)
-    return Kept(_remaining(distinct, counts, left_out), left_out), len(queries) - len(distinct)
-
-
-def _remaining(
-    queries: Mapping[str, LoggedQuery], filters: Iterable[Filter], left_out: dict[str, int]
-) -> dict[str, LoggedQuery]:
-    for one in filters:
-        rest = {id: query for id, query in queries.items() if not one.removes(query)}
-        left_out[one.reason] = len(queries) - len(rest)
-        queries = rest
-    return dict(queries)
+    return Kept(remaining(distinct, counts), left_out, len(queries) - len(distinct))
 
 
 def split(ids: Iterable[str], seed: int) -> dict[str, list[str]]:
@@ -135,49 +124,36 @@ def write(
         overwrite: replace a folder of this kind that is there already; any other is an InputError.
     """
     check_free(folder, CLICKS, overwrite)
-    kept, merges = filtered(log, texts, counts)
+    kept = filtered(log, texts, counts)
     parts = {}
+    sizes = {}
     for name, ids in split(kept.queries, seed).items():
         judged = {id: grades(kept.queries[id], log.full_text, formula) for id in ids}
         if balance is not None and name in BALANCED:
             judged = {id: balanced(of_query, balance, seed, id) for id, of_query in judged.items()}
         parts[name] = judged
-    sizes = {name: _sizes(judged) for name, judged in parts.items()}
-    summary = Summary(len(log.queries), merges, kept.left_out, sizes)
+        levels = [level for of_query in judged.values() for level in of_query.values()]
+        relevant = sum(level > 0 for level in levels)
+        sizes[name] = {"queries": len(judged), "documents": len(levels), "relevant": relevant}
+    summary = Summary(len(log.queries), kept.merged, kept.left_out, sizes)
     how = {
         "log": source, "formula": formula.name, "mu": formula.mu, "lambda": formula.lambda_, "balance": balance,
         "seed": seed, **asdict(summary),
     }  # fmt: skip
     with replacing_folder(folder, CLICKS, overwrite) as writing:
-        _write_queries(writing / "queries.jsonl", kept.queries)
-        (writing / "qrels").mkdir()
+        write_queries_and_judgments(
+            writing,
+            ((id, kept.queries[id].text) for id in sorted(kept.queries)),
+            {
+                name: ((id, document, level) for id, of in judged.items() for document, level in of.items())
+                for name, judged in parts.items()
+            },
+        )
         for name, judged in parts.items():
-            _write_judgments(writing / "qrels" / f"{name}.tsv", judged)
-            write_run(
-                writing / "runs" / f"{name}.run", {id: _by_id(of_query) for id, of_query in judged.items()}, "docid"
-            )
+            by_id = {
+                id: RankedList(sorted(of, reverse=True), np.arange(len(of), 0, -1, dtype=np.float32))
+                for id, of in judged.items()
+            }
+            write_run(writing / "runs" / f"{name}.run", by_id, "docid")
         (writing / DESCRIPTION).write_text(json.dumps(how, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return summary
-
-
-def _sizes(judged: Judgments) -> dict[str, int]:
-    levels = [level for of_query in judged.values() for level in of_query.values()]
-    return {"queries": len(judged), "documents": len(levels), "relevant": sum(level > 0 for level in levels)}
-
-
-def _by_id(judged: Mapping[str, float]) -> RankedList:
-    return RankedList(sorted(judged, reverse=True), np.arange(len(judged), 0, -1, dtype=np.float32))
-
-
-def _write_queries(path: Path, queries: Mapping[str, LoggedQuery]) -> None:
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        for id in sorted(queries):
-            file.write(json.dumps({"_id": id, "text": queries[id].text}, ensure_ascii=False) + "\n")
-
-
-def _write_judgments(path: Path, judged: Judgments) -> None:
-    """Levels with as many digits as it takes to read the same float again."""
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.write("query-id\tcorpus-id\tscore\n")
-        for query, of_query in judged.items():
-            file.writelines(f"{query}\t{document}\t{level!r}\n" for document, level in of_query.items())

@@ -28,9 +28,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from rerank_plugin.corpora.columns import rows
 from rerank_plugin.corpora.problems import white_space
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.text_files import lines
 
 COUNTS = ("impressions", "summary_clicks", "full_text_clicks")
 COLUMNS = ("query", "document", *COUNTS, "full_text")
@@ -57,17 +57,11 @@ class LoggedQuery(NamedTuple):
 
 
 class ClickLog(NamedTuple):
-    """A log, added up.
+    """A log, added up."""
 
-    Attributes:
-        queries: by id.
-        full_text: ids of the documents whose full text is available.
-        ids_given: whether the log has ids of its own; otherwise they are `derived_id` of the text.
-    """
-
-    queries: dict[str, LoggedQuery]
-    full_text: set[str]
-    ids_given: bool
+    queries: dict[str, LoggedQuery]  # by id
+    full_text: set[str]  # ids of the documents whose full text is available
+    ids_given: bool  # whether the log has ids of its own; otherwise they are `derived_id` of the text
 
 
 def derived_id(text: str) -> str:
@@ -79,20 +73,24 @@ def read(path: Path, progress: Callable[[Iterable], Iterable] = iter) -> ClickLo
     """Read a log. An invalid line is an InputError that names it.
 
     Args:
-        progress: wraps the numbered lines, for a progress bar.
+        progress: wraps the lines, for a progress bar.
     """
-    numbered = lines(path)
-    number, header = next(numbered, (1, ""))
-    pick, ids_given = _columns(header, f"{path}:{number}")
-    result = ClickLog({}, set(), ids_given)
+    queries: dict[str, LoggedQuery] = {}
+    available: set[str] = set()
     documents: dict[str, str] = {}  # one string for an id, however many queries have it
     by_name: dict[str, tuple[str, LoggedQuery]] = {}  # by id or text as written, so that each text is read once
-    for number, line in progress(numbered):
-        where = f"{path}:{number}"
-        text, document, impressions, summary, full_text_clicks, full_text, *id = pick(line, where)
-        name = id[0] if ids_given else text
-        written, query = by_name.get(name) or by_name.setdefault(name, (text, _query(result, text, name, where)))
-        if written != text and query.text != _single_spaced(text):
+    id: list[str] = []
+    for where, values in progress(rows(path, COLUMNS, (OPTIONAL,))):
+        text, document, impressions, summary, full_text_clicks, full_text, *id = values
+        name = id[0] if id else text
+        if name not in by_name:
+            single = " ".join(text.split())
+            if not single:
+                raise InputError(f"{where}: the query is empty: remove the line")
+            key = _id(OPTIONAL, name, where) if id else derived_id(single)
+            by_name[name] = text, queries.setdefault(key, LoggedQuery(single, {}))
+        written, query = by_name[name]
+        if written != text and query.text != " ".join(text.split()):
             raise InputError(
                 f"{where}: the query id {name} is that of {query.text!r} and here of {text!r}: give each its own"
             )
@@ -100,23 +98,10 @@ def read(path: Path, progress: Callable[[Iterable], Iterable] = iter) -> ClickLo
         counts = _counts((impressions, summary, full_text_clicks), full_text, where)
         query.documents[known] = _sum(query.documents.get(known), counts)
         if full_text == "1":
-            result.full_text.add(known)
-    if not result.queries:
+            available.add(known)
+    if not queries:
         raise InputError(f"{path}: holds no clicks: expected lines below the header")
-    return result
-
-
-def _query(log: ClickLog, text: str, name: str, where: str) -> LoggedQuery:
-    """The log's query of this name, new if need be."""
-    single = _single_spaced(text)
-    if not single:
-        raise InputError(f"{where}: the query is empty: remove the line")
-    id = _id(OPTIONAL, name, where) if log.ids_given else derived_id(single)
-    return log.queries.setdefault(id, LoggedQuery(single, {}))
-
-
-def _single_spaced(text: str) -> str:
-    return " ".join(text.split())
+    return ClickLog(queries, available, bool(id))
 
 
 def merged(queries: Mapping[str, LoggedQuery]) -> dict[str, LoggedQuery]:
@@ -133,38 +118,13 @@ def merged(queries: Mapping[str, LoggedQuery]) -> dict[str, LoggedQuery]:
         for query in same:
             for document, counts in query.documents.items():
                 documents[document] = _sum(documents.get(document), counts)
-        result[derived_id(text)] = LoggedQuery(min(same, key=_by_clicks_then_text).text, documents)
+        best = min(same, key=lambda query: (-sum(sum(one[1:]) for one in query.documents.values()), query.text))
+        result[derived_id(text)] = LoggedQuery(best.text, documents)
     return result
-
-
-def _by_clicks_then_text(query: LoggedQuery) -> tuple[int, str]:
-    return -sum(counts.summary_clicks + counts.full_text_clicks for counts in query.documents.values()), query.text
 
 
 def _sum(first: Counts | None, second: Counts) -> Counts:
     return second if first is None else Counts(*map(sum, zip(first, second)))
-
-
-def _columns(header: str, where: str) -> tuple[Callable[[str, str], list[str]], bool]:
-    """A function that gives a line's values in the order of COLUMNS, then the query id's; and whether there is one."""
-    names = [name.strip() for name in header.split("\t")]
-    missing = [name for name in COLUMNS if name not in names]
-    if missing:
-        raise InputError(
-            f"{where}: the header lacks {', '.join(missing)}: expected the tab-separated columns "
-            f"{', '.join(COLUMNS)} and, if there is one, {OPTIONAL}"
-        )
-    if len(set(names)) < len(names):
-        raise InputError(f"{where}: the header names a column twice")
-    places = [names.index(name) for name in (*COLUMNS, OPTIONAL) if name in names]
-
-    def pick(line: str, where: str) -> list[str]:
-        values = line.split("\t")
-        if len(values) != len(names):
-            raise InputError(f"{where}: expected {len(names)} columns, as in the header, found {len(values)}")
-        return [values[place].strip() for place in places]
-
-    return pick, OPTIONAL in names
 
 
 def _counts(texts: tuple[str, str, str], full_text: str, where: str) -> Counts:

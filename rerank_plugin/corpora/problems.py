@@ -9,7 +9,6 @@ from rerank_plugin.files.records import Document
 
 BAD_JSON_LINE = "bad JSON line"
 DAMAGED_GZIP = "damaged gzip file"
-DUPLICATE_ID = "duplicate id"
 EMPTY_DOCUMENT = "empty document"
 MALFORMED_XML = "malformed XML"
 MISSING_ID = "missing id"

@@ -4,8 +4,8 @@ To add a format, write a module of the folder ``formats`` that ends with ``regis
 :mod:`rerank_plugin.corpora.formats.qrels` is a short example. Another package declares an entry point of the group
 ``rerank_plugin.formats`` with the format's name, which points at a :class:`Format`.
 
-The modules of ``formats`` are imported to print a command's help: a reader that needs a heavy library imports it when it
-reads, or stands in a module of its own.
+The modules of ``formats`` are imported to print a command's help: a reader that needs a heavy library imports it when
+it reads, or stands in a module of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Format:
 
     * ``documents(paths, problems, ids_required)``: the documents of some files, streamed. A record that cannot be used
       is told to ``problems``; :func:`rerank_plugin.corpora.problems.usable` makes a document or tells why not.
-    * ``queries(path)``: for each query where it stands (``file:line``), its id and its text; ids are checked afterwards.
+    * ``queries(path)``: for each query where it stands (``file:line``), its id and its text; ids are checked later.
       Where the format is `selectable`, ``queries(path, selected)``.
     * ``judgments(path)``: the judgments of a file, ``{query id: {document id: grade}}``.
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rerank_plugin.files.beir import write_queries_and_judgments
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.files.records import Document
@@ -63,23 +64,25 @@ def write(
     order and the seed alone. Documents get ids of their own.
 
     Raises:
-        InputError: something is there that must not be replaced, or fewer documents can be used than there are to be queries.
+        InputError: something is there that must not be replaced, or too few documents can be used.
     """
     with replacing_folder(folder, WEAK_LABELS, overwrite) as writing:
         titles = _write_corpus(documents, writing / "corpus.jsonl.gz", config)
         if len(titles) < config.queries:
             raise InputError(
-                f"only {len(titles)} documents have a title of {config.title_words[0]} to {config.title_words[1]} words "
-                f"and an abstract of {config.abstract_words} words or more: ask for fewer queries"
+                f"only {len(titles)} documents have a title of {' to '.join(map(str, config.title_words))} words and "
+                f"an abstract of {config.abstract_words} words or more: ask for fewer queries"
             )
         drawn = np.random.default_rng(seed).choice(len(titles), config.queries, replace=False).tolist()
-        with open(writing / "queries.jsonl", "w", encoding="utf-8") as file:
-            for number in drawn:
-                file.write(json.dumps({"_id": f"t{number}", "text": titles[number]}, ensure_ascii=False) + "\n")
-        (writing / "qrels").mkdir()
-        for split, numbers in (("dev", drawn[: config.held_out]), ("train", drawn[config.held_out :])):
-            lines = "".join(f"t{number}\td{number}\t1\n" for number in numbers)
-            (writing / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}", encoding="utf-8")
+        held_out = config.held_out
+        write_queries_and_judgments(
+            writing,
+            ((f"t{number}", titles[number]) for number in drawn),
+            {
+                split: ((f"t{number}", f"d{number}", 1) for number in numbers)
+                for split, numbers in (("dev", drawn[:held_out]), ("train", drawn[held_out:]))
+            },
+        )
         (writing / DESCRIPTION).write_text(json.dumps({**asdict(config), "seed": seed}, indent=1), encoding="utf-8")
     return Counts(len(titles), config.queries - config.held_out, config.held_out)
 

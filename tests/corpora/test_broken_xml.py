@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rerank_plugin.corpora import Document, Problems, broken_xml, documents
 from rerank_plugin.files.errors import InputError
-from tests.corpora.test_pubmed_xml import article, deletion, write
+from tests.corpora.test_pubmed_xml import article, deletion, write, xml
 
 DAMAGES = ["\x00", "\x0b", "&", "&nbsp;", "<", "< 5", "<b>", "</b>", "<!--", "\ufffe", "&#0;", "]]>"]
 
@@ -41,30 +41,36 @@ def test_one_damaged_record_costs_itself(tmp_path, damage, name):
         list(documents(str(path), Problems(strict=True)))
 
 
+SECOND = article("2")
+AROUND = (article("3"), article("4"))
+CITED = article("3").replace("<PubmedArticle>", "<\x00>")
+
+
 @pytest.mark.parametrize(
-    "old, new, missing",
+    "text, ids",
     [
-        ("</PubmedArticle>", "</Pubmed\x00Article>", ["2"]),
-        ("</PubmedArticle>", "", ["2"]),
-        ("<PubmedArticle>", "<Pubmed\x00Article>", []),  # the citation in it is whole
-        ("<MedlineCitation ", "<Medline\x00Citation ", ["2"]),
-        ("</ArticleTitle>", "</ArticleTitle", ["2"]),
-        ("<PMID", "<P\x00MID", ["2"]),
+        # a damaged tag costs its record, but the citation in a damaged article is whole
+        (xml(article("1"), SECOND.replace("</PubmedArticle>", "</Pubmed\x00Article>"), *AROUND), "1 3 4"),
+        (xml(article("1"), SECOND.replace("</PubmedArticle>", ""), *AROUND), "1 3 4"),
+        (xml(article("1"), SECOND.replace("<PubmedArticle>", "<Pubmed\x00Article>"), *AROUND), "1 2 3 4"),
+        (xml(article("1"), SECOND.replace("<MedlineCitation ", "<Medline\x00Citation "), *AROUND), "1 3 4"),
+        (xml(article("1"), SECOND.replace("</ArticleTitle>", "</ArticleTitle"), *AROUND), "1 3 4"),
+        (xml(article("1"), SECOND.replace("<PMID", "<P\x00MID", 1), *AROUND), "1 3 4"),
+        # an end and the next beginning damaged cost no more than the first
+        (xml(article("1"), SECOND.replace("</PubmedArticle>", "</PubmedArticle\x00>"), CITED, article("4")), "1 3 4"),
+        # files put one behind the other, a file that is one record, and a record in a comment
+        (xml(article("1")) + "\n" + xml(article("2")), "1 2"),
+        ("<?xml version='1.0'?>" + article("1", "&").strip(), ""),
+        (xml(article("1"), f"<!-- withdrawn: {SECOND} -->", article("3", "&"), article("4")), "1 4"),
+        # bytes that are no UTF-8
+        (xml(article("1"), article("2", "Caf\udce9"), article("3")), "1 3"),
     ],
+    ids=map(str, range(11)),
 )
-def test_a_damaged_tag_costs_its_record(tmp_path, old, new, missing):
-    path = tmp_path / "a.xml"
-    write(path, article("1"), article("2").replace(old, new, 1), article("3"), article("4"))
-    ids, problems = read(path)
-    assert ids == [id for id in ["1", "2", "3", "4"] if id not in missing]
-    assert problems.counts == {"malformed XML": 1}
-
-
-def test_an_end_and_the_next_beginning_damaged_cost_no_more_than_the_first(tmp_path):
-    second = article("2").replace("</PubmedArticle>", "</PubmedArticle\x00>")
-    write(tmp_path / "a.xml", article("1"), second, article("3").replace("<PubmedArticle>", "<\x00>"), article("4"))
-    ids, problems = read(tmp_path)
-    assert ids == ["1", "3", "4"] and problems.counts == {"malformed XML": 1}
+def test_one_fault_is_told_once_and_costs_a_record_at_most(tmp_path, text, ids):
+    (tmp_path / "a.xml").write_bytes(text.encode(errors="surrogateescape"))
+    found, problems = read(tmp_path)
+    assert found == ids.split() and problems.counts == {"malformed XML": 1}
 
 
 def test_books_older_sets_and_deletions_around_a_damaged_record(tmp_path):
@@ -110,27 +116,6 @@ def test_a_truncated_gzip_with_a_damaged_record(tmp_path):
     assert problems.counts == {"malformed XML": 1, "damaged gzip file": 1}
 
 
-def test_files_put_one_behind_the_other_are_read_whole(tmp_path):
-    write(tmp_path / "a.xml", article("1"))
-    write(tmp_path / "b.xml", article("2"))
-    (tmp_path / "x.xml").write_text("\n".join((tmp_path / name).read_text() for name in ("a.xml", "b.xml")))
-    ids, problems = read(tmp_path / "x.xml")
-    assert ids == ["1", "2"]
-    assert problems.counts == {"malformed XML": 1}
-
-
-def test_a_file_that_is_one_record_costs_itself_once(tmp_path):
-    (tmp_path / "a.xml").write_text("<?xml version='1.0'?>" + article("1", "&").strip())
-    ids, problems = read(tmp_path)
-    assert ids == [] and problems.counts == {"malformed XML": 1}
-
-
-def test_a_record_in_a_comment_stays_one(tmp_path):
-    write(tmp_path / "a.xml", article("1"), f"<!-- withdrawn: {article('2')} -->", article("3", "&"), article("4"))
-    ids, problems = read(tmp_path / "a.xml")
-    assert ids == ["1", "4"] and problems.counts == {"malformed XML": 1}
-
-
 def test_entities_and_namespaces_of_the_file_hold_for_every_record(tmp_path):
     """What the DTD declares is told as in a sound file, and a prefix that the root declares is known."""
     path = tmp_path / "a.xml"
@@ -167,13 +152,6 @@ def test_a_broken_file_in_an_encoding_that_cannot_be_cut_is_named(tmp_path, enco
     ids, problems = read(tmp_path)
     assert ids == [] and problems.counts == {"malformed XML": 1}
     assert problems.examples["malformed XML"][0].endswith("; no record of this file could be read)")
-
-
-def test_bytes_that_are_no_utf8_cost_their_record(tmp_path):
-    write(tmp_path / "a.xml", article("1"), article("2", "Caf?"), article("3"))
-    (tmp_path / "a.xml").write_bytes((tmp_path / "a.xml").read_bytes().replace(b"Caf?", "Café".encode("latin-1")))
-    ids, problems = read(tmp_path)
-    assert ids == ["1", "3"] and problems.counts == {"malformed XML": 1}
 
 
 def test_records_that_cross_chunks_and_one_that_is_too_long(tmp_path, monkeypatch):

@@ -1,19 +1,19 @@
 """Click logs: reading, the papers' formulas, which queries are kept, and the folder that is written."""
 
-import gzip
 import json
 import math
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.corpora import judgments, queries, queries_and_judgments
+from rerank_plugin.corpora import click_logs, judgments, queries, queries_and_judgments
 from rerank_plugin.corpora.click_filters import filters, has_field, is_author_search, is_boolean
 from rerank_plugin.corpora.click_folder import balanced, filtered, split, write
-from rerank_plugin.corpora.click_logs import ClickLog, Counts, LoggedQuery, derived_id, merged, read
+from rerank_plugin.corpora.click_logs import ClickLog, Counts, LoggedQuery, derived_id, merged
 from rerank_plugin.corpora.click_relevance import formula, grades
 from rerank_plugin.corpora.formats import beir
 from rerank_plugin.files.errors import InputError
@@ -30,15 +30,13 @@ LOG = HEADER + (
 )
 
 
-def file(tmp_path, text, name="log.tsv"):
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-    return path
+def read(path):
+    return click_logs.read(Path(path))
 
 
 @pytest.mark.parametrize("name", ["log.tsv", "log.tsv.gz"])
-def test_lines_of_the_same_pair_are_added_up(tmp_path, name):
-    log = read(file(tmp_path, LOG, name))
+def test_lines_of_the_same_pair_are_added_up(put, name):
+    log = read(put(name, LOG))
     assert log == ClickLog(
         {
             derived_id("heart attack"): LoggedQuery(
@@ -51,14 +49,14 @@ def test_lines_of_the_same_pair_are_added_up(tmp_path, name):
     )
 
 
-def test_columns_in_another_order_with_ids_and_others(tmp_path):
+def test_columns_in_another_order_with_ids_and_others(put):
     text = (
         "day\tfull_text\tquery_id\tdocument\tquery\tfull_text_clicks\tsummary_clicks\timpressions\n"
         "mon\t1\tQ7\td1\tgout\t1\t2\t3\n"
         "tue\t0\tQ7\td1\tgout\t0\t1\t1\n"
         "tue\t0\tQ8\td1\tgout\t0\t0\t1\n"
     )
-    log = read(file(tmp_path, text))
+    log = read(put("log.tsv", text))
     assert log.ids_given and log.full_text == {"d1"}
     assert log.queries == {
         "Q7": LoggedQuery("gout", {"d1": Counts(4, 3, 1)}),
@@ -89,13 +87,13 @@ def test_columns_in_another_order_with_ids_and_others(tmp_path):
         ),
     ],
 )
-def test_bad_logs_are_named(tmp_path, text, message):
+def test_bad_logs_are_named(put, text, message):
     with pytest.raises(InputError, match=message):
-        read(file(tmp_path, text))
+        read(put("log.tsv", text))
 
 
-def test_a_damaged_gzip_file_is_named(tmp_path):
-    path = file(tmp_path, LOG, "log.tsv.gz")
+def test_a_damaged_gzip_file_is_named(put):
+    path = Path(put("log.tsv.gz", LOG))
     path.write_bytes(path.read_bytes()[:-12])
     with pytest.raises(InputError, match=r"log\.tsv\.gz:.*damaged gzip file"):
         read(path)
@@ -129,26 +127,20 @@ QUERY = LoggedQuery(
 AVAILABLE = {"full", "ignored", "elsewhere"}
 
 
-def test_the_formula_of_the_2018_paper_by_hand():
-    # c_w: 0.333*3 + 0.667*2 = 2.333; 0.333 + 0.067 = 0.4; 0.333; 0. Their sum is 3.066.
-    levels = grades(QUERY, AVAILABLE, formula("d18"))
-    assert levels == pytest.approx(
-        {"full": 1 + 99 * 0.7609263, "ignored": 1 + 99 * 0.1086106, "missing": 1 + 99 * 0.1304631, "shown": 0}, abs=1e-5
-    )
+@pytest.mark.parametrize(
+    "parameters, full, missing, ignored",
+    [
+        # c_w: 0.333*3 + 0.667*2 = 2.333; 0.333 + 0.067 = 0.4; 0.333; 0. Their sum is 3.066.
+        (("d18",), 1 + 99 * 0.7609263, 1 + 99 * 0.1304631, 1 + 99 * 0.1086106),
+        (("d17",), 2.33, 0.3966667, 0.33),  # 0.33*3 + 0.67*2; 0.33 + 1/15; 0.33; 0
+        (("d18", 0.5, 1.0), 56, 34, 12),  # c_w 0.5*3 + 0.5*2 = 2.5, 0.5 + 1 = 1.5, 0.5; sum 4.5
+        (("d17", 0.5, 2.0), 2.5, 1, 0.5),
+    ],
+)
+def test_the_formulas_by_hand(parameters, full, missing, ignored):
+    levels = grades(QUERY, AVAILABLE, formula(*parameters))
+    assert levels == pytest.approx({"full": full, "missing": missing, "ignored": ignored, "shown": 0}, abs=1e-5)
     assert list(levels) == sorted(levels) and type(levels["shown"]) is int
-
-
-def test_the_formula_of_the_2017_paper_by_hand():
-    # 0.33*3 + 0.67*2; 0.33 + 1/15; 0.33; 0
-    levels = grades(QUERY, AVAILABLE, formula("d17"))
-    assert levels == pytest.approx({"full": 2.33, "missing": 0.3966667, "ignored": 0.33, "shown": 0}, abs=1e-7)
-
-
-def test_other_parameters():
-    # d18: c_w 0.5*3 + 0.5*2 = 2.5, 0.5 + 1 = 1.5, 0.5; sum 4.5
-    levels = grades(QUERY, AVAILABLE, formula("d18", 0.5, 1.0))
-    assert levels == pytest.approx({"full": 56, "missing": 34, "ignored": 12, "shown": 0})
-    assert grades(QUERY, AVAILABLE, formula("d17", 0.5, 2.0))["missing"] == 1.0
 
 
 @pytest.mark.parametrize("name, scale", [("d17", 7), ("d18", 1)])
@@ -191,45 +183,31 @@ def test_impossible_formulas(arguments):
 
 
 @pytest.mark.parametrize(
-    "text, boolean",
+    "test, yes, no",
     [
-        ("asthma AND children", True), ("asthma OR wheeze", True), ("asthma NOT adult", True),
-        ("ASTHMA AND COPD", True),
-        ("(asthma)AND(copd)", True), ('"asthma"OR"copd"', True), ("cats and dogs", False), ("ORAL care", False),
-        ("HAND foot mouth", False), ("AND-gate", False), ("bone (vertebral)", False), ("", False),
+        (
+            is_boolean,
+            ["asthma AND children", "asthma OR wheeze", "asthma NOT adult", "ASTHMA AND COPD", "(asthma)AND(copd)",
+             '"asthma"OR"copd"'],
+            ["cats and dogs", "ORAL care", "HAND foot mouth", "AND-gate", "bone (vertebral)", ""],
+        ),
+        (
+            has_field,
+            ["asthma[ti]", "smith j[au]", "smith j [Author]", "Humans[MeSH Terms:noexp]", "2010:2015[dp]",
+             "asthma [Title/Abstract]", "heart attack[tiab:~2]", "free full text[sb]"],
+            ["[18F]FDG PET", "benzo[a]pyrene", "asthma [review", "asthma []", "title of abstract"],
+        ),
+        (
+            is_author_search,
+            ["Smith JA", "Smith J", "Smith J.A.", "O'Brien K", "McDonald RH", "van der Berg P, Smith JA",
+             "Smith JA; Jones B", "García-Márquez G", "Ångström A", "Smith JA asthma", "asthma Smith JA", "Li X"],
+            ["Smith J asthma", "Vitamin D", "Hepatitis B vaccine", "Brain CT", "Influenza A", "Diabetes mellitus",
+             "smith ja", "Smith", "COPD UK", "Jane Smith", "van der", "IL 6", "A B", "", "?!"],
+        ),
     ],
 )  # fmt: skip
-def test_boolean_expressions(text, boolean):
-    assert is_boolean(text) == boolean
-
-
-@pytest.mark.parametrize(
-    "text, field",
-    [
-        ("asthma[ti]", True), ("smith j[au]", True), ("smith j [Author]", True), ("Humans[MeSH Terms:noexp]", True),
-        ("2010:2015[dp]", True), ("asthma [Title/Abstract]", True), ("heart attack[tiab:~2]", True),
-        ("free full text[sb]", True), ("[18F]FDG PET", False), ("benzo[a]pyrene", False), ("asthma [review", False),
-        ("asthma []", False), ("title of abstract", False),
-    ],
-)  # fmt: skip
-def test_field_tags(text, field):
-    assert has_field(text) == field
-
-
-@pytest.mark.parametrize(
-    "text, author",
-    [
-        ("Smith JA", True), ("Smith J", True), ("Smith J.A.", True), ("O'Brien K", True), ("McDonald RH", True),
-        ("van der Berg P, Smith JA", True), ("Smith JA; Jones B", True), ("García-Márquez G", True),
-        ("Ångström A", True),
-        ("Smith JA asthma", True), ("asthma Smith JA", True), ("Li X", True),
-        ("Smith J asthma", False), ("Vitamin D", False), ("Hepatitis B vaccine", False), ("Brain CT", False),
-        ("Influenza A", False), ("Diabetes mellitus", False), ("smith ja", False), ("Smith", False), ("COPD UK", False),
-        ("Jane Smith", False), ("van der", False), ("IL 6", False), ("A B", False), ("", False), ("?!", False),
-    ],
-)  # fmt: skip
-def test_author_searches(text, author):
-    assert is_author_search(text) == author
+def test_what_is_boolean_has_a_field_tag_or_searches_for_an_author(test, yes, no):
+    assert [text for text in yes + no if test(text)] == yes
 
 
 def _query(text, documents=21, clicked=3):
@@ -250,19 +228,19 @@ UNWANTED = {
 
 def test_each_filter_takes_its_own_and_counts_it():
     log = ClickLog({**UNWANTED, **WANTED}, set(), True)
-    kept, merges = filtered(log, *filters())
-    assert kept.queries == WANTED and merges == 0
+    kept = filtered(log, *filters())
+    assert kept.queries == WANTED and kept.merged == 0
     assert kept.left_out == {
         "boolean expressions (AND, OR, NOT)": 1, "queries with field tags": 1, "author searches": 1,
         "not 1 to 7 words": 2, "fewer than 21 documents": 1, "fewer than 3 clicked documents": 1,
     }  # fmt: skip
     loose = filters(8, 20, 2, ("boolean", "field", "author"))
-    assert filtered(log, *loose)[0].queries.keys() == {*WANTED, *UNWANTED} - {"no words"}
+    assert filtered(log, *loose).queries.keys() == {*WANTED, *UNWANTED} - {"no words"}
 
 
 def test_a_full_text_click_is_a_click():
     query = LoggedQuery("a", {f"d{n}": Counts(0, 0, 1) for n in range(3)})
-    assert filtered(ClickLog({"a": query}, set(), True), *filters(min_documents=3))[0].queries == {"a": query}
+    assert filtered(ClickLog({"a": query}, set(), True), *filters(min_documents=3)).queries == {"a": query}
 
 
 def test_letter_case_counts_for_filters_and_then_no_more():
@@ -276,9 +254,9 @@ def test_letter_case_counts_for_filters_and_then_no_more():
         set(),
         False,
     )
-    kept, merges = filtered(log, *filters())
+    kept = filtered(log, *filters())
     assert [(query.text, len(query.documents)) for query in kept.queries.values()] == [("Gout and diet", 22)]
-    assert list(kept.queries) == [derived_id("gout and diet")] and merges == 1
+    assert list(kept.queries) == [derived_id("gout and diet")] and kept.merged == 1
 
 
 # ---- splits, balance, the folder ----
@@ -323,12 +301,11 @@ def test_chance_decides_between_equally_relevant_documents():
 
 def _log(number=20):
     """Queries with 30 documents, the first of them clicked."""
-    lines = [f"query about x{q}\td{d}\t5\t{max(3 + q - d, 0)}\t0\t{d % 2}\n" for q in range(number) for d in range(30)]
-    return lines
+    return [f"query about x{q}\td{d}\t5\t{max(3 + q - d, 0)}\t0\t{d % 2}\n" for q in range(number) for d in range(30)]
 
 
-def test_a_folder_is_read_like_any_other(tmp_path):
-    log = read(file(tmp_path, HEADER + "".join(_log())))
+def test_a_folder_is_read_like_any_other(tmp_path, put):
+    log = read(put("log.tsv", HEADER + "".join(_log())))
     folder = tmp_path / "made" / "clicks"
     summary = write(folder, log, formula("d18"), *filters(), seed=7, source="log.tsv")
     assert sorted(path.name for path in folder.parent.iterdir()) == ["clicks"]
@@ -356,11 +333,11 @@ def test_a_folder_is_read_like_any_other(tmp_path):
     assert described["splits"]["test"]["documents"] == 120 and described["log"] == "log.tsv"
 
 
-def test_the_order_of_lines_does_not_count_and_the_seed_does(tmp_path):
+def test_the_order_of_lines_does_not_count_and_the_seed_does(tmp_path, put):
     lines, found = _log(), []
     for order, seed in ((lines, 1), (random.Random(3).sample(lines, len(lines)), 1), (lines, 2)):
         folder = tmp_path / str(len(found))
-        log = read(file(tmp_path, HEADER + "".join(order)))
+        log = read(put("log.tsv", HEADER + "".join(order)))
         write(folder, log, formula("d17"), *filters(), seed=seed, balance=5)
         found.append(
             {path.name: path.read_bytes() for path in sorted(folder.rglob("*.*sv")) + [folder / "queries.jsonl"]}
@@ -369,8 +346,8 @@ def test_the_order_of_lines_does_not_count_and_the_seed_does(tmp_path):
     assert found[0]["queries.jsonl"] == found[2]["queries.jsonl"]
 
 
-def test_the_test_split_is_not_balanced(tmp_path):
-    log = read(file(tmp_path, HEADER + "".join(_log())))
+def test_the_test_split_is_not_balanced(tmp_path, put):
+    log = read(put("log.tsv", HEADER + "".join(_log())))
     for name, balance in (("all", None), ("balanced", 2)):
         write(tmp_path / name, log, formula("d18"), *filters(), seed=1, balance=balance)
     every, some = (
@@ -386,8 +363,8 @@ def test_the_test_split_is_not_balanced(tmp_path):
             assert sorted(levels)[2:] == sorted(every[split_name][id].values())[-2:]
 
 
-def test_a_folder_that_is_there(tmp_path):
-    log = read(file(tmp_path, HEADER + "".join(_log())))
+def test_a_folder_that_is_there(tmp_path, put):
+    log = read(put("log.tsv", HEADER + "".join(_log())))
 
     def make(folder, overwrite=False):
         write(folder, log, formula("d18"), *filters(), seed=1, overwrite=overwrite)
@@ -405,8 +382,8 @@ def test_a_folder_that_is_there(tmp_path):
     assert (tmp_path / "corpus" / "corpus.jsonl").read_text() == "{}"
 
 
-def test_nothing_is_written_when_too_little_is_left(tmp_path):
-    log = read(file(tmp_path, LOG))
+def test_nothing_is_written_when_too_little_is_left(tmp_path, put):
+    log = read(put("log.tsv", LOG))
     with pytest.raises(InputError, match="0 queries are left"):
         write(tmp_path / "made", log, formula("d18"), *filters(), seed=1)
     assert not (tmp_path / "made").exists()

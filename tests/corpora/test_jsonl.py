@@ -22,14 +22,24 @@ def test_every_id_and_text_key(tmp_path, id_key, text_key):
     assert list(documents(spec)) == [Document("d1", "T", "words")]
 
 
-def test_the_first_key_that_is_not_empty_wins(tmp_path):
-    spec = write(tmp_path / "a.jsonl", {"pmid": 7, "id": "", "_id": None, "text": "", "body": "b", "abstract": "a"})
-    assert list(documents(spec)) == [Document("7", "", "a")]
-
-
-def test_numbers_lists_and_zero(tmp_path):
-    spec = write(tmp_path / "a.json", {"id": 0, "title": None, "abstract": ["One.", "Two."]})
-    assert list(documents(spec)) == [Document("0", "", "One. Two.")]
+@pytest.mark.parametrize(
+    "record, expected",
+    [
+        # the first key that is not empty wins
+        ({"pmid": 7, "id": "", "_id": None, "text": "", "body": "b", "abstract": "a"}, ("7", "", "a")),
+        ({"id": 0, "title": None, "abstract": ["One.", "Two."]}, ("0", "", "One. Two.")),
+        ({"id": "1", "title": 10**400}, ("1", str(10**400), "")),
+        # half a surrogate pair becomes something that can be written
+        (
+            '{"id": "1", "title": "a \\ud83d b \\ud83d\\ude00", "text": "\\uDC00"}',
+            ("1", "a \ufffd b \U0001f600", "\ufffd"),
+        ),
+    ],
+)  # fmt: skip
+def test_values_of_all_kinds(tmp_path, record, expected):
+    [document] = documents(write(tmp_path / "a.json", record))
+    assert document == Document(*expected)
+    "".join(document).encode("utf-8")
 
 
 def test_bom_blank_lines_line_separators_and_crlf(tmp_path):
@@ -98,25 +108,12 @@ def test_a_line_with_nan_anywhere_is_no_json(tmp_path):
     assert problems.counts == {"bad JSON line": 1}
 
 
-def test_a_number_with_many_digits_is_a_text(tmp_path):
-    [document] = documents(write(tmp_path / "a.jsonl", {"id": "1", "title": 10**400}))
-    assert document.title == str(10**400)
-
-
 def test_ids_may_be_absent_where_only_words_matter(tmp_path):
     spec = write(tmp_path / "a.jsonl", {"pmid": "", "title": "x"}, {"title": "y"}, {"id": 5, "text": "z"}, {"id": "6"})
     problems = Problems()
     assert [tuple(d) for d in documents(spec, problems, ids_required=False)] == [
         ("", "x", ""), ("", "y", ""), ("5", "", "z")]  # fmt: skip
     assert problems.counts == {"empty document": 1}
-
-
-def test_half_a_surrogate_pair_becomes_something_that_can_be_written(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"id": "1", "title": "a \\ud83d b \\ud83d\\ude00", "text": "\\uDC00"}\n')
-    [document] = documents(str(path))
-    assert document == Document("1", "a \ufffd b \U0001f600", "\ufffd")
-    "".join(document).encode("utf-8")
 
 
 def test_a_truncated_gzip_keeps_what_came_before_and_the_other_files(tmp_path):

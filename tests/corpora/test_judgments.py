@@ -1,41 +1,32 @@
 """Judgments in TREC and BEIR files, and queries together with theirs."""
 
-import gzip
-
 import pytest
 
 from rerank_plugin.corpora import Query, judgments, queries_and_judgments
 from rerank_plugin.files.errors import InputError
 
 
-def file(tmp_path, name, text):
-    path = tmp_path / name
-    data = text.encode("utf-8")
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    return str(path)
-
-
 @pytest.mark.parametrize("name", ["qrels.txt", "qrels.gz", "test.2-1-0.qrel"])
-def test_trec_qrels(tmp_path, name):
-    spec = file(tmp_path, name, "301 0 D1 2\n301\t0\tD2\t0\n\n302 Q0 D1 -1\r\n")
+def test_trec_qrels(put, name):
+    spec = put(name, "301 0 D1 2\n301\t0\tD2\t0\n\n302 Q0 D1 -1\r\n")
     assert judgments(spec) == {"301": {"D1": 2, "D2": 0}, "302": {"D1": -1}}
 
 
 @pytest.mark.parametrize("header", ["query-id\tcorpus-id\tscore\n", ""])
-def test_beir_qrels(tmp_path, header):
-    assert judgments(file(tmp_path, "test.tsv", f"{header}q1\td1\t1\nq1\td2\t2\n")) == {"q1": {"d1": 1, "d2": 2}}
+def test_beir_qrels(put, header):
+    assert judgments(put("test.tsv", f"{header}q1\td1\t1\nq1\td2\t2\n")) == {"q1": {"d1": 1, "d2": 2}}
 
 
-def test_grades_that_are_no_whole_numbers(tmp_path):
-    found = judgments(file(tmp_path, "a.tsv", "q1\td1\t1.25\nq1\td2\t0\nq1\td3\t2.0\nq1\td4\t1e2\nq1\td5\t-0.5\n"))
+def test_grades_that_are_no_whole_numbers(put):
+    found = judgments(put("a.tsv", "q1\td1\t1.25\nq1\td2\t0\nq1\td3\t2.0\nq1\td4\t1e2\nq1\td5\t-0.5\n"))
     assert found == {"q1": {"d1": 1.25, "d2": 0, "d3": 2, "d4": 100, "d5": -0.5}}
     assert [type(grade) for grade in found["q1"].values()] == [float, int, int, int, float]
 
 
-def test_a_repeated_pair_must_agree(tmp_path):
-    assert judgments(file(tmp_path, "a.txt", "1 0 d 1\n1 0 d 1\n")) == {"1": {"d": 1}}
+def test_a_repeated_pair_must_agree(put):
+    assert judgments(put("a.txt", "1 0 d 1\n1 0 d 1\n")) == {"1": {"d": 1}}
     with pytest.raises(InputError, match=r"b\.txt:3: query 1, document d was judged 1 before and 2 here"):
-        judgments(file(tmp_path, "b.txt", "1 0 d 1\n2 0 d 2\n1 0 d 2\n"))
+        judgments(put("b.txt", "1 0 d 1\n2 0 d 2\n1 0 d 2\n"))
 
 
 @pytest.mark.parametrize(
@@ -52,37 +43,35 @@ def test_a_repeated_pair_must_agree(tmp_path):
         ("", r"q\.txt: holds no judgments"),
     ],
 )
-def test_bad_judgments_are_named(tmp_path, text, message):
+def test_bad_judgments_are_named(put, text, message):
     with pytest.raises(InputError, match=message):
-        judgments(file(tmp_path, "q.txt", text))
+        judgments(put("q.txt", text))
 
 
-def test_two_files_joined_by_a_comma(tmp_path, caplog):
-    topics = file(tmp_path, "q.tsv", "3\tc\n1\ta\n2\tb\n")
-    qrels = file(tmp_path, "qrels.txt", "1 0 d 1\n3 0 d 0\n4 0 d 1\n")
+def test_two_files_joined_by_a_comma(put, caplog):
+    topics = put("q.tsv", "3\tc\n1\ta\n2\tb\n")
+    qrels = put("qrels.txt", "1 0 d 1\n3 0 d 0\n4 0 d 1\n")
     found, judged = queries_and_judgments(f"{topics},{qrels}")
     assert found == [Query("3", "c"), Query("1", "a")]
     assert judged == {"1": {"d": 1}, "3": {"d": 0}, "4": {"d": 1}}
     assert caplog.messages == [f"{topics},{qrels}: 1 judged queries have no text: 4"]
 
 
-def test_a_comma_may_be_part_of_a_name(tmp_path):
-    folder = tmp_path / "a,b"
-    (folder / "qrels").mkdir(parents=True)
-    file(folder, "queries.jsonl", '{"_id": "1", "text": "a"}\n')
-    file(folder / "qrels", "test.tsv", "1\td\t1\n")
-    assert queries_and_judgments(f"{folder}:test") == ([Query("1", "a")], {"1": {"d": 1}})
+def test_a_comma_may_be_part_of_a_name(tmp_path, put):
+    put("a,b/queries.jsonl", '{"_id": "1", "text": "a"}\n')
+    put("a,b/qrels/test.tsv", "1\td\t1\n")
+    assert queries_and_judgments(f"{tmp_path / 'a,b'}:test") == ([Query("1", "a")], {"1": {"d": 1}})
 
 
 @pytest.mark.parametrize("spec", ["{q}", "{q},", "{q},{j},{j}", "{q},{missing}"])
-def test_half_a_pair_is_an_error(tmp_path, spec):
-    names = dict(q=file(tmp_path, "q.tsv", "1\ta\n"), j=file(tmp_path, "j.txt", "1 0 d 1\n"), missing=tmp_path / "nope")
+def test_half_a_pair_is_an_error(tmp_path, put, spec):
+    names = dict(q=put("q.tsv", "1\ta\n"), j=put("j.txt", "1 0 d 1\n"), missing=tmp_path / "nope")
     with pytest.raises(InputError) as error:
         queries_and_judgments(spec.format(**names))
     assert "\n" not in str(error.value)
 
 
-def test_queries_and_judgments_of_different_collections(tmp_path):
-    q, j = file(tmp_path, "q.tsv", "1\ta\n"), file(tmp_path, "j.txt", "PLAIN-1 0 d 1\n")
+def test_queries_and_judgments_of_different_collections(put):
+    q, j = put("q.tsv", "1\ta\n"), put("j.txt", "PLAIN-1 0 d 1\n")
     with pytest.raises(InputError, match=r"none of the 1 queries has a judgment: .*\(1, .*\(PLAIN-1, "):
         queries_and_judgments(f"{q},{j}")

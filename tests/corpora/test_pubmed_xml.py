@@ -39,9 +39,12 @@ def deletion(*pmids):
     return "<DeleteCitation>" + "".join(f'<PMID Version="1">{pmid}</PMID>' for pmid in pmids) + "</DeleteCitation>"
 
 
+def xml(*parts, doctype=DOCTYPE):
+    return f"<?xml version='1.0' encoding='UTF-8'?>\n{doctype}\n<PubmedArticleSet>{''.join(parts)}\n</PubmedArticleSet>"
+
+
 def write(path, *parts, doctype=DOCTYPE):
-    text = f"<?xml version='1.0' encoding='UTF-8'?>\n{doctype}\n<PubmedArticleSet>{''.join(parts)}\n</PubmedArticleSet>"
-    data = text.encode("utf-8")
+    data = xml(*parts, doctype=doctype).encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return str(path)
 
@@ -101,24 +104,25 @@ def test_labels_of_structured_abstracts(tmp_path):
     assert only(tmp_path, abstract=sections).abstract == "BACKGROUND: Why. METHODS: How. What. So."
 
 
+VERNACULAR = "<VernacularTitle>Über die <i>Leber</i>.</VernacularTitle>"
+
+
 @pytest.mark.parametrize(
-    "title, expected",
+    "title, after, expected",
     [
-        ("[Studies on the liver].", "Studies on the liver"),
-        ("[Studies [on] the liver.]", "Studies [on] the liver."),
-        ("[18F]FDG in place of [11C].", "[18F]FDG in place of [11C]."),
-        ("Effects of [drug].", "Effects of [drug]."),
+        # the brackets of translated titles
+        ("[Studies on the liver].", "", "Studies on the liver"),
+        ("[Studies [on] the liver.]", "", "Studies [on] the liver."),
+        ("[18F]FDG in place of [11C].", "", "[18F]FDG in place of [11C]."),
+        ("Effects of [drug].", "", "Effects of [drug]."),
+        # the vernacular title where there is no other
+        ("[Not Available].", VERNACULAR, "Über die Leber."),
+        ("", VERNACULAR, "Über die Leber."),
+        ("[On the liver].", VERNACULAR, "On the liver"),
     ],
 )
-def test_brackets_of_translated_titles(tmp_path, title, expected):
-    assert only(tmp_path, title=title).title == expected
-
-
-def test_the_vernacular_title_where_there_is_no_other(tmp_path):
-    vernacular = "<VernacularTitle>Über die <i>Leber</i>.</VernacularTitle>"
-    assert only(tmp_path, title="[Not Available].", after=vernacular).title == "Über die Leber."
-    assert only(tmp_path, title="", after=vernacular).title == "Über die Leber."
-    assert only(tmp_path, title="[On the liver].", after=vernacular).title == "On the liver"
+def test_titles(tmp_path, title, after, expected):
+    assert only(tmp_path, title=title, after=after).title == expected
 
 
 def test_a_missing_abstract_is_empty_and_an_empty_document_a_problem(tmp_path):

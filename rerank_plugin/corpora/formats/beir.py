@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from rerank_plugin.corpora import query_files
+from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.formats import jsonl, qrels
 from rerank_plugin.corpora.problems import Problems
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, Format, register
@@ -37,7 +37,7 @@ def queries(folder: Path) -> list[Query]:
     path = plain_or_gz(folder / "queries.jsonl")
     if path is None:
         raise InputError(f"{folder}: no queries.jsonl[.gz] in this folder: name a BEIR folder or a file of queries")
-    return query_files.queries(path)
+    return format_files.queries(path)
 
 
 def judgments(folder: Path, split: str | None) -> Judgments:
@@ -60,10 +60,6 @@ def splits(folder: Path) -> dict[str, Path]:
     return {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in files}
 
 
-register(
-    Format(
-        "BEIR",
-        __name__,
-        dict.fromkeys((CORPUS, QUERIES, JUDGMENTS), "a BEIR folder[:split] (data/nfcorpus:test)"),
-    )
-)
+EVERYTHING = (CORPUS, QUERIES, JUDGMENTS)
+register(Format("BEIR", __name__, dict.fromkeys(EVERYTHING, "a BEIR folder[:split] (data/nfcorpus:test)")))
+register(Format("sample", __name__, dict.fromkeys(EVERYTHING, "sample[:split] (the bundled collection)")))

@@ -12,7 +12,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
-from rerank_plugin.corpora import query_files
+from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.problems import Problems, usable
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, Format, register
 from rerank_plugin.corpora.specs import unknown
@@ -44,7 +44,7 @@ def queries(id: str) -> list[Query]:
     dataset = _load(id, "queries", QUERIES)
     with _one_line_errors(id):
         found = list(dataset.queries_iter())
-        return query_files.checked((id, query.query_id, _query_text(query)) for query in found)
+        return format_files.checked((id, query.query_id, _query_text(query)) for query in found)
 
 
 def judgments(id: str) -> Judgments:
