@@ -83,15 +83,12 @@ _TOKEN = re.compile(
     | (?P<power>\x00[+-]?\d+\x00)
     | (?P<decimal>(?:{_WHOLE})\.\d+|(?<![^\W_])\.\d+)
     | (?P<whole>(?:{_WHOLE})(?![^\W_]))
-    | (?P<symbol>(?<![^\W_])[a-z]{{1,5}}-(?:\d{{1,3}}[a-z]{{0,2}}|\d{{0,3}}(?:{_GREEK_NAMES})[a-z]?\d{{0,3}})(?:'s)?(?![^\W_]))
+    | (?P<symbol>(?<![^\W_])[a-z]{{1,5}}-
+        (?:\d{{1,3}}[a-z]{{0,2}}|\d{{0,3}}(?:{_GREEK_NAMES})[a-z]?\d{{0,3}})(?:'s)?(?![^\W_]))
     | (?P<word>[^\W_]+(?:'[^\W_]+|(?<=[a-z]\d)\.\d+(?![^\W_]))*)
     """,
     re.VERBOSE,
 )
-
-
-def _spell_greek(run: re.Match) -> str:
-    return "".join(_GREEK[letter] for letter in run.group())
 
 
 def _mark_power(power: re.Match) -> str:
@@ -108,37 +105,24 @@ def _fold(piece: str) -> str:
         decomposed = unicodedata.normalize("NFKD", piece).translate(_QUOTES)
         piece = "".join(character for character in decomposed if not unicodedata.combining(character)).lower()
         piece = _MICRO_UNIT.sub("u", piece)
-        return _GREEK_RUN.sub(_spell_greek, piece)
+        return _GREEK_RUN.sub(lambda run: "".join(map(_GREEK.__getitem__, run.group())), piece)
     return piece.lower()
 
 
-def _classify_decimal(form: str) -> str:
-    return FRACTION if 0.0 < float(form.replace(",", "")) < 1.0 else REAL
-
-
-def _classify_whole(form: str) -> str:
-    if len(form) == 4 and form.isdigit():
-        if form.startswith("19"):
-            return YEAR_19XX
-        if form.startswith("20"):
-            return YEAR_20XX
-    return INTEGER
+_YEARS = {"19": YEAR_19XX, "20": YEAR_20XX}
+_ALWAYS = {"percentage": PERCENTAGE, "dollars": DOLLARS}
 
 
 def _token(match: re.Match) -> tuple[str, ...]:
     kind, form = match.lastgroup, match.group()
     if kind == "word":
-        if form.endswith("'s"):
-            form = form[:-2]
-        return (form.replace("'", "").replace(".", ""),)
+        return (form.removesuffix("'s").replace("'", "").replace(".", ""),)
     if kind == "whole":
-        return (_classify_whole(form),)
+        return (_YEARS.get(form[:2], INTEGER) if len(form) == 4 and form.isdigit() else INTEGER,)
     if kind == "decimal":
-        return (_classify_decimal(form),)
-    if kind == "percentage":
-        return (PERCENTAGE,)
-    if kind == "dollars":
-        return (DOLLARS,)
+        return (FRACTION if 0.0 < float(form.replace(",", "")) < 1.0 else REAL,)
+    if kind in _ALWAYS:
+        return (_ALWAYS[kind],)
     if kind == "power":
         return (FRACTION if form.startswith("\x00-") else INTEGER,)
     if kind == "ratio":
@@ -250,8 +234,3 @@ def tokenize(text: str) -> list[str]:
     ['tnfalpha', 'and', 'il2', 'in', '<integer>', 'women', '<19xx>', '<20xx>', '<percentage>', 'p', '<fraction>']
     """
     return PLAIN.tokenize(text)
-
-
-def sentences(text: str) -> list[list[str]]:
-    """Tokens of each sentence of a text, unstemmed."""
-    return PLAIN.sentences(text)

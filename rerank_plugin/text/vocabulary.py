@@ -29,15 +29,6 @@ class Vocabulary:
             repeated = next(word for word, count in Counter(self.words).items() if count > 1)
             raise InputError(f"the vocabulary holds '{repeated}' twice")
 
-    @classmethod
-    def from_texts(cls, texts: Iterable[Sequence[str]], minimum_count: int) -> Vocabulary:
-        """The words that occur at least ``minimum_count`` times, the most frequent first, ties alphabetically."""
-        counts: Counter[str] = Counter()
-        for tokens in texts:
-            counts.update(tokens)
-        kept = [(-count, word) for word, count in counts.items() if count >= minimum_count]
-        return cls([word for _, word in sorted(kept)])
-
     def __len__(self) -> int:
         return len(self.words)
 

@@ -212,24 +212,39 @@ def load(folder: Path) -> WordVectors:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
-    matrix = tensors.get("embeddings")
-    if matrix is None or matrix.ndim != 2:
-        raise InputError(f"{path} holds no matrix named 'embeddings'")
-    if len(matrix) != len(vocabulary):
+    scales = tensors.get("scales")
+    if scales is not None and (scales.shape != (len(vocabulary),) or scales.dtype != np.float32):
         raise InputError(
-            f"{folder}: {VOCABULARY_FILE} has {len(vocabulary)} words but {VECTORS_FILE} {len(matrix)} vectors; "
+            f"{path}: 'scales' is {scales.dtype} {list(scales.shape)}, expected float32 [{len(vocabulary)}]"
+        )
+    matrix = matrix_of(tensors, "embeddings", path, VOCABULARY_FILE, len(vocabulary), scales)
+    return WordVectors(vocabulary, matrix, scales)
+
+
+def matrix_of(
+    tensors: dict[str, np.ndarray], name: str, path: Path, lines: str, count: int, scales: np.ndarray | None = None
+) -> np.ndarray:
+    """The tensor of this name in the safetensors file ``path``, float32 [count, D], times ``scales`` [count].
+
+    ``lines`` is the name of the file beside it that has a line for each row.
+
+    Raises:
+        InputError: there is none, it has more or fewer rows, or numbers that are not finite.
+    """
+    matrix = tensors.get(name)
+    if matrix is None or matrix.ndim != 2:
+        raise InputError(f"{path} holds no matrix named {name!r}")
+    if len(matrix) != count:
+        raise InputError(
+            f"{path.parent}: {lines} has {count} lines but {path.name} {len(matrix)} vectors; "
             "they do not belong together"
         )
-    matrix, scales = matrix.astype(np.float32, copy=False), tensors.get("scales")
+    matrix = matrix.astype(np.float32, copy=False)
     if scales is not None:
-        if scales.shape != (len(matrix),) or scales.dtype != np.float32:
-            raise InputError(
-                f"{path}: 'scales' is {scales.dtype} {list(scales.shape)}, expected float32 [{len(matrix)}]"
-            )
         matrix = matrix * scales[:, None]
     if not np.isfinite(matrix).all():
         raise InputError(f"{path} holds values that are not finite numbers")
-    return WordVectors(vocabulary, matrix, scales)
+    return matrix
 
 
 def _tokenizer_settings(folder: Path) -> dict:

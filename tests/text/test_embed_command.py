@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.embed words``, run as a user runs it on a small corpus."""
+"""``python -m rerank_plugin.embed``: word vectors of a small corpus, imported, compact and extended ones."""
 
 import json
 import os
@@ -11,23 +11,16 @@ import pytest
 from gensim.models import KeyedVectors
 
 import rerank_plugin
-from rerank_plugin.files.errors import InputError
+from rerank_plugin import embed as command
+from rerank_plugin import options as commandline
 from rerank_plugin.text.tokenizer import SETTINGS as SETTINGS_OF_TEXTS
-from rerank_plugin.text.word_vectors import load
+from rerank_plugin.text.tokenizer import tokenize
+from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.text.word_vectors import WordVectors, compact, load, save
+from tests import small
+from tests.models import encodable
 
 TEXTS = ["Aspirin lowers the risk of stroke. It is cheap.", "The risk of bleeding rises on aspirin, 5% a year."] * 6
-
-
-def embed(folder, *arguments, hash_seed="random"):
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(rerank_plugin.__file__).parents[1]),
-        "PYTHONHASHSEED": hash_seed,
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "rerank_plugin.embed", "words", *arguments],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +35,35 @@ def folder(tmp_path_factory):
 SETTINGS = ("--corpus", "corpus.jsonl", "--dimension", "8", "--min-count", "6", "--epochs", "1")
 
 
-def refused(done):
-    lines = done.stderr.strip().split("\n")
-    assert done.returncode == 2 and done.stdout == "" and len(lines) == 1, done.stderr
-    return lines[0]
+@pytest.fixture
+def embed(folder, monkeypatch, capsys):
+    """Runs the command in the folder; gives what it prints, or with ``status`` 2 the line of its error."""
+    monkeypatch.chdir(folder)
+
+    def run(*arguments, status=0):
+        capsys.readouterr()
+        if status == 0:
+            commandline.run(command.main, list(arguments))
+            return capsys.readouterr().out
+        with pytest.raises(SystemExit) as exit:
+            commandline.run(command.main, list(arguments))
+        printed = capsys.readouterr()
+        assert exit.value.code == status and printed.out == "" and printed.err.count("\n") == 1
+        return printed.err
+
+    return run
 
 
 def test_a_corpus_gives_the_same_vectors_in_every_process(folder):
-    first = embed(folder, *SETTINGS, "--output", "first", hash_seed="1")
-    second = embed(folder, *SETTINGS, "--output", "second", hash_seed="2")
-    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
-    assert first.stdout.startswith("first: ") and "8 dimensions" in first.stdout
+    for name in ("first", "second"):
+        root = str(Path(rerank_plugin.__file__).parents[1])
+        done = subprocess.run(
+            [sys.executable, "-m", "rerank_plugin.embed", "words", *SETTINGS, "--output", name],
+            cwd=folder, env={**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": str(len(name))},
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"{name}: ") and "8 dimensions" in done.stdout
     vectors = load(folder / "first")
     assert {"aspirin", "risk", "<percentage>"} <= set(vectors.vocabulary.words)
     assert vectors.matrix.shape == (len(vectors.vocabulary), 8)
@@ -63,105 +74,80 @@ def test_a_corpus_gives_the_same_vectors_in_every_process(folder):
     assert described["corpora"] == ["corpus.jsonl"]
 
 
-def test_a_folder_is_replaced_only_when_asked_and_the_seed_matters(folder):
-    assert embed(folder, *SETTINGS, "--output", "again").returncode == 0
+def test_a_folder_is_replaced_only_when_asked_and_the_seed_matters(folder, embed):
+    again = ("words", *SETTINGS, "--output", "again")
+    embed(*again)
     before = load(folder / "again").matrix
-    assert "again exists already" in refused(embed(folder, *SETTINGS, "--output", "again", "--seed", "1"))
+    assert "again exists already" in embed(*again, "--seed", "1", status=2)
     np.testing.assert_array_equal(load(folder / "again").matrix, before)
-    assert embed(folder, *SETTINGS, "--output", "again", "--seed", "1", "--overwrite").returncode == 0
+    embed(*again, "--seed", "1", "--overwrite")
     after = load(folder / "again").matrix
     assert after.shape == before.shape and not np.array_equal(after[0], before[0])
 
 
-def test_cbow_gives_other_vectors_and_the_folder_says_so(folder):
+def test_cbow_gives_other_vectors_and_the_folder_says_so(folder, embed):
+    found = []
     for method in ("skip-gram", "cbow"):
-        done = embed(folder, *SETTINGS, "--method", method, "--output", method)
-        assert done.returncode == 0, done.stderr
-    skip_gram, cbow = (load(folder / method) for method in ("skip-gram", "cbow"))
-    assert skip_gram.vocabulary.words == cbow.vocabulary.words
-    assert np.abs(skip_gram.matrix - cbow.matrix)[1:].max() > 1e-5
-    described = [
-        json.loads((folder / method / "words.json").read_text())["word2vec"] for method in ("skip-gram", "cbow")
-    ]
-    assert [one["model"] for one in described] == ["skip-gram", "cbow"]
-    assert all(one["hierarchical_softmax"] for one in described)
+        embed("words", *SETTINGS, "--method", method, "--output", method)
+        found.append(load(folder / method))
+        described = json.loads((folder / method / "words.json").read_text())["word2vec"]
+        assert described["model"] == method and described["hierarchical_softmax"]
+    assert found[0].vocabulary.words == found[1].vocabulary.words
+    assert np.abs(found[0].matrix - found[1].matrix)[1:].max() > 1e-5
 
 
-def test_vectors_are_imported(folder):
+def test_vectors_are_imported(folder, embed):
     made = KeyedVectors(vector_size=2)
     made.add_vectors(["aspirin", "IL-2"], np.array([[1, 2], [3, 4]], np.float32))
     made.save_word2vec_format(str(folder / "vectors.bin"), binary=True)
-    done = embed(folder, "--import", "vectors.bin", "--binary", "--output", "imported")
-    assert done.returncode == 0, done.stderr
+    embed("words", "--import", "vectors.bin", "--binary", "--output", "imported")
     vectors = load(folder / "imported")
     assert vectors.vocabulary.words[1:] == ["aspirin", "il2"]
     assert vectors.matrix[1:].tolist() == [[1, 2], [3, 4]]
-    said = refused(embed(folder, "--import", "corpus.jsonl", "--output", "wrong"))
-    assert "corpus.jsonl cannot be read as word2vec text" in said
-    assert not (folder / "wrong").exists()
 
 
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--output", "x"], "give either --corpus or --import"),
-        (["--corpus", "corpus.jsonl", "--import", "v", "--output", "x"], "give either --corpus or --import"),
-        (["--corpus", "corpus.jsonl"], "--output"),
-        (["--corpus", "nowhere.jsonl", "--output", "x"], "nowhere.jsonl"),
-        (["--corpus", "corpus.jsonl", "--min-count", "1000", "--output", "x"], "no word occurs 1000 times"),
-        (["--corpus", "corpus.jsonl", "--dimension", "0", "--output", "x"], "--dimension"),
+        ("--output x", "give either --corpus or --import"),
+        ("--corpus corpus.jsonl --import v --output x", "give either --corpus or --import"),
+        ("--corpus corpus.jsonl", "--output"),
+        ("--corpus nowhere.jsonl --output x", "nowhere.jsonl"),
+        ("--corpus corpus.jsonl --min-count 1000 --output x", "no word occurs 1000 times"),
+        ("--corpus corpus.jsonl --dimension 0 --output x", "--dimension"),
+        ("--import corpus.jsonl --output x", "corpus.jsonl cannot be read as word2vec text"),
     ],
 )
-def test_bad_usage_and_bad_input_are_one_line_and_status_2(folder, arguments, said):
-    assert said in refused(embed(folder, *arguments))
+def test_bad_usage_and_bad_input_are_one_line_and_status_2(folder, embed, arguments, said):
+    assert said in embed("words", *arguments.split(), status=2)
     assert not (folder / "x").exists()
 
 
-def test_compact_vectors_from_the_command(tmp_path, capsys):
-    from rerank_plugin import embed as command
-    from rerank_plugin.text.vocabulary import Vocabulary
-    from rerank_plugin.text.word_vectors import WordVectors, compact, save
-
+def test_compact_vectors(folder, embed):
     matrix = np.random.default_rng(2).normal(size=(4, 16)).astype(np.float32)
     vectors = WordVectors(Vocabulary(["a", "b", "c"]), matrix)
-    save(vectors, tmp_path / "words", {"corpora": ["x"]})
-    command.main(
-        ["compact", "--words", str(tmp_path / "words"), "--most-frequent", "2", "--output", str(tmp_path / "s")]
-    )
-    assert "3 words" in capsys.readouterr().out
-    assert load(tmp_path / "s").matrix.tobytes() == compact(vectors, 2).matrix.tobytes()
-    described = json.loads((tmp_path / "s" / "words.json").read_text())
+    save(vectors, folder / "words", {"corpora": ["x"]})
+    assert "3 words" in embed("compact", "--words", "words", "--most-frequent", "2", "--output", "s")
+    assert load(folder / "s").matrix.tobytes() == compact(vectors, 2).matrix.tobytes()
+    described = json.loads((folder / "s" / "words.json").read_text())
     assert (described["words"], described["corpora"], described["precision"]) == (3, ["x"], "int8")
-    with pytest.raises(InputError, match="s exists already"):
-        command.main(["compact", "--words", str(tmp_path / "words"), "--output", str(tmp_path / "s")])
+    assert "s exists already" in embed("compact", "--words", "words", "--output", "s", status=2)
 
 
-def test_words_of_an_index_that_have_no_vectors(folder, capsys):
+def test_words_of_an_index_that_have_no_vectors(folder, embed):
     """Every word of the index has one then; a second folder of the same name is refused."""
-    from rerank_plugin import embed as command
-    from tests.models import encodable
-
-    index = folder / "index"
-    encodable.build_index(index)
-    described = json.loads((index / "index.json").read_text())
-    (index / "index.json").write_text(
+    encodable.build_index(folder / "index")
+    described = json.loads((folder / "index" / "index.json").read_text())
+    (folder / "index" / "index.json").write_text(
         json.dumps({**described, "format_version": 1, "tokenizer": SETTINGS_OF_TEXTS, "fields": {}})
     )
-    assert embed(folder, *SETTINGS, "--output", "few").returncode == 0
-    arguments = ["extend", "--words", f"{folder}/few", "--index", str(index), "--output", f"{folder}/many"]
-    command.main(arguments)
+    embed("words", *SETTINGS, "--output", "few")
+    extend = ("extend", "--words", "few", "--index", "index", "--output", "many")
+    printed = embed(*extend)
     few, many = load(folder / "few"), load(folder / "many")
-    words = set(small_words())
+    words = {word for _, title, abstract in small.DOCUMENTS for word in tokenize(f"{title} {abstract}")}
     assert words <= set(many.vocabulary.words) and not words <= set(few.vocabulary.words)
     assert np.array_equal(many.matrix[: len(few.matrix)], few.matrix)
-    assert f"{len(many.matrix):,} words, {len(many.matrix) - len(few.matrix):,} of them" in capsys.readouterr().out
+    assert f"{len(many.matrix):,} words, {len(many.matrix) - len(few.matrix):,} of them" in printed
     assert json.loads((folder / "many" / "words.json").read_text())["word2vec"]["dimension"] == 8
-    with pytest.raises(InputError, match="exists already"):
-        command.main(arguments)
-
-
-def small_words():
-    from rerank_plugin.text.tokenizer import tokenize
-    from tests import small
-
-    return [word for _, title, abstract in small.DOCUMENTS for word in tokenize(f"{title} {abstract}")]
+    assert "exists already" in embed(*extend, status=2)

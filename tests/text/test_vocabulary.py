@@ -5,23 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.text.tokenizer import tokenize
 from rerank_plugin.text.vocabulary import UNKNOWN, Vocabulary
-
-TEXTS = [tokenize("b a b 5%"), tokenize("c b a"), tokenize("7% d")]  # b 3, a 2, <percentage> 2, c 1, d 1
-
-
-@pytest.mark.parametrize(
-    "minimum, words",
-    [
-        (1, ["b", "<percentage>", "a", "c", "d"]),
-        (2, ["b", "<percentage>", "a"]),
-        (3, ["b"]),
-        (4, []),
-    ],
-)
-def test_words_that_occur_often_enough_the_most_frequent_first_ties_alphabetically(minimum, words):
-    assert Vocabulary.from_texts(TEXTS, minimum).words == [UNKNOWN, *words]
 
 
 def test_ids_and_words():
