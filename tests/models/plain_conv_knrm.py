@@ -1,17 +1,7 @@
 """Conv-KNRM n-gram by n-gram in plain Python, from the paper, for tests."""
 
 from tests.models import plain_knrm
-
-
-def convolve(vectors, weights, biases):
-    """An n-gram's vector: ``weights[filter][i][word]`` and ``biases[filter]`` over the vectors of n words."""
-    found = []
-    for weight, bias in zip(weights, biases):
-        total = bias
-        for place, vector in enumerate(vectors):
-            total += sum(weight[i][place] * value for i, value in enumerate(vector))
-        found.append(max(total, 0.0))
-    return found
+from tests.models.plain_layers import convolution, cosine, relu
 
 
 def ngrams(words, size, weights, biases):
@@ -20,13 +10,14 @@ def ngrams(words, size, weights, biases):
     for start in range(len(words) - size + 1):
         some = words[start : start + size]
         texts = [text for text, _, _ in some]
-        found.append((texts, any(known for *_, known in some), convolve([v for _, v, _ in some], weights, biases)))
+        vector = convolution([vector for _, vector, _ in some], weights, biases, [0], relu)[0]
+        found.append((texts, any(known for *_, known in some), vector))
     return found
 
 
 def similarity(one, other):
     if one[1] and other[1]:
-        return plain_knrm.cosine(one[2], other[2])
+        return cosine(one[2], other[2])
     return 1.0 if one[0] == other[0] else 0.0
 
 

@@ -10,6 +10,8 @@ without a pair of known words there is nothing to scan, and the scanner's output
 
 import math
 
+from tests.models.plain_layers import feed_forward, full_convolution, length, maxima, relu
+
 
 def difference_rows(document, query):
     """Algorithm 1: a row [differences, cosine, distance] for each known word of the document; UNK gives no row."""
@@ -32,37 +34,12 @@ def difference_rows(document, query):
     return rows
 
 
-def length(vector):
-    return math.sqrt(sum(x * x for x in vector))
-
-
-def full_convolution(rows, weight, bias):
-    """Section 4.1 with ReLU: the window that ends at t covers rows t - k + 1 to t, for every t from 1 to m + k - 1.
-
-    weight[f][c][j] meets channel c of the window's row j.
-    """
-    width, features = len(weight[0][0]), []
-    for end in range(1, len(rows) + width):
-        values = []
-        for filter_weight, constant in zip(weight, bias):
-            total = constant
-            for j in range(1, width + 1):
-                place = end - width + j
-                if 1 <= place <= len(rows):
-                    for channel, number in enumerate(rows[place - 1]):
-                        total += filter_weight[channel][j - 1] * number
-            values.append(max(0.0, total))
-        features.append(values)
-    return features
-
-
 def scan(rows, convolutions):
     """Section 4.4: the largest value of each filter of the last convolution."""
-    if not rows:
-        return [0.0] * len(convolutions[-1][1])
-    for weight, bias in convolutions:
-        rows = full_convolution(rows, weight, bias)
-    return [max(column) for column in zip(*rows)]
+    scanned = rows
+    for weight, bias in convolutions if rows else ():
+        scanned = full_convolution(scanned, weight, bias, relu)
+    return maxima(scanned, len(convolutions[-1][1]))
 
 
 def logit(document, query, convolutions, overlaps, layers):
@@ -73,8 +50,4 @@ def logit(document, query, convolutions, overlaps, layers):
         overlaps: the overlap features as they enter the classifier.
     """
     values = scan(difference_rows(document, query), convolutions) + list(overlaps)
-    for number, (weight, bias) in enumerate(layers, start=1):
-        values = [constant + sum(w * x for w, x in zip(row, values)) for row, constant in zip(weight, bias)]
-        if number < len(layers):
-            values = [max(0.0, x) for x in values]
-    return values[0]
+    return feed_forward(values, layers, relu)

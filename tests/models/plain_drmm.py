@@ -1,4 +1,4 @@
-"""DRMM once more, in plain Python and double precision, from the paper and the decisions in rerankers/drmm.py.
+"""DRMM once more, in plain Python and double precision, from the paper and what ``models/drmm`` decides.
 
 A word is a pair (text, vector); the vector is None for a word that the model does not know.
 """
@@ -6,10 +6,7 @@ A word is a pair (text, vector); the vector is None for a word that the model do
 import math
 from fractions import Fraction
 
-
-def cosine(left, right):
-    norms = math.sqrt(math.fsum(x * x for x in left)) * math.sqrt(math.fsum(x * x for x in right))
-    return math.fsum(x * y for x, y in zip(left, right)) / norms if norms else 0.0
+from tests.models.plain_layers import cosine, feed_forward
 
 
 def bin_of(query_word, document_word, bins):
@@ -30,13 +27,6 @@ def histogram(query_word, document, bins):
     return counts
 
 
-def feed_forward(numbers, layers):
-    """Layers as (weights [outward][inward], bias [outward])."""
-    for weights, bias in layers:
-        numbers = [math.tanh(b + sum(w * x for w, x in zip(row, numbers))) for row, b in zip(weights, bias)]
-    return numbers[0]
-
-
 def shares(idfs, gate):
     powers = [math.exp(gate * (idf - max(idfs))) for idf in idfs]
     return [power / sum(powers) for power in powers]
@@ -46,5 +36,5 @@ def score(document, query, idfs, bins, layers, gate):
     total = 0.0
     for word, share in zip(query, shares(idfs, gate)):
         logarithms = [math.log10(1 + count) for count in histogram(word, document, bins)]
-        total += share * feed_forward(logarithms, layers)
+        total += share * feed_forward(logarithms, layers, math.tanh, math.tanh)
     return total

@@ -11,22 +11,11 @@ used, as many as there are features: features that are not there add nothing.
 
 import math
 
-
-def affine(values, weight, bias):
-    return [constant + sum(w * v for w, v in zip(row, values)) for row, constant in zip(weight, bias)]
+from tests.models.plain_layers import affine, convolution, feed_forward, maxima
 
 
 def layer(values, weight, bias):
     return [math.tanh(value) for value in affine(values, weight, bias)]
-
-
-def fully_connected(values, layers):
-    """Layers one behind the other; the last has one output."""
-    for weight, bias in layers:
-        values = layer(values, weight, bias)
-    if len(values) != 1:
-        raise AssertionError(f"the last layer has {len(values)} outputs, not 1")
-    return values[0]
 
 
 def local(document, query, row, layers):
@@ -40,37 +29,20 @@ def local(document, query, row, layers):
     for query_word in query:
         matches = [1.0 if word == query_word and query_word is not None else 0.0 for word in document]
         features += layer(matches, *row)
-    return fully_connected(features, layers)
+    return feed_forward(features, layers, math.tanh, math.tanh)
 
 
-def convolution(words, weight, bias):
+def ngrams(words, weight, bias):
     """tanh of every n-gram of word vectors; a text shorter than one n-gram is filled up with zero vectors."""
-    if not words:
-        return []
     width = len(weight[0][0])
-    words = words + [[0.0] * len(words[0])] * max(0, width - len(words))
-    output = []
-    for start in range(len(words) - width + 1):
-        position = []
-        for filter_weight, constant in zip(weight, bias):
-            total = constant
-            for tap in range(width):
-                for dimension, value in enumerate(words[start + tap]):
-                    total += filter_weight[dimension][tap] * value
-            position.append(math.tanh(total))
-        output.append(position)
-    return output
-
-
-def maxima(positions):
-    return [max(values) for values in zip(*positions)]
+    return convolution(words, weight, bias, range(max(1, len(words) - width + 1) if words else 0), math.tanh)
 
 
 def windows(positions, width, stride):
     """Maxima of windows until all positions are covered; the last one takes what is left."""
     pooled, start, covered = [], 0, 0
     while covered < len(positions):
-        pooled.append(maxima(positions[start : start + width]))
+        pooled.append(maxima(positions[start : start + width], 0))
         covered = start + width
         start += stride
     return pooled
@@ -78,8 +50,8 @@ def windows(positions, width, stride):
 
 def distributed(document, query, query_convolution, query_layer, document_convolution, window_layer, pooling, layers):
     """Texts as lists of word vectors (section 3.2). pooling: width and stride."""
-    represented = layer(maxima(convolution(query, *query_convolution)), *query_layer)
+    represented = layer(maxima(ngrams(query, *query_convolution), 0), *query_layer)
     features = []
-    for pooled in windows(convolution(document, *document_convolution), *pooling):
+    for pooled in windows(ngrams(document, *document_convolution), *pooling):
         features += [one * other for one, other in zip(layer(pooled, *window_layer), represented)]
-    return fully_connected(features, layers)
+    return feed_forward(features, layers, math.tanh, math.tanh)

@@ -1,4 +1,4 @@
-"""MatchPyramid once more, in plain Python and double precision, from the paper and what matchpyramid.py decides.
+"""MatchPyramid once more, in plain Python, from the paper and what ``models/matchpyramid`` decides.
 
 A word is a pair (text, vector); the vector is None for a word that the model does not know. Convolutions and layers are
 pairs (weights, bias) of nested lists.
@@ -6,15 +6,7 @@ pairs (weights, bias) of nested lists.
 
 import math
 
-
-def similarity(query_word, document_word, kind):
-    if query_word[0] == document_word[0]:
-        return 1.0
-    if kind == "indicator" or query_word[1] is None or document_word[1] is None:
-        return 0.0
-    left, right = query_word[1], document_word[1]
-    norms = math.sqrt(math.fsum(x * x for x in left)) * math.sqrt(math.fsum(x * x for x in right))
-    return math.fsum(x * y for x, y in zip(left, right)) / norms if norms else 0.0
+from tests.models.plain_layers import feed_forward, relu, similarity
 
 
 def convolve(maps, weights, bias):
@@ -53,12 +45,10 @@ def pool(one_map, rows, columns):
 def score(document, query, kind, convolutions, rows, columns, layers):
     cells = [0.0] * (len(convolutions[-1][1]) * rows * columns)
     if document and query:
-        maps = [[[similarity(one, other, kind) for other in document] for one in query]]
+        exact = kind == "indicator"
+        compared = [[(word, None if exact else vector) for word, vector in text] for text in (query, document)]
+        maps = [[[similarity(one, other) for other in compared[1]] for one in compared[0]]]
         for weights, bias in convolutions:
             maps = convolve(maps, weights, bias)
         cells = [value for one_map in maps for value in pool(one_map, rows, columns)]
-    for place, (weights, bias) in enumerate(layers):
-        cells = [b + sum(w * x for w, x in zip(row, cells)) for row, b in zip(weights, bias)]
-        if place < len(layers) - 1:
-            cells = [max(value, 0.0) for value in cells]
-    return cells[0]
+    return feed_forward(cells, layers, relu)

@@ -3,21 +3,6 @@
 import math
 
 
-def cosine(one, other):
-    """Of two vectors (lists of numbers); 0 if either is zero."""
-    lengths = math.hypot(*one) * math.hypot(*other)
-    return sum(a * b for a, b in zip(one, other)) / lengths if lengths else 0.0
-
-
-def similarity(one, other):
-    """Of two words (text, vector or None where the model does not know it)."""
-    if one[0] == other[0]:
-        return 1.0
-    if one[1] is None or other[1] is None:
-        return 0.0
-    return cosine(one[1], other[1])
-
-
 def best_windows(matrix, words, columns):
     """Where the windows of ``words`` words begin that kwindow keeps."""
     closest = [round(16384 * max(column)) for column in zip(*matrix)]

@@ -6,35 +6,15 @@ Mohan et al., "A Fast Deep Learning Model for Textual Relevance in Biomedical In
 words' vectors, and what lies beyond it is zero.
 """
 
-
-def activation(value, slope):
-    return value if value > 0 else slope * value
-
-
-def convolution(rows, weight, bias, slope):
-    """Full mode: one window for every place that covers a row. weight[f][c][t] meets channel c of its row t."""
-    width = len(weight[0][0])
-    output = []
-    for first in range(-(width - 1), len(rows)):
-        features = []
-        for filter_weight, filter_bias in zip(weight, bias):
-            total = float(filter_bias)
-            for tap in range(width):
-                if 0 <= first + tap < len(rows):
-                    total += sum(float(channel[tap]) * x for channel, x in zip(filter_weight, rows[first + tap]))
-            features.append(activation(total, slope))
-        output.append(features)
-    return output
+from tests.models.plain_layers import feed_forward, full_convolution, maxima, relu, standardize
 
 
 def encode(words, convolutions, slope):
     """The maximum over all windows of the last convolution; zeros for a text without words."""
-    if len(words) == 0:
-        return [0.0] * len(convolutions[-1][1])
-    rows = [[float(x) for x in word] for word in words]
-    for weight, bias in convolutions:
-        rows = convolution(rows, weight, bias, slope)
-    return [max(column) for column in zip(*rows)]
+    rows = words
+    for weight, bias in convolutions if words else ():
+        rows = full_convolution(rows, weight, bias, lambda value: relu(value, slope))
+    return maxima(rows, len(convolutions[-1][1]))
 
 
 def similarity(query, matrix, document):
@@ -50,8 +30,5 @@ def score(
     query = encode(query_words, query_convolutions, slope)
     document = encode(document_words, document_convolutions, slope)
     values = [*query, similarity(query, matrix, document), *document]
-    values += [(float(x) - float(m)) / float(d) for x, m, d in zip(features, mean, deviation)]
-    for place, (weight, bias) in enumerate(layers):
-        sums = [float(b) + sum(float(w) * value for w, value in zip(row, values)) for row, b in zip(weight, bias)]
-        values = sums if place + 1 == len(layers) else [activation(value, slope) for value in sums]
-    return values[0]
+    values += standardize(features, mean, deviation)
+    return feed_forward(values, layers, lambda value: relu(value, slope))

@@ -15,7 +15,7 @@ from rerank_plugin import rerankers
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.models.checkpoints import build_config, load_checkpoint, model_classes, read_config, save_checkpoint
+from rerank_plugin.models.checkpoints import load_checkpoint, model_classes, read_config, save_checkpoint
 from rerank_plugin.models.cross_encoder import encoder_folder
 from rerank_plugin.models.cross_encoder import model as cross_encoder
 from rerank_plugin.models.cross_encoder.model import CrossEncoder, CrossEncoderConfig
@@ -126,39 +126,6 @@ def test_a_bare_encoder_with_our_head(folders, index):
     assert np.ptp(found) > 0.1
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta"])
-def test_scores_do_not_depend_on_the_batch(name, folders, index):
-    """Other batch mates, another order, one document alone, several queries at once, twice."""
-    one = rerankers.load(f"bert:{folders[name]}", index)
-    expected = one.score(QUERY, small.candidates(index))
-    order = np.random.default_rng(1).permutation(len(index))
-    np.testing.assert_allclose(one.score(QUERY, small.candidates(index, order)), expected[order], atol=2e-6)
-    alone = [one.score(QUERY, small.candidates(index, [row]))[0] for row in range(len(index))]
-    np.testing.assert_allclose(alone, expected, atol=2e-6)
-    by_three = rerankers.load(f"bert:{folders[name]}", index, RerankerOptions(batch_size=3))
-    np.testing.assert_allclose(by_three.score(QUERY, small.candidates(index)), expected, atol=2e-6)
-    together = one.score_many(QUERIES, [small.candidates(index)] * len(QUERIES))
-    for query, found in zip(QUERIES, together):
-        np.testing.assert_allclose(found, one.score(query, small.candidates(index)), atol=2e-6)
-    assert (one.score(QUERY, small.candidates(index)) == expected).all()
-
-
-def test_padding_means_nothing(folders, index):
-    """Of the module itself: padded places hold pieces that would matter."""
-    model = trained(folders["bare"])
-    builder = model.input_builder(index, Vocabulary([]))
-    terms = index.query(QUERY.text)
-    inputs = builder.build(terms, builder.query(terms), small.candidates(index))
-    misled = inputs._replace(
-        documents=inputs.documents.masked_fill(~inputs.document_mask, 7),
-        queries=inputs.queries.masked_fill(~inputs.query_mask, 9),
-    )
-    with torch.inference_mode():
-        expected = model(inputs)
-        torch.testing.assert_close(model(misled), expected, rtol=0, atol=0)
-        torch.testing.assert_close(model(inputs.without_common_padding()), expected, rtol=0, atol=2e-6)
-
-
 def test_golden_sequence(folders, index):
     """[CLS] query [SEP] document [SEP] with types and mask; the document is cut so that 10 pieces hold all."""
     model = trained(folders["bare"])
@@ -186,18 +153,10 @@ def test_a_query_has_half_of_the_sequence_at_most(folders, index, caplog):
     np.testing.assert_array_equal(scores, one.score(Query("q", "heart " * 30), small.candidates(index)))
 
 
-def test_positions_of_roberta_begin_behind_its_padding(folders, index):
-    assert rerankers.load(f"bert:{folders['roberta']}", index).model.longest == 64
-
-
-def test_a_query_of_unknown_pieces_keeps_the_first_stage_order(folders, index):
-    candidates = small.candidates(index)
-    found = rerankers.load(f"bert:{folders['bert']}", index).score(Query("q", "糖尿病"), candidates)
-    np.testing.assert_array_equal(found, candidates.first_stage_scores)
-
-
-def test_on_a_processor_batches_are_small(folders, index):
-    assert rerankers.load(f"bert:{folders['bert']}", index).batch_size == 32
+def test_what_is_read_of_an_encoder(folders, index):
+    """Positions of RoBERTa begin behind its padding piece; on a processor, batches are small."""
+    one = rerankers.load(f"bert:{folders['roberta']}", index)
+    assert (one.model.longest, one.batch_size) == (64, 32)
 
 
 def test_cased_encoders_are_told(folders, index, caplog):
@@ -210,7 +169,7 @@ def test_cased_encoders_are_told(folders, index, caplog):
     assert caplog.text.count("lower case only") == 1
 
 
-# ---------------------------------------------------------------------------------------------- training's parameters
+# ----------------------------------------------------------------------------------------------- training's parameters
 
 
 @pytest.mark.parametrize(
@@ -245,27 +204,12 @@ def test_dropout_where_it_is_trained_only(folders):
     assert all(module.training for module in trained(folders["bare"], trainable_layers=None).train().modules())
 
 
-def test_every_trained_parameter_moves_the_scores(folders, index):
-    one = reranker(trained(folders["bare"], trainable_layers=None), index)
-    before, idle = one.score(QUERY, small.candidates(index)), []
-    for name, parameter in one.model.named_parameters():
-        kept = parameter.detach().clone()
-        with torch.no_grad():
-            parameter.add_(torch.randn_like(parameter))
-        if np.abs(one.score(QUERY, small.candidates(index)) - before).max() < 1e-6:
-            idle.append(name)
-        with torch.no_grad():
-            parameter.copy_(kept)
-    # what is added to all keys of a head alike changes no attention
-    assert all(name.endswith("attention.self.key.bias") for name in idle), idle
-
-
 # ------------------------------------------------------------------------------------------------------- checkpoints
 
 
 @pytest.fixture(params=["bare", "bert", "roberta"])
 def checkpoint(request, folders, index, tmp_path):
-    """A checkpoint whose encoder's folder is gone, and the weights and scores it has to give."""
+    """A checkpoint whose encoder's folder is gone, and the scores it has to give."""
     source = shutil.copytree(folders[request.param], tmp_path / "source")
     model = CrossEncoder(CrossEncoderConfig(encoder=str(source))).eval()
     with torch.no_grad():
@@ -274,44 +218,20 @@ def checkpoint(request, folders, index, tmp_path):
     expected = reranker(model, index).score(QUERY, small.candidates(index))
     save_checkpoint(tmp_path / "checkpoint", model, None, {"seed": 3})
     shutil.rmtree(source)
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    return tmp_path / "checkpoint", weights, expected
+    return tmp_path / "checkpoint", expected
 
 
 def test_a_checkpoint_stands_alone(checkpoint, index):
-    """The weights are the same bit for bit; the same products may be added up otherwise from other addresses."""
-    folder, weights, expected = checkpoint
-    names = {path.name for path in folder.iterdir()}
-    assert names == {"config.json", "model.safetensors", "encoder"}
+    folder, expected = checkpoint
+    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "encoder"}
     assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.pt"))
     assert "words" not in read_config(folder)
-    for spec in (f"bert:{folder}", str(folder)):
-        one = rerankers.load(spec, index)
-        assert not one.model.training
-        loaded = one.model.state_dict()
-        assert loaded.keys() == weights.keys() and all(torch.equal(loaded[name], weights[name]) for name in weights)
-        np.testing.assert_allclose(one.score(QUERY, small.candidates(index)), expected, rtol=1e-6, atol=1e-7)
-
-
-def test_checkpoints_are_loaded_strictly(checkpoint):
-    folder, *_ = checkpoint
-    weights = load_file(folder / "model.safetensors")
-    name = next(name for name in weights if "word_embeddings" in name)
-    for change, said in [
-        ({name: weights[name][:-1].clone()}, "expected"),
-        ({name: weights[name].half()}, "type"),
-        ({"more": torch.zeros(2)}, "unexpected more"),
-    ]:
-        save_file({**weights, **change}, folder / "model.safetensors")
-        with pytest.raises(InputError, match=said):
-            load_checkpoint(folder)
-    save_file({other: weights[other] for other in weights if other != name}, folder / "model.safetensors")
-    with pytest.raises(InputError, match=f"missing {name}"):
-        load_checkpoint(folder)
+    found = rerankers.load(str(folder), index).score(QUERY, small.candidates(index))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_a_checkpoint_without_its_encoder(checkpoint):
-    folder, *_ = checkpoint
+    folder, _ = checkpoint
     shutil.rmtree(folder / "encoder")
     with pytest.raises(InputError, match="encoder is no encoder folder"):
         load_checkpoint(folder)
@@ -426,23 +346,6 @@ def test_what_writes_text_is_no_encoder(copied):
     change_config(folder, is_decoder=True)
     with pytest.raises(InputError, match="writes text"):
         CrossEncoder(CrossEncoderConfig(encoder=str(folder)))
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({}, "set encoder to its folder"),
-        ({"encoder": "x", "trainable_layers": -1}, "below 0"),
-        ({"encoder": "x", "trainable_layers": 1.5}, "trainable_layers"),
-        ({"encoder": "x", "dropout": 1.0}, "dropout"),
-        ({"encoder": "x", "query_words": 0}, "at least 1"),
-        ({"encoder": "x", "lexical_features": ["bm25_text"]}, "no lexical features"),
-    ],
-    ids=str,
-)
-def test_wrong_hyper_parameters(values, said):
-    with pytest.raises(InputError, match=said):
-        build_config(CrossEncoderConfig, values, "here")
 
 
 def test_more_layers_than_there_are(folders):

@@ -1,4 +1,4 @@
-"""Delta against numbers worked out by hand and against its plain twin."""
+"""Delta against numbers worked out by hand and its plain twin, and what is special to its fused path."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.lexical_features import NAMES
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.models.delta.model import Delta, DeltaConfig, delta_stage
-from tests.models import plain_delta
+from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.text.word_vectors import WordVectors
+from tests import small
+from tests.conformance import twins
+from tests.conformance.models import Case, assert_same, make, opened, paths_of, scores_of
+from tests.models import golden, plain_delta
 
 THIRD = 1 / 3
 
@@ -85,27 +89,6 @@ def test_stage_agrees_with_the_plain_one_on_grids(words, query, padding, filler)
     assert not found[len(words) :].any()
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_stage_agrees_with_the_plain_one_on_random_batches(seed):
-    random = np.random.default_rng(seed)
-    batch, n, m, dimension = (int(random.integers(1, limit)) for limit in (5, 12, 8, 20))
-    documents = random.normal(size=(batch, n, dimension)).astype(np.float32)
-    queries = random.normal(size=(batch, m, dimension)).astype(np.float32)
-    lengths, query_lengths = random.integers(0, n + 1, batch), random.integers(0, m + 1, batch)
-    found = delta_stage(
-        torch.from_numpy(documents),
-        torch.from_numpy(np.arange(n) < lengths[:, None]),
-        torch.from_numpy(queries),
-        torch.from_numpy(np.arange(m) < query_lengths[:, None]),
-    ).numpy()
-    assert found.shape == (batch, n, dimension + 3)
-    for b in range(batch):
-        plain = plain_delta.delta_stage(documents[b, : lengths[b]], queries[b, : query_lengths[b]])
-        expected = np.zeros((n, dimension + 3))
-        expected[: lengths[b]] = np.reshape(plain, (lengths[b], dimension + 3))
-        np.testing.assert_allclose(found[b], expected, rtol=1e-5, atol=1e-5)
-
-
 def test_golden_network():
     """One filter that reads distances, one hidden unit, one lexical feature; every step fits on a line.
 
@@ -114,99 +97,15 @@ def test_golden_network():
     maximum is -30 (0, or the pad's -180, would be a leak or a loss of the mask). Feature (7 - 4) / 2 = 1.5.
     Hidden: -1 * -30 + 2 * 1.5 = 33. Output: -1 * 33 + 3 = -30, leaky -9.
     """
-    vectors = torch.tensor([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
-    config = DeltaConfig(
-        filters=1, convolutions=1, hidden=(1,), differences=False, lexical_features=("bm25_title",), document_words=3,
-        query_words=2,
+    config = DeltaConfig(filters=1, convolutions=1, hidden=(1,), differences=False, lexical_features=("bm25_title",))
+    model = golden.set_weights(
+        Delta(config, torch.tensor([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])),
+        convolutions__0__weight=[0, 0, 0, 1, 10, 100, 0, 0, 0], convolutions__0__bias=-600, layers__0__weight=[-1, 2],
+        layers__1__weight=-1, layers__1__bias=3,
     )  # fmt: skip
-    model = Delta(config, vectors).eval()
     model.set_feature_statistics(torch.tensor([4.0]), torch.tensor([2.0]))
-    with torch.no_grad():
-        model.convolutions[0].weight.zero_()
-        model.convolutions[0].weight[0, 1] = torch.tensor([1.0, 10.0, 100.0])
-        model.convolutions[0].bias.fill_(-600)
-        model.layers[0].weight.copy_(torch.tensor([[-1.0, 2.0]]))
-        model.layers[0].bias.zero_()
-        model.layers[1].weight.fill_(-1)
-        model.layers[1].bias.fill_(3)
-        inputs = Inputs(
-            torch.tensor([[1, 2, 2]]),
-            torch.tensor([[True, True, False]]),
-            torch.tensor([[1, 2]]),
-            torch.tensor([[True, False]]),
-            torch.tensor([[7.0]]),
-        )
-        assert model(inputs).tolist() == pytest.approx([-9.0])
-
-
-def random_inputs(random, words, batch, n, m, features):
-    """Padded ids are any words at all: only the mask may say what counts. Id 0 is UNK, and a word like others."""
-    lengths, query_lengths = random.integers(0, n + 1, batch), random.integers(1, m + 1, batch)
-    lengths[0] = 0
-    lengths[-1] = n
-    return Inputs(
-        torch.from_numpy(random.integers(0, words, (batch, n))),
-        torch.from_numpy(np.arange(n) < lengths[:, None]),
-        torch.from_numpy(random.integers(0, words, (batch, m))),
-        torch.from_numpy(np.arange(m) < query_lengths[:, None]),
-        torch.from_numpy(random.normal(3, 2, (batch, features)).astype(np.float32)),
-    )
-
-
-def plain_scores(model, inputs, mean, deviation):
-    vectors = model.vectors.numpy()
-    convolutions = [(layer.weight.tolist(), layer.bias.tolist()) for layer in model.convolutions]
-    layers = [(layer.weight.tolist(), layer.bias.tolist()) for layer in model.layers]
-    scores = []
-    for document, document_mask, query, query_mask, features in zip(*(tensor.numpy() for tensor in inputs[:5])):
-        scores.append(
-            plain_delta.score(
-                vectors[document[document_mask]].tolist(), vectors[query[query_mask]].tolist(), convolutions, layers,
-                features, mean, deviation, model.config.differences, model.config.delta_features,
-            )
-        )  # fmt: skip
-    return scores
-
-
-CONFIGURATIONS = [
-    # filters, width, convolutions, N, M, D, features, differences, delta features
-    (1, 1, 1, 1, 1, 1, 0, True, True),
-    (4, 1, 3, 6, 3, 5, 2, True, True),
-    (8, 3, 3, 12, 7, 6, 3, True, True),
-    (8, 3, 3, 12, 7, 6, 0, True, True),
-    (5, 5, 2, 9, 4, 3, 1, True, True),
-    (3, 5, 3, 2, 2, 4, 18, True, True),  # documents shorter than the filter
-    (2, 3, 1, 7, 5, 4, 0, False, True),
-    (6, 5, 2, 10, 3, 8, 3, False, True),
-    (2, 3, 2, 7, 5, 4, 0, True, False),
-    (6, 1, 1, 10, 3, 8, 3, True, False),
-]
-
-
-@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_network_agrees_with_the_plain_one(configuration, seed):
-    filters, width, convolutions, n, m, dimension, features, differences, delta_features = configuration
-    random = np.random.default_rng([seed, *configuration[:7]])
-    torch.manual_seed(seed)
-    vectors = torch.from_numpy(random.normal(size=(9, dimension)).astype(np.float32))
-    config = DeltaConfig(
-        filters=filters, width=width, convolutions=convolutions, document_words=n, query_words=m,
-        lexical_features=NAMES[:features], differences=differences, delta_features=delta_features,
-    )  # fmt: skip
-    model = Delta(config, vectors).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0, 0.5)  # larger than usual, so that the leaks do not flatten what comes out
-    mean, deviation = random.normal(size=features), random.uniform(0.5, 2, features)
-    model.set_feature_statistics(torch.from_numpy(mean), torch.from_numpy(deviation))
-    inputs = random_inputs(random, len(vectors), 6, n, m, features)
-    with torch.no_grad():
-        scores = model(inputs).numpy()
-    expected = plain_scores(model, inputs, mean, deviation)
-    assert scores.shape == (6,)
-    assert np.ptp(expected) > 3e-4  # a network that is dead would agree about nothing
-    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5 * max(1, np.abs(expected).max()))
+    inputs = golden.inputs(["ab"], "a", 3, 2, features=[[7]], padding="b")
+    assert model(inputs).tolist() == pytest.approx([-9.0])
 
 
 def test_a_feature_that_never_varies_is_only_centred():
@@ -214,12 +113,6 @@ def test_a_feature_that_never_varies_is_only_centred():
     model.set_feature_statistics(torch.tensor([3.0, 1.0]), torch.tensor([0.0, 4.0]))
     assert model.feature_mean.tolist() == [3.0, 1.0]
     assert model.feature_scale.tolist() == [1.0, 0.25]
-
-
-def test_word_vectors_are_not_trained():
-    model = Delta(DeltaConfig(), torch.ones(3, 4))
-    assert all(name.startswith(("convolutions.", "layers.")) for name, _ in model.named_parameters())
-    assert model.vectors.requires_grad is False
 
 
 def test_the_papers_layers():
@@ -230,23 +123,30 @@ def test_the_papers_layers():
     assert (model.config.document_words, model.config.query_words, model.config.slope) == (50, 7, 0.3)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"width": 4}, "width 4"),
-        ({"width": 0}, "width 0"),
-        ({"filters": 0}, "at least 1"),
-        ({"convolutions": 0}, "at least 1"),
-        ({"document_words": 0}, "at least 1"),
-        ({"query_words": -1}, "at least 1"),
-        ({"hidden": (5, 0)}, "at least 1"),
-        ({"dropout": 1.0}, "dropout 1.0"),
-        ({"dropout": float("nan")}, "dropout nan"),
-        ({"lexical_features": ("bm25_footnote",)}, "bm25_footnote"),
-        ({"lexical_features": ("bm25_title", "bm25_title")}, "twice"),
-        ({"differences": False, "delta_features": False}, "both are off"),
-    ],
-)
-def test_wrong_hyper_parameters(wrong, said):
-    with pytest.raises(InputError, match=said):
-        DeltaConfig(**wrong)
+# ------------------------------------------------------------------------------------------------------ the fast paths
+
+
+def agreed(folder, vectors, documents, query):
+    """Scores of documents, the same by every path and by the twin. Words are w1, w2, ..; all others are UNK."""
+    words = WordVectors(Vocabulary([f"w{n}" for n in range(1, len(vectors))]), np.array(vectors, np.float32))
+    texts = [(f"d{n}", text, "") for n, text in enumerate(documents)]
+    index = small.build_index(folder / query.replace(" ", ""), texts)
+    model = make(Case("delta", {"filters": 3, "document_words": 6, "query_words": 4}), words)
+    expected = np.array(twins.scores(model, index, words, Query("q", query), texts))
+    for path in paths_of("delta"):
+        assert_same(scores_of(opened(model, path, index, words), Query("q", query)), expected, 1e-5)
+    return expected
+
+
+def test_of_equally_close_query_words_the_first_counts(tmp_path):
+    """w3 stands in the middle of w1 and w2: exchanging the two in the query changes its document's score."""
+    vectors, documents = [[9, 9], [1, 0], [0, 1], [0, 0], [0.5, 0.5]], ["w3", "w4 w3 w4", "w1", "w2"]
+    found, exchanged = (agreed(tmp_path, vectors, documents, query) for query in ("w1 w2", "w2 w1"))
+    assert (np.abs(found - exchanged)[:2] > 1e-3).all() and (found[2:] == exchanged[2:]).all()
+
+
+def test_words_are_their_vectors(tmp_path):
+    """w1 and w2 are spelled differently only; x and y are both UNK, whose vector is as good as any; w3 is zero."""
+    vectors = [[2, 1], [1, -2], [1, -2], [0, 0]]
+    found = agreed(tmp_path, vectors, ["w1 x w1", "w2 y w1", "x w2", "w3", "w3 w3 w3", ""], "w3 w2 y")
+    assert found[0] == found[1] and len(set(found.tolist())) == 5

@@ -2,39 +2,35 @@
 
 import json
 import logging
+import os
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 from rerank_plugin import rerankers
-from rerank_plugin.features.lexical_features import LEX3, PAPER_NAMES
+from rerank_plugin.features.lexical_features import LEX3
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings, write_encodings
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
-from rerank_plugin.kernels.parallel import Workspace
 from rerank_plugin.models import checkpoints, document_encodings
 from rerank_plugin.models.document_encodings import EncodedDocuments, encode_index, weights_checksum
 from rerank_plugin.models.ktrel.fused import KtrelScorer
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.vocabulary import Vocabulary
-from tests import guarded, small
+from tests import small
+from tests.conformance import models
+from tests.conformance.models import EMPTY, UNKNOWN_WORDS, Case, assert_same, inputs_of, opened, scores_of
 from tests.models import encodable
 
-QUERY = Query("q1", "aspirin heart attack xylitol")  # xylitol is in the index, not in the vocabulary: UNK
-QUERIES = [QUERY, Query("q2", "risk"), Query("q3", "Women who smoke, risk of stroke"), Query("q4", "migraine zyzzyva")]
-EMPTY = [row for row, (_, title, abstract) in enumerate(small.DOCUMENTS) if not title + abstract]
 MODELS = {
-    "ktrel": (encodable.ktrel, dict(heads=2, document_words=30, query_words=7)),
-    "sevmos-c1": (encodable.sevmos, dict(filters=5, document_words=30, lexical_features=LEX3)),
-    "sevmos-c3": (encodable.sevmos, dict(filters=6, convolutions=3, document_words=30)),  # as many filters as numbers
+    "ktrel": Case("ktrel-w", {"heads": 2}),
+    "sevmos-c1": Case("sevmos", {"filters": 5, "lexical_features": LEX3}),
+    "sevmos-c3": Case("sevmos", {"filters": 6, "convolutions": 3, "lexical_features": ()}),  # filters as dimensions
 }
 every_model = pytest.mark.parametrize("name", MODELS)
-every_path = pytest.mark.parametrize("path", ["module", "encoded"])
 
 
 @pytest.fixture(scope="module")
@@ -44,202 +40,37 @@ def index(tmp_path_factory):
 
 
 def make(name, vectors, **more):
-    build, hyper_parameters = MODELS[name]
-    return build(vectors, seed=1, **{**hyper_parameters, **more})
+    return models.make(MODELS[name], vectors, **more)
 
 
-def reranker(path, name, vectors, index, threads=2, **more):
-    build = encodable.encoded_reranker if path == "encoded" else encodable.module_reranker
-    return build(make(name, vectors, **more), vectors, index, threads=threads)
-
-
-def scores_of(one, query=QUERY, rows=None):
-    return one.score(query, small.candidates(one.builder.index, rows))
-
-
-def assert_same(found, expected, tolerance=1e-6, scale=1e-3):
-    """Equal but for ``tolerance`` of the largest expected score, or of ``scale`` where that is more."""
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * max(scale, np.abs(expected).max()))
-
-
-@pytest.fixture(scope="module")
-def reference(index, vectors):
-    """The modules' scores of all documents for QUERY; documents differ by far over what is tolerated."""
-    found = {name: scores_of(reranker("module", name, vectors, index)) for name in MODELS}
-    for scores in found.values():
-        assert scores.dtype == np.float32 and np.ptp(scores) > 0.1 * np.abs(scores).max()
-        assert np.min(np.diff(np.sort(scores))) > 1e-4 * np.abs(scores).max()
-    return found
-
-
-# What must not change a score, by either path.
+def whole_encodings(model, builder):
+    """Encodings of all documents by one call of the module."""
+    documents = builder.documents(small.candidates(builder.index))
+    with torch.no_grad():
+        return model.encode_documents(torch.from_numpy(documents.ids), torch.from_numpy(documents.mask))
 
 
 @every_model
-def test_encoded_scores_are_the_modules(index, vectors, name):
-    fast, plain = (reranker(path, name, vectors, index) for path in ("encoded", "module"))
-    for query in QUERIES:
-        assert_same(scores_of(fast, query), scores_of(plain, query), 1e-5)
-    assert isinstance(fast.fast, EncodedDocuments) and plain.fast is None
-
-
-@every_path
-@every_model
-def test_more_padding(index, vectors, reference, path, name):
-    longest = int(small.candidates(index).lengths.max())
-    for document_words, query_words in [(longest, 4), (31, 7), (200, 40)]:
-        one = reranker(path, name, vectors, index, document_words=document_words, query_words=query_words)
-        assert_same(scores_of(one), reference[name])
-
-
-@every_path
-@every_model
-def test_other_batch_mates_permutations_and_repetitions(index, vectors, reference, path, name):
-    one, random = reranker(path, name, vectors, index), np.random.default_rng(0)
-    for rows in [[3], [3, 0, 3], random.permutation(len(index)), *np.arange(len(index))[:, None]]:
-        found = scores_of(one, rows=rows)
-        assert found.shape == (len(rows),) and found.dtype == np.float32
-        assert_same(found, reference[name][rows], scale=np.abs(reference[name]).max())
-
-
-@every_path
-@every_model
-def test_two_calls_and_other_queries_between(index, vectors, reference, path, name):
-    one = reranker(path, name, vectors, index)
-    for query in QUERIES:
-        scores_of(one, query)
-    assert_same(scores_of(one), reference[name])
-    assert scores_of(one).tolist() == scores_of(one).tolist()
-
-
-@every_path
-@every_model
-def test_several_queries_at_once(index, vectors, path, name):
-    one = reranker(path, name, vectors, index)
-    found = one.score_many(QUERIES, [small.candidates(index) for _ in QUERIES])
-    for query, scores in zip(QUERIES, found):
-        assert_same(scores, scores_of(one, query))
-
-
-@every_path
-@every_model
-def test_one_word_query_and_no_candidates(index, vectors, path, name):
-    query = Query("q", "heart")
-    found = [scores_of(reranker(path, name, vectors, index, query_words=m), query) for m in (1, 2, 7)]
-    assert_same(found[1], found[0])
-    assert_same(found[2], found[0])
-    assert scores_of(reranker(path, name, vectors, index), rows=[]).shape == (0,)
-
-
-@every_path
-@every_model
-def test_a_query_without_words(index, vectors, path, name):
+def test_a_query_without_words(index, vectors, name):
     """The adapter leaves it to the first stage; the paths themselves give finite scores, equal to one another."""
-    one = reranker(path, name, vectors, index)
-    terms, candidates = index.query(""), small.candidates(index)
-    words = one.builder.query(terms)
-    if path == "module":
-        with torch.no_grad():
-            found = one.model(one.builder.build(terms, words, candidates)).numpy()
-    else:
-        scores_of(one)
-        found = one.fast.score(terms, words, candidates)
-        with torch.no_grad():
-            assert_same(found, one.model(one.builder.build(terms, words, candidates)).numpy())
-    assert np.isfinite(found).all()
-    if name == "ktrel":
-        assert not found.any()
+    one = opened(make(name, vectors), "fast", index, vectors)
+    scores_of(one)
+    inputs, terms = inputs_of(one, Query("q", "")), index.query("")
+    found = one.fast.score(terms, one.builder.query(terms), small.candidates(index))
+    with torch.no_grad():
+        assert_same(found, one.model(inputs).numpy())
+    assert np.isfinite(found).all() and (name != "ktrel" or not found.any())
 
 
-@every_path
 @every_model
+@pytest.mark.parametrize("path", ["module", "fast"])
 def test_unknown_words_are_words(index, vectors, path, name):
     """UNK has a vector: it moves what a query says, and a document of it alone differs from an empty one."""
-    one = reranker(path, name, vectors, index)
-    with_unknown, without = scores_of(one), scores_of(one, Query("q", "aspirin heart attack"))
+    one = opened(make(name, vectors), path, index, vectors)
+    with_unknown, without = (scores_of(one, Query("q", f"aspirin heart attack {more}")) for more in ("xylitol", ""))
     assert np.abs(with_unknown - without).max() > 1e-3
-    unknown = [id for id, _, _ in small.DOCUMENTS].index("2")  # quokka, xylitol and zyzzyva alone
-    found = scores_of(one, Query("q", "aspirin heart"), rows=[unknown, *EMPTY])
+    found = scores_of(one, Query("q", "aspirin heart"), rows=[UNKNOWN_WORDS, EMPTY])
     assert np.isfinite(found).all() and abs(found[0] - found[1]) > 1e-3
-
-
-@every_path
-@every_model
-def test_empty_and_short_documents(index, vectors, path, name):
-    """A document of one word is shorter than the filters, and an empty one has cosine 0 with every query."""
-    for document_words in (1, 50):
-        one = reranker(path, name, vectors, index, document_words=document_words)
-        rows = [*EMPTY, [id for id, _, _ in small.DOCUMENTS].index("a7")]
-        found = [scores_of(one, query, rows) for query in QUERIES]
-        assert np.isfinite(found).all()
-        if name == "ktrel":
-            assert all(scores[0] == 0 for scores in found)
-    assert_same(found[0], scores_of(reranker(path, name, vectors, index, document_words=1), rows=rows))
-
-
-@every_path
-@every_model
-def test_cutting_documents_changes_scores(index, vectors, reference, path, name):
-    cut = scores_of(reranker(path, name, vectors, index, document_words=3), rows=[0])
-    assert abs(cut[0] - reference[name][0]) > 1e-4
-
-
-@every_model
-def test_neither_threads_nor_candidates_nor_old_memory_change_a_bit(index, vectors, name, monkeypatch):
-    """600 candidates, so that there are parts for several threads; memory full of NaN, nothing beyond it written."""
-    rows = np.random.default_rng(0).integers(0, len(index), 600)
-    monkeypatch.setattr("rerank_plugin.models.ktrel.fused.SMALLEST_PART", 64)
-    one = reranker("encoded", name, vectors, index, threads=1)
-    expected, alone = scores_of(one, rows=rows), scores_of(one)
-    assert expected.tolist() == alone[rows].tolist()
-    for threads in (2, 3):
-        assert scores_of(reranker("encoded", name, vectors, index, threads), rows=rows).tolist() == expected.tolist()
-    poisoned = guarded.Poisoned()
-    monkeypatch.setattr(Workspace, "array", lambda *arguments: poisoned.array(*arguments))
-    one = reranker("encoded", name, vectors, index)
-    for query in QUERIES:
-        scores_of(one, query)
-    assert scores_of(one, rows=rows).tolist() == expected.tolist()
-    assert poisoned.given and not poisoned.overrun()
-
-
-WORDS = [f"w{i}" for i in range(12)]
-
-
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_encoded_scores_are_the_modules_for_any_model(tmp_path_factory, data):
-    """Random sizes, odd ones too, of models and texts. The last three words are unknown to the model, and 'nowhere' is
-    in no document; examples whose scores hardly vary do not count."""
-    texts = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
-    documents = data.draw(st.lists(texts, min_size=3, max_size=8, unique=True), label="documents")
-    query = data.draw(st.lists(st.sampled_from([*WORDS, "nowhere"]), min_size=1, max_size=9), label="query")
-    assume(any(word in WORDS[:-3] for word in query))
-    numbers = st.integers(1, 9)
-    seed, heads, width = data.draw(st.integers(0, 99)), data.draw(st.integers(1, 3)), data.draw(numbers)
-    vectors = small.word_vectors(WORDS[:-3], heads * width, seed)
-    sizes = dict(document_words=data.draw(st.integers(1, 15)), query_words=data.draw(st.integers(1, 9)))
-    assume(any(word in WORDS[:-3] for word in query[: sizes["query_words"]]))
-    if data.draw(st.booleans(), label="ktrel"):
-        model = encodable.ktrel(vectors, seed, heads=heads, feed_forward=data.draw(numbers), **sizes)
-        scale = abs(model.a.item())  # of cosines near 0, what is rounded is as large as of others
-    else:
-        scale = 1e-3
-        features = data.draw(st.lists(st.sampled_from(PAPER_NAMES), unique=True, max_size=4))
-        hidden = data.draw(st.none() | st.lists(st.integers(1, 20), max_size=3).map(tuple))
-        model = encodable.sevmos(
-            vectors, seed, filters=data.draw(st.integers(1, 18)), width=data.draw(st.integers(1, 6)),
-            convolutions=data.draw(st.integers(1, 3)), lexical_features=tuple(features), hidden=hidden,
-            slope=data.draw(st.sampled_from([0.0, 0.3, 1.0])), **sizes,
-        )  # fmt: skip
-    folder = tmp_path_factory.mktemp("any") / "index"
-    index = encodable.build_index(folder, [(f"d{i}", text[:9], text) for i, text in enumerate(documents)])
-    query, candidates = Query("q", " ".join(query)), small.candidates(index)
-    expected = encodable.module_reranker(model, vectors, index).score(query, candidates)
-    assume(np.ptp(expected) > 1e-2 * np.abs(expected).max())
-    one = encodable.encoded_reranker(model, vectors, index, threads=2)
-    assert_same(one.score(query, candidates), expected, 1e-5, scale)
-    assert isinstance(one.fast, EncodedDocuments)
 
 
 def test_ktrel_is_one_inner_product_of_stored_unit_vectors(index, vectors):
@@ -285,7 +116,7 @@ def test_dense_layers(rows, inward, outward, window):
 
 def test_the_files_of_an_encoding(index, vectors):
     model = make("ktrel", vectors)
-    one = encodable.encoded_reranker(model, vectors, index)
+    one = opened(model, "fast", index, vectors)
     key = weights_checksum(model, vectors.vocabulary)
     folder = encodings_folder(index, key)
     assert folder == index.folder.parent / "encodings" / key
@@ -294,10 +125,7 @@ def test_the_files_of_an_encoding(index, vectors):
     assert (described["model"], described["weights"]) == ("ktrel", key)
     assert (described["shape"], described["dtype"]) == ([len(index), 6], "float32")
     stored = np.load(folder / "vectors.npy")
-    documents = one.builder.documents(small.candidates(index))
-    with torch.no_grad():
-        expected = model.encode_documents(torch.from_numpy(documents.ids), torch.from_numpy(documents.mask))
-    np.testing.assert_allclose(stored, expected, atol=1e-6)
+    np.testing.assert_allclose(stored, whole_encodings(model, one.builder), atol=1e-6)
     assert np.ptp(stored, axis=0).min() > 0.1
 
 
@@ -314,18 +142,18 @@ def test_batches_and_pieces_put_every_vector_in_its_row(index, vectors, monkeypa
             shown.append(row)
 
     folder = encode_index(model, builder, batch_size=batch_size, overwrite=True, progress=progress)
-    documents = builder.documents(small.candidates(index))
-    with torch.no_grad():
-        expected = model.encode_documents(torch.from_numpy(documents.ids), torch.from_numpy(documents.mask))
+    expected = whole_encodings(model, builder)
     np.testing.assert_allclose(np.load(folder / "vectors.npy"), expected, rtol=1e-5, atol=1e-5)
     assert shown == list(range(len(index)))
 
 
 @every_model
-def test_half_precision(index, vectors, reference, name):
+def test_half_precision(index, vectors, name):
     """Half the space; scores change in the third digit, so the order of what is far apart stays."""
-    one = encodable.encoded_reranker(make(name, vectors), vectors, index, dtype="float16")
-    found, expected = scores_of(one), reference[name]
+    model = make(name, vectors)
+    expected, one = scores_of(opened(model, "module", index, vectors)), opened(model, "fast", index, vectors)
+    encode_index(model, one.builder, dtype="float16", overwrite=True)
+    found = scores_of(one)
     assert one.fast.vectors.dtype == np.float16
     assert 0 < np.abs(found - expected).max() < 5e-3 * np.abs(expected).max()
     assert scores_of(one, rows=[4, 2]).tolist() == found[[4, 2]].tolist()
@@ -337,29 +165,10 @@ def test_without_encodings_the_module_scores_which_is_said_once(tmp_path, vector
     with caplog.at_level(logging.INFO):
         for _ in range(2):
             one = NeuralReranker(model, vectors.vocabulary, index)
-            for query in QUERIES:
-                assert_same(scores_of(one, query), scores_of(encodable.module_reranker(model, vectors, index), query))
+            assert_same(scores_of(one), scores_of(opened(model, "module", index, vectors)))
             assert one.fast is None
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1 and "--encode" in said[0] and str(tmp_path / "index") in said[0]
-
-
-def test_encodings_are_of_these_weights_only(index, vectors):
-    """After a training step the encodings of before are not used, and with the old weights they are again."""
-    model = make("sevmos-c1", vectors)
-    one = encodable.encoded_reranker(model, vectors, index)
-    before, weights = scores_of(one), model.document_convolutions[0].bias.detach().clone()
-    with torch.no_grad():
-        model.document_convolutions[0].bias.add_(0.5)
-    one.refresh()
-    after = scores_of(one)
-    assert one.fast is None and np.abs(after - before).max() > 1e-3
-    assert_same(after, scores_of(encodable.module_reranker(model, vectors, index)))
-    with torch.no_grad():
-        model.document_convolutions[0].bias.copy_(weights)
-    one.refresh()
-    assert_same(scores_of(one), before)
-    assert isinstance(one.fast, EncodedDocuments)
 
 
 @every_model
@@ -439,11 +248,6 @@ def test_vectors_that_are_not_finite_name_their_document(tmp_path, dtype, value)
     assert not encodings_folder(index, "key").exists()
 
 
-def cut_in_half(folder):
-    data = (folder / "vectors.npy").read_bytes()
-    (folder / "vectors.npy").write_bytes(data[: len(data) // 2])
-
-
 def describe(**changes):
     def change(folder):
         path = folder / "encodings.json"
@@ -453,7 +257,7 @@ def describe(**changes):
 
 
 DAMAGE = {
-    "half a file": (cut_in_half, "cannot be read"),
+    "half a file": (lambda folder: os.truncate(folder / "vectors.npy", 124), "cannot be read"),
     "no vectors": (lambda folder: (folder / "vectors.npy").unlink(), "cannot be read"),
     "no description": (lambda folder: (folder / "encodings.json").unlink(), "cannot be read"),
     "no JSON": (lambda folder: (folder / "encodings.json").write_text("{"), "cannot be read"),
@@ -484,7 +288,7 @@ def test_what_cannot_be_encoded(index, vectors, tmp_path):
         encode_index(model, NeuralReranker(model, vectors.vocabulary, index).builder)
     builder = NeuralReranker(make("ktrel", vectors), vectors.vocabulary, index).builder
     with pytest.raises(InputError, match="no concepts"):
-        encode_index(make("ktrel", vectors, parts="both", concepts=3, concept_dimension=4), builder)
+        encode_index(encodable.ktrel(vectors, parts="both", concepts=3, concept_dimension=4), builder)
     with pytest.raises(InputError, match="int8"):
         encode_index(make("ktrel", vectors), builder, dtype="int8")
     bare = small.build_index(tmp_path / "forward")  # with no index.json beside it
@@ -535,7 +339,7 @@ def test_the_command_encodes_an_index(index_command, whole_index, vectors, tmp_p
     index = Index(whole_index)
     verify(index)
     one = rerankers.load(f"ktrel:{tmp_path / 'c'}", index.forward)
-    expected = scores_of(encodable.module_reranker(make("ktrel", vectors), vectors, index.forward))
+    expected = scores_of(opened(make("ktrel", vectors), "module", index.forward, vectors))
     assert_same(scores_of(one), expected, 1e-5)
     assert isinstance(one.fast, EncodedDocuments) and one.fast.vectors.dtype == np.float32
     status, out, err = index_command(*arguments, "--half")

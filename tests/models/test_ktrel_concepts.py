@@ -1,4 +1,4 @@
-"""KTRel over an index with concepts: what must not change a score, the twin, what is stored, and what is refused."""
+"""KTRel over an index with concepts: numberings, texts without concepts, what is stored, and what is refused."""
 
 import json
 import logging
@@ -18,20 +18,17 @@ from rerank_plugin.models.document_encodings import EncodedDocuments, weights_ch
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import annotated, small
-from tests.models import encodable, plain_ktrel
+from tests.conformance.models import CONCEPT_IDS as IDS
+from tests.conformance.models import KTREL, ROWS, Case, assert_same, inputs_of, make, opened, scores_of
+from tests.models import encodable
 
-QUERY = Query("q1", "aspirin after heart attack in women")
 ONLY_CONCEPTS = Query("q2", "myocardial infarction")  # neither word is the model's
 ONLY_WORDS = Query("q3", "risk of rest")
 NEITHER = Query("q4", "zyzzyva")
-QUERIES = [QUERY, ONLY_CONCEPTS, Query("q5", "attack or stroke"), Query("q6", "quokka warfarin in colon cancer")]
-# Another order than the knowledge base's; it lacks H04 and H11, and the knowledge base lacks X1.
-IDS = ["H09", "X1", "H02", "H01", "H10", "H08", "H07", "H03", "H06", "H05"]
-SIZES = dict(heads=2, document_words=30, query_words=7, document_concepts=12, query_concepts=6)
-PARTS = ("both", "concepts", "words")
+PARTS = {"both": "ktrel", "concepts": "ktrel-c", "words": "ktrel-w"}
 every_parts = pytest.mark.parametrize("parts", PARTS)
-with_concepts = pytest.mark.parametrize("parts", PARTS[:2])
-every_path = pytest.mark.parametrize("path", ["module", "encoded"])
+with_concepts = pytest.mark.parametrize("parts", ["both", "concepts"])
+every_path = pytest.mark.parametrize("path", ["module", "fast"])
 
 
 @pytest.fixture(scope="module")
@@ -44,134 +41,30 @@ def index(folder):
     return annotated.build_index(folder).forward
 
 
-def model_of(vectors, parts, ids=IDS, **more):
-    sizes = {**SIZES, "parts": parts, **more}
+def model_of(vectors, parts, ids=IDS):
+    model = make(Case(PARTS[parts], KTREL), vectors, seed=3)
     if parts != "words":
-        sizes |= {"concepts": len(ids), "concept_dimension": 4}
-    return encodable.ktrel(vectors, seed=3, concept_ids=ids, **sizes)
+        model.concept_vocabulary = ConceptVocabulary(ids)
+    return model
 
 
-def reranker(path, parts, vectors, index, **more):
-    build = encodable.encoded_reranker if path == "encoded" else encodable.module_reranker
-    return build(model_of(vectors, parts, **more), vectors, index, threads=2)
-
-
-def scores_of(one, query=QUERY, rows=None):
-    return one.score(query, small.candidates(one.builder.index, rows))
-
-
-def assert_same(found, expected, tolerance=2e-6):
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
-
-
-def row_of(index, id):
-    return int(index.rows([id])[0])
+def reranker(path, parts, vectors, index):
+    return opened(model_of(vectors, parts), path, index, vectors, threads=2)
 
 
 @pytest.fixture(scope="module")
 def reference(index, vectors):
     """The modules' scores for QUERY; those of documents with something to read differ."""
     found = {parts: scores_of(reranker("module", parts, vectors, index)) for parts in PARTS}
-    for parts, scores in found.items():
-        assert scores.dtype == np.float32 and np.ptp(scores) > 0.3
-        assert len(np.unique(scores.round(4))) >= (7 if parts == "concepts" else 9)
+    assert all(np.ptp(scores) > 0.3 for scores in found.values())
     return found
-
-
-# The twin.
-
-
-@every_parts
-@every_path
-def test_agrees_with_the_plain_one(index, vectors, parts, path):
-    """The twin gets the ids of the concepts of each mention, which the model's own table turns into rows."""
-    one = reranker(path, parts, vectors, index)
-    model, knowledge = one.model, index.knowledge
-    words_table = {word: row for row, word in enumerate(vectors.vocabulary.words)}
-
-    def words(text):
-        tokens = index.tokenizer.tokenize(text)
-        return [model.words.embeddings.detach().numpy()[words_table.get(token, 0)] for token in tokens]
-
-    def concepts(text):
-        mentions = knowledge.annotator.annotate(text)
-        ids = [knowledge.base.ids[row] for mention in mentions for row in mention.concepts]
-        return [model.concepts.embeddings.detach().numpy()[IDS.index(id)] for id in ids if id in IDS]
-
-    for query in QUERIES:
-        if parts == "words" and query is ONLY_CONCEPTS:
-            continue
-        expected = []
-        for _, title, abstract in small.DOCUMENTS:
-            read = []
-            if parts != "concepts":
-                text = f"{title} {abstract}"
-                layer = plain_ktrel.layer_of(model.words.layer)
-                read.append((model.a.item(), words(query.text), words(text), layer, 2))
-            if parts != "words":
-                text = f"{title}\n{abstract}"
-                layer = plain_ktrel.layer_of(model.concepts.layer)
-                read.append((model.b.item(), concepts(query.text), concepts(text), layer, 2))
-            expected.append(plain_ktrel.score(read))
-        np.testing.assert_allclose(scores_of(one, query), expected, rtol=0, atol=2e-5)
-
-
-# What must not change a score, by either path.
-
-
-@every_path
-@every_parts
-def test_more_padding(index, vectors, reference, path, parts):
-    for document_concepts, query_concepts in [(6, 3), (200, 64)]:
-        one = reranker(
-            path, parts, vectors, index, document_words=90, query_words=20,
-            document_concepts=document_concepts, query_concepts=query_concepts,
-        )  # fmt: skip
-        assert_same(scores_of(one), reference[parts])
-
-
-@with_concepts
-def test_700_more_pads_that_are_named_after_a_concept(index, vectors, parts):
-    """Of the module itself, which a reranker gives no more columns than its batch needs."""
-    one = reranker("module", parts, vectors, index, document_concepts=720, query_concepts=720)
-    terms = index.query(QUERY.text)
-    padded = one.builder.build(terms, one.builder.query(terms), small.candidates(index))
-    padded = padded._replace(
-        document_concepts=padded.document_concepts.masked_fill(~padded.document_concept_mask, 3),
-        query_concepts=padded.query_concepts.masked_fill(~padded.query_concept_mask, 3),
-    )
-    cut = padded.without_concept_padding()
-    assert padded.document_concepts.shape[1] == 720 and cut.document_concepts.shape[1] == 4
-    assert cut.query_concepts.shape[1] == cut.query_concept_mask.shape[1] == 2
-    with torch.inference_mode():
-        assert_same(one.model(padded).numpy(), one.model(cut).numpy())
-
-
-@every_path
-@every_parts
-def test_other_batch_mates_permutations_and_repetitions(index, vectors, reference, path, parts):
-    one, random = reranker(path, parts, vectors, index), np.random.default_rng(0)
-    for rows in [[3], [4], [3, 0, 3], random.permutation(len(index)), *np.arange(len(index))[:, None]]:
-        found = scores_of(one, rows=rows)
-        assert found.shape == (len(rows),) and found.dtype == np.float32
-        assert_same(found, reference[parts][rows])
-
-
-@every_path
-@every_parts
-def test_several_queries_at_once_and_two_calls(index, vectors, path, parts):
-    one = reranker(path, parts, vectors, index)
-    found = one.score_many(QUERIES, [small.candidates(index) for _ in QUERIES])
-    for query, scores in zip(QUERIES, found):
-        assert_same(scores, scores_of(one, query))
-        assert scores_of(one, query).tolist() == scores_of(one, query).tolist()
 
 
 @with_concepts
 def test_another_numbering_of_the_knowledge_base_is_the_same(index, vectors, reference, tmp_path, parts):
     other = annotated.build_index(tmp_path / "other", concepts=annotated.CONCEPTS[::-1]).forward
     assert other.concepts.tolist() != index.concepts.tolist()
-    for path in ("module", "encoded"):
+    for path in ("module", "fast"):
         assert_same(scores_of(reranker(path, parts, vectors, other)), reference[parts])
 
 
@@ -182,7 +75,7 @@ def test_another_numbering_of_the_model_is_the_same(index, vectors, reference, p
     with torch.no_grad():
         model.concepts.embeddings.copy_(model.concepts.embeddings[order].clone())
     model.concept_vocabulary = ConceptVocabulary([IDS[row] for row in order])
-    assert_same(scores_of(encodable.module_reranker(model, vectors, index)), reference[parts])
+    assert_same(scores_of(opened(model, "module", index, vectors)), reference[parts])
 
 
 # Documents and queries without concepts.
@@ -194,8 +87,8 @@ def test_without_concepts_words_decide(index, vectors, path):
     both = reranker(path, "both", vectors, index)
     words = model_of(vectors, "words")
     words.load_state_dict({name: both.model.state_dict()[name] for name in words.state_dict()})
-    words = encodable.module_reranker(words, vectors, index)
-    without = [row_of(index, id) for id in ("é", "2")]
+    words = opened(words, "module", index, vectors)
+    without = [ROWS[id] for id in ("é", "2")]
     assert_same(scores_of(both, rows=without), scores_of(words, rows=without))
     assert_same(scores_of(both, ONLY_WORDS), scores_of(words, ONLY_WORDS))
     assert np.ptp(scores_of(both, ONLY_WORDS)) > 0.1 and scores_of(both, rows=without)[0] == 0
@@ -205,7 +98,7 @@ def test_without_concepts_words_decide(index, vectors, path):
 @every_path
 def test_a_document_without_concepts_has_cosine_0(index, vectors, path):
     one = reranker(path, "concepts", vectors, index)
-    scores = scores_of(one, rows=[row_of(index, id) for id in ("2", "é", "9")])
+    scores = scores_of(one, rows=[ROWS[id] for id in ("2", "é", "9")])
     assert scores[:2].tolist() == [0, 0] and abs(scores[2]) > 0.1
 
 
@@ -226,29 +119,7 @@ def test_queries_the_model_can_and_cannot_read(index, vectors, caplog, path, par
     assert f"query q4: the model knows none of its {items};" in caplog.text
 
 
-def test_a_query_cut_at_its_words_is_not_said_of_concepts(index, vectors, caplog):
-    with caplog.at_level(logging.WARNING):
-        scores_of(reranker("module", "concepts", vectors, index, query_words=1))
-        assert not caplog.messages
-        scores_of(reranker("module", "both", vectors, index, query_words=1))
-    assert "words longer" in caplog.text
-
-
 # Encodings.
-
-
-@every_parts
-def test_encoded_scores_of_many_models_are_the_modules(index, vectors, parts):
-    for seed in range(4):
-        sizes = dict(heads=1 + seed % 2, feed_forward=1 + 3 * seed, concept_dimension=2 + 2 * seed)
-        sizes |= dict(document_concepts=1 + 2 * seed, query_concepts=1 + seed)
-        concepts = 0 if parts == "words" else len(IDS)
-        model = encodable.ktrel(vectors, seed, concept_ids=IDS, parts=parts, concepts=concepts, **sizes)
-        fast = encodable.encoded_reranker(model, vectors, index)
-        plain = encodable.module_reranker(model, vectors, index)
-        for query in QUERIES:
-            assert_same(scores_of(fast, query), scores_of(plain, query), 1e-5)
-        assert isinstance(fast.fast, EncodedDocuments)
 
 
 def test_encodings_are_of_the_concepts_and_of_the_knowledge_base(index, vectors, tmp_path):
@@ -269,7 +140,7 @@ def test_the_index_is_encoded_from_a_checkpoint(folder, index, vectors, tmp_path
     main(["--encode", str(tmp_path / "c"), "--index", str(folder), "--overwrite", "--batch-size", "2"])
     assert find_encodings(index, weights_checksum(model, vectors.vocabulary), 10).shape == (len(index), 10)
     one = rerankers.load(f"ktrel:{tmp_path / 'c'}", index)
-    assert_same(scores_of(one), scores_of(encodable.module_reranker(model, vectors, index)), 1e-5)
+    assert_same(scores_of(one), scores_of(opened(model, "module", index, vectors)), 1e-5)
     assert isinstance(one.fast, EncodedDocuments)
 
 
@@ -381,15 +252,6 @@ def test_another_annotation_is_said_once(index, vectors, tmp_path, caplog):
 
 
 @every_parts
-def test_every_parameter_has_a_gradient(index, vectors, parts):
-    one = reranker("module", parts, vectors, index)
-    terms = index.query(QUERY.text)
-    scores = one.model(one.builder.build(terms, one.builder.query(terms), small.candidates(index)))
-    (scores * torch.linspace(-1, 2, len(scores))).sum().backward()
-    assert not [name for name, one in one.model.named_parameters() if one.grad is None or one.grad.abs().max() < 1e-9]
-
-
-@every_parts
 def test_sparse_gradients_are_the_dense_ones(index, vectors, parts):
     gradients = []
     for sparse in (False, True):
@@ -398,9 +260,7 @@ def test_sparse_gradients_are_the_dense_ones(index, vectors, parts):
         for part in tables:
             assert part.sparse_gradients is False
             part.sparse_gradients = sparse
-        one = encodable.module_reranker(model, vectors, index)
-        terms = index.query(QUERY.text)
-        scores = model(one.builder.build(terms, one.builder.query(terms), small.candidates(index)))
+        scores = model(inputs_of(opened(model, "module", index, vectors)))
         (scores * torch.linspace(-1, 2, len(scores))).sum().backward()
         assert all(part.embeddings.grad.is_sparse == sparse for part in tables)
         gradients.append([part.embeddings.grad.to_dense() for part in tables])

@@ -10,7 +10,7 @@ from rerank_plugin import rerankers
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.models import register
-from rerank_plugin.models.base import ModelConfig, RerankerOptions
+from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.delta.fused import FusedDelta
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
@@ -152,13 +152,3 @@ def test_what_is_no_scorer_may_have_nothing_but_score():
         as_scorer(Listwise())
     with pytest.raises(InputError, match="no method score"):
         as_scorer(object())
-
-
-def test_a_device_that_is_not_the_cpu_has_its_own_path(vectors, index):
-    """cpu:0 is one to torch, and needs no accelerator."""
-    model = small.delta(vectors)
-    expected = NeuralReranker(model, vectors.vocabulary, index, RerankerOptions(fast=False))
-    one = NeuralReranker(model, vectors.vocabulary, index, RerankerOptions("cpu:0"))
-    found = one.score(QUERY, small.candidates(index))
-    assert isinstance(one.fast, classes_of("delta").device)
-    assert found == pytest.approx(expected.score(QUERY, small.candidates(index)), abs=1e-5)

@@ -7,6 +7,7 @@ import torch
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.ranking.pipeline import rank
+from rerank_plugin.rerankers import score_many
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import small
 
@@ -90,3 +91,12 @@ def test_a_wrong_number_of_scores_is_refused(index, shape):
 def test_no_candidates(index):
     ranking = rank(QUERY, small.candidates(index, []), Constant(1))
     assert ranking.doc_ids == [] and ranking.ranked_scores.shape == (0,)
+
+
+def test_a_third_party_s_reranker_is_called_query_by_query(index):
+    class ByRow(Constant):
+        def score(self, query, candidates):
+            return candidates.rows.astype(np.float32) + len(query.text)
+
+    found = score_many(ByRow(0), [QUERY, Query("q2", "")], [small.candidates(index, rows) for rows in ([3, 1], [])])
+    assert [one.tolist() for one in found] == [[8, 6], []]

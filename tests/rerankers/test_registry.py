@@ -158,115 +158,62 @@ def test_class_from_elsewhere_that_cannot_be_used(index, tmp_path, monkeypatch, 
     assert f"'{spec}'" in str(raised.value) and "\n" not in str(raised.value)
 
 
-def python(script, *arguments, path=()):
-    """Run a script in a process of its own; its output, or its failure."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*path, ROOT]))}
-    done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def install(folder, entry_points, source=TITLE_LENGTH):
+def install(folder, name, source, entry_points):
     """A distribution as pip would leave it: a package and its dist-info."""
-    write_package(folder, "title_length_plugin", source)
-    information = folder / "title_length_plugin-1.0.dist-info"
+    write_package(folder, name, source)
+    information = folder / f"{name}-1.0.dist-info"
     information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: title-length-plugin\nVersion: 1.0\n")
-    lines = "".join(f"{name} = {target}\n" for name, target in entry_points.items())
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = "".join(f"{entry} = {name}.rerankers:{target}\n" for entry, target in entry_points.items())
     (information / "entry_points.txt").write_text(f"[rerank_plugin.rerankers]\n{lines}")
 
 
-OPEN = """
+SCRIPT = """
 import json, sys
 from pathlib import Path
 from rerank_plugin import rerankers
-from rerank_plugin.files.records import Query
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 index = ForwardIndex(Path(sys.argv[1]), json.loads(sys.argv[2]))
-"""
 
+def told(one):
+    scores = one.score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1])).tolist()
+    return [one.name, str(one.checkpoint), one.options.batch_size, scores]
 
-def opening(index):
-    return index.folder, json.dumps(index.mean_lengths)
-
-
-def test_entry_point_of_another_package(index, tmp_path):
-    install(tmp_path, {"title-length": "title_length_plugin.rerankers:from_entry_point"})
-    script = (
-        OPEN
-        + """
-one = rerankers.load("title-length:some/folder", index, rerankers.RerankerOptions("cpu", 17))
-scores = one.score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1])).tolist()
-print(json.dumps([rerankers.known_names(), str(one.checkpoint), one.options.batch_size, scores]))
-print(json.dumps([rerankers.load("title-length", index).checkpoint]))
-"""
-    )
-    first, second = python(script, *opening(index), path=[tmp_path]).splitlines()
-    names, checkpoint, batch_size, scores = json.loads(first)
-    assert "title-length" in names and "delta" in names
-    assert (Path(checkpoint), batch_size, scores) == (Path("some/folder"), 17, [5, 3, 0])
-    assert json.loads(second) == [None]
-    assert "title-length" not in rerankers.known_names()
-
-
-def test_entry_point_that_cannot_be_loaded_is_named(index, tmp_path):
-    """Its package broke: the user is told which reranker and why, in one line, and other names keep working."""
-    install(
-        tmp_path,
-        {"title-length": "title_length_plugin.rerankers:from_entry_point"},
-        source="import no_such_library\n",
-    )
-    script = (
-        OPEN
-        + """
-print("title-length" in rerankers.known_names())
+found = {"names": rerankers.known_names()}
+found["with"] = told(rerankers.load("title-length:some/folder", index, rerankers.RerankerOptions("cpu", 17)))
+found["without"] = told(rerankers.load("title-length", index))
+found["folder"] = told(rerankers.load(sys.argv[3], index))
 try:
-    rerankers.load("title-length", index)
+    rerankers.load("broken", index)
 except InputError as error:
-    print(error)
+    found["broken"] = str(error)
+found["neural"] = len(rerankers.load(sys.argv[4], index).score(Query("q", "heart"), Candidates(index, [8], [3])))
+found["java"] = sorted({"pyserini", "jnius"} & set(sys.modules))
+print(json.dumps(found))
 """
-    )
-    known, said = python(script, *opening(index), path=[tmp_path]).splitlines()
-    assert known == "True" and "title-length" in said and "no_such_library" in said
 
 
-def test_checkpoint_folder_of_another_packages_model(index, tmp_path):
-    """A checkpoint folder alone names its model, which may be one that another package added."""
-    install(tmp_path, {"title-length": "title_length_plugin.rerankers:from_entry_point"})
+def test_entry_points_of_other_packages(index, checkpoint, tmp_path):
+    """With a checkpoint, without, and by a checkpoint folder alone, which names the model. Of a package that broke, the
+    user is told which reranker and why, in one line, and other names keep working. Java is never started."""
+    install(tmp_path, "title_length_plugin", TITLE_LENGTH, {"title-length": "from_entry_point"})
+    install(tmp_path, "broken_plugin", "import no_such_library\n", {"broken": "from_entry_point"})
     folder = tmp_path / "trained"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model": "title-length", "config": {}}))
-    script = (
-        OPEN
-        + """
-one = rerankers.load(sys.argv[3], index)
-print(one.name, one.checkpoint)
-"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    arguments = [index.folder, json.dumps(index.mean_lengths), folder, checkpoint]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *map(str, arguments)], env=environment, capture_output=True, text=True
     )
-    assert python(script, *opening(index), folder, path=[tmp_path]) == f"title-length {folder}\n"
-
-
-def test_the_registry_needs_neither_java_nor_torch():
-    script = """
-import sys
-import rerank_plugin.rerankers
-rerank_plugin.rerankers.known_names()
-print(sorted({"torch", "pyserini", "jnius", "gensim", "matplotlib"} & set(sys.modules)))
-"""
-    assert python(script) == "[]\n"
-
-
-def test_neural_rerankers_need_no_java(index, checkpoint):
-    script = (
-        OPEN
-        + """
-one = rerankers.load(sys.argv[3], index)
-print(len(one.score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1]))))
-print(sorted({"pyserini", "jnius"} & set(sys.modules)))
-"""
-    )
-    assert python(script, *opening(index), checkpoint) == "3\n[]\n"
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {"title-length", "broken", "delta"} <= set(found["names"]) and "title-length" not in rerankers.known_names()
+    assert found["with"] == ["title-length", str(Path("some/folder")), 17, [5, 3, 0]]
+    assert found["without"] == ["title-length", "None", RerankerOptions().batch_size, [5, 3, 0]]
+    assert found["folder"] == ["title-length", str(folder), RerankerOptions().batch_size, [5, 3, 0]]
+    assert "broken" in found["broken"] and "no_such_library" in found["broken"] and "\n" not in found["broken"]
+    assert (found["neural"], found["java"]) == (1, [])

@@ -1,0 +1,210 @@
+"""The models that the conformance tests run over: every registered one, in a few small configurations.
+
+A model without a row in ``TABLE`` is tested with its own defaults and the sizes of ``SMALL``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.features.lexical_features import LEX3
+from rerank_plugin.files.records import Query
+from rerank_plugin.models.checkpoints import model_classes
+from rerank_plugin.models.classes import classes_of
+from rerank_plugin.models.document_encodings import EncodedDocuments, encode_index
+from rerank_plugin.models.register import names
+from rerank_plugin.rerankers import RerankerOptions
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.text.vocabulary import Vocabulary
+from tests import small
+from tests.models import tiny_encoders
+
+QUERY = Query("q1", "aspirin heart attack risk xylitol")  # xylitol is in the index, not in the vocabulary: UNK
+QUERIES = [
+    QUERY,
+    Query("q2", "cancer"),
+    Query("q3", "Women who smoke, risk of stroke"),
+    Query("q4", "migraine zyzzyva nowhere migraine"),
+    Query("q5", "a second diet and cancer red meat raises colon in women"),  # longer than the models read
+    Query("q6", "quokka xylitol heart"),
+]
+ROWS = {id: row for row, (id, _, _) in enumerate(small.DOCUMENTS)}
+EMPTY, ONE_WORD, UNKNOWN_WORDS = ROWS["é"], ROWS["a7"], ROWS["2"]
+# In another order than the knowledge base's; it lacks H04 and H11, and the knowledge base lacks X1.
+CONCEPT_IDS = ["H09", "X1", "H02", "H01", "H10", "H08", "H07", "H03", "H06", "H05"]
+
+DUET = {"filters": 5, "hidden": (7, 4), "pool_width": 4, "pool_stride": 2}
+KTREL = {"heads": 2, "feed_forward": 7, "document_concepts": 12, "query_concepts": 6}
+TABLE = {
+    "bert": [{"trainable_layers": None}, {"trainable_layers": None, "encoder": "head"}],
+    "biobert": [{"trainable_layers": None, "encoder": "roberta"}],
+    "conv-knrm": [{"filters": 9}, {"filters": 17, "longest_ngram": 4}],
+    "delta": [{"filters": 5}, {"filters": 6, "width": 5, "lexical_features": LEX3}],
+    "delta-classifier": [{"filters": 5}, {"filters": 4, "width": 2, "lexical_features": ()}],
+    "drmm": [{"bins": 11, "hidden": (4, 3)}],
+    "duet": [DUET, {**DUET, "parts": "local"}, {**DUET, "parts": "distributed", "width": 5}],
+    "knrm": [{}],
+    "ktrel": [KTREL],
+    "ktrel-c": [{**KTREL, "heads": 1}],
+    "ktrel-w": [KTREL],
+    "matchpyramid": [
+        {"kernel_columns": 7, "hidden": ()},
+        {"filters": (5, 18), "pool_rows": 2, "pool_columns": 4},
+        {"similarity": "indicator", "filters": (3,)},
+    ],
+    "pacrr": [
+        {"filters": 5},
+        {"filters": 5, "distillation": "kwindow", "distilled_words": 11, "longest_ngram": 5, "signals": 3},
+    ],
+    "sevmos": [{"filters": 5, "lexical_features": LEX3}, {"filters": 6, "convolutions": 3, "lexical_features": ()}],
+}
+SMALL = {"filters": 4, "heads": 2, "feed_forward": 5}
+
+
+class Case(NamedTuple):
+    """A registered model and hyper-parameters."""
+
+    model: str
+    sizes: dict
+
+    def __str__(self):
+        sizes = "-".join(str(value) for name, value in self.sizes.items() if name not in ("lexical_features", "hidden"))
+        return f"{self.model}-{sizes}".replace(" ", "")
+
+
+def small_sizes(name):
+    """The sizes of ``SMALL`` that a configuration has as whole numbers."""
+    return {
+        one.name: SMALL[one.name]
+        for one in fields(model_classes(name)[1])
+        if one.name in SMALL and one.type in ("int", int)
+    }
+
+
+CASES = [Case(name, sizes) for name in names() for sizes in TABLE.get(name) or [small_sizes(name)]]
+
+
+def paths_of(name):
+    """How a model can be scored: by the module, and by a fast path on the CPU or on a device."""
+    classes = classes_of(name)
+    fast = classes.fast is not None or classes.encoder is not None
+    return ["module", *["fast"] * fast, *["device"] * (classes.device is not None)]
+
+
+def has_word_vectors(name):
+    return model_classes(name)[0].has_word_vectors
+
+
+@cache
+def _folder():
+    return tempfile.TemporaryDirectory()
+
+
+@cache
+def encoder_folder(kind):
+    """A tiny encoder for cross-encoders: a BERT, or with a head of its own a BERT ("head") or a RoBERTa ("roberta")."""
+    texts = [f"{title} {abstract}".lower().replace(".", "") for _, title, abstract in small.DOCUMENTS]
+    folder = Path(_folder().name) / f"encoder-{kind}"
+    if kind == "roberta":
+        return tiny_encoders.roberta(folder, texts)
+    return tiny_encoders.bert(folder, " ".join(texts).split(), head=kind == "head")
+
+
+def configured(case, **more):
+    """The configuration of a case; ``more`` overrides its sizes."""
+    config_class = model_classes(case.model)[1]
+    values = {"document_words": 30, "query_words": 7, **case.sizes, **more}
+    if not has_word_vectors(case.model):
+        values["encoder"] = str(encoder_folder(values.get("encoder", "")))
+    if config_class.reads_concepts(values):
+        values |= {"concepts": len(CONCEPT_IDS), "concept_dimension": 4}
+    return config_class(**values)
+
+
+def new(case, vectors, seed=1, **more):
+    """A model as its constructor makes it, with neutral feature statistics."""
+    torch.manual_seed(seed)
+    config, model_class = configured(case, **more), model_classes(case.model)[0]
+    if not model_class.has_word_vectors:
+        return model_class(config).eval()
+    concepts = {"concept_vocabulary": ConceptVocabulary(CONCEPT_IDS)} if config.concepts else {}
+    return model_class(config, torch.from_numpy(vectors.matrix), **concepts).eval()
+
+
+def make(case, vectors, seed=1, **more):
+    """A model with weights whose scores differ between documents."""
+    return scatter(new(case, vectors, seed, **more), seed)
+
+
+def scatter(model, seed):
+    """Weights as large as the layers need to keep their signal: no dead ReLU, no tanh at its ends."""
+    torch.manual_seed(seed)
+    raised = 0.2 if model.name in ("delta-classifier", "sevmos") else 0.0  # or ReLU kills half of a small network
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "embeddings" in name or name.startswith("encoder."):
+                continue
+            if parameter.ndim == 0:
+                parameter.normal_(1.5, 0.5)
+            elif parameter.ndim == 1:
+                parameter.normal_(1.0 if "norm" in name and name.endswith("weight") else raised / 2, 0.3)
+            else:
+                inward = parameter[0].numel() ** 0.5
+                parameter.normal_(raised / inward, 1.5 / inward)
+        if model.name in ("knrm", "conv-knrm"):
+            model.layer.weight.mul_(2).sub_(model.layer.weight.mean())  # most kernels have no match: must not add up
+        if model.name == "pacrr":
+            for layer in model.convolutions:  # of very different lengths: some are never worth computing
+                layer.weight.mul_(torch.exp(torch.empty(len(layer.weight), 1, 1, 1).uniform_(-4, 0)))
+        if model.name == "duet" and model.config.parts != "distributed":
+            model.local.row.weight.normal_(0, 1)  # of whose inputs hardly one is not zero
+        features = len(model.config.lexical_features)
+        model.set_feature_statistics(torch.linspace(0.1, 0.7, features), torch.linspace(0.5, 2.0, features))
+    return model.eval()
+
+
+def grown(model, case, vectors, **more):
+    """The same model with room for longer texts: old weights as they were, weights of new places any."""
+    larger = make(case, vectors, seed=77, **more)
+    with torch.no_grad():
+        for here, there in zip(larger.parameters(), model.parameters()):
+            here[tuple(slice(size) for size in there.shape)] = there
+    return larger
+
+
+def opened(model, path, index, vectors, **options):
+    """A reranker that scores by one of :func:`paths_of`."""
+    vocabulary = vectors.vocabulary if model.has_word_vectors else Vocabulary([])
+    device = "cpu:0" if path == "device" else "cpu"  # which is another device to the adapter, and needs no accelerator
+    one = NeuralReranker(model, vocabulary, index, RerankerOptions(device, fast=path != "module", **options))
+    assert (one.fast_class is None) == (path == "module")
+    if one.fast_class is EncodedDocuments:
+        encode_index(model, one.builder, batch_size=3, overwrite=True)
+    return one
+
+
+def scores_of(one, query=QUERY, rows=None):
+    found = one.score(query, small.candidates(one.builder.index, rows))
+    assert found.dtype == np.float32 and found.shape == (len(one.builder.index) if rows is None else len(rows),)
+    return found
+
+
+def inputs_of(one, query=QUERY, rows=None):
+    """What the module reads of a query and its candidates."""
+    index = one.builder.index
+    terms = index.query(query.text)
+    return one.builder.build(terms, one.builder.query(terms), small.candidates(index, rows))
+
+
+def assert_same(found, expected, tolerance=5e-6):
+    """Equal but for ``tolerance`` of the largest expected score, or of 1."""
+    expected = np.asarray(expected)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * max(1, np.abs(expected).max(initial=0)))

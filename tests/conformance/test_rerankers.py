@@ -1,0 +1,108 @@
+"""What holds for every untrained reranker, on each of its paths."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rerank_plugin
+from rerank_plugin import rerankers
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.rerankers import UNTRAINED, RerankerOptions
+from rerank_plugin.text import word_vectors
+from tests import small
+from tests.conformance.test_scores import bare_indexes  # noqa: F401
+
+TEXT = "heart cancer risk of the women aspirin heart"
+EVERY = [
+    (name, fast) for name, entry in UNTRAINED.items() for fast in ([True, False] if entry.reads_vectors else [True])
+]
+every_path = pytest.mark.parametrize(("name", "fast"), EVERY, ids=[f"{n}-{'fast' if f else 'plain'}" for n, f in EVERY])
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory, vectors):
+    folder = tmp_path_factory.mktemp("words") / "words"
+    word_vectors.save(vectors, folder, {})
+    return folder
+
+
+def opened(name, fast, words, index, threads=1):
+    spec = f"{name}:{words}" if UNTRAINED[name].reads_vectors else name
+    return rerankers.load(spec, index, RerankerOptions(fast=fast, threads=threads))
+
+
+def scores(reranker, index, rows=None, text=TEXT):
+    found = reranker.score(Query("q", text), small.candidates(index, rows))
+    assert found.dtype == np.float32 and np.isfinite(found).all()
+    return found
+
+
+@every_path
+def test_a_document_has_the_same_score_in_any_company(index, words, name, fast):
+    """Alone, in another order, twice, without others, and with other queries at once."""
+    one = opened(name, fast, words, index)
+    together = scores(one, index)
+    if name != "docid":
+        assert len(set(together.tolist())) > 3
+    if one.name != "wmd-title-top20":
+        assert [scores(one, index, [row])[0] for row in range(len(index))] == together.tolist()
+    for rows in (np.random.default_rng(1).permutation(len(index)), np.repeat(np.arange(10), 2)):
+        np.testing.assert_array_equal(scores(one, index, rows), together[rows])
+    assert scores(one, index, []).shape == (0,)
+    queries, candidates = (
+        [Query("q", TEXT), Query("r", "aspirin")],
+        [small.candidates(index), small.candidates(index, [3])],
+    )
+    found = one.score_many(queries, candidates)
+    np.testing.assert_array_equal(found[0], together)
+    np.testing.assert_array_equal(found[1], scores(one, index, [3], "aspirin"))
+    np.testing.assert_array_equal(scores(opened(name, fast, words, index, threads=3), index), together)
+
+
+@every_path
+def test_no_documents_and_no_words(bare_indexes, words, name, fast):  # noqa: F811
+    none, wordless = bare_indexes
+    assert scores(opened(name, fast, words, none), none).shape == (0,)
+    found = scores(opened(name, fast, words, wordless), wordless)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", UNTRAINED)
+def test_loaded_by_name(index, words, tmp_path, name):
+    one = opened(name, True, words, index)
+    assert one.name == name and name in rerankers.known_names()
+    if UNTRAINED[name].reads_vectors:
+        for spec, said in ((name, "word vectors"), (f"{name}:", "word vectors"), (f"{name}:{tmp_path / 'no'}", "no")):
+            with pytest.raises(InputError, match=said):
+                rerankers.load(spec, index)
+    else:
+        assert rerankers.load(f"{name}:", index).name == name
+        with pytest.raises(InputError, match=f"^{name} has nothing to load: write '{name}', not '{name}:some/folder'$"):
+            rerankers.load(f"{name}:some/folder", index)
+
+
+def test_neither_java_nor_torch_is_needed(index, words):
+    script = """
+import json, sys
+from pathlib import Path
+from rerank_plugin import rerankers
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+rerankers.known_names()
+index = ForwardIndex(Path(sys.argv[1]), json.loads(sys.argv[2]))
+for spec in sys.argv[3:]:
+    print(len(rerankers.load(spec, index).score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1]))))
+print(sorted({"torch", "pyserini", "jnius", "gensim", "matplotlib"} & set(sys.modules)))
+"""
+    specs = [f"{name}:{words}" if entry.reads_vectors else name for name, entry in UNTRAINED.items()]
+    environment = {**os.environ, "PYTHONPATH": str(Path(rerank_plugin.__file__).parent.parent)}
+    command = [sys.executable, "-c", script, str(index.folder), json.dumps(index.mean_lengths), *specs]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout == "3\n" * len(UNTRAINED) + "[]\n", done.stderr

@@ -1,0 +1,262 @@
+"""Weights of every registered model: no part is idle, training moves all paths, and a checkpoint is the model."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from rerank_plugin import rerankers
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.models.checkpoints import build_config, load_checkpoint, model_classes, save_checkpoint
+from rerank_plugin.models.document_encodings import EncodedDocuments
+from rerank_plugin.models.register import names
+from rerank_plugin.rerankers import RerankerOptions
+from tests import small
+from tests.conformance.models import (
+    CASES,
+    assert_same,
+    configured,
+    has_word_vectors,
+    inputs_of,
+    make,
+    new,
+    opened,
+    paths_of,
+    scores_of,
+)  # fmt: skip
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+EVERY = [(case, path) for case in CASES for path in paths_of(case.model)]
+every_path = pytest.mark.parametrize(("case", "path"), EVERY, ids=[f"{case}-{path}" for case, path in EVERY])
+RATES = {"drmm": 0.01, "knrm": 0.1, "matchpyramid": 0.01, "pacrr": 0.05}  # learning rates that differ from 0.02
+KEY_BIAS = "attention.self.key.bias"  # what is added to all keys of a head alike changes no attention
+
+
+@every_case
+def test_every_parameter_has_a_gradient(case, index, vectors):
+    model = make(case, vectors)
+    scores = model(inputs_of(opened(model, "module", index, vectors)))  # [B]
+    (scores * torch.linspace(-1, 2, len(scores))).sum().backward()
+    idle = [name for name, one in model.named_parameters() if one.grad is None or not one.grad.abs().max() > 1e-9]
+    assert list(model.parameters()) and not [name for name in idle if not name.endswith(KEY_BIAS)]
+    assert all(torch.isfinite(one.grad).all() for one in model.parameters())
+
+
+@every_path
+def test_every_parameter_moves_the_scores(case, path, index, vectors):
+    """Also those of a fast path, which has to be told. Stored encodings are used with their own weights only."""
+    model = make(case, vectors)
+    one = opened(model, path, index, vectors)
+    before, idle = scores_of(one), []
+    stored = isinstance(one.fast, EncodedDocuments)
+    for name, parameter in model.named_parameters():
+        kept = parameter.detach().clone()
+        with torch.no_grad():
+            parameter.add_(torch.randn_like(parameter))
+        one.refresh()
+        if np.abs(scores_of(one) - before).max() < 1e-6:
+            idle.append(name)
+        assert not (stored and one.fast), name
+        with torch.no_grad():
+            parameter.copy_(kept)
+    assert not [name for name in idle if not name.endswith(KEY_BIAS)]
+    one.refresh()
+    assert scores_of(one).tolist() == before.tolist()
+    assert isinstance(one.fast, EncodedDocuments) == stored
+
+
+@every_case
+def test_training_lowers_the_loss(case, index, vectors):
+    """Documents that say 'heart' over those that do not, from the weights a model begins with; all paths follow."""
+    without_dropout = {one.name: 0.0 for one in fields(model_classes(case.model)[1]) if "dropout" in one.name}
+    model, query = new(case, vectors, 3, **without_dropout), Query("q", "heart attack risk")
+    paths = [opened(model, path, index, vectors, threads=1) for path in paths_of(case.model)]
+    before, inputs = scores_of(paths[-1], query), inputs_of(paths[0], query)
+    says = torch.tensor(["heart" in f"{title} {abstract}".lower() for _, title, abstract in small.DOCUMENTS])
+    rate = 0.003 if not has_word_vectors(case.model) else RATES.get(case.model, 0.02)
+    optimizer, losses = torch.optim.Adam(model.parameters(), rate), []
+    start = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    model.train()
+    for _ in range(50):
+        scores = model(inputs)
+        loss = (1 - scores[says][:, None] + scores[~says][None, :]).clamp_min(0).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.6 * losses[0]
+    still = [name for name, parameter in model.named_parameters() if (parameter == start[name]).all()]
+    assert not [name for name in still if not name.endswith(KEY_BIAS)]
+    model.eval()
+    expected = scores_of(paths[0], query)
+    assert np.abs(expected - before).max() > 0.1
+    for one in paths[1:]:  # which a forward pass in training mode refreshed
+        assert_same(scores_of(one, query), expected, 1e-5)
+
+
+@every_case
+def test_dropout_stands_where_it_is_said_and_in_training_only(case, index, vectors):
+    """Each rate alone makes two calls in training mode differ; with none of them, and when serving, they are equal."""
+    rates = [one.name for one in fields(model_classes(case.model)[1]) if "dropout" in one.name]
+    if not has_word_vectors(case.model):
+        pytest.skip("the encoder has dropout of its own")
+    for rate in [*rates, None]:
+        model = make(case, vectors, **{name: 0.5 * (name == rate) for name in rates})
+        path = paths_of(case.model)[-1]
+        one = opened(model, path, index, vectors, threads=1)
+        serving = scores_of(one)
+        model.train()
+        assert (np.abs(scores_of(one) - scores_of(one)).max() > 1e-4) == (rate is not None), rate
+        model.eval()
+        assert_same(scores_of(one), serving, 1e-5)
+
+
+@every_case
+def test_word_vectors_are_no_weights(case, vectors):
+    """Of models that do not train embeddings of their own; and L2 costs are of weights."""
+    model = make(case, vectors)
+    kept = {name for name, one in model.state_dict().items() if one.shape == vectors.matrix.shape}
+    assert kept <= {"words.embeddings"}
+    parameters = {id(one): name for name, one in model.named_parameters()}
+    costly = {parameters[id(one)] for weights in model.regularized().values() for one in weights}
+    if case.model in ("delta", "delta-classifier", "sevmos"):
+        assert set(model.regularized()) == {"convolution", "feed_forward"}
+        assert costly == {name for name in parameters.values() if not name.endswith("bias")}
+    else:
+        assert not costly
+
+
+# -------------------------------------------------------------------------------------------------------- checkpoints
+
+
+@pytest.fixture
+def saved(case, vectors, tmp_path):
+    """A folder with the model of a case, and the model; its trained embeddings are not the word vectors."""
+    model = make(case, vectors, document_words=9, query_words=5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.25)
+    save_checkpoint(tmp_path / "saved", model, vectors if model.has_word_vectors else None, {"seed": 3})
+    return tmp_path / "saved", model
+
+
+@every_path
+def test_a_checkpoint_is_the_model(case, path, saved, index, vectors):
+    folder, model = saved
+    expected = scores_of(opened(model, "module", index, vectors))
+    device = "cpu:0" if path == "device" else "cpu"
+    for spec in (f"{case.model}:{folder}", str(folder)):
+        one = rerankers.load(spec, index, RerankerOptions(device, fast=path != "module"))
+        loaded = one.model
+        assert vars(loaded.config) == vars(model.config) and not loaded.training and type(loaded) is type(model)
+        assert {name: one.tolist() for name, one in loaded.state_dict().items()} == {
+            name: one.tolist() for name, one in model.state_dict().items()
+        }
+        assert_same(scores_of(one), expected, 1e-5)
+    assert np.ptp(expected) > 1e-3
+
+
+@every_case
+def test_checkpoints_are_loaded_strictly(case, saved):
+    folder, _ = saved
+    weights = load_file(folder / "model.safetensors")
+    name = max(weights, key=lambda one: weights[one].numel())
+    less = {other: tensor for other, tensor in weights.items() if other != name}
+    for changed, said in [
+        (less, f"missing {name}"),
+        ({**weights, "more": torch.zeros(2)}, "unexpected more"),
+        ({**weights, name: weights[name].half()}, f"{name} is of type torch.float16, expected torch.float32"),
+        ({**weights, name: weights[name][None].clone()}, f"{name} is .*, expected "),
+    ]:
+        save_file(changed, folder / "model.safetensors")
+        with pytest.raises(InputError, match=f"model.safetensors does not fit the model: {said}"):
+            load_checkpoint(folder)
+
+
+# --------------------------------------------------------------------------------------------------- hyper-parameters
+
+MAY_BE_ZERO = {"layers", "concepts", "trainable_layers", "bins"}
+WITH_FEATURES = {"delta", "delta-classifier", "sevmos"}
+WRONG = {
+    "bert": [
+        ({"encoder": ""}, "set encoder to its folder"),
+        ({"trainable_layers": -1}, "below 0"),
+        ({"trainable_layers": 1.5}, "trainable_layers"),
+    ],
+    "delta": [
+        ({"width": 4}, "width 4"),
+        ({"hidden": (5, 0)}, "at least 1"),
+        ({"lexical_features": ("bm25_title", "bm25_title")}, "twice"),
+        ({"differences": False, "delta_features": False}, "both are off"),
+    ],
+    "delta-classifier": [({"hidden": (5, 0)}, "at least 1")],
+    "drmm": [
+        ({"bins": 1}, "1 bins"),
+        ({"hidden": (5, 0)}, "at least 1"),
+        ({"query_stopwords": "yes"}, "query_stopwords is 'yes'"),
+    ],
+    "duet": [
+        ({"parts": "global"}, "'global'.*local, distributed, both"),
+        ({"hidden": ()}, "hidden layer"),
+        ({"hidden": (5, 0)}, "at least 1"),
+        ({"pool_width": 5, "pool_stride": 6}, "leaves out"),
+    ],
+    "ktrel-w": [
+        ({"parts": "title"}, "'title'"),
+        ({"layers": 2}, "one transformer layer, or none, not 2"),
+        ({"parts": "both", "concepts": 0}, "0 concepts"),
+        ({"parts": "concepts", "concepts": 0}, "0 concepts"),
+        ({"concepts": 3}, "3 concepts"),
+    ],
+    "matchpyramid": [
+        ({"similarity": "dot"}, "unknown similarity 'dot'; known: cosine, indicator"),
+        ({"filters": ()}, "filters is empty"),
+        ({"filters": (8, 0)}, "at least 1"),
+        ({"kernel_rows": 2}, "2 x 3"),
+        ({"kernel_columns": -1}, "at least 1"),
+        ({"hidden": (5, 0)}, "at least 1"),
+    ],
+    "pacrr": [
+        ({"distillation": "lastk"}, "'lastk'; known: firstk, kwindow"),
+        ({"distillation": "kwindow", "distilled_words": 2}, "2 distilled words"),
+    ],
+    "sevmos": [({"hidden": (5, 0)}, "at least 1"), ({"slope": -0.1}, "slope -0.1")],
+}
+
+
+@pytest.mark.parametrize("name", names())
+def test_wrong_hyper_parameters(name):
+    """Sizes below 1, dropout outside [0, 1), and lexical features that the model does not read or that are none."""
+    config_class = model_classes(name)[1]
+    given = {"encoder": "x"} if not has_word_vectors(name) else {}
+    if config_class.reads_concepts({}):
+        given |= {"concepts": 3, "concept_dimension": 4}
+    wrong = list(WRONG.get(name, []))
+    for one in fields(config_class):
+        if type(one.default) is int and one.name not in MAY_BE_ZERO:
+            said = "odd numbers|at least 1|width 0" if one.name.startswith(("kernel", "width")) else "at least 1"
+            wrong += [({one.name: 0}, said), ({one.name: -1}, "at least 1|leaves out|width -1")]
+        elif "dropout" in one.name:
+            wrong += [({one.name: rate}, f"dropout.* {rate}") for rate in (1.0, -0.1, float("nan"))]
+    feature, said = (
+        ("bm25_footnote", "bm25_footnote") if name in WITH_FEATURES else ("bm25_title", "no lexical features")
+    )
+    wrong.append(({"lexical_features": (feature,)}, said))
+    for values, said in wrong:
+        with pytest.raises(InputError, match=f"here: .*({said})"):
+            build_config(config_class, {**given, **values}, "here")
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_configurations_survive_json(case):
+    """Lists become tuples, and a value that is unknown or of another kind is named."""
+    config = configured(case)
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(config).items()}
+    assert build_config(type(config), values, "here") == config
+    for wrong in ({"no_such_size": 1}, {"document_words": 20.5}, {"query_words": "7"}, {"lexical_features": [1]}):
+        with pytest.raises(InputError, match=f"here: .*{[*wrong][0]}"):
+            build_config(type(config), {**values, **wrong}, "here")
