@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rerank_plugin
+from rerank_plugin.kernels.intrinsics import wait_beyond
 from rerank_plugin.kernels.parallel import Workspace, alongside, available_threads, crew, split
-from rerank_plugin.kernels.spinning import wait_beyond
 
 ROOT = Path(rerank_plugin.__file__).parent.parent
 
@@ -43,12 +42,6 @@ def test_many_items_become_parts_of_several_threads():
     assert len(parts_of(65, 4)) == 2
     assert len(parts_of(10_000, 4)) >= 4
     assert len(parts_of(3, 4, smallest=1)) == 3
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_no_items_are_no_work(threads):
-    """``work`` may be called, but only for nothing."""
-    assert all(start == stop for start, stop in parts_of(0, threads))
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])
@@ -510,9 +503,3 @@ def test_a_thread_has_arrays_of_its_own():
     for number, arrays in own.items():
         assert all((array == number).all() for array in arrays)
     assert len(own) == 3 and (workspace.array("a", (50,), np.int64) == -1).all()
-
-
-def test_counting_in_threads_loses_nothing():
-    """Every part is one call: calls with the same bounds would be work done twice."""
-    for _ in range(20):
-        assert set(Counter(parts_of(5000, 7, 1)).values()) == {1}

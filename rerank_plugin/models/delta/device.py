@@ -7,8 +7,7 @@ once a word of the *vocabulary*: on a device that is one matrix product, and che
 
 All of it is plain torch, and runs on a CPU as well; the tests compare it with the module there.
 
-Letters in shapes: Q queries, C candidates, M query words, N document words, V vocabulary, D dimension, K filters, F
-lexical features, R documents of the index.
+In shapes Q are queries and R the documents of the index.
 """
 
 from __future__ import annotations
