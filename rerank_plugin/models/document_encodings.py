@@ -179,10 +179,9 @@ def encode_rows(
     batch_size: int | None = None,
     done: Iterator[int] = iter(()),
 ) -> np.ndarray:
-    """Encodings of some documents, float32 [n, E]; batches are of similar lengths.
+    """Encodings of documents ``rows`` int64 [n], float32 [n, E], in batches of similar lengths.
 
     Args:
-        rows: int64 [n].
         batch_size: by default 16 on a CPU and 512 elsewhere.
         done: an iterator that is advanced once for each document, for progress bars.
     """

@@ -98,11 +98,7 @@ class DocumentId(Scorer):
 
 
 def title_frequency(index: ForwardIndex, chunk: int = 100_000) -> np.ndarray:
-    """How often each term occurs in all titles, int64 [V]; reads the titles of the whole index once.
-
-    Args:
-        chunk: how many documents are read at once.
-    """
+    """How often each term occurs in all titles, int64 [V]; reads all titles once, ``chunk`` documents at a time."""
     found = np.zeros(max(index.vocabulary_size, 1), np.int64)
     for start in range(0, len(index), chunk):
         stop = min(start + chunk, len(index))

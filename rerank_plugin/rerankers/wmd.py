@@ -150,14 +150,11 @@ def relaxed_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -
 
 
 def transport_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -> float:
-    """The optimal transport cost between two distributions, by linear programming.
+    """The optimal transport cost between two distributions, by linear programming; infinite without supplies.
 
     Args:
         costs: of moving a unit, float64 [n, m].
         supplies: counts, int64 [n]. demands: int64 [m]. Each is divided by its sum.
-
-    Returns:
-        inf where there are no supplies.
     """
     from scipy.optimize import linprog
     from scipy.sparse import eye_array, kron, vstack

@@ -135,11 +135,7 @@ class FusedConvKnrm(FastPath):
     def _table(self, weights: np.ndarray, table_bytes: int) -> tuple[np.ndarray | None, np.ndarray]:
         """The table of taps, float32 [words * T, F], of those words of the model that occur in the index.
 
-        Args:
-            weights: float32 [D, T * F].
-
-        Returns:
-            the table, or None if it would be too large; and where the taps of each word begin in it, int32 [V].
+        Returns the table, or None if it would be too large, and where the taps of each word begin in it, int32 [V].
         """
         present = np.unique(self.builder.model_ids)
         rows = np.zeros(len(self.vectors), np.int32)

@@ -84,11 +84,7 @@ def same_ngrams(same: Tensor, words: int) -> Tensor:
 
 
 def similarities(queries: Ngrams, documents: Ngrams, same: Tensor | None) -> Tensor:
-    """Cosines of n-grams, float [B, M, N].
-
-    Args:
-        same: bool [B, M, N], where both are the same words; None for n-grams of two sizes.
-    """
+    """Cosines of n-grams, float [B, M, N]; ``same``: bool [B, M, N], which are the same words, None for two sizes."""
     cosines = torch.bmm(queries.vectors, documents.vectors.transpose(1, 2))  # [B, M, N]
     unknown = queries.unknown[:, :, None] | documents.unknown[:, None, :]  # [B, M, N]
     return torch.where(unknown, 0.0 if same is None else same.to(cosines.dtype), cosines)

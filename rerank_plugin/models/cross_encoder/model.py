@@ -194,8 +194,7 @@ class CrossEncoder(RankingModel):
     def sequences(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
         """Query and document as one sequence each, padded behind: the document is cut to the encoder's length.
 
-        Returns:
-            pieces int64 [B, L], mask int64 [B, L], token types int64 [B, L].
+        Returns pieces, mask and token types, int64 [B, L] each.
         """
         batch, form = len(inputs.documents), self.template
         room = self.longest - form.specials - inputs.query_mask.sum(dim=1, keepdim=True)  # [B, 1]

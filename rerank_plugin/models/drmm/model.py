@@ -88,13 +88,9 @@ def bins_of(cosines: Tensor, bins: int) -> Tensor:
 
 
 def histograms(bins: Tensor, document_mask: Tensor, count: int) -> Tensor:
-    """How many of the document's words are in each bin.
+    """How many of the document's words are in each bin, float [B, M, count].
 
-    Args:
-        bins: int64 [B, M, N], from 0 to count - 1. document_mask: bool [B, N]; padding is not counted.
-
-    Returns:
-        float [B, M, count].
+    bins: int64 [B, M, N], from 0 to count - 1. document_mask: bool [B, N]; padding is not counted.
     """
     counts = torch.zeros(*bins.shape[:2], count, device=bins.device)  # [B, M, count]
     return counts.scatter_add(2, bins, document_mask[:, None, :].expand(bins.shape).to(counts.dtype))

@@ -123,12 +123,7 @@ class FusedLocal:
         self.without_match = pad_columns(without_match.astype(np.float32))  # [M, H]
 
     def add_scores(self, tokens, starts, lengths, terms, scores) -> None:
-        """Add the scores of some documents.
-
-        Args:
-            tokens: uint32 [T], the index's. starts, lengths: int64 [C], where a document's first N words are.
-            terms: int64 [m], the query's. scores: float32 [C].
-        """
+        """Add to scores float32 [C], for query terms int64 [m], of documents that begin at ``starts`` in ``tokens``."""
         count = len(scores)
         hidden = self.output.start(count)
         rows = self.workspace.array("rows", (count + ROWS, len(self.bias)), np.float32)
@@ -179,13 +174,7 @@ class FusedDistributed:
         return represented[0]
 
     def add_scores(self, tokens, starts, lengths, query, scores) -> None:
-        """Add the scores of some documents.
-
-        Args:
-            tokens: uint32 [T], the index's.
-            starts, lengths: int64 [C], where a document's first N words are; longest first.
-            query: float32 [K]. scores: float32 [C].
-        """
+        """Add to scores float32 [C], for a query float32 [K], of documents in ``tokens``, the longest first."""
         config, count, filters = self.config, len(scores), len(self.bias)
         places = self.workspace.array("places", (count, config.document_words + config.width), np.int32)
         _place_words(tokens, starts, lengths, self.rows, places)

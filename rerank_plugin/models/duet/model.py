@@ -103,13 +103,9 @@ def positions_of(mask: Tensor, width: int) -> Tensor:
 
 
 def window_mask(positions: Tensor, config: DuetConfig) -> Tensor:
-    """Which pooling windows a document has: the first, and each one whose forerunner does not reach the end.
+    """Which pooling windows a document of ``positions``, int64 [B], has: bool [B, P].
 
-    Args:
-        positions: int64 [B].
-
-    Returns:
-        bool [B, P]
+    It has the first one, and each one whose forerunner does not reach the end.
     """
     window = torch.arange(config.windows, device=positions.device)  # [P]
     covered = torch.where(window > 0, (window - 1) * config.pool_stride + config.pool_width, 0)  # [P]

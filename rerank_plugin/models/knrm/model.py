@@ -55,13 +55,9 @@ class KnrmConfig(ModelConfig):
 
 
 def soft_counts(similarities: Tensor, document_mask: Tensor) -> Tensor:
-    """Soft-TF of each query word (equation 'K_k(M_i)'): how many document words are in the reach of each kernel.
+    """Soft-TF of each query word (equation 'K_k(M_i)'): document words in the reach of each kernel, float [B, M, K].
 
-    Args:
-        similarities: float [B, M, N]. document_mask: bool [B, N]; what is False there is not counted.
-
-    Returns:
-        float [B, M, K].
+    similarities: float [B, M, N]. document_mask: bool [B, N]; what is False there is not counted.
     """
     present = document_mask[:, None, :]  # [B, 1, N]
     counts = []
@@ -72,14 +68,7 @@ def soft_counts(similarities: Tensor, document_mask: Tensor) -> Tensor:
 
 
 def kernel_features(counts: Tensor, query_mask: Tensor) -> Tensor:
-    """The soft-TF features of a query (equation 'phi(M)').
-
-    Args:
-        counts: float [B, M, K]. query_mask: bool [B, M]; what is False there is left out.
-
-    Returns:
-        float [B, K].
-    """
+    """The soft-TF features of a query (equation 'phi(M)'), float [B, K], from counts [B, M, K] and mask bool [B, M]."""
     logarithms = counts.clamp_min(SMALLEST_COUNT).log() * LOG_SCALE  # [B, M, K]
     return (logarithms * query_mask[:, :, None]).sum(dim=1)
 

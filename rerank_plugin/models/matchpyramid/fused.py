@@ -127,12 +127,8 @@ class FusedMatchPyramid(FastPath):
 def _first_layer(weight: np.ndarray, bias: np.ndarray, together: int, filters: int) -> tuple[np.ndarray, np.ndarray]:
     """The first convolution as a product of runs of T columns of ``S + together - 1`` similarities.
 
-    Args:
-        weight: float32 [K, 1, S, T]. bias: float32 [K]. together: query words at once. filters: K, padded.
-
-    Returns:
-        panels of weights float32 [T * channels, lanes], and biases [lanes]; filter k of query word r is lane
-        ``r * K + k``.
+    Returns panels of weights [T * channels, lanes] and biases [lanes] for ``together`` query words at once; filter k of
+    query word r is lane ``r * K + k``.
     """
     count, _, height, width = weight.shape
     lanes = np.zeros((width, height + together - 1, together * count), np.float32)

@@ -75,11 +75,7 @@ class MatchPyramidConfig(ModelConfig):
 
 
 def grid_cells(mask: Tensor, count: int) -> Tensor:
-    """Which words belong to which of ``count`` cells, bool [B, count, L]; neighbouring cells may share words.
-
-    Args:
-        mask: bool [B, L], True for words.
-    """
+    """Which words of a mask [B, L] are in which of ``count`` cells, bool [B, count, L]; neighbours may share words."""
     lengths = mask.sum(dim=1)[:, None]  # [B, 1]
     cells = torch.arange(count, device=mask.device)  # [count]
     starts = torch.div(cells * lengths, count, rounding_mode="floor")  # [B, count]
@@ -89,13 +85,9 @@ def grid_cells(mask: Tensor, count: int) -> Tensor:
 
 
 def dynamic_pool(maps: Tensor, query_mask: Tensor, document_mask: Tensor, rows: int, columns: int) -> Tensor:
-    """The largest value of each cell of a grid over the real words, 0 where there are none.
+    """The largest value of each cell of a grid over the real words, or 0: float [B, K, rows, columns].
 
-    Args:
-        maps: float [B, K, M, N], at least 0. query_mask: bool [B, M]. document_mask: bool [B, N].
-
-    Returns:
-        float [B, K, rows, columns].
+    maps: float [B, K, M, N], at least 0. query_mask: bool [B, M]. document_mask: bool [B, N].
     """
     inside = grid_cells(query_mask, rows)[:, None, :, :, None]  # [B, 1, P, M, 1]
     pooled = torch.stack([(maps * inside[:, :, i]).amax(dim=2) for i in range(rows)], dim=2)  # [B, K, P, N]

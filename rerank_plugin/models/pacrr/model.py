@@ -92,11 +92,7 @@ class Distilled(NamedTuple):
 
 
 def firstk(similarities: Tensor, document_mask: Tensor, columns: int) -> Distilled:
-    """The first ``columns`` columns ([P] 2.1), with zeros where the document ends before.
-
-    Args:
-        similarities: float [B, M, N], 0 where padded. document_mask: bool [B, N].
-    """
+    """The first ``columns`` columns ([P] 2.1) of similarities [B, M, N], with zeros where the document ends before."""
     beyond = (0, columns - similarities.shape[2])  # fewer than 0: cut
     return Distilled(functional.pad(similarities, beyond), functional.pad(document_mask, beyond))
 
@@ -128,13 +124,9 @@ def kwindow(similarities: Tensor, document_mask: Tensor, query_mask: Tensor, wor
 
 
 def strongest(cells: Tensor, windows: Tensor, count: int) -> Tensor:
-    """The ``count`` largest values of each query term, in descending order ([P] 2.2, max pooling).
+    """The ``count`` largest values of each query term, in descending order ([P] 2.2, max pooling): float [B, M, count].
 
-    Args:
-        cells: float [B, M, W]. windows: bool [B, W], False for what is not to be pooled.
-
-    Returns:
-        float [B, M, count], 0 where there are fewer.
+    cells: float [B, M, W]. windows: bool [B, W], False for what is not to be pooled. Where there are fewer, 0 follows.
     """
     room = (0, max(0, count - cells.shape[2]))
     cells = cells.masked_fill(~windows[:, None, :], -torch.inf)  # [B, M, W]
