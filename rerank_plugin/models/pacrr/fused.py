@@ -355,13 +355,15 @@ def _choose(similarities, length, words, room, sums, chosen):
         for window in range(windows):
             chosen[window] = window
         return windows
+    smallest, largest = np.int32(0), np.int32(0)
     for window in range(windows):
         total = np.int32(0)
         for word in range(words):
             total += similarities[window + word]
         sums[window] = total
-    threshold = np.partition(sums[:windows], windows - room)[windows - room]  # the ``room``-th largest sum
-    equal = room - (sums[:windows] > threshold).sum()
+        smallest, largest = min(smallest, total), max(largest, total)
+    threshold = _largest_threshold(sums[:windows], room, smallest, largest)
+    equal = room - _count_from(sums[:windows], threshold + 1)
     found = 0
     for window in range(windows):
         if sums[window] == threshold:
@@ -369,6 +371,28 @@ def _choose(similarities, length, words, room, sums, chosen):
         if sums[window] > threshold or (sums[window] == threshold and equal >= 0):
             chosen[found] = window
             found += 1
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _largest_threshold(sums, room, smallest, largest):
+    """The largest number that ``room`` sums or more reach; all lie between ``smallest`` and ``largest``."""
+    reached, missed = np.int64(smallest), np.int64(largest) + 1
+    while missed - reached > 1:
+        middle = (reached + missed) // 2
+        if _count_from(sums, middle) >= room:
+            reached = middle
+        else:
+            missed = middle
+    return reached
+
+
+@njit(nogil=True, cache=True)
+def _count_from(sums, threshold):
+    """How many sums reach the threshold."""
+    threshold, found = np.int32(threshold), np.int32(0)
+    for value in sums:
+        found += np.int32(value >= threshold)
     return found
 
 
