@@ -226,11 +226,7 @@ class InputBuilder:
 
 
 def concept_tensors(documents: DocumentWords, words: Sequence[ModelQuery]) -> tuple[Tensor | None, ...]:
-    """The concept fields of :class:`Inputs`, in their order.
-
-    Args:
-        words: one query for each document, or a single query for all.
-    """
+    """The concept fields of :class:`Inputs`, in their order; ``words`` are one query for each document, or for all."""
     if documents.concepts is None:
         return (None,) * 4
     of_queries = [

@@ -146,8 +146,7 @@ def make_table(index: ForwardIndex, tokenizer) -> PieceTable:
 def _pieces(index: ForwardIndex, terms: int, tokenizer, before: str) -> tuple[np.ndarray, np.ndarray]:
     """Number of pieces of each of the first ``terms`` terms, int64 [terms], and all their pieces, int32 [P].
 
-    Args:
-        before: text before each term; its own pieces are left out.
+    The pieces of ``before``, a text before each term, are left out.
     """
     lead = tokenizer.encode(before.strip(), add_special_tokens=False).ids if before else []
     encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)  # the same without character offsets

@@ -1,27 +1,96 @@
-"""Feed-forward layers whose weights are larger than the processor's near caches, compiled with numba.
+"""Feed-forward layers and convolutions over words as products of rows with panels of weights, compiled with numba.
 
-A layer that fits the first-level cache is computed by groups of rows
-(:func:`~rerank_plugin.kernels.convolution.leaky_convolution`). Here the weights are divided into contiguous panels of
-LANES outputs, and one panel is applied to all rows before the next: every weight is read from memory once per call.
+Rows are contiguous in memory, so a window of ``width`` rows is one contiguous run of ``width * K`` numbers, and a
+convolution is a product of overlapping rows with a matrix [width * K, filters]. The weights are divided into contiguous
+panels of LANES outputs, and one panel is applied to all rows before the next: large weights are read from memory once
+per call, and the sums of ROWS rows stay in registers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 
-from rerank_plugin.kernels.convolution import LANES, ROWS, pad_columns, window_products
+from rerank_plugin.kernels.intrinsics import (
+    LANES,
+    VECTOR,
+    load_lanes,
+    loop,
+    multiply_add,
+    pointer,
+    repeat,
+    store_lanes,
+)
+from rerank_plugin.kernels.parallel import Workspace
+
+ROWS = 5  # output rows at once: 10 of 16 registers hold sums with AVX, 5 of 32 with AVX-512
+RELU, LINEAR = np.float32(0.0), np.float32(1.0)  # slopes below zero
 
 
-def pack_panels(matrix: np.ndarray) -> np.ndarray:
-    """A matrix float32 [inward, outward] as panels float32 [outward / LANES rounded up, inward, LANES]."""
-    padded = pad_columns(np.asarray(matrix, np.float32))
-    return np.ascontiguousarray(padded.reshape(len(padded), -1, LANES).transpose(1, 0, 2))
+def numbers(tensor) -> np.ndarray:
+    """The numbers of a torch tensor, float32, contiguous."""
+    return tensor.detach().float().contiguous().numpy()
+
+
+def round_up(filters: int) -> int:
+    """The number of filters with padding: a multiple of LANES."""
+    return -(-filters // LANES) * LANES
+
+
+def pad_columns(matrix: np.ndarray) -> np.ndarray:
+    """A matrix float32 [n, filters] with zero columns up to a multiple of LANES."""
+    padded = np.zeros((len(matrix), round_up(matrix.shape[1])), np.float32)
+    padded[:, : matrix.shape[1]] = matrix
+    return padded
 
 
 def pad_vector(vector: np.ndarray) -> np.ndarray:
     """A vector float32 [n] with zeros up to a multiple of LANES."""
-    return pad_columns(np.asarray(vector, np.float32)[None])[0]
+    return pad_columns(np.asarray(vector)[None])[0]
+
+
+def pack_panels(matrix: np.ndarray) -> np.ndarray:
+    """A matrix float32 [inward, outward] as panels float32 [outward / LANES rounded up, inward, LANES]."""
+    padded = pad_columns(np.asarray(matrix))
+    return np.ascontiguousarray(padded.reshape(len(padded), -1, LANES).transpose(1, 0, 2))
+
+
+@intrinsic
+def _window_products(
+    typing_context, source, weights, start, target, length, source_step, start_step, target_step, slope
+):
+    """``target[i, :LANES] = leaky(start[i] + source[i * source_step :][:length] @ weights)`` for i = 0 .. ROWS - 1.
+
+    The first four are addresses of float32; steps count floats from one row to the next. ``length`` is at least 1.
+    ``weights`` are [length, LANES]. Products and sums are rounded once where the processor can.
+    """
+
+    def generate(context, builder, _, arguments):
+        source, weights, start, target = (pointer(builder, address) for address in arguments[:4])
+        length, source_step, start_step, target_step, slope = arguments[4:]
+        size = length.type
+
+        def rows(first, step):
+            return [builder.gep(first, [builder.mul(size(row), step)]) for row in range(ROWS)]
+
+        sources = rows(source, source_step)
+
+        def add(place, sums):
+            weight_row = load_lanes(builder, builder.gep(weights, [builder.mul(place, size(LANES))]))
+            values = [repeat(builder, builder.load(builder.gep(row, [place]))) for row in sources]
+            return [multiply_add(builder, value, weight_row, total) for value, total in zip(values, sums)]
+
+        sums = loop(builder, length, [load_lanes(builder, row) for row in rows(start, start_step)], add)
+        slopes, zero = repeat(builder, slope), VECTOR(None)
+        for total, row in zip(sums, rows(target, target_step)):
+            positive = builder.fcmp_ordered(">", total, zero)
+            store_lanes(builder, builder.select(positive, total, builder.fmul(total, slopes)), row)
+        return context.get_dummy_value()
+
+    return types.void(*[types.uintp] * 4, *[types.intp] * 4, types.float32), generate
 
 
 @njit(nogil=True, cache=True)
@@ -36,23 +105,55 @@ def dense(source, panels, bias, slope, target, rows):
         bias: float32 [P * LANES].
         target: float32 [at least rows + ROWS - 1, P * LANES], contiguous; it must not overlap with an input.
     """
-    step, columns = source.shape[1], target.shape[1]
+    step, columns, inward = source.shape[1], target.shape[1], panels.shape[1]
     for panel in range(len(panels)):
-        start = panel * LANES
         for row in range(0, rows, ROWS):
-            for i in range(row, row + ROWS):
-                for j in range(start, start + LANES):
-                    target[i, j] = bias[j]
-            window_products(
+            _window_products(
                 source.ctypes.data + row * step * 4,
-                panels.ctypes.data + panel * panels.shape[1] * LANES * 4,
-                target.ctypes.data + (row * columns + start) * 4,
-                panels.shape[1],
-                step,
-                LANES,
-                columns,
-            )
-            for i in range(row, row + ROWS):
-                for j in range(start, start + LANES):
-                    value = target[i, j]
-                    target[i, j] = value if value > 0 else value * slope
+                panels.ctypes.data + panel * inward * LANES * 4,
+                bias.ctypes.data + panel * LANES * 4,
+                target.ctypes.data + (row * columns + panel * LANES) * 4,
+                inward, step, 0, columns, slope,
+            )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def add_products(source, panels, target, rows):
+    """``target[i] += window i of source @ weights`` for i < rows; arguments as of :func:`dense`."""
+    step, columns, inward = source.shape[1], target.shape[1], panels.shape[1]
+    for panel in range(len(panels)):
+        for row in range(0, rows, ROWS):
+            place = target.ctypes.data + (row * columns + panel * LANES) * 4
+            _window_products(
+                source.ctypes.data + row * step * 4,
+                panels.ctypes.data + panel * inward * LANES * 4,
+                place, place, inward, step, columns, columns, LINEAR,
+            )  # fmt: skip
+
+
+class DenseLayers:
+    """Packed feed-forward layers with leaky activations.
+
+    Args:
+        layers: weight float32 [outward, inward] and bias float32 [outward] of each layer.
+        slope: of the activations below zero. last_slope: of the last layer; by default it is linear.
+    """
+
+    def __init__(self, layers: Iterable[tuple], slope: float, last_slope: float = 1.0):
+        self.layers = [(pack_panels(weight.T), pad_vector(bias), np.float32(slope)) for weight, bias in layers]
+        self.layers[-1] = (*self.layers[-1][:2], np.float32(last_slope))
+
+    def outputs(
+        self, source: np.ndarray, count: int, workspace: Workspace, first_bias: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The first output of the last layer for the first ``count`` rows: float32 [count], in the workspace.
+
+        Args:
+            source: float32 [at least count + ROWS, inward].
+            first_bias: instead of the first layer's bias, padded.
+        """
+        for place, (panels, bias, slope) in enumerate(self.layers):
+            target = workspace.array(f"layer {place % 2}", (count + ROWS, len(bias)), np.float32)
+            dense(source, panels, bias if place or first_bias is None else first_bias, slope, target, count)
+            source = target
+        return source[:count, 0]

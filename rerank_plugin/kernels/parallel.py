@@ -97,7 +97,7 @@ class _Job:
 
 def _wait_beyond(counter: np.ndarray, seen: int, stop: Callable[[], bool] = lambda: False) -> int:
     """Wait until ``counter`` is greater than ``seen`` or ``stop()`` is true; returns its value."""
-    from rerank_plugin.kernels.spinning import wait_beyond
+    from rerank_plugin.kernels.intrinsics import wait_beyond
 
     now = wait_beyond(counter, seen, SPINS)
     while now == seen and not stop():

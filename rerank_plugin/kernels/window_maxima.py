@@ -23,13 +23,19 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from rerank_plugin.kernels.convolution import LANES, pad_columns
+from rerank_plugin.kernels.dense_layers import pad_columns
+from rerank_plugin.kernels.intrinsics import (
+    AHEAD,
+    LANES,
+    VECTOR,
+    larger_or_nan,
+    load_lanes,
+    loop,
+    pointer,
+    prefetch_row,
+    store_lanes,
+)
 from rerank_plugin.kernels.parallel import Workspace
-from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
-
-NUMBER = ir.FloatType()
-VECTOR = ir.VectorType(NUMBER, LANES)
-LEAST = ir.Constant(VECTOR, [float("-inf")] * LANES)
 
 
 class Taps(NamedTuple):
@@ -147,39 +153,26 @@ def _largest_sums(typing_context, places, table, target, count, step, offsets):
         count: at least 1. step: floats from one row of the table to the next.
         offsets: a tuple, one a tap; each length of it is compiled for itself.
     """
-    signature = types.void(*[types.uintp] * 3, *[types.intp] * 2, offsets)
     taps = len(offsets)
 
     def generate(context, builder, _, arguments):
         count, step, offsets = arguments[3:]
         size = count.type
-        places = builder.inttoptr(arguments[0], ir.IntType(32).as_pointer())
-        table, target = (builder.inttoptr(address, NUMBER.as_pointer()) for address in arguments[1:3])
+        places = pointer(builder, arguments[0], ir.IntType(32))
+        table, target = (pointer(builder, address) for address in arguments[1:3])
         starts = [builder.gep(table, [builder.extract_value(offsets, tap)]) for tap in range(taps)]
-        entry = builder.block
-        loop, end = builder.append_basic_block("positions"), builder.append_basic_block("positions_end")
-        builder.branch(loop)
 
-        builder.position_at_end(loop)
-        position, largest = builder.phi(size), builder.phi(VECTOR)
-        total = ir.Constant(VECTOR, [-0.0] * LANES)  # adds nothing, not even a sign
-        for tap, start in enumerate(starts):
-            place = builder.sext(builder.load(builder.gep(places, [builder.add(position, size(tap))])), size)
-            row = builder.bitcast(builder.gep(start, [builder.mul(place, step)]), VECTOR.as_pointer())
-            total = builder.fadd(total, builder.load(row, align=4))
-        next_largest = _larger(builder, total, largest)
-        next_position = builder.add(position, size(1))
-        builder.cbranch(builder.icmp_signed("<", next_position, count), loop, end)
-        position.add_incoming(size(0), entry)
-        position.add_incoming(next_position, loop)
-        largest.add_incoming(LEAST, entry)
-        largest.add_incoming(next_largest, loop)
+        def add(position, largest):
+            total = VECTOR([-0.0] * LANES)  # adds nothing, not even a sign
+            for tap, start in enumerate(starts):
+                place = builder.sext(builder.load(builder.gep(places, [builder.add(position, size(tap))])), size)
+                total = builder.fadd(total, load_lanes(builder, builder.gep(start, [builder.mul(place, step)])))
+            return [larger_or_nan(builder, total, largest[0])]
 
-        builder.position_at_end(end)
-        builder.store(next_largest, builder.bitcast(target, VECTOR.as_pointer()), align=4)
+        store_lanes(builder, loop(builder, count, [VECTOR([float("-inf")] * LANES)], add)[0], target)
         return context.get_dummy_value()
 
-    return signature, generate
+    return types.void(*[types.uintp] * 3, *[types.intp] * 2, offsets), generate
 
 
 @njit(nogil=True, cache=True)
@@ -192,60 +185,21 @@ def _run_maxima(maxima, blocks, run):
     row = LANES * maxima.itemsize
     heads, tails = maxima.ctypes.data, maxima.ctypes.data + maxima[0].size * maxima.itemsize
     for first in range(0, blocks, run):
-        count = min(run, blocks - first)
-        last = first + count - 1
-        _running_maxima(heads + last * row, tails + last * row, count, -LANES)
-        _running_maxima(heads + first * row, heads + first * row, count, LANES)
-
-
-@intrinsic
-def _running_maxima(typing_context, source, target, count, step):
-    """``target[i * step :][:LANES] = max over j <= i of source[j * step :][:LANES]`` for i < count.
-
-    Args:
-        source, target: addresses of float32, which may be the same. count: at least 1.
-    """
-    signature = types.void(*[types.uintp] * 2, *[types.intp] * 2)
-
-    def generate(context, builder, _, arguments):
-        count, step = arguments[2:]
-        source, target = (builder.inttoptr(address, NUMBER.as_pointer()) for address in arguments[:2])
-        entry = builder.block
-        loop, end = builder.append_basic_block("rows"), builder.append_basic_block("rows_end")
-        builder.branch(loop)
-
-        builder.position_at_end(loop)
-        row, largest = builder.phi(count.type), builder.phi(VECTOR)
-        offset = builder.mul(row, step)
-        here, there = (builder.bitcast(builder.gep(start, [offset]), VECTOR.as_pointer()) for start in (source, target))
-        next_largest, next_row = _larger(builder, builder.load(here, align=4), largest), builder.add(row, count.type(1))
-        builder.store(next_largest, there, align=4)
-        builder.cbranch(builder.icmp_signed("<", next_row, count), loop, end)
-        row.add_incoming(count.type(0), entry)
-        row.add_incoming(next_row, loop)
-        largest.add_incoming(LEAST, entry)
-        largest.add_incoming(next_largest, loop)
-        builder.position_at_end(end)
-        return context.get_dummy_value()
-
-    return signature, generate
+        last = min(first + run, blocks) - 1
+        _maximum(heads + last * row, heads + last * row, tails + last * row)
+        for block in range(last - 1, first - 1, -1):
+            _maximum(heads + block * row, tails + (block + 1) * row, tails + block * row)
+        for block in range(first + 1, last + 1):
+            _maximum(heads + block * row, heads + (block - 1) * row, heads + block * row)
 
 
 @intrinsic
 def _maximum(typing_context, one, other, target):
     """``target[:LANES] = max(one[:LANES], other[:LANES])`` for addresses of float32. NaN is larger than any number."""
-    signature = types.void(*[types.uintp] * 3)
 
     def generate(context, builder, _, arguments):
-        pointers = [builder.inttoptr(address, VECTOR.as_pointer()) for address in arguments]
-        one, other = (builder.load(pointer, align=4) for pointer in pointers[:2])
-        builder.store(_larger(builder, one, other), pointers[2], align=4)
+        one, other, target = (pointer(builder, address) for address in arguments)
+        store_lanes(builder, larger_or_nan(builder, load_lanes(builder, one), load_lanes(builder, other)), target)
         return context.get_dummy_value()
 
-    return signature, generate
-
-
-def _larger(builder, one, other):
-    """Code for the maximum of two vectors; NaN is larger than any number."""
-    above, no_number = builder.fcmp_ordered(">", one, other), builder.fcmp_unordered("uno", one, one)
-    return builder.select(builder.or_(above, no_number), one, other)
+    return types.void(*[types.uintp] * 3), generate

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row, prefetch_run
+from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row, prefetch_run
 
 
 def plain(array: np.ndarray) -> np.ndarray:

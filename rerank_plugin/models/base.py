@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from rerank_plugin.files.errors import InputError
 
@@ -80,6 +80,38 @@ class ModelConfig:
     concept_dimension: int = 0
     document_concepts: int = 0
     query_concepts: int = 0
+
+    def check(self, model: str, *sizes: str, takes_features: bool = False, **known: tuple[str, ...]) -> None:
+        """Check the fields that most models have; called by ``__post_init__``. Sizes that are lists become tuples.
+
+        Args:
+            model: its name in messages.
+            sizes: fields beside ``document_words`` and ``query_words`` that must be, or hold, numbers of at least 1.
+            takes_features: whether the model takes lexical features.
+            known: the values that fields may have.
+
+        Raises:
+            InputError: a size is below 1, a value is unknown, a dropout is not in [0, 1), or a lexical feature is
+                unknown, named twice or not taken.
+        """
+        for name, values in known.items():
+            if getattr(self, name) not in values:
+                raise InputError(f"unknown {name} '{getattr(self, name)}'; known: {', '.join(values)}")
+        for name in ("document_words", "query_words", *sizes):
+            value = getattr(self, name)
+            if isinstance(value, list | tuple):
+                object.__setattr__(self, name, tuple(value))
+            if min(value if isinstance(value, list | tuple) else [value], default=1) < 1:
+                raise InputError(f"{model}'s {name} is {value}; it must be at least 1")
+        for name in (one.name for one in fields(self) if one.name.endswith("dropout")):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} {getattr(self, name)} is not in [0, 1)")
+        if takes_features:
+            from rerank_plugin.features.lexical_features import check_names  # here, because it loads numpy
+
+            object.__setattr__(self, "lexical_features", check_names(self.lexical_features))
+        elif self.lexical_features:
+            raise InputError(f"{model} takes no lexical features, but was given {', '.join(self.lexical_features)}")
 
     @classmethod
     def reads_concepts(cls, values: dict) -> bool:

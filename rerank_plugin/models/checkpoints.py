@@ -85,19 +85,22 @@ def save_checkpoint(
         description: further metadata (training data, measures, seed), as JSON values.
         words: a folder with the same word vectors, whose files are linked instead of written again.
     """
+    import numpy
+    import safetensors
+    import torch
     from safetensors.torch import save_file
 
     concepts = model.concept_vocabulary
     if concepts is None and model.config.concepts:
         raise ValueError(f"the model '{model.name}' has {model.config.concepts} concepts without names")
-    config = {
-        "model": model.name,
-        "config": asdict(model.config),
-        **({} if vectors is None else _describe_words(vectors)),
-        "versions": _versions(),
-        **({"annotation": concepts.annotation} if concepts is not None else {}),
-        **description,
-    }
+    config: dict = {"model": model.name, "config": asdict(model.config)}
+    if vectors is not None:
+        rows, dimension = vectors.matrix.shape
+        config |= {"tokenizer": vectors.vocabulary.tokenizer, "words": rows, "dimension": dimension}
+    libraries = {library.__name__: library.__version__ for library in (torch, numpy, safetensors)}
+    config["versions"] = {"rerank_plugin": __version__, "python": platform.python_version(), **libraries}
+    if concepts is not None:
+        config["annotation"] = concepts.annotation
     weights = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}
     with replacing_folder(folder, CHECKPOINT, overwrite=True) as writing:
         if vectors is None:
@@ -105,29 +108,13 @@ def save_checkpoint(
         elif words is None:
             word_vectors.write(vectors, writing, {})
         else:
-            for name in (word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE, word_vectors.SETTINGS_FILE):
+            for name in _WORDS:
                 link_or_copy(words / name, writing / name)
         if concepts is not None:
             concepts.save(writing / CONCEPTS_FILE)
         save_file(weights, writing / WEIGHTS_FILE)
-        (writing / CONFIG_FILE).write_text(json.dumps(config, indent=1, ensure_ascii=False), encoding="utf-8")
-
-
-def _describe_words(vectors: WordVectors) -> dict:
-    return {
-        "tokenizer": vectors.vocabulary.tokenizer,
-        "words": len(vectors.vocabulary),
-        "dimension": int(vectors.matrix.shape[1]),
-    }
-
-
-def _versions() -> dict[str, str]:
-    import numpy
-    import safetensors
-    import torch
-
-    libraries = {library.__name__: library.__version__ for library in (torch, numpy, safetensors)}
-    return {"rerank_plugin": __version__, "python": platform.python_version(), **libraries}
+        text = json.dumps({**config, **description}, indent=1, ensure_ascii=False)
+        (writing / CONFIG_FILE).write_text(text, encoding="utf-8")
 
 
 def read_config(folder: Path) -> dict:
@@ -206,46 +193,32 @@ def _build_with_words(folder: Path, config: dict, model_class, config_class):
     """A checkpoint's model without its weights, and its vocabulary."""
     import torch
 
-    vectors = word_vectors.load(folder)
+    vectors, mixed = word_vectors.load(folder), "files of different checkpoints are mixed"
     if config.get("tokenizer") != vectors.vocabulary.tokenizer:
         raise InputError(
             f"{folder} was trained on texts tokenized with {config.get('tokenizer')}, its words are of texts tokenized "
-            f"with {vectors.vocabulary.tokenizer}: files of different checkpoints are mixed"
+            f"with {vectors.vocabulary.tokenizer}: {mixed}"
         )
-    _check_vectors(folder, config, vectors)
-    model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
-    concepts = _load_concepts(folder, config, model_config)
-    return model_class(model_config, torch.from_numpy(vectors.matrix), **concepts), vectors.vocabulary
-
-
-def _load_concepts(folder: Path, config: dict, model_config) -> dict[str, ConceptVocabulary]:
-    """Further constructor arguments of a model that reads concepts; empty for other models.
-
-    Raises:
-        InputError: concepts.txt is missing, or of another model.
-    """
-    expected = model_config.concepts
-    if not expected:
-        return {}
-    annotation = config.get("annotation")
-    if annotation is not None and not isinstance(annotation, dict):
-        raise InputError(f"{folder / CONFIG_FILE}: 'annotation' is no settings of an annotator")
-    vocabulary = ConceptVocabulary.load(folder / CONCEPTS_FILE, annotation)
-    if len(vocabulary) != expected:
-        raise InputError(
-            f"{folder}: the model was trained with {expected} concepts but {CONCEPTS_FILE} has {len(vocabulary)}: "
-            "files of different checkpoints are mixed"
-        )
-    return {"concept_vocabulary": vocabulary}
-
-
-def _check_vectors(folder: Path, config: dict, vectors: WordVectors) -> None:
     words, dimension = vectors.matrix.shape
     if (words, dimension) != (config.get("words"), config.get("dimension")):
         raise InputError(
             f"{folder}: the model was trained with {config.get('words')} words of {config.get('dimension')} dimensions "
-            f"but the vocabulary has {words} of {dimension}: files of different checkpoints are mixed"
+            f"but the vocabulary has {words} of {dimension}: {mixed}"
         )
+    model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
+    concepts = {}
+    if model_config.concepts:
+        annotation = config.get("annotation")
+        if annotation is not None and not isinstance(annotation, dict):
+            raise InputError(f"{folder / CONFIG_FILE}: 'annotation' is no settings of an annotator")
+        vocabulary = ConceptVocabulary.load(folder / CONCEPTS_FILE, annotation)
+        if len(vocabulary) != model_config.concepts:
+            raise InputError(
+                f"{folder}: the model was trained with {model_config.concepts} concepts but {CONCEPTS_FILE} has "
+                f"{len(vocabulary)}: {mixed}"
+            )
+        concepts = {"concept_vocabulary": vocabulary}
+    return model_class(model_config, torch.from_numpy(vectors.matrix), **concepts), vectors.vocabulary
 
 
 def check_weights(found: dict, expected: dict, where: str) -> None:
@@ -256,15 +229,11 @@ def check_weights(found: dict, expected: dict, where: str) -> None:
     """
     faults = [f"missing {name}" for name in sorted(expected.keys() - found.keys())]
     faults += [f"unexpected {name}" for name in sorted(found.keys() - expected.keys())]
-    faults += [
-        f"{name} is of type {found[name].dtype}, expected {expected[name].dtype}"
-        for name in sorted(expected.keys() & found.keys())
-        if found[name].dtype != expected[name].dtype
-    ]
-    faults += [
-        f"{name} is {list(found[name].shape)}, expected {list(expected[name].shape)}"
-        for name in sorted(expected.keys() & found.keys())
-        if found[name].shape != expected[name].shape
-    ]
+    for name in sorted(expected.keys() & found.keys()):
+        one, other = found[name], expected[name]
+        if one.dtype != other.dtype:
+            faults.append(f"{name} is of type {one.dtype}, expected {other.dtype}")
+        if one.shape != other.shape:
+            faults.append(f"{name} is {list(one.shape)}, expected {list(other.shape)}")
     if faults:
         raise InputError(f"{where} does not fit the model: {'; '.join(faults)}")

@@ -1,11 +1,8 @@
 """Rerankers that score from encoded documents: encoding an index once, and the path that serves from it.
 
-SevMos and KTRel compute a vector of the document that does not depend on the query. :func:`encode_index` keeps the
-vectors of a whole index, and :class:`EncodedDocuments` scores candidates from them, with the module's scores. Such a
-model is an :class:`~rerank_plugin.models.ranking_model.EncodingModel`, and its entry in the register has an ``encoder``.
-
-Encodings are valid for one set of weights, vocabularies and settings of a model and for one forward index. If any of
-them differs, the encodings are not used and the module itself scores.
+Such a model is an :class:`~rerank_plugin.models.ranking_model.EncodingModel`, and its entry in the register has an
+``encoder``. Encodings are valid for one set of weights, vocabularies and settings of a model and for one forward index.
+If any of them differs, the encodings are not used and the module itself scores.
 """
 
 from __future__ import annotations
@@ -57,17 +54,14 @@ class EncodedDocuments(FastPath):
     """Scores candidates from stored encodings, as the module does from their words.
 
     Args:
-        model: in eval mode, on the CPU.
-        builder: the input builder of the candidates' index.
-        threads: how many threads score.
         vectors: encodings of all documents of the index, float32 or float16 [R, E].
     """
 
     gathers_words = False
 
     def __init__(self, model: EncodingModel, builder: InputBuilder, threads: int, vectors: np.ndarray):
+        super().__init__(model, builder, threads)
         self.scorer = classes_of(model.name).encoder(model, builder, threads)
-        self.threads = threads
         self.vectors = vectors.view(np.ndarray)  # compiled loops know no memory maps
 
     @classmethod
@@ -162,27 +156,18 @@ def encode_index(
     check_encodes(model)
     if dtype not in DTYPES:
         raise InputError(f"encodings are kept as {' or '.join(DTYPES)}, not {dtype}")
-    return write_encodings(
-        builder.index,
-        weights_checksum(model, builder.vocabulary),
-        _encoded_pieces(model, builder, device, batch_size, progress),
-        model.encoding_size,
-        dtype,
-        {"model": model.name, **(description or {})},
-        overwrite,
-    )
 
+    def pieces() -> Iterator[np.ndarray]:
+        documents = len(builder.index)
+        done = iter(progress(range(documents)))
+        for start in range(0, documents, PIECE):
+            rows = np.arange(start, min(start + PIECE, documents))
+            yield encode_rows(model, builder, rows, device, batch_size, done)
+        next(done, None)  # ends the progress bar
 
-def _encoded_pieces(
-    model: EncodingModel, builder: InputBuilder, device: str, batch_size: int, progress: Callable
-) -> Iterator[np.ndarray]:
-    """Encodings float32 [n, E] of all documents in row order."""
-    documents = len(builder.index)
-    done = iter(progress(range(documents)))
-    for start in range(0, documents, PIECE):
-        rows = np.arange(start, min(start + PIECE, documents))
-        yield encode_rows(model, builder, rows, device, batch_size, done)
-    next(done, None)  # ends the progress bar
+    checksum = weights_checksum(model, builder.vocabulary)
+    metadata = {"model": model.name, **(description or {})}
+    return write_encodings(builder.index, checksum, pieces(), model.encoding_size, dtype, metadata, overwrite)
 
 
 @torch.inference_mode()
@@ -194,10 +179,9 @@ def encode_rows(
     batch_size: int | None = None,
     done: Iterator[int] = iter(()),
 ) -> np.ndarray:
-    """Encodings of some documents, float32 [n, E]; batches are of similar lengths.
+    """Encodings of documents ``rows`` int64 [n], float32 [n, E], in batches of similar lengths.
 
     Args:
-        rows: int64 [n].
         batch_size: by default 16 on a CPU and 512 elsewhere.
         done: an iterator that is advanced once for each document, for progress bars.
     """

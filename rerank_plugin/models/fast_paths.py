@@ -12,7 +12,7 @@ import numpy as np
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
-from rerank_plugin.kernels.parallel import split
+from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.models.base import RerankerOptions
 
 if TYPE_CHECKING:
@@ -31,7 +31,21 @@ class Task:
     scores: np.ndarray | None = None
 
 
-class FastPath(ABC):
+class _OnCpu:
+    """What the paths on the CPU are made of.
+
+    Args:
+        model: in eval mode, on the CPU.
+        builder: the input builder of the candidates' index.
+        threads: how many threads share the words, documents or queries.
+    """
+
+    def __init__(self, model: RankingModel, builder: InputBuilder, threads: int):
+        self.config, self.builder, self.threads = model.config, builder, threads
+        self.workspace = Workspace()
+
+
+class FastPath(_OnCpu, ABC):
     """Computes the module's scores on the CPU. Constructor: ``Path(model, builder, threads)``, the model in eval mode.
 
     Attributes:
@@ -41,10 +55,6 @@ class FastPath(ABC):
     """
 
     gathers_words: ClassVar[bool] = True
-    threads: int
-
-    @abstractmethod
-    def __init__(self, model: RankingModel, builder: InputBuilder, threads: int): ...
 
     @classmethod
     def open(cls, model: RankingModel, builder: InputBuilder, threads: int) -> FastPath | None:
@@ -88,11 +98,8 @@ class DevicePath(ABC):
         """Scores of each task's candidates, float32 [C]."""
 
 
-class EncodingScorer(ABC):
+class EncodingScorer(_OnCpu, ABC):
     """Computes the module's scores from document encodings. Constructor: ``Scorer(model, builder, threads)``."""
-
-    @abstractmethod
-    def __init__(self, model: RankingModel, builder: InputBuilder, threads: int): ...
 
     @abstractmethod
     def score(

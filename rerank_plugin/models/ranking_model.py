@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from rerank_plugin.features.concept_reader import ConceptReader
@@ -15,6 +16,8 @@ from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.vocabulary import Vocabulary
+
+SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
 
 
 class RankingModel(nn.Module, ABC):
@@ -127,6 +130,51 @@ class EncodingModel(RankingModel):
         self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
     ) -> Tensor:
         """Encodings of queries, with the arguments and result of :meth:`encode_documents`."""
+
+
+class FixedVectorModel(RankingModel):
+    """A model that reads word vectors and does not train them; they are not saved with its weights.
+
+    Args:
+        config: the hyper-parameters.
+        vectors: word vectors, float32 [V, D], row 0 for UNK.
+    """
+
+    def __init__(self, config: ModelConfig, vectors: Tensor):
+        super().__init__()
+        self.config = config
+        self.register_buffer("vectors", vectors, persistent=False)
+
+
+class StandardizedFeatures(FixedVectorModel):
+    """A model that standardizes its lexical features by statistics of the training data, saved with its weights."""
+
+    def __init__(self, config: ModelConfig, vectors: Tensor):
+        super().__init__(config, vectors)
+        self.register_buffer("feature_mean", torch.zeros(len(config.lexical_features)))
+        self.register_buffer("feature_scale", torch.ones(len(config.lexical_features)))
+
+    def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
+        """Set mean and standard deviation of the lexical features over the training data, float [F] each."""
+        self.feature_mean.copy_(mean)
+        self.feature_scale.copy_(torch.where(deviation > 0, 1 / deviation.clamp_min(SMALLEST_DEVIATION), 1.0))
+
+    def standardized(self, features: Tensor) -> Tensor:
+        """Raw features, float [B, F], at zero mean and unit variance."""
+        return (features - self.feature_mean) * self.feature_scale
+
+
+def linear_layers(*widths: int) -> nn.ModuleList:
+    """Linear layers from each width to the next."""
+    return nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(widths, widths[1:]))
+
+
+def convolution_layers(rows: int, config: ModelConfig, padding: int) -> nn.ModuleList:
+    """The ``convolutions`` of ``width`` words and ``filters`` of a configuration, the first one of [B, rows, N]."""
+    widths = [rows] + [config.filters] * config.convolutions
+    return nn.ModuleList(
+        nn.Conv1d(inward, outward, config.width, padding=padding) for inward, outward in zip(widths, widths[1:])
+    )
 
 
 class SparseEmbeddings(nn.Module):

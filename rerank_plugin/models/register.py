@@ -41,8 +41,8 @@ class ModelEntry:
         bench: hyper-parameters of the random weights that are measured by default; None to measure checkpoints only.
         requires: hyper-parameters that a checkpoint of the model ``module`` must have to go by this name.
         bundled: folder of the bundled checkpoint, which the name alone loads; None for none.
-        foreign: whether a folder (Path) that is no checkpoint is one that the module's ``from_folder`` reads; a function
-            from a module that imports no torch.
+        foreign: a function from a module that imports no torch: whether a folder (Path) that is no checkpoint is one
+            that the module's ``from_folder`` reads.
     """
 
     name: str

@@ -13,8 +13,8 @@ and what other packages declare as entry points in the group ``rerank_plugin.rer
 
 * a :class:`~rerank_plugin.models.register.ModelEntry`, of a model that can be trained and measured, too (as an entry
   point only);
-* a factory: a function, or a class whose constructor has a parameter ``checkpoint``. It is called with the forward index,
-  the checkpoint (Path or None) and the :class:`RerankerOptions`, in this order;
+* a factory: a function, or a class whose constructor has a parameter ``checkpoint``. It is called with the forward
+  index, the checkpoint (Path or None) and the :class:`RerankerOptions`, in this order;
 * another class: it is called with the forward index alone, and has no checkpoint.
 
 Importing this module needs neither Java nor torch.
@@ -44,28 +44,30 @@ class Untrained(NamedTuple):
     """The register entry of an untrained reranker.
 
     Attributes:
-        factory: 'package.module:function', called with (index, checkpoint, options).
+        factory: 'package.module:Name', called with (index) or, if it reads vectors, (index, checkpoint, options).
         summary: one line for help and documentation.
+        settings: further arguments of the factory, by name.
         reads_vectors: whether its checkpoint is a folder of word vectors; otherwise it has no checkpoint and one path.
         benched: whether benchmarks measure it by default.
     """
 
     factory: str
     summary: str
+    settings: dict[str, Any] = {}
     reads_vectors: bool = False
     benched: bool = False
 
 
-_LEXICAL, _WMD = "rerank_plugin.rerankers.lexical", "rerank_plugin.rerankers.wmd"
+_LEXICAL, _WMD = "rerank_plugin.rerankers.lexical", "rerank_plugin.rerankers.wmd:from_word_vectors"
 UNTRAINED = {
-    "bm25-abstract": Untrained(f"{_LEXICAL}:bm25_abstract", "BM25 of the abstract"),
-    "bm25-text": Untrained(f"{_LEXICAL}:bm25_text", "BM25 of title and abstract"),
-    "bm25-title": Untrained(f"{_LEXICAL}:bm25_title", "BM25 of the title"),
-    "docid": Untrained(f"{_LEXICAL}:document_id", "the order of document ids, which says nothing"),
-    "qld-title": Untrained(f"{_LEXICAL}:query_likelihood_title", "likelihood of the query by the title's words"),
-    "wmd-title": Untrained(f"{_WMD}:from_word_vectors", "Word Mover's Distance of query and title", True, True),
-    "wmd-title-nostop": Untrained(f"{_WMD}:without_stop_words", "the same without stop-words", True),
-    "wmd-title-top20": Untrained(f"{_WMD}:first_twenty", "the same, exact for the first 20 only", True),
+    "bm25-abstract": Untrained(f"{_LEXICAL}:FieldBM25", "BM25 of the abstract", {"field": "abstract"}),
+    "bm25-text": Untrained(f"{_LEXICAL}:FieldBM25", "BM25 of title and abstract", {"field": "text"}),
+    "bm25-title": Untrained(f"{_LEXICAL}:FieldBM25", "BM25 of the title", {"field": "title"}),
+    "docid": Untrained(f"{_LEXICAL}:DocumentId", "the order of document ids, which says nothing"),
+    "qld-title": Untrained(f"{_LEXICAL}:TitleLikelihood", "likelihood of the query by the title's words"),
+    "wmd-title": Untrained(_WMD, "Word Mover's Distance of query and title", reads_vectors=True, benched=True),
+    "wmd-title-nostop": Untrained(_WMD, "the same without stop-words", {"remove_stop_words": True}, reads_vectors=True),
+    "wmd-title-top20": Untrained(_WMD, "the same, exact for the first 20 only", {"exact_top": 20}, reads_vectors=True),
 }
 
 
@@ -83,8 +85,7 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     name, _, rest = spec.partition(":")
     if name in UNTRAINED:
         register.MODELS.check_not_taken(name)
-        factory = register.resolve(UNTRAINED[name].factory)
-        return factory(index, Path(rest) if rest else None, options)
+        return _untrained(name, index, rest, options)
     if (target := register.MODELS.find(name)) is not None:
         return _opened(name, target, index, Path(rest) if rest else bundled(name), options)
     if Path(spec).is_dir():
@@ -95,6 +96,16 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     raise InputError(
         f"unknown reranker '{spec}'; known: {', '.join(known_names())}, a checkpoint folder, or package.module:Class"
     )
+
+
+def _untrained(name: str, index: ForwardIndex, checkpoint: str, options: RerankerOptions) -> Scorer:
+    entry = UNTRAINED[name]
+    factory = register.resolve(entry.factory)
+    if entry.reads_vectors:
+        return factory(index, Path(checkpoint) if checkpoint else None, options, **entry.settings)
+    if checkpoint:
+        raise InputError(f"{name} has nothing to load: write '{name}', not '{name}:{checkpoint}'")
+    return factory(index, **entry.settings)
 
 
 def bundled(name: str) -> Path | None:

@@ -29,8 +29,6 @@ Where the papers are silent:
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numba import njit
 
@@ -40,7 +38,6 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.rerankers.scorer import Scorer
 
 DIRICHLET_MU = 1000.0
@@ -92,17 +89,16 @@ class DocumentId(Scorer):
 
     name = "docid"
 
+    def __init__(self, index: ForwardIndex | None = None):
+        """The index is not looked at."""
+
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Zeros, float32 [C]."""
         return np.zeros(len(candidates), np.float32)
 
 
 def title_frequency(index: ForwardIndex, chunk: int = 100_000) -> np.ndarray:
-    """How often each term occurs in all titles, int64 [V]; reads the titles of the whole index once.
-
-    Args:
-        chunk: how many documents are read at once.
-    """
+    """How often each term occurs in all titles, int64 [V]; reads all titles once, ``chunk`` documents at a time."""
     found = np.zeros(max(index.vocabulary_size, 1), np.int64)
     for start in range(0, len(index), chunk):
         stop = min(start + chunk, len(index))
@@ -128,38 +124,3 @@ def _log_likelihoods(counts, repeats, pseudo_counts, lengths):
                 likelihood = (counts[candidate, word] + pseudo_counts[word]) / lengths[candidate]
                 sums[candidate] += repeats[word] * np.log(likelihood)
     return sums
-
-
-def _refuse(name: str, checkpoint: Path | None) -> None:
-    if checkpoint is not None:
-        raise InputError(f"{name} has nothing to load: write '{name}', not '{name}:{checkpoint}'")
-
-
-def bm25_title(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> FieldBM25:
-    """The factory of ``bm25-title``."""
-    _refuse("bm25-title", checkpoint)
-    return FieldBM25(index, "title")
-
-
-def bm25_abstract(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> FieldBM25:
-    """The factory of ``bm25-abstract``."""
-    _refuse("bm25-abstract", checkpoint)
-    return FieldBM25(index, "abstract")
-
-
-def bm25_text(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> FieldBM25:
-    """The factory of ``bm25-text``."""
-    _refuse("bm25-text", checkpoint)
-    return FieldBM25(index, "text")
-
-
-def query_likelihood_title(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> TitleLikelihood:
-    """The factory of ``qld-title``."""
-    _refuse("qld-title", checkpoint)
-    return TitleLikelihood(index)
-
-
-def document_id(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> DocumentId:
-    """The factory of ``docid``."""
-    _refuse("docid", checkpoint)
-    return DocumentId()

@@ -85,10 +85,7 @@ class NeuralReranker(Scorer):
         return classes.fast or (classes.encoder and EncodedDocuments)
 
     def refresh(self) -> None:
-        """Discard the fast path, so that the next score builds it from the current weights.
-
-        A forward pass in training mode calls this; call it after any other change of the weights.
-        """
+        """Discard the fast path, so that the next score builds it from the current weights."""
         self.fast, self.prepared = None, False
 
     def encode_for_now(self, rows: np.ndarray) -> None:
@@ -134,17 +131,22 @@ class NeuralReranker(Scorer):
     def _task(self, query: Query, candidates: Candidates) -> Task:
         """The task of a query; ``scores`` is set if there are no candidates or the model cannot read the query."""
         terms = candidates.index.query(query.text)
-        words = self.builder.query(terms)
-        if words.cut:
-            self._say_cut(query, words.cut)
+        words, builder = self.builder.query(terms), self.builder
+        self.queries_cut += bool(words.cut)
+        if words.cut and self.queries_cut == 1:
+            log.warning(
+                "query %s is %d words longer than the %d that the model reads: the rest is cut, here and later",
+                query.id, words.cut, builder.query_words,
+            )  # fmt: skip
         task = Task(query, candidates, terms, words)
         if not len(candidates):
             task.scores = np.zeros(0, np.float32)
         elif not self.can_read(words):
             if query.id not in self.unknown_queries:
                 self.unknown_queries.add(query.id)
+                items = ["words"] * builder.reads_words + ["concepts"] * (builder.concepts is not None)
                 log.warning(
-                    "query %s: the model knows none of its %s; left in first-stage order", query.id, self._items()
+                    "query %s: the model knows none of its %s; left in first-stage order", query.id, " and ".join(items)
                 )
             task.scores = candidates.first_stage_scores.copy()
         return task
@@ -152,11 +154,6 @@ class NeuralReranker(Scorer):
     def can_read(self, words: ModelQuery) -> bool:
         """Whether a query has a word or concept that the model knows, or a word that it can match by identity."""
         return bool(words.known or (self.model.matches_unknown_words and (words.terms >= 0).any()))
-
-    def _items(self) -> str:
-        """What the model reads, for messages."""
-        builder = self.builder
-        return " and ".join(["words"] * builder.reads_words + ["concepts"] * (builder.concepts is not None))
 
     def _check(self, task: Task) -> None:
         if not np.isfinite(task.scores).all():
@@ -174,14 +171,6 @@ class NeuralReranker(Scorer):
             how = self.threads if self.on_cpu else self.options
             self.fast, self.prepared = self.fast_class.open(self.model, self.builder, how), True
         return self.fast
-
-    def _say_cut(self, query: Query, cut: int) -> None:
-        self.queries_cut += 1
-        if self.queries_cut == 1:
-            log.warning(
-                "query %s is %d words longer than the %d that the model reads: the rest is cut, here and later",
-                query.id, cut, self.builder.query_words,
-            )  # fmt: skip
 
     def _module_scores(self, tasks: Sequence[Task]) -> list[np.ndarray]:
         """The module's scores of each task, float32 [C], in batches of documents of similar length."""

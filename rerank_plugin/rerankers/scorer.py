@@ -48,6 +48,7 @@ class Scorer(ABC):
 
     def encode_for_now(self, rows: np.ndarray) -> None:
         """Prepare to score many queries over the same documents, rows int64 [n], after a training epoch."""
+        return
 
 
 class Adopted(Scorer):

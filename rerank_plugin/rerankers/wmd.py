@@ -150,14 +150,11 @@ def relaxed_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -
 
 
 def transport_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -> float:
-    """The optimal transport cost between two distributions, by linear programming.
+    """The optimal transport cost between two distributions, by linear programming; infinite without supplies.
 
     Args:
         costs: of moving a unit, float64 [n, m].
         supplies: counts, int64 [n]. demands: int64 [m]. Each is divided by its sum.
-
-    Returns:
-        inf where there are no supplies.
     """
     from scipy.optimize import linprog
     from scipy.sparse import eye_array, kron, vstack
@@ -184,24 +181,15 @@ def from_word_vectors(
     index: ForwardIndex,
     checkpoint: Path | None,
     options: RerankerOptions,
-    stop_words: frozenset[str] = frozenset(),
+    remove_stop_words: bool = False,
     exact_top: int | None = None,
 ) -> WordMoversDistance:
-    """The factory of ``wmd-title``. The checkpoint is a folder of word vectors, or that of a model, which holds some.
+    """The reranker of a checkpoint: a folder of word vectors, or that of a model, which holds some.
 
     Raises:
         InputError: no folder was given, or it holds no word vectors.
     """
     if checkpoint is None:
         raise InputError("this reranker needs word vectors: give it as NAME:FOLDER (rerank_plugin.embed writes one)")
+    stop_words = STOP_WORDS if remove_stop_words else frozenset()
     return WordMoversDistance(index, word_vectors.load(checkpoint), options, stop_words, exact_top)
-
-
-def without_stop_words(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> WordMoversDistance:
-    """The factory of ``wmd-title-nostop``."""
-    return from_word_vectors(index, checkpoint, options, STOP_WORDS)
-
-
-def first_twenty(index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> WordMoversDistance:
-    """The factory of ``wmd-title-top20``."""
-    return from_word_vectors(index, checkpoint, options, exact_top=20)

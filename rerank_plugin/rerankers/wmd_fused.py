@@ -21,8 +21,8 @@ from numba import njit
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row
 from rerank_plugin.kernels.parallel import Workspace, crew, split
-from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
 from rerank_plugin.kernels.word_loops import distinct_words, plain
 from rerank_plugin.rerankers.least_distances import least_distances
 

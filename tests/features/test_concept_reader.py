@@ -10,7 +10,6 @@ from rerank_plugin.features.concept_reader import ConceptReader
 from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.features.inputs import InputBuilder, Inputs, concept_tensors
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.indexes.candidates import Candidates
 from tests import annotated, small
 
 ALL = [concept.id for concept in annotated.CONCEPTS]
@@ -21,19 +20,15 @@ def index(tmp_path_factory):
     return annotated.build_index(tmp_path_factory.mktemp("concepts") / "index").forward
 
 
-def candidates(index, rows=None):
-    return small.candidates(index, rows)
-
-
 def test_golden_ids(index):
     """MED-14 is annotated H03 H04 H03 H01 H04 H10, and 9 H02 H01 H02 H01; the model lacks H04."""
     vocabulary = ConceptVocabulary(["H10", "H01", "H02", "H03"])
     rows = index.rows(["MED-14", "é", "9"])
-    ids, mask = ConceptReader(index, vocabulary, 5, 2).documents(candidates(index, rows))
+    ids, mask = ConceptReader(index, vocabulary, 5, 2).documents(small.candidates(index, rows))
     assert (ids.dtype, mask.dtype) == (np.int64, bool)
     assert ids.tolist() == [[3, 3, 1, 0, 0], [0, 0, 0, 0, 0], [2, 1, 2, 1, 0]]
     assert mask.sum(axis=1).tolist() == [4, 0, 4] and mask[0].tolist() == [True] * 4 + [False]
-    ids, mask = ConceptReader(index, vocabulary, 2, 2).documents(candidates(index, rows))
+    ids, mask = ConceptReader(index, vocabulary, 2, 2).documents(small.candidates(index, rows))
     assert ids.tolist() == [[3, 3], [0, 0], [2, 1]] and mask.all(axis=1).tolist() == [True, False, True]
 
 
@@ -53,9 +48,9 @@ def test_a_model_that_knows_all(index):
     """The shorter way for it gives what the longer one does."""
     reader = ConceptReader(index, ConceptVocabulary(ALL), 3, 3)
     assert reader.knows_all
-    found = reader.documents(candidates(index))
+    found = reader.documents(small.candidates(index))
     reader.knows_all = False
-    for one, other in zip(found, reader.documents(candidates(index))):
+    for one, other in zip(found, reader.documents(small.candidates(index))):
         np.testing.assert_array_equal(one, other)
 
 
@@ -67,7 +62,7 @@ def test_any_model_reads_what_the_plain_one_does(index, data):
     longest, query_longest = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 5))
     rows = data.draw(st.lists(st.integers(0, len(index) - 1), max_size=6))
     reader = ConceptReader(index, ConceptVocabulary(known), longest, query_longest)
-    ids, mask = reader.documents(candidates(index, np.array(rows, np.int64)))
+    ids, mask = reader.documents(small.candidates(index, np.array(rows, np.int64)))
     base = index.knowledge.base
     assert ids.shape == mask.shape == (len(rows), longest)
     for row, found, inside in zip(rows, ids.tolist(), mask.tolist()):
@@ -110,7 +105,7 @@ def test_inputs_with_concepts(index):
     builder = InputBuilder(index, words, 5, 4, (), concepts=reader)
     terms = [index.query(text) for text in ("aspirin in women", "stroke")]
     queries = [builder.query(one) for one in terms]
-    built = [builder.build(one, query, candidates(index)) for one, query in zip(terms, queries)]
+    built = [builder.build(one, query, small.candidates(index)) for one, query in zip(terms, queries)]
     both = Inputs.joined(built)
     assert both.document_concepts.shape == both.document_concept_mask.shape == (2 * len(index), 9)
     assert both.query_concepts.shape == both.query_concept_mask.shape == (2 * len(index), 7)
@@ -122,21 +117,21 @@ def test_inputs_with_concepts(index):
     assert cut.document_concepts[cut.document_concept_mask].tolist() == (
         both.document_concepts[both.document_concept_mask].tolist()
     )
-    documents = builder.documents(candidates(index, [0, 3]))
+    documents = builder.documents(small.candidates(index, [0, 3]))
     ids, mask, query_ids, query_mask = concept_tensors(documents, queries)
     assert query_ids[0].tolist() == queries[0].concepts.tolist() and query_mask[1].sum() == 1
     assert ids.tolist() == documents.concepts.tolist() and mask.tolist() == documents.concept_mask.tolist()
     plain = InputBuilder(index, words, 5, 4, ())
-    built = [plain.build(one, plain.query(one), candidates(index)) for one in terms]
+    built = [plain.build(one, plain.query(one), small.candidates(index)) for one in terms]
     assert Inputs.joined(built).query_concepts is None
     assert Inputs.joined(built).without_common_padding().document_concept_mask is None
 
 
 def test_an_index_of_documents_without_concepts(tmp_path):
     index = annotated.build_index(tmp_path / "index", [("1", "quokka", ""), ("2", "", "")]).forward
-    ids, mask = ConceptReader(index, ConceptVocabulary(ALL), 4, 4).documents(candidates(index))
+    ids, mask = ConceptReader(index, ConceptVocabulary(ALL), 4, 4).documents(small.candidates(index))
     assert ids.shape == (2, 4) and not mask.any() and not ids.any()
-    none = Candidates(index, np.zeros(0, np.int64), np.zeros(0, np.float32))
+    none = small.candidates(index, np.zeros(0, np.int64))
     assert ConceptReader(index, ConceptVocabulary(ALL), 4, 4).documents(none)[0].shape == (0, 4)
 
 

@@ -5,7 +5,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,9 +18,8 @@ from rerank_plugin.features.interactions import (
     same_words,
     similarity_table,
 )
-from rerank_plugin.kernels import word_loops
+from rerank_plugin.kernels.intrinsics import prefetch_row
 from rerank_plugin.kernels.parallel import Workspace
-from rerank_plugin.kernels.prefetch import prefetch_row
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import guarded, small
 
@@ -177,12 +175,6 @@ def test_padding_is_not_the_same_as_padding():
     assert cosine_matrix(torch.ones(2, 4), inputs).bool().tolist() == expected
 
 
-def test_unit_vectors():
-    found = UnitVectors(torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, -1e-3], [1e3, 0.0]], dtype=torch.float64)).matrix
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0], [0, -1], [1, 0]], atol=1e-7)
-
-
 @settings(max_examples=50)
 @given(documents=documents_strategy, width=st.integers(1, 14), data=st.data())
 def test_distinct_words_of_candidates(documents, width, data):
@@ -205,39 +197,6 @@ def test_distinct_words_of_candidates(documents, width, data):
                 assert places[: len(head)].tolist() == [distinct.index(word) for word in head]
             dtypes = [array.dtype for array in (found.terms, found.ids, found.places, found.lengths)]
             assert dtypes == [np.int32] * 4
-
-
-def test_marks_are_wiped():
-    """The kernel itself: zeros on entry are zeros on return, so the next query starts afresh."""
-    tokens = np.array([5, 5, 2, 0, 2, 5, 1], np.uint32)
-    marks, places, terms = np.zeros(6, np.int32), np.full((3, 4), 99, np.int32), np.full(5, 99, np.int32)
-    starts, lengths = np.array([3, 0, 6]), np.array([3, 3, 0], np.int32)
-    assert word_loops.distinct_words(tokens, starts, lengths, marks, places, terms) == 3
-    assert terms.tolist() == [0, 2, 5, 99, 99]
-    assert places.tolist() == [[0, 1, 2, 99], [2, 2, 1, 99], [99] * 4]
-    assert not marks.any()
-
-
-@pytest.mark.parametrize("dimension", [1, 7, 8, 33])
-def test_similarities_kernel_fills_its_rows_only(dimension):
-    """Against numpy; rows outside start..stop keep their NaN, and NaN vectors of other words do no harm."""
-    random = np.random.default_rng(dimension)
-    vectors = random.normal(size=(6, dimension)).astype(np.float32)
-    vectors[3] = np.nan
-    ids, terms = np.array([1, 0, 2, 5, 0, 1], np.int32), np.array([7, 8, 9, 3, 2, 6], np.int32)
-    query_ids, query_terms = np.array([2, 0, 0, 4], np.int32), np.array([9, 8, -1, -1], np.int32)
-    table = np.full((6, 4), np.nan, np.float32)
-    word_loops.similarities(vectors, ids, terms, query_ids, query_terms, table, 1, 5)
-    two, four = vectors[2].astype(np.float64), vectors[4].astype(np.float64)
-    expected = [
-        [np.nan] * 4,
-        [0, 1, 0, 0],  # unknown: like itself only
-        [1, 0, 0, two @ four],
-        [vectors[5] @ two, 0, 0, vectors[5] @ four],
-        [0, 0, 0, 0],  # another unknown word than the query's
-        [np.nan] * 4,
-    ]
-    np.testing.assert_allclose(table, expected, rtol=1e-5, atol=1e-6)
 
 
 def large_example(folder, query=("w5", "x1", "w2", "w5", "n0", "w0"), extra=300):

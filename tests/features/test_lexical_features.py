@@ -1,4 +1,4 @@
-"""All 18 features of [D18] 4.2.2 against a plain implementation, and each once by hand."""
+"""The 18 features of [D18] 4.2.2 against a plain implementation over lists of words, and each once by hand."""
 
 import math
 
@@ -7,22 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.features.lexical_features import NAMES, PAPER_NAMES, check_names, lexical_features
+from rerank_plugin.features.lexical_features import LEX3, NAMES, PAPER_NAMES, check_names, lexical_features
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.string_table import hash_strings
-from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
+from rerank_plugin.text.tokenizer import tokenize
+from tests import small
+
+# The paper's numbers, by measure: of the text, the title and the abstract.
+NUMBERS = {
+    "overlap": (1, 9, 14),
+    "bigram_overlap": (2, 10, 15),
+    "jaccard": (3, 11, 16),
+    "idf_overlap": (4, 12, 17),
+    "idf_jaccard": (5, 13, 18),
+    "bm25": (8, 6, 7),
+}
 
 
 def build(folder, documents):
-    """A forward index of (title, abstract) pairs, without Lucene."""
-    writer = ForwardIndexWriter(folder)
-    ids = [f"d{number}" for number in range(len(documents))]
-    titles, abstracts = (list(part) for part in zip(*documents))
-    writer.extend(ids, titles, abstracts, hash_strings(ids))
-    writer.close_streams()
-    statistics = writer.finish(np.arange(len(ids)))
-    return ForwardIndex(folder, {field: numbers.mean_length for field, numbers in statistics.items()})
+    """A forward index of (title, abstract) pairs of words."""
+    return small.build_index(
+        folder / "forward",
+        [(f"d{number}", " ".join(title), " ".join(abstract)) for number, (title, abstract) in enumerate(documents)],
+    )
 
 
 def plain(name, query, document, collection):
@@ -57,91 +63,145 @@ def plain(name, query, document, collection):
     return sum(idf(word, words) * inside.count(word) * 3.0 / (inside.count(word) + norm) for word in query)
 
 
-texts = st.lists(st.sampled_from("a b c d e f".split()), max_size=8)
+def check(index, query, rows, documents):
+    found = lexical_features(PAPER_NAMES, index.query(" ".join(query)), small.candidates(index, rows))
+    expected = [[plain(name, query, documents[row], documents) for name in PAPER_NAMES] for row in rows]
+    assert found.dtype == np.float32 and found.shape == (len(rows), 18)
+    np.testing.assert_allclose(found, np.reshape(expected, found.shape), rtol=2e-5, atol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(texts, texts), min_size=1, max_size=6),
-    st.lists(st.sampled_from("a b c d x y".split()), max_size=6),
-)
-def test_features_agree_with_the_plain_ones(tmp_path_factory, documents, query):
-    folder = tmp_path_factory.mktemp("features") / "forward"
-    index = build(folder, [(" ".join(title), " ".join(abstract)) for title, abstract in documents])
-    candidates = Candidates(index, np.arange(len(documents)), np.zeros(len(documents), np.float32))
-    found = lexical_features(PAPER_NAMES, index.query(" ".join(query)), candidates)
-    expected = [[plain(name, query, document, documents) for name in PAPER_NAMES] for document in documents]
-    assert found.dtype == np.float32 and found.shape == (len(documents), 18)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+def test_the_names_are_the_paper_s_18_and_the_best_three():
+    numbered = {
+        number: f"{measure}_{field}"
+        for measure, numbers in NUMBERS.items()
+        for number, field in zip(numbers, ("text", "title", "abstract"))
+    }
+    assert sorted(PAPER_NAMES) == sorted(numbered.values()) and sorted(numbered) == list(range(1, 19))
+    # "BM25 on the Document Abstract, IDF weighted Jaccard ... Title, and IDF-weighted proportion ... Title"
+    assert set(LEX3) == {numbered[7], numbered[13], numbered[12]}
 
 
-# Two documents; the query 'heart attack attack' against the first. In the text: df(heart) = 2, df(attack) = 1,
-# df(rare) = df(old) = df(pain) = 1; idf(2 of 2) = ln(1.2), idf(1 of 2) = ln 2.
-DOCUMENTS = [("heart attack", "attack rare heart attack"), ("old heart", "pain")]
-COMMON, RARE = math.log(1.2), math.log(2)
-BY_HAND = {
-    "overlap_text": 1.0,
-    "overlap_title": 1.0,
-    "overlap_abstract": 1.0,
-    "bigram_overlap_text": 1.0,  # 'heart attack' and 'attack attack' (across the border)
-    "bigram_overlap_title": 0.5,
-    "bigram_overlap_abstract": 0.5,
-    "jaccard_text": 2 / 3,
-    "jaccard_title": 1.0,
-    "jaccard_abstract": 2 / 3,
-    "idf_overlap_text": 1.0,
-    "idf_overlap_title": 1.0,
-    "idf_overlap_abstract": 1.0,
-    "idf_jaccard_text": (COMMON + RARE) / (COMMON + 2 * RARE),
-    "idf_jaccard_title": 1.0,
-    "idf_jaccard_abstract": (COMMON + RARE) / (COMMON + 2 * RARE),
-    # title: length 2 = mean 2, norm 2; tf 1 gives 3 / 3 = 1 for each; df(heart) 2, df(attack) 1; attack counts twice
-    "bm25_title": COMMON + 2 * RARE,
-    # abstract: length 4, mean 2.5, norm 2 (0.25 + 0.75 * 1.6) = 2.9; df(heart) = df(attack) = 1
-    "bm25_abstract": RARE * 3 / 3.9 + 2 * RARE * 6 / 4.9,
-    # text: length 6, mean 4.5, norm 2 (0.25 + 1) = 2.5; tf(heart) 2, tf(attack) 3
-    "bm25_text": COMMON * 6 / 4.5 + 2 * RARE * 9 / 5.5,
-}
+words = st.sampled_from("heart attack risk of aspirin p53 the".split())
+fields = st.lists(words, max_size=10)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(fields, fields), min_size=1, max_size=7), st.data())
+def test_any_query_over_any_candidates(tmp_path_factory, documents, data):
+    """Empty fields, repeated words, words that no document holds, candidates in any order and twice."""
+    index = build(tmp_path_factory.mktemp("plain"), documents)
+    for _ in range(3):  # queries one after the other: nothing of one may reach the next
+        query = data.draw(st.lists(words | st.sampled_from(["unknown", "unheard"]), max_size=7))
+        check(index, query, data.draw(st.lists(st.integers(0, len(documents) - 1), max_size=8)), documents)
+
+
+def test_the_shared_documents(index, documents):
+    """Real tokens: numeric classes, Greek letters, empty fields. A query and a document are tokenized alike."""
+    collection = [(tokenize(document.title), tokenize(document.abstract)) for document in documents]
+    for text in ("TNF-α blockade in Crohn's disease, 1999", "aspirin aspirin risk of stroke 5%", "糖尿病 2003 0.5", ""):
+        found = lexical_features(PAPER_NAMES, index.forward.query(text), small.candidates(index.forward))
+        expected = [[plain(name, tokenize(text), one, collection) for name in PAPER_NAMES] for one in collection]
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("distinct", [255, 256, 600])
+def test_more_query_words_than_a_byte_counts(tmp_path, distinct):
+    """A query may be a pasted abstract: more distinct words than a mark of one byte can number."""
+    words = [f"word{number}x" for number in range(distinct)]
+    documents = [(words[: distinct // 2], words[distinct // 3 :]), ([], words[::-1]), (["other"], [words[-1]])]
+    check(build(tmp_path, documents), [*words, "unknown", words[-1], words[0]], [0, 1, 2], documents)
+
+
+# Worked by hand. Four documents; text = title, then abstract:
+#   0  "red meat"         + "meat and cancer"      text of 5 words, 4 of them distinct
+#   1  "cancer"           + ""                     1
+#   2  ""                 + "red wine"             2
+#   3  "cancer"           + "wine and wine"        4, 3 distinct
+# Lengths: titles 2 1 0 1 (mean 1), abstracts 3 0 2 3 (mean 2), texts 5 1 2 4 (mean 3).
+# Query: "red meat tofu red": distinct red, meat, tofu; bigrams (red meat), (meat tofu), (tofu red).
+# idf(df) of 4 documents = ln(1 + (4.5 - df) / (df + 0.5)):
+#   df 0: ln 10 = 2.302585   df 1: ln(10/3) = 1.203973   df 2: ln 2 = 0.693147   df 3: ln(10/7) = 0.356675
+# In texts: red 2, meat 1, tofu 0, and 2, cancer 3, wine 2.
+HAND = [("red meat".split(), "meat and cancer".split()), (["cancer"], []), ([], ["red", "wine"]),
+        (["cancer"], "wine and wine".split())]  # fmt: skip
+BY_HAND = [  # name, of document 0, of document 2
+    ("overlap_text", 0.666667, 0.333333),  # red, meat of 3; red of 3
+    ("bigram_overlap_text", 0.333333, 0.0),  # (red meat) of 3
+    ("jaccard_text", 0.4, 0.25),  # {red meat} of {red meat tofu and cancer}; {red} of {red meat tofu wine}
+    ("idf_overlap_text", 0.451727, 0.165047),  # (0.693147 + 1.203973) / 4.199705; 0.693147 / 4.199705
+    # {red meat tofu and cancer} 4.199705 + 0.693147 + 0.356675 = 5.249527; {red meat tofu wine} 4.892852
+    ("idf_jaccard_text", 0.361389, 0.141665),
+    # titles: df red 1, meat 1; length 2, mean 1: 2 (0.25 + 0.75 * 2) = 3.5; tf 1: 3 / 4.5; red counts twice
+    ("bm25_title", 2.407946, 0.0),  # 3 * 1.203973 * 0.666667
+    # abstracts: df red 1, meat 1; document 0: length 3, mean 2: 2 (0.25 + 1.125) = 2.75, 1.203973 * 3 / 3.75
+    # document 2: length 2: 2 (0.25 + 0.75) = 2, 2 * 1.203973 * 3 / 3
+    ("bm25_abstract", 0.963178, 2.407946),
+    # texts: document 0: length 5, mean 3: 2 (0.25 + 1.25) = 3; red 2 * 0.693147 * 3 / 4 = 1.039721,
+    # meat (tf 2) 1.203973 * 6 / 5 = 1.444768; document 2: length 2: 2 (0.25 + 0.5) = 1.5, 2 * 0.693147 * 3 / 2.5
+    ("bm25_text", 2.484489, 1.663553),
+    ("overlap_title", 0.666667, 0.0),
+    ("bigram_overlap_title", 0.333333, 0.0),
+    ("jaccard_title", 0.666667, 0.0),  # {red meat} of {red meat tofu}
+    ("idf_overlap_title", 0.451727, 0.0),
+    ("idf_jaccard_title", 0.451727, 0.0),  # the union is the query
+    ("overlap_abstract", 0.333333, 0.333333),  # meat of 3; red of 3
+    ("bigram_overlap_abstract", 0.0, 0.0),
+    ("jaccard_abstract", 0.2, 0.25),  # {meat} of {red meat tofu and cancer}
+    ("idf_overlap_abstract", 0.286680, 0.165047),  # 1.203973 / 4.199705
+    ("idf_jaccard_abstract", 0.229349, 0.141665),  # 1.203973 / 5.249527
+]
 
 
 @pytest.fixture(scope="module")
-def two_documents(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("two") / "forward", DOCUMENTS)
+def by_hand(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("hand"), HAND)
 
 
-@pytest.mark.parametrize("name", PAPER_NAMES)
-def test_by_hand(two_documents, name):
-    candidates = Candidates(two_documents, np.array([0]), np.zeros(1, np.float32))
-    found = lexical_features([name], two_documents.query("heart attack attack"), candidates)
-    assert found[0, 0] == pytest.approx(BY_HAND[name], rel=1e-6)
+@pytest.mark.parametrize("name, first, third", BY_HAND)
+def test_by_hand(by_hand, name, first, third):
+    """Both ways to a feature give what was worked out."""
+    query = "red meat tofu red"
+    found = lexical_features([name], by_hand.query(query), small.candidates(by_hand, [0, 2]))
+    assert found[:, 0].tolist() == pytest.approx([first, third], abs=2e-6)
+    assert [plain(name, query.split(), HAND[row], HAND) for row in (0, 2)] == pytest.approx([first, third], abs=2e-6)
 
 
-def test_first_stage_is_the_score_that_came_with_the_candidate(two_documents):
-    candidates = Candidates(two_documents, np.array([1, 0]), np.array([7.5, 2.5], np.float32))
-    assert lexical_features(["first_stage"], two_documents.query("heart"), candidates).tolist() == [[7.5], [2.5]]
+def test_a_bigram_may_span_title_and_abstract(tmp_path):
+    """In the text alone: of 'heart attack' and 'attack attack', the second one is across the border only."""
+    index = build(tmp_path, [(["heart", "attack"], "attack rare heart attack".split()), (["old"], [])])
+    names = ["bigram_overlap_text", "bigram_overlap_title", "bigram_overlap_abstract"]
+    found = lexical_features(names, index.query("heart attack attack"), small.candidates(index, [0]))
+    assert found.tolist() == [[1, 0.5, 0.5]]
+
+
+def test_a_column_is_the_same_in_whatever_company(by_hand):
+    query, some = by_hand.query("red wine cancer"), small.candidates(by_hand, [3, 0, 2, 1])
+    together = lexical_features(PAPER_NAMES, query, some)
+    for place, name in enumerate(PAPER_NAMES):
+        np.testing.assert_array_equal(lexical_features([name], query, some)[:, 0], together[:, place])
+    np.testing.assert_array_equal(lexical_features(PAPER_NAMES[::-1], query, some), together[:, ::-1])
+
+
+def test_no_features_and_no_candidates(by_hand):
+    query = by_hand.query("red")
+    assert lexical_features([], query, small.candidates(by_hand, [0, 1])).shape == (2, 0)
+    assert lexical_features(NAMES, query, small.candidates(by_hand, [])).shape == (0, len(NAMES))
 
 
 @pytest.mark.parametrize(
-    ("scores", "shares"), [([8, 2], [1, 0.25]), ([2, -4], [1, -2]), ([-1, -3], [0, 0]), ([0, 0], [0, 0]), ([], [])]
+    ("scores", "shares"),
+    [([7.5, 2.5], [1, 1 / 3]), ([2, -4], [1, -2]), ([-1, -3], [0, 0]), ([0, 0], [0, 0]), ([], [])],
 )
-def test_first_stage_share_is_of_the_highest_score(two_documents, scores, shares):
-    rows = np.arange(len(scores))
-    candidates = Candidates(two_documents, rows, np.array(scores, np.float32))
-    features = lexical_features(["first_stage_share"], two_documents.query("heart"), candidates)
-    assert features.tolist() == [[share] for share in shares]
-
-
-def test_more_query_words_than_a_byte_counts(tmp_path):
-    words = [f"w{number}" for number in range(400)]
-    index = build(tmp_path / "forward", [(" ".join(words[:300]), " ".join(words[300:350])), ("w0", "")])
-    candidates = Candidates(index, np.arange(2), np.zeros(2, np.float32))
-    found = lexical_features(["overlap_title", "overlap_text"], index.query(" ".join(words)), candidates)
-    np.testing.assert_allclose(found, [[300 / 400, 350 / 400], [1 / 400, 1 / 400]])
+def test_the_first_stage_s_score_and_its_share_of_the_highest(by_hand, scores, shares):
+    candidates = small.candidates(by_hand, range(len(scores)), np.array(scores, np.float32))
+    features = lexical_features(["first_stage", "first_stage_share"], by_hand.query("heart"), candidates)
+    np.testing.assert_allclose(features, np.reshape([scores, shares], (2, -1)).T, rtol=1e-6)
 
 
 def test_names_are_checked():
-    assert check_names(NAMES) == NAMES
-    with pytest.raises(InputError, match="'nothing'; known: overlap_title"):
-        check_names(["nothing"])
+    with pytest.raises(InputError, match="'nonsense'; known: overlap_title") as raised:
+        check_names(["bm25_title", "nonsense"])
+    assert all(name in str(raised.value) for name in NAMES)  # the known names are listed
     with pytest.raises(InputError, match="twice"):
-        check_names(["bm25_title", "bm25_title"])
+        check_names(["bm25_title", "jaccard_text", "bm25_title"])
+    assert check_names(list(NAMES)) == NAMES

@@ -11,24 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank_plugin.features.lexical_features import NAMES, PAPER_NAMES, lexical_features
-from rerank_plugin.files.string_table import hash_strings
-from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.kernels import word_loops
-
-
-def forward_index(folder, documents):
-    writer = ForwardIndexWriter(folder)
-    ids = [str(number) for number in range(len(documents))]
-    titles = [" ".join(title) for title, _ in documents]
-    writer.extend(ids, titles, [" ".join(abstract) for _, abstract in documents], hash_strings(ids))
-    writer.close_streams()
-    statistics = writer.finish(np.arange(len(ids)))
-    return ForwardIndex(folder, {field: numbers.mean_length for field, numbers in statistics.items()})
+from tests import small
 
 
 def candidates(index, rows):
-    return Candidates(index, np.array(rows, np.int64), np.linspace(9, 1, len(rows), dtype=np.float32))
+    return small.candidates(index, rows, np.linspace(9, 1, len(rows), dtype=np.float32))
 
 
 def counted(title, abstract, ids, bigrams):
@@ -52,6 +41,7 @@ term_ids = st.one_of(st.integers(0, 30), st.sampled_from(COLLIDING), st.integers
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_counts_are_those_of_counting(data):
+    assert len(set(COLLIDING)) == 12  # or no second slot would be looked at
     pool = data.draw(st.lists(term_ids, min_size=1, max_size=5, unique=True))
     fields = st.lists(st.sampled_from(pool), max_size=12)
     documents = data.draw(st.lists(st.tuples(fields, fields), max_size=6))
@@ -74,18 +64,14 @@ def test_counts_are_those_of_counting(data):
         assert found[row].tolist() == expected_found
 
 
-def test_some_words_share_a_slot():
-    assert len(COLLIDING) == 12 and len(set(COLLIDING)) == 12  # or the test above would not look at a second slot
-
-
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     """Enough words that two threads are in the kernels at the same time."""
     generator = np.random.default_rng(4)
     words = np.array([f"word{number}x" for number in range(300)])
     drawn = generator.integers(0, 300, (400, 208))
-    documents = [(words[row[:8]], words[row[8:]]) for row in drawn]
-    return forward_index(tmp_path_factory.mktemp("large") / "forward", documents)
+    documents = [(str(number), " ".join(words[row[:8]]), " ".join(words[row[8:]])) for number, row in enumerate(drawn)]
+    return small.build_index(tmp_path_factory.mktemp("large") / "forward", documents)
 
 
 def queries(index, count):
@@ -117,22 +103,18 @@ def test_a_candidate_has_the_same_features_in_any_company(large):
         np.testing.assert_array_equal(lexical_features(PAPER_NAMES, query, candidates(large, some)), together[some])
 
 
-def test_an_index_without_documents(tmp_path):
-    index = forward_index(tmp_path / "forward", [])
-    for text in ("", "heart", "heart attack heart"):
-        assert lexical_features(NAMES, index.query(text), candidates(index, [])).shape == (0, len(NAMES))
-
-
-def test_an_index_of_empty_documents(tmp_path):
-    index = forward_index(tmp_path / "forward", [([], []), ([], [])])
-    for text in ("", "heart", "heart attack heart"):
+@pytest.mark.parametrize("text", ["", "  ... ", "heart", "heart attack heart"])
+def test_nothing_matches_nothing(large, tmp_path, text):
+    """An index without documents, empty documents, and a query without words."""
+    writer = ForwardIndexWriter(tmp_path / "none")
+    writer.close_streams()
+    writer.finish(np.arange(0))
+    none = ForwardIndex(tmp_path / "none", dict.fromkeys(("title", "abstract", "text"), 0.0))
+    assert lexical_features(NAMES, none.query(text), candidates(none, [])).shape == (0, len(NAMES))
+    empty = small.build_index(tmp_path / "forward", [("1", "", ""), ("2", "", "")])
+    for index in (empty, large):
         found = lexical_features(NAMES, index.query(text), candidates(index, [1, 0]))
         assert found[:, -2].tolist() == [9, 1] and not found[:, :-2].any()
-
-
-def test_an_empty_query_matches_nothing(large):
-    found = lexical_features(NAMES, large.query("  ... "), candidates(large, [3, 0]))
-    assert found[:, -2].tolist() == [9, 1] and not found[:, :-2].any()
 
 
 def test_naming_features_loads_no_compiler():

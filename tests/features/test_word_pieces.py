@@ -17,7 +17,6 @@ from rerank_plugin.features.word_pieces import (
     template,
 )
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, tokenizer
 from tests import small
@@ -29,23 +28,7 @@ DOCUMENTS = [
     ("3", "", ""),
     ("4", "Unwritable ☃ 糖", "heart"),
 ]
-PIECES = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "a",
-    "heart",
-    "##s",
-    "at",
-    "##tack",
-    "5",
-    "##0",
-    "%",
-    "of",
-    "1",
-    "unwritable",
-]
+PIECES = "[PAD] [UNK] [CLS] [SEP] a heart ##s at ##tack 5 ##0 % of 1 unwritable".split()
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +61,6 @@ def roberta(tmp_path_factory):
     return plain_tokenizer(AutoTokenizer.from_pretrained(folder).backend_tokenizer)
 
 
-def everything(index):
-    return Candidates(index, np.arange(len(index)), np.zeros(len(index), np.float32))
-
-
 def text_of(index, row):
     """A document as the encoder is to read it."""
     return " ".join(map(word_pieces.written, index.terms.take(index.document_tokens(row))))
@@ -90,7 +69,7 @@ def text_of(index, row):
 def test_golden_pieces(index, bert):
     """'hearts' has two pieces, '5%' is read as 50%, 1,200 as 10, and what has no pieces is [UNK]."""
     builder = PieceBuilder(index, bert, 6, 4, unknown=1)
-    found = builder.documents(everything(index))
+    found = builder.documents(small.candidates(index))
     spelled = [[PIECES[id] for id in row[mask]] for row, mask in zip(found.ids, found.mask)]
     assert spelled == [
         ["heart", "heart", "##s", "at", "##tack"],
@@ -104,7 +83,7 @@ def test_golden_pieces(index, bert):
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_documents_are_what_the_tokenizer_makes_of_their_words(index, kind, request):
     made = request.getfixturevalue(kind)
-    found = PieceBuilder(index, made, 100, 20).documents(everything(index))
+    found = PieceBuilder(index, made, 100, 20).documents(small.candidates(index))
     for row in range(len(index)):
         expected = made.encode(text_of(index, row), add_special_tokens=False).ids
         assert found.ids[row][found.mask[row]].tolist() == expected
@@ -187,7 +166,7 @@ def test_many_terms_are_turned_in_parts(index, bert, monkeypatch):
 
 def test_an_index_of_nothing(tmp_path, bert):
     empty = small.build_index(tmp_path / "forward", [("1", "", "")])
-    found = PieceBuilder(empty, bert, 5, 3).documents(everything(empty))
+    found = PieceBuilder(empty, bert, 5, 3).documents(small.candidates(empty))
     assert found.ids.shape == (1, 5) and not found.mask.any()
 
 

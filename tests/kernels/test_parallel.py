@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rerank_plugin
+from rerank_plugin.kernels.intrinsics import wait_beyond
 from rerank_plugin.kernels.parallel import Workspace, alongside, available_threads, crew, split
-from rerank_plugin.kernels.spinning import wait_beyond
 
 ROOT = Path(rerank_plugin.__file__).parent.parent
 
@@ -25,6 +24,17 @@ def parts_of(count, threads, smallest=64):
     parts = []
     split(lambda start, stop: parts.append((start, stop)), count, threads, smallest)
     return sorted(parts)
+
+
+def meeting(threads):
+    """Work of as many parts as threads that ends only when each has a thread of its own, and those threads."""
+    together, workers = threading.Barrier(threads), set()
+
+    def work(start, stop):
+        workers.add(threading.get_ident())
+        together.wait(timeout=60)
+
+    return work, workers
 
 
 @settings(max_examples=200)
@@ -45,22 +55,9 @@ def test_many_items_become_parts_of_several_threads():
     assert len(parts_of(3, 4, smallest=1)) == 3
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_no_items_are_no_work(threads):
-    """``work`` may be called, but only for nothing."""
-    assert all(start == stop for start, stop in parts_of(0, threads))
-
-
 @pytest.mark.parametrize("threads", [2, 3, 7])
 def test_as_many_threads_work_as_were_asked_for(threads):
-    """Parts that wait for one another end only when each has a thread of its own."""
-    together = threading.Barrier(threads)
-    workers = set()
-
-    def work(start, stop):
-        workers.add(threading.get_ident())
-        together.wait(timeout=60)
-
+    work, workers = meeting(threads)
     split(work, threads, threads, smallest=1)
     assert len(workers) == threads and threading.get_ident() in workers
 
@@ -191,17 +188,6 @@ def test_several_callers_at_once():
     for one in callers:
         one.join()
     assert not wrong
-
-
-def meeting(threads):
-    """Work of as many parts as threads that ends only when each has a thread of its own, and those threads."""
-    together, workers = threading.Barrier(threads), set()
-
-    def work(start, stop):
-        workers.add(threading.get_ident())
-        together.wait(timeout=60)
-
-    return work, workers
 
 
 @pytest.mark.parametrize("pause", [0, 0.05])
@@ -377,12 +363,12 @@ def test_waiting_beyond_a_number():
     assert wait_beyond(counter, 5, 10**12) == 9  # seen while it waits, or this would take an hour
 
 
-INTERRUPT = """
+PROCESS = """
 import os, signal, threading, time
-from rerank_plugin.kernels.parallel import split
+from rerank_plugin.kernels.parallel import alongside, crew, split
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with it ignored
-finished = []
+begun, finished, together = threading.Event(), [], threading.Barrier(3)
 
 def work(start, stop):
     if threading.current_thread() is threading.main_thread():
@@ -394,26 +380,10 @@ def work(start, stop):
     time.sleep(0.5)
     finished.append(start)
 
-begun = threading.Event()
 try:
     split(work, 2, 2, smallest=1)
 except KeyboardInterrupt:
-    print("interrupted", len(finished))
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
-def test_nobody_works_on_after_an_interrupt():
-    """Control-C while the caller waits for a helper: its arrays are the next query's, so they must be at rest."""
-    done = subprocess.run([sys.executable, "-c", INTERRUPT], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.stdout == "interrupted 1\n", done.stderr
-
-
-FORK = """
-import os, signal, threading
-from rerank_plugin.kernels.parallel import Workspace, alongside, available_threads, crew, split
-
-together = threading.Barrier(3)
+    print("interrupted", len(finished), flush=True)
 split(lambda start, stop: together.wait(timeout=60), 3, 3, smallest=1)  # all threads of the pool have begun
 child = os.fork()
 if child == 0:
@@ -426,11 +396,14 @@ print(os.waitpid(child, 0)[1])
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_does_without_its_parents_threads():
-    """They do not exist there, so the caller takes all parts itself instead of waiting for them."""
-    done = subprocess.run([sys.executable, "-c", FORK], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.stdout == "0\n", done.stderr
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs signals and fork")
+def test_an_interrupt_and_a_fork():
+    """Control-C while the caller waits for a helper: its arrays are the next query's, so they must be at rest.
+
+    In a forked process its parent's threads do not exist: the caller takes all parts itself instead of waiting.
+    """
+    done = subprocess.run([sys.executable, "-c", PROCESS], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "interrupted 1\n0\n", done.stderr
 
 
 @pytest.mark.parametrize(
@@ -510,9 +483,3 @@ def test_a_thread_has_arrays_of_its_own():
     for number, arrays in own.items():
         assert all((array == number).all() for array in arrays)
     assert len(own) == 3 and (workspace.array("a", (50,), np.int64) == -1).all()
-
-
-def test_counting_in_threads_loses_nothing():
-    """Every part is one call: calls with the same bounds would be work done twice."""
-    for _ in range(20):
-        assert set(Counter(parts_of(5000, 7, 1)).values()) == {1}

@@ -10,9 +10,8 @@
   that a sum is multiplied with it when it is done: two exponentials a cosine, and one multiplication a kernel. The
   narrow kernel is looked at only where a cosine is near 1.
 
-Letters in shapes: C candidates, N document words, m words of the query, Q the query's n-grams of all sizes (padded to a
-multiple of 16), U distinct words, V vocabulary, D dimension, F filters (padded to a multiple of 16), T taps of all
-sizes, K kernels.
+In shapes Q are the query's n-grams of all sizes and F the filters, both padded to a multiple of LANES, T the taps of
+all sizes and K the kernels.
 """
 
 from __future__ import annotations
@@ -29,10 +28,19 @@ from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.convolution import LANES, ROWS, pad_columns, round_up, window_products
+from rerank_plugin.kernels.dense_layers import (
+    LINEAR,
+    ROWS,
+    dense,
+    numbers,
+    pack_panels,
+    pad_columns,
+    pad_vector,
+    round_up,
+)
 from rerank_plugin.kernels.exponential import exponential
-from rerank_plugin.kernels.parallel import Workspace, split
-from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
+from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
+from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.conv_knrm.model import ConvKnrm
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.knrm.fused import add_rows, table_width, weighted_logarithms, write_kernels
@@ -55,12 +63,12 @@ class QueryNgrams(NamedTuple):
     """The n-grams of one query, by size.
 
     Attributes:
-        vectors: columns of length 1, or 0 for n-grams of unknown words only; float32 [F, Q].
+        panels: columns [F, Q] of length 1, or 0 for n-grams of unknown words only; float32 [Q / LANES, F, LANES].
         sizes, starts: words of each and its place in the query, int32 [n-grams].
         terms: term ids of the query's words, int32 [m], -1 for a word that no document holds.
     """
 
-    vectors: np.ndarray
+    panels: np.ndarray
     sizes: np.ndarray
     starts: np.ndarray
     terms: np.ndarray
@@ -86,7 +94,7 @@ class Scratch(NamedTuple):
 
     Attributes:
         block: vectors of n-grams, float32 [BLOCK, F]. scales: 1 / their length, float32 [BLOCK].
-        products: float32 [BLOCK, Q].
+        products: float32 [BLOCK, Q]. zeros: float32 [Q].
         rows: of a document's words in the table of taps, int32 [N].
         cosines: float32 [Q, N with padding].
         counts: float32 [document sizes, width of the table of kernels].
@@ -95,6 +103,7 @@ class Scratch(NamedTuple):
     block: np.ndarray
     scales: np.ndarray
     products: np.ndarray
+    zeros: np.ndarray
     rows: np.ndarray
     cosines: np.ndarray
     counts: np.ndarray
@@ -104,43 +113,29 @@ class FusedConvKnrm(FastPath):
     """Scores candidates as the module does.
 
     Args:
-        model: in eval mode, on the CPU.
-        builder: the input builder of the candidates' index.
-        threads: how many threads share the words and documents.
         table_bytes: the largest table of taps.
     """
 
     def __init__(self, model: ConvKnrm, builder: InputBuilder, threads: int, table_bytes: int = TABLE_BYTES):
-        self.builder, self.threads, self.workspace = builder, threads, Workspace()
-        self.longest = model.config.longest_ngram
-        self.vectors = model.vectors.detach().float().contiguous().numpy()  # [V, D]
-        self.biases = np.concatenate(
-            [pad_columns(layer.bias.detach().float().numpy()[None]) for layer in model.convolutions]
-        )  # [sizes, F]
-        weights = self._tap_weights(model)  # [D, T * F]
-        self.tap_columns = np.ascontiguousarray(weights.reshape(len(weights), -1, LANES).transpose(1, 0, 2))
+        super().__init__(model, builder, threads)
+        self.longest = self.config.longest_ngram
+        self.vectors = numbers(model.vectors)  # [V, D]
+        self.biases = np.stack([pad_vector(numbers(layer.bias)) for layer in model.convolutions])  # [sizes, F]
+        weights = np.concatenate(
+            [pad_columns(tap.T) for layer in model.convolutions for tap in numbers(layer.weight).transpose(2, 0, 1)],
+            axis=1,
+        )  # [D, T * F], tap behind tap of all sizes
+        self.tap_panels = pack_panels(weights)  # [T * F / LANES, D, LANES]
         self.taps_of_word = weights.shape[1] // self.biases.shape[1]  # T
         self.table, self.rows = self._table(weights, table_bytes)
-        layer = model.layer.weight.detach()[0].double().numpy() * LOG_SCALE
+        layer = numbers(model.layer.weight)[0].astype(np.float64) * LOG_SCALE
         self.layer = layer.reshape(self.longest, self.longest, KERNELS)  # query size, document size, kernel
         self.bias = model.layer.bias.item()
-
-    def _tap_weights(self, model: ConvKnrm) -> np.ndarray:
-        """The filters of all sizes, tap behind tap: float32 [D, T * F]."""
-        taps = []
-        for layer in model.convolutions:
-            weight = layer.weight.detach().float().numpy()  # [filters, D, n]
-            taps += [pad_columns(weight[:, :, tap].T) for tap in range(weight.shape[2])]
-        return np.ascontiguousarray(np.concatenate(taps, axis=1))
 
     def _table(self, weights: np.ndarray, table_bytes: int) -> tuple[np.ndarray | None, np.ndarray]:
         """The table of taps, float32 [words * T, F], of those words of the model that occur in the index.
 
-        Args:
-            weights: float32 [D, T * F].
-
-        Returns:
-            the table, or None if it would be too large; and where the taps of each word begin in it, int32 [V].
+        Returns the table, or None if it would be too large, and where the taps of each word begin in it, int32 [V].
         """
         present = np.unique(self.builder.model_ids)
         rows = np.zeros(len(self.vectors), np.int32)
@@ -153,12 +148,13 @@ class FusedConvKnrm(FastPath):
 
     def _make_taps(self, name: str, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """A table of taps made for some words, float32 [len(ids) * T, F], and where each word's begin in it, int32."""
-        shape = (len(ids), len(self.tap_columns) * LANES)
-        taps = self.workspace.array(name, shape, np.float32)
+        columns = len(self.tap_panels) * LANES
+        taps = self.workspace.array(name, (len(ids), columns), np.float32)
 
         def word_taps(start: int, stop: int) -> None:
             block = self.workspace.array("word vectors", (BLOCK, self.vectors.shape[1]), np.float32)
-            _word_taps(self.vectors, ids, self.tap_columns, block, taps, start, stop)
+            made = self.workspace.array("made taps", (BLOCK, columns), np.float32)
+            _word_taps(self.vectors, ids, self.tap_panels, block, made, taps, start, stop)
 
         split(word_taps, len(ids), self.threads)
         rows = np.arange(0, len(ids) * self.taps_of_word, self.taps_of_word, dtype=np.int32)
@@ -171,9 +167,9 @@ class FusedConvKnrm(FastPath):
         sizes, starts = np.array(places, np.int32).reshape(-1, 2).T.copy()
         unknown = np.array([not ids[start : start + size].any() for size, start in places], bool)
         taps, rows = self._make_taps("query taps", ids)
-        vectors = np.zeros((self.biases.shape[1], round_up(len(places))), np.float32)
-        _fill_query(taps, rows, self.biases, sizes, starts, unknown, vectors)
-        return QueryNgrams(vectors, sizes, starts, query.terms[query.mask].astype(np.int32))
+        panels = np.zeros((round_up(len(places)) // LANES, self.biases.shape[1], LANES), np.float32)
+        _fill_query(taps, rows, self.biases, sizes, starts, unknown, panels)
+        return QueryNgrams(panels, sizes, starts, query.terms[query.mask].astype(np.int32))
 
     def _scratch(self, columns: int, width: int) -> Scratch:
         words, filters, array = self.builder.document_words, self.biases.shape[1], self.workspace.array
@@ -181,6 +177,7 @@ class FusedConvKnrm(FastPath):
             array("block", (BLOCK, filters), np.float32),
             array("scales", (BLOCK,), np.float32),
             array("products", (BLOCK, columns), np.float32),
+            self.workspace.zeros("zeros", columns, np.float32),
             array("rows", (words,), np.int32),
             array("cosines", (columns, -(-words // POSITIONS) * POSITIONS), np.float32),
             array("counts", (self.longest, width), np.float32),
@@ -193,7 +190,7 @@ class FusedConvKnrm(FastPath):
         made = self.table is None
         taps, rows = self._make_taps("taps", found.ids) if made else (self.table, self.rows[found.ids])
         words = Words(rows, found.terms, found.ids == 0, found.places, found.lengths)
-        columns, width = ngrams.vectors.shape[1], table_width(len(ngrams.sizes))
+        columns, width = len(ngrams.panels) * LANES, table_width(len(ngrams.sizes))
         table = self.workspace.array("kernels", (len(found.ids), width), np.float32)
         scores = np.empty(len(candidates), np.float32)
 
@@ -212,57 +209,23 @@ class FusedConvKnrm(FastPath):
 
 
 @njit(nogil=True, cache=True)
-def _word_taps(vectors, ids, weights, block, taps, start, stop):
-    """The taps of words start..stop: rows of ``taps``, float32 [U, T * F].
-
-    Args:
-        vectors: float32 [V, D]. ids: int32 [U]. weights: float32 [T * F / LANES, D, LANES].
-        block: scratch, float32 [BLOCK, D].
-    """
-    products = np.empty((BLOCK, LANES), np.float32)
+def _word_taps(vectors, ids, panels, block, made, taps, start, stop):
+    """The taps of words start..stop: rows of ``taps``, float32 [U, T * F]; ``block`` and ``made`` are scratch."""
+    zeros = np.zeros(made.shape[1], np.float32)
     for first in range(start, stop, BLOCK):
         count = min(BLOCK, stop - first)
-        for row in range(BLOCK):
-            id = ids[min(first + row, stop - 1)]
+        for row in range(count):
             for i in range(block.shape[1]):  # numba takes seconds to compile the assignment of a row
-                block[row, i] = vectors[id, i]
-        for tile in range(len(weights)):
-            _multiply(block, weights[tile], count, products)
-            for row in range(count):
-                for lane in range(LANES):
-                    taps[first + row, tile * LANES + lane] = products[row, lane]
-
-
-@njit(nogil=True, cache=True)
-def _multiply(block, weights, count, products):
-    """``products[:count] = block[:count] @ weights``; up to ROWS - 1 rows more are read and overwritten.
-
-    Args:
-        block: float32 [BLOCK, n]. weights: float32 [n, Q]. products: float32 [BLOCK, Q].
-    """
-    length, columns = weights.shape
-    for row in range(0, count, ROWS):
-        products[row : row + ROWS] = 0.0
-        for column in range(0, columns, LANES):
-            window_products(
-                block.ctypes.data + row * length * 4,
-                weights.ctypes.data + column * 4,
-                products.ctypes.data + (row * columns + column) * 4,
-                length,
-                length,
-                columns,
-                columns,
-            )
+                block[row, i] = vectors[ids[first + row], i]
+        dense(block, panels, zeros, LINEAR, made, count)
+        for row in range(count):
+            for i in range(made.shape[1]):
+                taps[first + row, i] = made[row, i]
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE, error_model="numpy")
 def _ngram_vectors(taps, rows, biases, size, first, count, block, scales):
-    """Vectors of the n-grams that stand at first..first + count, into the first rows of ``block``.
-
-    Args:
-        taps: float32 [any, F]. rows: where the taps of each word begin, int32 [words]. biases: float32 [sizes, F].
-        block: float32 [BLOCK, F]. scales: 1 / length of each vector, float32 [BLOCK].
-    """
+    """Vectors of the n-grams at first..first + count, float32 [count, F], and 1 / their length, into ``scales``."""
     filters = block.shape[1]
     tap = size * (size - 1) // 2  # those of size 1 stand first, then those of size 2, ..
     for row in range(count):
@@ -302,23 +265,20 @@ def _ngram_vectors(taps, rows, biases, size, first, count, block, scales):
 
 
 @njit(nogil=True, cache=True)
-def _fill_query(taps, rows, biases, sizes, starts, unknown, vectors):
+def _fill_query(taps, rows, biases, sizes, starts, unknown, panels):
     """The columns of :class:`QueryNgrams`, zeros for n-grams of unknown words only."""
-    block, scales = np.empty((1, len(vectors)), np.float32), np.empty(1, np.float32)
+    filters = panels.shape[1]
+    block, scales = np.empty((1, filters), np.float32), np.empty(1, np.float32)
     for column in range(len(sizes)):
         if not unknown[column]:
             _ngram_vectors(taps, rows, biases, np.int64(sizes[column]), np.int64(starts[column]), 1, block, scales)
-            for i in range(len(vectors)):
-                vectors[i, column] = block[0, i] * scales[0]
+            for i in range(filters):
+                panels[column // LANES, i, column % LANES] = block[0, i] * scales[0]
 
 
 @njit(nogil=True, cache=True)
 def _match_unknown(terms, ngrams, cosines):
-    """The cosines of one n-gram of unknown words: 1 with the same words, which are unknown, too, 0 with all others.
-
-    Args:
-        terms: of its words, int32 [n]. cosines: float32 [Q], to be filled.
-    """
+    """Cosines float32 [Q] of an n-gram of unknown words, int32 [n]: 1 with the same words, 0 with all others."""
     for column in range(len(ngrams.sizes)):
         same = ngrams.sizes[column] == len(terms)
         for word in range(len(terms)):
@@ -334,7 +294,7 @@ def _word_kernels(taps, biases, words, ngrams, scratch, table, start, stop):
     for first in range(start, stop, BLOCK):
         count = min(BLOCK, stop - first)
         _ngram_vectors(taps, words.rows, biases, 1, first, count, scratch.block, scratch.scales)
-        _multiply(scratch.block, ngrams.vectors, count, scratch.products)
+        dense(scratch.block, ngrams.panels, scratch.zeros, LINEAR, scratch.products, count)
         for row in range(count):
             word, cosines = first + row, scratch.products[row]
             for column in range(columns):
@@ -351,15 +311,12 @@ def _document_cosines(taps, biases, words, ngrams, places, size, count, scratch)
     """Cosines of a document's ``count`` n-grams of one size with the query's: ``scratch.cosines[:, :count]``.
 
     From there to the next multiple of POSITIONS they are out of reach of the kernels.
-
-    Args:
-        places: of the document's words, int32 [N].
     """
     cosines = scratch.cosines
     for first in range(0, count, BLOCK):
         present = min(BLOCK, count - first)
         _ngram_vectors(taps, scratch.rows, biases, size, first, present, scratch.block, scratch.scales)
-        _multiply(scratch.block, ngrams.vectors, present, scratch.products)
+        dense(scratch.block, ngrams.panels, scratch.zeros, LINEAR, scratch.products, present)
         for column in range(len(ngrams.sizes)):
             for row in range(present):
                 cosines[column, first + row] = scratch.products[row, column] * scratch.scales[row]
@@ -377,11 +334,7 @@ def _document_cosines(taps, biases, words, ngrams, places, size, count, scratch)
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE, error_model="numpy")
 def _count_softly(cosines, positions, counts, first):
-    """Soft-TF of one n-gram of the query: K numbers of ``counts`` from ``first`` on.
-
-    Args:
-        cosines: float32 [positions or more]. positions: a multiple of POSITIONS.
-    """
+    """Soft-TF of one n-gram of the query, of a multiple of POSITIONS cosines: K of ``counts`` from ``first`` on."""
     a5 = a4 = a3 = a2 = a1 = b1 = b2 = b3 = b4 = b5 = near = ZERO
     for position in range(positions):
         cosine = cosines[position]
@@ -420,11 +373,7 @@ def _count_softly(cosines, positions, counts, first):
 
 @njit(nogil=True, cache=True)
 def _score_documents(taps, biases, words, ngrams, table, layer, bias, scratch, scores, start, stop):
-    """Scores of candidates start..stop.
-
-    Args:
-        table: float32 [U, width]. layer: float64 [query sizes, document sizes, K]. scores: float32 [C], to be filled.
-    """
+    """Scores of candidates start..stop; table float32 [U, width], layer float64 [query sizes, document sizes, K]."""
     scratch.block[:] = 0.0
     counts = scratch.counts
     for candidate in range(start, stop):

@@ -2,12 +2,12 @@
 2018, section 3).
 
 One convolution for each n = 1, 2, 3, the same for queries and documents, turns every n words in a row into an n-gram
-vector. Each size of the query's n-grams is compared with each size of the document's ('cross-match'), and each of the 9
-matrices of cosines is counted with the kernels of :mod:`~rerank_plugin.models.knrm.model`: 99 features, of which a linear
-layer and tanh make the score. It is a baseline of [K] (table 1).
+vector. Each size of the query's n-grams is compared with each size of the document's ('cross-match'), and each of the
+9 matrices of cosines is counted with the kernels of :mod:`~rerank_plugin.models.knrm.model`: 99 features, of which a
+linear layer and tanh make the score. It is a baseline of [K] (table 1).
 
-Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, F filters, K kernels, n words
-of an n-gram. An n-gram stands at its first word, so there are N and M places for n-grams of any size.
+In shapes F are the filters, K the kernels and n the words of an n-gram. An n-gram stands at its first word, so there
+are N and M places for n-grams of any size.
 
 Where the paper is silent, or we depart from it:
 
@@ -31,10 +31,9 @@ from torch.nn import functional
 
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import same_words
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.knrm.model import KERNELS, kernel_features, soft_counts
-from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.ranking_model import FixedVectorModel
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,6 @@ class ConvKnrmConfig(ModelConfig):
     Attributes:
         filters: F, of each n-gram size.
         longest_ngram: n-grams are of 1 word up to this.
-        document_words, query_words: N and M, where longer texts are cut.
-        lexical_features: none; Conv-KNRM has no place for them.
     """
 
     filters: int = 128
@@ -55,10 +52,7 @@ class ConvKnrmConfig(ModelConfig):
     lexical_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if min(self.filters, self.longest_ngram, self.document_words, self.query_words) < 1:
-            raise InputError("Conv-KNRM's sizes (filters, longest n-gram, words) must be at least 1")
-        if self.lexical_features:
-            raise InputError(f"Conv-KNRM takes no lexical features, but was given {', '.join(self.lexical_features)}")
+        self.check("Conv-KNRM", "filters", "longest_ngram")
 
 
 class Ngrams(NamedTuple):
@@ -90,39 +84,24 @@ def same_ngrams(same: Tensor, words: int) -> Tensor:
 
 
 def similarities(queries: Ngrams, documents: Ngrams, same: Tensor | None) -> Tensor:
-    """Cosines of n-grams, float [B, M, N].
-
-    Args:
-        same: bool [B, M, N], where both are the same words; None for n-grams of two sizes.
-    """
+    """Cosines of n-grams, float [B, M, N]; ``same``: bool [B, M, N], which are the same words, None for two sizes."""
     cosines = torch.bmm(queries.vectors, documents.vectors.transpose(1, 2))  # [B, M, N]
     unknown = queries.unknown[:, :, None] | documents.unknown[:, None, :]  # [B, M, N]
     return torch.where(unknown, 0.0 if same is None else same.to(cosines.dtype), cosines)
 
 
-class ConvKnrm(RankingModel):
-    """Conv-KNRM as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
-
-    Args:
-        config: the hyper-parameters.
-        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
-    """
+class ConvKnrm(FixedVectorModel):
+    """Conv-KNRM as a module over word vectors that are not trained."""
 
     name = "conv-knrm"
     any_width, by_length = True, True
     matches_unknown_words = True
 
     def __init__(self, config: ConvKnrmConfig, vectors: Tensor):
-        super().__init__()
-        self.config = config
-        self.register_buffer("vectors", vectors, persistent=False)
+        super().__init__(config, vectors)
         self.sizes = range(1, config.longest_ngram + 1)
         self.convolutions = nn.ModuleList(nn.Conv1d(vectors.shape[1], config.filters, words) for words in self.sizes)
         self.layer = nn.Linear(len(self.sizes) ** 2 * KERNELS, 1)
-
-    def regularized(self) -> dict[str, list[nn.Parameter]]:
-        """Nothing: the paper has no L2 cost."""
-        return {}
 
     def ngrams(self, ids: Tensor, mask: Tensor, words: int) -> Ngrams:
         """The n-grams of ``words`` words (section 3.1), from ids int64 [B, L] and mask bool [B, L]."""

@@ -16,7 +16,6 @@ from rerank_plugin.files.errors import InputError
 
 CONFIG_FILE, WEIGHTS = "config.json", ("model.safetensors", "model.safetensors.index.json")
 INSTALL = "pip install 'rerank_plugin[cross-encoder]'"
-FAR = 1 << 20  # a tokenizer that was told no length has one beyond all use
 MAY_MISS = ("pooler.", "position_ids")  # parts of an encoder that are not used, or not learned
 
 

@@ -11,7 +11,7 @@ the model' ([K] 4.3): the embeddings and the layers before it stay as they were 
 A folder whose architecture is a ...ForSequenceClassification with one label has such a head already and keeps it: a
 cross-encoder of sentence-transformers ranks without training, and can be trained on.
 
-Letters in shapes: B batch, N document pieces, M query pieces, L pieces of a sequence, H width of the encoder.
+In shapes N and M are pieces of words, L the pieces of a sequence and H the width of the encoder.
 
 Where the paper is silent, or we depart from it:
 
@@ -63,7 +63,6 @@ class CrossEncoderConfig(ModelConfig):
             trains everything, embeddings included.
         dropout: before the new linear layer.
         document_words, query_words: N and M, where longer texts are cut, counted in word pieces.
-        lexical_features: none; a cross-encoder has no place for them.
     """
 
     encoder: str = ""
@@ -76,14 +75,9 @@ class CrossEncoderConfig(ModelConfig):
     def __post_init__(self) -> None:
         if not self.encoder:
             raise InputError("a cross-encoder needs a pre-trained encoder: set encoder to its folder")
-        if min(self.document_words, self.query_words) < 1:
-            raise InputError("a cross-encoder's sizes (document words, query words) must be at least 1")
+        self.check("a cross-encoder")
         if self.trainable_layers is not None and self.trainable_layers < 0:
             raise InputError(f"trainable_layers {self.trainable_layers} is below 0; null stands for all")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout {self.dropout} is not in [0, 1)")
-        if self.lexical_features:
-            raise InputError("a cross-encoder reads no lexical features")
 
 
 class CrossEncoder(RankingModel):
@@ -164,10 +158,6 @@ class CrossEncoder(RankingModel):
                 module.train()
         return self
 
-    def regularized(self) -> dict[str, list[nn.Parameter]]:
-        """Nothing: dropout alone."""
-        return {}
-
     def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> PieceBuilder:
         """The builder that turns queries and candidates of an index into word pieces; it needs no vocabulary.
 
@@ -190,8 +180,9 @@ class CrossEncoder(RankingModel):
         """
         if not encoder_folder.has_own_head(encoder_folder.read_encoder_config(folder)):
             raise InputError(
-                f"the encoder {folder} was not trained to give scores: train it first (python -m rerank_plugin.train --model "
-                f"{cls.name} --set encoder={folder}), or give a cross-encoder (...ForSequenceClassification with one label)"
+                f"the encoder {folder} was not trained to give scores: train it first (python -m rerank_plugin.train "
+                f"--model {cls.name} --set encoder={folder}), or give a cross-encoder (...ForSequenceClassification "
+                "with one label)"
             )
         return cls(CrossEncoderConfig(encoder=str(folder)))
 
@@ -203,8 +194,7 @@ class CrossEncoder(RankingModel):
     def sequences(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
         """Query and document as one sequence each, padded behind: the document is cut to the encoder's length.
 
-        Returns:
-            pieces int64 [B, L], mask int64 [B, L], token types int64 [B, L].
+        Returns pieces, mask and token types, int64 [B, L] each.
         """
         batch, form = len(inputs.documents), self.template
         room = self.longest - form.specials - inputs.query_mask.sum(dim=1, keepdim=True)  # [B, 1]

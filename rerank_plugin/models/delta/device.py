@@ -7,8 +7,7 @@ once a word of the *vocabulary*: on a device that is one matrix product, and che
 
 All of it is plain torch, and runs on a CPU as well; the tests compare it with the module there.
 
-Letters in shapes: Q queries, C candidates, M query words, N document words, V vocabulary, D dimension, K filters, F
-lexical features, R documents of the index.
+In shapes Q are queries and R the documents of the index.
 """
 
 from __future__ import annotations
@@ -63,13 +62,10 @@ class DeltaTables(nn.Module):
         self.register_buffer("squares", self.vectors.square().sum(dim=1))  # [V]
 
     def compare(self, queries: Tensor, query_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The Delta stage over the vocabulary ([D18] 3.2).
+        """The Delta stage over the vocabulary ([D18] 3.2), of queries int64 [Q, M] and their mask.
 
-        Args:
-            queries: int64 [Q, M]. query_mask: bool [Q, M].
-
-        Returns:
-            Place of the closest query word, int64 [Q, V], and cosine, distance and proximity to it, float32 [Q, V, 3].
+        Returns the place of the closest query word, int64 [Q, V], and cosine, distance and proximity to it, float32
+        [Q, V, 3].
         """
         products = torch.einsum("vd,qmd->qvm", self.vectors, self.vectors[queries])  # [Q, V, M]
         other = self.squares[queries]  # [Q, M]
@@ -138,11 +134,7 @@ class DeltaOnDevice(DevicePath):
         return documents
 
     def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
-        """Scores of each task's candidates, float32 [C] each.
-
-        Args:
-            tasks: queries with their candidates.
-        """
+        """Scores of each task's candidates, float32 [C] each."""
         features: list = [None] * len(tasks)
 
         def compute_features(start: int, stop: int) -> None:

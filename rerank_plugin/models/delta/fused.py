@@ -1,4 +1,4 @@
-"""Delta ([D18] 3) as it is served: the same scores as :class:`~rerank_plugin.models.delta.model.Delta`, without its stage.
+"""The fast path of Delta ([D18] 3): the scores of :class:`~rerank_plugin.models.delta.model.Delta` without its stage.
 
 The first convolution is linear in the rows of the Delta matrix, and a row is ``d - q*`` and three numbers. So what a
 word adds to a convolution at each of its taps is ``W_t d - W_t q*`` plus the three numbers times their weights: the
@@ -7,9 +7,6 @@ of the candidates. Difference vectors never exist, and the closest query word is
 
 The distances are sums of squared differences and not ``|d|^2 + |q|^2 - 2 d.q``: that form is wrong in the fourth digit
 where d is close to q, and those are the words that matter.
-
-Letters in shapes: C candidates, N document words, m words of the query, U distinct words, V vocabulary, D dimension,
-K filters (padded to a multiple of 16).
 """
 
 from __future__ import annotations
@@ -23,66 +20,56 @@ from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.convolution import ROWS, leaky_convolution, pad_columns, round_up
-from rerank_plugin.kernels.parallel import Workspace, alongside, split
-from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
+from rerank_plugin.kernels.dense_layers import (
+    ROWS,
+    DenseLayers,
+    dense,
+    numbers,
+    pack_panels,
+    pad_columns,
+    pad_vector,
+    round_up,
+)
+from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
+from rerank_plugin.kernels.parallel import alongside, split
 from rerank_plugin.models.delta.model import DELTA_FEATURES, TINY, Delta
 from rerank_plugin.models.fast_paths import FastPath
 
 
 class FusedDelta(FastPath):
-    """Scores candidates as the module does.
-
-    Args:
-        model: in eval mode, on the CPU.
-        builder: the input builder of the candidates' index.
-        threads: how many threads share the words and documents.
-    """
+    """Scores candidates as the module does."""
 
     def __init__(self, model: Delta, builder: InputBuilder, threads: int):
-        config = model.config
-        self.model, self.builder, self.threads, self.config = model, builder, threads, config
-        self.workspace = Workspace()
-        self.vectors = model.vectors.detach().float().contiguous().numpy()  # [V, D]
-        self.norms = model.vectors.detach().float().norm(dim=1).numpy()  # [V]
-        convolutions = [
-            (layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in model.convolutions
-        ]  # weights [filters, inward, width]
-        self.taps, self.feature_taps = self._first_taps(convolutions[0][0])
-        self.biases = np.stack([pad_columns(bias[None])[0] for _, bias in convolutions])  # [layers, K]
+        super().__init__(model, builder, threads)
+        config = self.config
+        self.vectors = numbers(model.vectors)  # [V, D]
+        self.norms = numbers(model.vectors.float().norm(dim=1))  # [V]
+        first, *later = (numbers(layer.weight) for layer in model.convolutions)  # [filters, inward, width] each
+        self.taps, self.feature_taps = self._first_taps(first)
+        self.biases = np.stack([pad_vector(numbers(layer.bias)) for layer in model.convolutions])  # [layers, K]
         filters, width, padded = config.filters, config.width, round_up(config.filters)
-        self.weights = np.zeros((len(convolutions) - 1, width, padded, padded), np.float32)
-        for place, (weight, _) in enumerate(convolutions[1:]):
-            self.weights[place, :, :filters, :filters] = weight.transpose(2, 1, 0)
-        self.layers = self._dense_layers()
-        self.feature_mean, self.feature_scale = model.feature_mean.numpy().copy(), model.feature_scale.numpy().copy()
-        self.weights = self.weights.reshape(-1, width * padded, padded)  # [layers - 1, width * K, K]
+        weights = np.zeros((len(later), width, padded, padded), np.float32)
+        for place, weight in enumerate(later):
+            weights[place, :, :filters, :filters] = weight.transpose(2, 1, 0)
+        self.panels = np.zeros((len(later), padded // LANES, width * padded, LANES), np.float32)
+        for place, weight in enumerate(weights):
+            self.panels[place] = pack_panels(weight.reshape(-1, padded))
+        layers = [(numbers(layer.weight), numbers(layer.bias)) for layer in model.layers]
+        self.layers = DenseLayers(layers, config.slope, config.slope)
+        self.feature_mean, self.feature_scale = numbers(model.feature_mean).copy(), numbers(model.feature_scale).copy()
 
     def _first_taps(self, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Tables of the first convolution: of the vocabulary [V, width * K], and of the Delta features [3, width * K].
 
         What an ablation switches off adds nothing.
         """
-        taps = weight.transpose(1, 2, 0)  # [rows, width, filters]
-        padded = np.zeros((*taps.shape[:2], round_up(taps.shape[2])), np.float32)
-        padded[:, :, : taps.shape[2]] = taps
-        padded = padded.reshape(len(taps), -1)  # [rows, width * K]
+        taps = np.stack([pad_columns(row) for row in weight.transpose(1, 2, 0)]).reshape(weight.shape[1], -1)
         dimension = self.vectors.shape[1] if self.config.differences else 0
-        vocabulary = np.zeros((len(self.vectors), padded.shape[1]), np.float32)
+        vocabulary = np.zeros((len(self.vectors), taps.shape[1]), np.float32)
         if dimension:
-            vocabulary = (torch.from_numpy(self.vectors) @ torch.from_numpy(padded[:dimension])).numpy()
-        features = padded[dimension:] if self.config.delta_features else np.zeros((DELTA_FEATURES, padded.shape[1]))
+            vocabulary = (torch.from_numpy(self.vectors) @ torch.from_numpy(taps[:dimension])).numpy()
+        features = taps[dimension:] if self.config.delta_features else np.zeros((DELTA_FEATURES, taps.shape[1]))
         return vocabulary, np.ascontiguousarray(features, np.float32)
-
-    def _dense_layers(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The feed-forward layers as (weights [inward, outward], bias [outward]), outward padded to multiples of 16."""
-        layers = []
-        for layer in self.model.layers:
-            weight = layer.weight.detach().float().numpy().T
-            rows = np.zeros((layers[-1][0].shape[1] if layers else len(weight), weight.shape[1]), np.float32)
-            rows[: len(weight)] = weight
-            layers.append((pad_columns(rows), pad_columns(layer.bias.detach().float().numpy()[None])[0]))
-        return layers
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
@@ -105,22 +92,14 @@ class FusedDelta(FastPath):
             rows = config.document_words + 2 * (config.width // 2) + 2 * ROWS
             buffers = self.workspace.array("rows", (2, rows, self.biases.shape[1]), np.float32)
             _pool_documents(
-                taps, words.places, words.lengths, self.weights, self.biases, np.float32(config.slope),
+                taps, words.places, words.lengths, self.panels, self.biases, np.float32(config.slope),
                 config.width, config.filters, buffers, hidden, start, stop,
             )  # fmt: skip
 
         split(word_taps, len(words.ids), self.threads)
         split(documents, count, self.threads, smallest=16)
         hidden[:count, config.filters :] = (features() - self.feature_mean) * self.feature_scale
-        return self._feed_forward(hidden, count)
-
-    def _feed_forward(self, hidden: np.ndarray, count: int) -> np.ndarray:
-        """The feed-forward layers ([D18] 3.4): float32 [C + ROWS, filters + F] to scores [C]."""
-        for place, (weights, bias) in enumerate(self.layers):
-            target = self.workspace.array(f"layer {place}", (len(hidden), len(bias)), np.float32)
-            leaky_convolution(hidden, weights, bias, np.float32(self.config.slope), target, count, 1)
-            hidden = target
-        return hidden[:count, 0].copy()
+        return self.layers.outputs(hidden, count, self.workspace).copy()
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
@@ -159,15 +138,12 @@ def _word_taps(vectors, norms, taps, feature_taps, ids, query_ids, query_vectors
 
 
 @njit(nogil=True, cache=True)
-def _pool_documents(taps, places, lengths, weights, biases, slope, width, filters, buffers, pooled, start, stop):
+def _pool_documents(taps, places, lengths, panels, biases, slope, width, filters, buffers, pooled, start, stop):
     """Convolutions and max-pooling of candidates start..stop: the first ``filters`` columns of rows of ``pooled``.
 
-    Args:
-        taps: float32 [U, width * K]. places: int32 [C, N]. lengths: int32 [C].
-        weights: float32 [layers - 1, width * K, K]. biases: float32 [layers, K].
-        buffers: scratch, float32 [2, N + width - 1 + 2 ROWS, K].
+    panels: float32 [layers - 1, K / LANES, width * K, LANES]. buffers: scratch, float32 [2, N + width - 1 + 2 ROWS, K].
     """
-    columns, border = biases.shape[1], width // 2
+    border = width // 2
     buffers[:] = 0.0
     for candidate in range(start, stop):
         length = lengths[candidate]
@@ -178,9 +154,9 @@ def _pool_documents(taps, places, lengths, weights, biases, slope, width, filter
         _first_layer(taps, places, candidate, length, biases, slope, width, buffers)
         source = buffers[0]
         source[border + length : border + length + border + ROWS] = 0.0
-        for layer in range(len(weights)):
+        for layer in range(len(panels)):
             target = buffers[(layer + 1) % 2]
-            leaky_convolution(source, weights[layer], biases[layer + 1], slope, target[border:], length, width)
+            dense(source, panels[layer], biases[layer + 1], slope, target[border:], length)
             target[border + length : border + length + border + ROWS] = 0.0
             source = target
         for i in range(filters):

@@ -4,8 +4,6 @@ An unparameterized stage turns a query and a document into one row a document wo
 word (Euclidean distance), and three similarities of the two. Three convolutions over the rows, a maximum over the
 document, the lexical features beside it, and three feed-forward layers give the score. The word vectors are fixed.
 
-Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, F features, K filters.
-
 Where the paper is silent:
 
 * Widths of the hidden feed-forward layers: ``hidden``, by default (K + F, K).
@@ -27,10 +25,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.lexical_features import check_names
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.standardized import StandardizedFeatures
+from rerank_plugin.models.ranking_model import StandardizedFeatures, convolution_layers, linear_layers
 
 DELTA_FEATURES = 3  # cosine, distance, proximity
 TINY = torch.finfo(torch.float32).tiny  # only keeps zero vectors from dividing by zero
@@ -41,8 +38,6 @@ class DeltaConfig(ModelConfig):
     """Hyper-parameters; the defaults are Delta-32's ([D18] 4.2). Delta-32-Lex3 adds the three lexical features.
 
     Attributes:
-        document_words, query_words: N and M, where longer texts are cut.
-        lexical_features: names from :mod:`rerank_plugin.features.lexical_features`.
         hidden: widths of the feed-forward layers before the last.
         differences, delta_features: off for the ablations of [D18] table 6.
         slope: of the leaky ReLU, used everywhere, on the output too.
@@ -61,15 +56,11 @@ class DeltaConfig(ModelConfig):
     delta_features: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lexical_features", check_names(self.lexical_features))
         hidden = (self.filters + len(self.lexical_features), self.filters) if self.hidden is None else self.hidden
-        object.__setattr__(self, "hidden", tuple(hidden))
+        object.__setattr__(self, "hidden", hidden)
         if self.width % 2 == 0:
             raise InputError(f"convolution width {self.width}: 'same' borders need an odd width")
-        if min(self.filters, self.width, self.convolutions, self.document_words, self.query_words, *self.hidden) < 1:
-            raise InputError("Delta's sizes (filters, width, convolutions, hidden, words) must be at least 1")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout {self.dropout} is not in [0, 1)")
+        self.check("Delta", "filters", "width", "convolutions", "hidden", takes_features=True)
         if not (self.differences or self.delta_features):
             raise InputError("Delta needs difference vectors or Delta features; both are off")
 
@@ -128,19 +119,11 @@ class Delta(StandardizedFeatures):
     any_width = True
 
     def __init__(self, config: DeltaConfig, vectors: Tensor):
-        super().__init__(len(config.lexical_features))
-        self.config = config
-        self.register_buffer("vectors", vectors, persistent=False)
-        features = len(config.lexical_features)
+        super().__init__(config, vectors)
         rows = vectors.shape[1] * config.differences + DELTA_FEATURES * config.delta_features
-        widths = [rows] + [config.filters] * config.convolutions
-        self.convolutions = nn.ModuleList(
-            nn.Conv1d(inward, outward, config.width, padding=config.width // 2)
-            for inward, outward in zip(widths, widths[1:])
-        )
+        self.convolutions = convolution_layers(rows, config, config.width // 2)
         self.dropout = nn.Dropout(config.dropout)
-        layers = [config.filters + features, *config.hidden, 1]
-        self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(layers, layers[1:]))
+        self.layers = linear_layers(config.filters + len(config.lexical_features), *config.hidden, 1)
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The weights with an L2 cost of their own each ([D18] 3.4)."""

@@ -1,6 +1,6 @@
 """The classifier of [D17] 4: the module and its fast path."""
 
-from rerank_plugin.models.delta_classifier.recipe import RECIPE
+from rerank_plugin.models.base import Recipe
 from rerank_plugin.models.register import ModelEntry, register
 
 register(
@@ -10,7 +10,10 @@ register(
         module="rerank_plugin.models.delta_classifier.model:DeltaClassifier",
         summary="the classifier with the Delta stage ([D17])",
         fast="rerank_plugin.models.delta_classifier.fused:FusedDeltaClassifier",
-        recipe=RECIPE,
+        recipe=Recipe(  # [D17] 4.6 and 4.7; the weighted variant has the weights ``log``
+            {"loss": "bce", "weights": "none", "optimizer": "adadelta", "epochs": 10},
+            summary="as a classifier without weights, Adadelta, 10 epochs, the one with the best nDCG@20",
+        ),
         bench={},
     )
 )

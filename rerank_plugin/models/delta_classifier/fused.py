@@ -9,8 +9,7 @@ padding. Those of width 3 are computed in pairs of windows, with two thirds of t
 Delta's table of taps over the whole vocabulary would be eight times as large here, and would save a tenth of the time:
 without it there is nothing to make before the first query.
 
-Letters in shapes: C candidates, N document words, m known words of the query, U distinct words, D dimension,
-F features, K filters (padded to a multiple of 16), w width of a convolution.
+In shapes m are the known words of the query and w is the width of a convolution.
 """
 
 from __future__ import annotations
@@ -23,41 +22,40 @@ from rerank_plugin.features.interactions import CandidateWords, candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.convolution import LANES, ROWS, pad_columns
-from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
-from rerank_plugin.kernels.parallel import Workspace, alongside, split
-from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
+from rerank_plugin.kernels.dense_layers import (
+    LINEAR,
+    RELU,
+    ROWS,
+    DenseLayers,
+    dense,
+    numbers,
+    pack_panels,
+    pad_columns,
+    pad_vector,
+)
+from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
+from rerank_plugin.kernels.parallel import alongside, split
 from rerank_plugin.models.delta.model import TINY
 from rerank_plugin.models.delta_classifier.model import DeltaClassifier
 from rerank_plugin.models.fast_paths import FastPath
 
 BLOCK = 12 * ROWS  # words whose taps are made at once: a thread's rows stay in its second-level cache
 PAIRED = 3  # the width of convolutions that are computed in pairs of windows
-RELU, LINEAR = np.float32(0.0), np.float32(1.0)  # slopes below zero
 
 
 class FusedDeltaClassifier(FastPath):
-    """Scores candidates as the module does.
-
-    Args:
-        model: in eval mode, on the CPU.
-        builder: the input builder of the candidates' index.
-        threads: how many threads share the words and documents.
-    """
+    """Scores candidates as the module does."""
 
     def __init__(self, model: DeltaClassifier, builder: InputBuilder, threads: int):
-        self.config, self.builder, self.threads = model.config, builder, threads
-        self.workspace = Workspace()
-        self.vectors = _numbers(model.vectors)  # [V, D]
-        self.norms = _numbers(model.vectors.norm(dim=1))  # [V]
-        weights = [_tap_rows(_numbers(layer.weight)) for layer in model.convolutions]  # [w, inward, K] each
+        super().__init__(model, builder, threads)
+        self.vectors = numbers(model.vectors)  # [V, D]
+        self.norms = numbers(model.vectors.norm(dim=1))  # [V]
+        weights = [_tap_rows(numbers(layer.weight)) for layer in model.convolutions]  # [w, inward, K] each
         self.taps = pack_panels(np.concatenate(list(weights[0]), axis=1))  # [w * K / LANES, D + 2, LANES]
-        self.biases = np.stack([pad_vector(_numbers(layer.bias)) for layer in model.convolutions])  # [layers, K]
+        self.biases = np.stack([pad_vector(numbers(layer.bias)) for layer in model.convolutions])  # [layers, K]
         self.panels = self._later_panels(weights[1:])
-        self.layers = [
-            (pack_panels(_numbers(layer.weight).T), pad_vector(_numbers(layer.bias))) for layer in model.layers
-        ]
-        self.feature_mean, self.feature_scale = model.feature_mean.numpy().copy(), model.feature_scale.numpy().copy()
+        self.layers = DenseLayers(((numbers(layer.weight), numbers(layer.bias)) for layer in model.layers), RELU)
+        self.feature_mean, self.feature_scale = numbers(model.feature_mean).copy(), numbers(model.feature_scale).copy()
 
     def _later_panels(self, weights: list[np.ndarray]) -> np.ndarray:
         """The convolutions after the first, float32 [layers - 1, P, K / LANES, inward, LANES].
@@ -82,7 +80,13 @@ class FusedDeltaClassifier(FastPath):
         joined = self.workspace.array("joined", (count + ROWS, self.config.joined), np.float32)
         self._scan(query.ids[query.ids > 0], words, joined)
         joined[:count, filters:] = (features() - self.feature_mean) * self.feature_scale
-        return self._classify(joined, count)
+        scores = np.empty(count, np.float32)
+
+        def classify(start: int, stop: int) -> None:
+            scores[start:stop] = self.layers.outputs(joined[start:], stop - start, self.workspace)
+
+        split(classify, count, self.threads)
+        return scores
 
     def _scan(self, ids: np.ndarray, words: CandidateWords, joined: np.ndarray) -> None:
         """The Delta Scanner: the first ``filters`` columns of ``joined``, for known query words int64 [m]."""
@@ -111,26 +115,6 @@ class FusedDeltaClassifier(FastPath):
         split(word_taps, len(words.ids), self.threads)
         split(documents, count, self.threads, smallest=4)
 
-    def _classify(self, joined: np.ndarray, count: int) -> np.ndarray:
-        """The Relevance Classifier: float32 [C + ROWS, filters + F] to scores [C]."""
-        scores = np.empty(count, np.float32)
-
-        def documents(start: int, stop: int) -> None:
-            source, size = joined[start : stop + ROWS], stop - start
-            for place, (panels, bias) in enumerate(self.layers):
-                slope = RELU if place + 1 < len(self.layers) else LINEAR
-                target = self.workspace.array(f"layer {place % 2}", (size + ROWS, len(bias)), np.float32)
-                dense(source, panels, bias, slope, target, size)
-                source = target
-            scores[start:stop] = source[:size, 0]
-
-        split(documents, count, self.threads)
-        return scores
-
-
-def _numbers(tensor) -> np.ndarray:
-    return tensor.detach().float().contiguous().numpy()
-
 
 def _tap_rows(weight: np.ndarray) -> np.ndarray:
     """A convolution's weight [filters, inward, w] as float32 [w, inward, K]."""
@@ -151,9 +135,7 @@ def _paired(weight: np.ndarray) -> list[np.ndarray]:
 def _word_taps(vectors, norms, panels, ids, query_ids, rows, made, taps, start, stop):
     """What distinct words start..stop add to the first convolution at each tap: rows of ``taps``, [U, w * K].
 
-    Args:
-        panels: float32 [w * K / LANES, D + 2, LANES].
-        rows, made: scratch, float32 [BLOCK + ROWS, D + 2] and [BLOCK + ROWS, w * K].
+    rows, made: scratch, float32 [BLOCK + ROWS, D + 2] and [BLOCK + ROWS, w * K].
     """
     nothing = np.zeros(taps.shape[1], np.float32)
     for first in range(start, stop, BLOCK):
@@ -192,12 +174,8 @@ def _scan_documents(
 ):  # fmt: skip
     """The Delta Scanner for candidates start..stop: the first ``filters`` columns of rows of ``joined``.
 
-    Args:
-        taps: float32 [U, w * K]. ids: int32 [U]. places: int32 [C, N]. lengths: int32 [C].
-        panels: float32 [layers - 1, P, K / LANES, inward, LANES]. biases: float32 [layers, K].
-        known: scratch, int32 [N].
-        buffers, pairs: scratch, float32 [2, L + 2 ROWS, K] and [2, 4, L / 2 + 2 ROWS, K] for
-            L = N + (layers + 2) (w - 1).
+    Scratch: known int32 [N]; buffers float32 [2, L + 2 ROWS, K] and pairs [2, 4, L / 2 + 2 ROWS, K] for
+    L = N + (layers + 2) (w - 1).
     """
     border = width - 1
     buffers[:, :border] = 0.0
@@ -243,11 +221,8 @@ def _first_layer(taps, words, bias, width, target):
 def _paired_convolution(source, panels, bias, pairs, target, rows):
     """``target[i] = relu(bias + source[i : i + 3] . weight)`` for i < rows, in pairs of windows.
 
-    Args:
-        source: float32 [at least rows + 3, K], of which row rows + 2 may hold anything.
-        panels: float32 [4, K / LANES, K, LANES], of :func:`_paired`.
-        pairs: scratch, float32 [2, 4, at least rows / 2 + 2 ROWS, K].
-        target: float32 [at least rows + 1, K]; row ``rows`` is overwritten with what means nothing.
+    source: float32 [at least rows + 3, K], of which row rows + 2 may hold anything. panels: of :func:`_paired`.
+    pairs: scratch, float32 [2, 4, at least rows / 2 + 2 ROWS, K]. Row ``rows`` of ``target`` is overwritten.
     """
     mixed, products, filters, count = pairs[0], pairs[1], len(bias), (rows + 1) // 2
     for pair in range(count):

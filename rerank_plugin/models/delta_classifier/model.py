@@ -4,15 +4,14 @@ Every known word of the document is paired with its closest known query word; th
 a row (algorithm 1). Three convolutions over the rows and a maximum over the document make a vector; four overlap
 features beside it, and a feed-forward network classifies the pair. The word vectors are fixed.
 
-It differs from :mod:`~rerank_plugin.models.delta.model` in that UNK is skipped, in the rows (no proximity), the borders of
-the convolutions, ReLU, the size (256 filters), the classifier, and the training.
+It differs from :mod:`~rerank_plugin.models.delta.model` in that UNK is skipped, in the rows (no proximity), the borders
+of the convolutions, ReLU, the size (256 filters), the classifier, and the training.
 
 As it was trained ([D17] 4.6 and 4.7): binary cross-entropy of the sigmoid of our score; Adadelta, mini-batches of 256,
 10 epochs, of which the one with the best accuracy on the validation data counts. Samples have one weight, or, which
 raised NDCG@20 by 2%, ``max(1, log(1 + r))`` at the relevance level r.
 
-Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, F features, K filters,
-w width of a convolution.
+In shapes w is the width of a convolution.
 
 Where the paper is silent:
 
@@ -41,11 +40,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.lexical_features import check_names
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.delta.model import delta_stage
-from rerank_plugin.models.standardized import StandardizedFeatures
+from rerank_plugin.models.ranking_model import StandardizedFeatures, convolution_layers, linear_layers
 
 OVERLAPS = ("jaccard_text", "idf_jaccard_text", "overlap_text", "bigram_overlap_text")  # [D17] 4.2, (i) to (iv)
 PAIR_FEATURES = 2  # cosine and distance
@@ -59,7 +56,6 @@ class DeltaClassifierConfig(ModelConfig):
         width: of the convolutions.
         hidden: widths of the feed-forward layers before the last; by default two as wide as the joined vector.
         dropout, classifier_dropout: in the Delta Scanner and, twice, in the Relevance Classifier.
-        document_words, query_words: N and M, where longer texts are cut.
         lexical_features: names from :mod:`rerank_plugin.features.lexical_features`; the paper's are the four overlaps.
     """
 
@@ -74,15 +70,9 @@ class DeltaClassifierConfig(ModelConfig):
     lexical_features: tuple[str, ...] = OVERLAPS
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lexical_features", check_names(self.lexical_features))
         hidden = (self.joined, self.joined) if self.hidden is None else self.hidden
-        object.__setattr__(self, "hidden", tuple(hidden))
-        if min(self.filters, self.width, self.convolutions, self.document_words, self.query_words, *self.hidden) < 1:
-            raise InputError(
-                "delta-classifier's sizes (filters, width, convolutions, hidden, words) must be at least 1"
-            )
-        if not (0 <= self.dropout < 1 and 0 <= self.classifier_dropout < 1):
-            raise InputError(f"dropout {self.dropout} or {self.classifier_dropout} is not in [0, 1)")
+        object.__setattr__(self, "hidden", hidden)
+        self.check("delta-classifier", "filters", "width", "convolutions", "hidden", takes_features=True)
 
     @property
     def joined(self) -> int:
@@ -120,17 +110,10 @@ class DeltaClassifier(StandardizedFeatures):
     any_width = True  # padding is inert
 
     def __init__(self, config: DeltaClassifierConfig, vectors: Tensor):
-        super().__init__(len(config.lexical_features))
-        self.config = config
-        self.register_buffer("vectors", vectors, persistent=False)
-        widths = [vectors.shape[1] + PAIR_FEATURES] + [config.filters] * config.convolutions
-        self.convolutions = nn.ModuleList(
-            nn.Conv1d(inward, outward, config.width, padding=config.width - 1)
-            for inward, outward in zip(widths, widths[1:])
-        )
+        super().__init__(config, vectors)
+        self.convolutions = convolution_layers(vectors.shape[1] + PAIR_FEATURES, config, config.width - 1)
         self.dropout = nn.Dropout(config.dropout)
-        widths = [config.joined, *config.hidden, 1]
-        self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(widths, widths[1:]))
+        self.layers = linear_layers(config.joined, *config.hidden, 1)
         self.classifier_dropout = nn.Dropout(config.classifier_dropout)
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:

@@ -9,8 +9,7 @@ memory to read, and products that processors add up exactly, twice as fast as th
 are enough wherever they are farther from the borders than such vectors can be off; the others, one in a hundred, are
 done again in double precision. So the counts are the same as the module's, not nearly the same.
 
-Letters in shapes: C candidates, N document words, m words of the query, U distinct words, V vocabulary, D dimension,
-R rows: one for each candidate and query word.
+In shapes R are rows, one for each candidate and query word.
 """
 
 from __future__ import annotations
@@ -29,45 +28,30 @@ from rerank_plugin.features.interactions import CandidateWords, candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.convolution import ROWS, leaky_convolution, pad_columns
-from rerank_plugin.kernels.parallel import Workspace, split
-from rerank_plugin.kernels.prefetch import AHEAD, prefetch_row
+from rerank_plugin.kernels.dense_layers import LINEAR, ROWS, dense, numbers, pack_panels, pad_vector
+from rerank_plugin.kernels.intrinsics import AHEAD, LANES, halves, loop, pointer, prefetch_row
+from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.drmm.model import STEPS, Drmm
 from rerank_plugin.models.fast_paths import FastPath
 
-LINEAR = np.float32(1.0)  # the slope below zero that makes a leaky layer linear
-LANES = 16  # whole numbers at once
 LARGEST_NORM = 46000  # of a vector of whole numbers: its square fits into 31 bits
 TINY = np.finfo(np.float64).tiny  # only keeps zero vectors from dividing by zero
 
 
 class FusedDrmm(FastPath):
-    """Scores candidates as the module does.
-
-    Args:
-        model: in eval mode, on the CPU.
-        builder: the input builder of the candidates' index.
-        threads: how many threads share the words and documents.
-    """
+    """Scores candidates as the module does."""
 
     def __init__(self, model: Drmm, builder: InputBuilder, threads: int):
-        self.builder, self.threads, self.config = builder, threads, model.config
-        self.workspace = Workspace()
-        self.vectors = model.vectors.detach().float().contiguous().numpy()  # [V, D]
+        super().__init__(model, builder, threads)
+        self.vectors = numbers(model.vectors)  # [V, D]
         self.norms = model.vectors.detach().double().norm(dim=1).numpy()  # float64 [V]
         self.whole_vectors, self.scale, error = _whole_vectors(model.vectors.detach())
         self.doubt = error * (self.config.bins - 1) / 2  # in bins
         self.logarithms = np.log10(1 + np.arange(self.config.document_words + 1)).astype(np.float32)
         self.gate = float(model.gate.detach())
         *hidden, last = model.layers
-        self.hidden: list[tuple[np.ndarray, np.ndarray]] = []  # (weights [inward, outward], bias [outward]), padded
-        inward = self.config.bins
-        for layer in hidden:
-            rows = np.zeros((inward, layer.out_features), np.float32)
-            rows[: layer.in_features] = layer.weight.detach().float().numpy().T
-            self.hidden.append((pad_columns(rows), pad_columns(layer.bias.detach().float().numpy()[None])[0]))
-            inward = len(self.hidden[-1][1])
-        self.last_weights, self.last_bias = (one.detach().float().numpy().ravel() for one in (last.weight, last.bias))
+        self.hidden = [(pack_panels(numbers(layer.weight).T), pad_vector(numbers(layer.bias))) for layer in hidden]
+        self.last_weights, self.last_bias = numbers(last.weight)[0], numbers(last.bias)
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
@@ -83,9 +67,9 @@ class FusedDrmm(FastPath):
             features = self.workspace.array("features", (rows + ROWS, bins), np.float32)
             counts = self.workspace.zeros("counts", m * bins, np.int32)
             _log_counts(places, words.places[start:stop], words.lengths[start:stop], counts, self.logarithms, features)
-            for place, (weights, bias) in enumerate(self.hidden):
+            for place, (panels, bias) in enumerate(self.hidden):
                 target = self.workspace.array(f"layer {place}", (rows + ROWS, len(bias)), np.float32)
-                leaky_convolution(features, weights, bias, LINEAR, target, rows, 1)
+                dense(features, panels, bias, LINEAR, target, rows)
                 np.tanh(target[:rows], out=target[:rows])
                 features = target
             matches = self.workspace.array("matches", (rows,), np.float32)
@@ -118,11 +102,9 @@ class FusedDrmm(FastPath):
 
 
 def _whole_vectors(vectors: Tensor) -> tuple[np.ndarray, float, float]:
-    """Vectors of length 1 as whole numbers.
+    """Unit vectors as whole numbers, int16 [V, D rounded up to LANES].
 
-    Returns:
-        int16 [V, D with zeros up to a multiple of LANES]; what makes their inner products cosines; by how much those
-        may be off, in any case.
+    Also the factor that makes their inner products cosines, and the largest error of these.
     """
     units = vectors.double()
     units = units / units.norm(dim=1, keepdim=True).clamp_min(TINY)  # [V, D]
@@ -136,38 +118,26 @@ def _whole_vectors(vectors: Tensor) -> tuple[np.ndarray, float, float]:
 @intrinsic
 def _whole_product(typing_context, left, right, length):
     """The inner product of two vectors int16 at these addresses; ``length`` is a multiple of LANES, at least one."""
-    signature = types.int32(types.uintp, types.uintp, types.intp)
 
     def generate(context, builder, _, arguments):
-        short, whole = ir.IntType(16), ir.IntType(32)
-        shorts, wholes = ir.VectorType(short, LANES), ir.VectorType(whole, LANES)
-        left, right = (builder.inttoptr(address, short.as_pointer()) for address in arguments[:2])
+        short, wholes = ir.IntType(16), ir.VectorType(ir.IntType(32), LANES)
+        left, right = (pointer(builder, address, short) for address in arguments[:2])
         size = arguments[2].type
 
-        def numbers(start, place):
-            found = builder.bitcast(builder.gep(start, [place]), shorts.as_pointer())
+        def whole_numbers(start, place):
+            found = builder.bitcast(builder.gep(start, [place]), ir.VectorType(short, LANES).as_pointer())
             return builder.sext(builder.load(found, align=2), wholes)
 
-        entry = builder.block
-        loop, end = builder.append_basic_block("products"), builder.append_basic_block("products_end")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        place, before = builder.phi(size), builder.phi(wholes)
-        sums = builder.add(before, builder.mul(numbers(left, place), numbers(right, place)))
-        following = builder.add(place, size(LANES))
-        builder.cbranch(builder.icmp_signed("<", following, arguments[2]), loop, end)
-        place.add_incoming(size(0), entry)
-        place.add_incoming(following, loop)
-        before.add_incoming(ir.Constant(wholes, [0] * LANES), entry)
-        before.add_incoming(sums, loop)
-        builder.position_at_end(end)
-        while sums.type.count > 1:  # halves are added, until one number is left
-            half = sums.type.count // 2
-            places = [ir.Constant(ir.VectorType(whole, half), list(range(start, start + half))) for start in (0, half)]
-            sums = builder.add(*(builder.shuffle_vector(sums, sums, which) for which in places))
-        return builder.extract_element(sums, whole(0))
+        def add(block, sums):
+            place = builder.mul(block, size(LANES))
+            return [builder.add(sums[0], builder.mul(whole_numbers(left, place), whole_numbers(right, place)))]
 
-    return signature, generate
+        [sums] = loop(builder, builder.udiv(arguments[2], size(LANES)), [wholes(None)], add)
+        while sums.type.count > 1:
+            sums = builder.add(*halves(builder, sums))
+        return builder.extract_element(sums, ir.IntType(32)(0))
+
+    return types.int32(types.uintp, types.uintp, types.intp), generate
 
 
 @njit(nogil=True, inline="always")
@@ -192,11 +162,8 @@ def _word_bins(
 ):  # fmt: skip
     """The bins of distinct words start..stop: rows of ``found``, int32 [U, m].
 
-    Args:
-        whole_vectors: int16 [V, D], whose inner products times ``scale`` are cosines. vectors: float32 [V, D].
-        norms: float64 [V]. ids, terms: int32 [U]. query_ids, query_terms: int32 [m], -1 for a word that no document
-            holds.
-        doubt: how far from a border a cosine must be, in bins, for whole numbers to be enough.
+    Inner products of ``whole_vectors`` times ``scale`` are cosines; they are enough where the cosine is farther from a
+    border than ``doubt``, in bins.
     """
     width, unrelated = whole_vectors.shape[1], _bin_of(0.0, bins)
     start_of_all, row = whole_vectors.ctypes.data, width * 2
@@ -221,12 +188,9 @@ def _word_bins(
 
 @njit(nogil=True, cache=True)
 def _log_counts(bins, places, lengths, counts, logarithms, features):
-    """Logarithms of the histograms of documents: rows of ``features``, one for each document and query word.
+    """Logarithms of the histograms of documents: a row of ``features`` for each document and query word.
 
-    Args:
-        bins: int32 [U, m]. places: int32 [C, N]. lengths: int32 [C]. logarithms: float32 [N + 1].
-        counts: int32 [at least m * bins of a histogram], zeros on entry and on return.
-        features: float32 [at least C * m, bins of a histogram].
+    ``counts`` int32 [m * bins of a histogram] are zeros on entry and on return; ``logarithms`` float32 [N + 1].
     """
     columns, width = bins.shape[1], features.shape[1]
     for candidate in range(len(lengths)):
@@ -243,7 +207,7 @@ def _log_counts(bins, places, lengths, counts, logarithms, features):
 
 @njit(nogil=True, cache=True)
 def _last_layer(features, weights, bias, found):
-    """What goes into the last tanh, float32 [R], from rows of ``features``, of which the first columns count."""
+    """What goes into the last tanh, float32 [R], from the first columns of rows of ``features``."""
     for row in range(len(found)):
         total = bias[0]
         for i in range(len(weights)):

@@ -9,8 +9,6 @@ vectors are fixed.
 With 30 bins and one hidden layer of 5 there are 30*5 + 5 + 5 + 1 weights and one in the gate: the 162 of [D18] 4.3.4.
 KTRel's DRMM has about 450 ([K] 5); ``hidden=(14,)`` has 450.
 
-Letters in shapes: B batch, N document words, M query words, D dimension of a word vector.
-
 Where the paper is silent:
 
 * Bins are equally wide, as in the authors' program: a similarity s falls into bin ``floor((s + 1) / 2 * (bins - 1))``,
@@ -41,7 +39,7 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import same_words
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.ranking_model import FixedVectorModel, linear_layers
 
 STEPS = 1_000_000  # of a similarity, from 0 to 1: borders are compared with whole steps
 
@@ -53,8 +51,6 @@ class DrmmConfig(ModelConfig):
     Attributes:
         bins: of a histogram, the last one for exact matches.
         hidden: widths of the feed-forward layers before the last.
-        document_words, query_words: N and M, where longer texts are cut.
-        lexical_features: none; DRMM has no place for them.
         query_stopwords: ``keep``, or ``remove`` as in [D18] 4.3.4.
     """
 
@@ -66,15 +62,11 @@ class DrmmConfig(ModelConfig):
     query_stopwords: str = "keep"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(self.hidden))
+        self.check("DRMM", "hidden")
         if self.bins < 2:
             raise InputError(f"{self.bins} bins: DRMM needs at least 2, one of them for exact matches")
-        if min(self.document_words, self.query_words, *self.hidden, 1) < 1:
-            raise InputError("DRMM's sizes (hidden, words) must be at least 1")
         if self.query_stopwords not in ("keep", "remove"):
             raise InputError(f"query_stopwords is '{self.query_stopwords}', expected keep or remove")
-        if self.lexical_features:
-            raise InputError(f"DRMM takes no lexical features, but was given {', '.join(self.lexical_features)}")
 
 
 def precise_cosines(vectors: Tensor, inputs: Inputs) -> Tensor:
@@ -96,41 +88,25 @@ def bins_of(cosines: Tensor, bins: int) -> Tensor:
 
 
 def histograms(bins: Tensor, document_mask: Tensor, count: int) -> Tensor:
-    """How many of the document's words are in each bin.
+    """How many of the document's words are in each bin, float [B, M, count].
 
-    Args:
-        bins: int64 [B, M, N], from 0 to count - 1. document_mask: bool [B, N]; padding is not counted.
-
-    Returns:
-        float [B, M, count].
+    bins: int64 [B, M, N], from 0 to count - 1. document_mask: bool [B, N]; padding is not counted.
     """
     counts = torch.zeros(*bins.shape[:2], count, device=bins.device)  # [B, M, count]
     return counts.scatter_add(2, bins, document_mask[:, None, :].expand(bins.shape).to(counts.dtype))
 
 
-class Drmm(RankingModel):
-    """DRMM as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
-
-    Args:
-        config: the hyper-parameters.
-        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
-    """
+class Drmm(FixedVectorModel):
+    """DRMM as a module over word vectors that are not trained."""
 
     name = "drmm"
     any_width = True
     matches_unknown_words = True
 
     def __init__(self, config: DrmmConfig, vectors: Tensor):
-        super().__init__()
-        self.config = config
-        self.register_buffer("vectors", vectors, persistent=False)
-        widths = [config.bins, *config.hidden, 1]
-        self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(widths, widths[1:]))
+        super().__init__(config, vectors)
+        self.layers = linear_layers(config.bins, *config.hidden, 1)
         self.gate = nn.Parameter(torch.ones(1))
-
-    def regularized(self) -> dict[str, list[nn.Parameter]]:
-        """Nothing: the paper names no L2 cost."""
-        return {}
 
     def query_bins(self, inputs: Inputs) -> Tensor:
         """The bin of each query and document word, int64 [B, M, N]. Padding is in some bin, too."""

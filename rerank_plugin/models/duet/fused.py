@@ -1,4 +1,4 @@
-"""DUET as it is served on a CPU: the scores of :class:`~rerank_plugin.models.duet.model.Duet` with a fraction of its work.
+"""The fast path of DUET: the scores of :class:`~rerank_plugin.models.duet.model.Duet` with a fraction of its work.
 
 Local model. A row of exact matches is all zeros but for a place or two, so the affine map of a row is the sum of those
 places' columns. A query word that a document lacks adds the same numbers to the first fully connected layer in every
@@ -13,22 +13,28 @@ before that. All documents of a part go through the weights of one window before
 The table of :mod:`~rerank_plugin.kernels.window_maxima` takes 4 * width * K bytes for each word of the index that the
 model knows: 91 MB for 25,000 words and 300 filters.
 
-Letters in shapes: C candidates (of a part), N document words, M query words, m words of the query, D dimension, K
-filters, H the first hidden layer, P windows; K and H are padded to multiples of 16 with weights of zero.
+In shapes C are the candidates of a part, H the outputs of the first hidden layer, padded as K is, and P the windows.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from torch import Tensor
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.convolution import LANES, ROWS, leaky_convolution, pad_columns, window_products
-from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
+from rerank_plugin.kernels.dense_layers import (
+    LINEAR,
+    ROWS,
+    add_products,
+    dense,
+    numbers,
+    pack_panels,
+    pad_columns,
+    pad_vector,
+)
 from rerank_plugin.kernels.hyperbolic import tanh, tanh_rows
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.kernels.window_maxima import count_windows, make_pooling, make_taps, pool_windows
@@ -37,23 +43,16 @@ from rerank_plugin.models.duet.model import Duet, DuetConfig, FullyConnected, Lo
 from rerank_plugin.models.fast_paths import FastPath
 
 SMALLEST_PART = 32  # documents of a part, at least: weights that fit no cache are read once for all of them
-LINEAR = np.float32(1.0)  # the slope of a 'leaky' layer that is linear
 
 
 class FusedDuet(FastPath):
-    """Scores candidates as the module does.
-
-    Args:
-        model: in eval mode, on the CPU.
-        builder: the input builder of the candidates' index.
-        threads: over which documents are split.
-    """
+    """Scores candidates as the module does."""
 
     def __init__(self, model: Duet, builder: InputBuilder, threads: int):
-        self.builder, self.threads, self.config = builder, threads, model.config
-        workspace, parts = Workspace(), model.config.parts
-        self.local = FusedLocal(model.local, model.config, workspace) if parts != "distributed" else None
-        self.distributed = FusedDistributed(model, builder, workspace) if parts != "local" else None
+        super().__init__(model, builder, threads)
+        parts = self.config.parts
+        self.local = FusedLocal(model.local, self.config, self.workspace) if parts != "distributed" else None
+        self.distributed = FusedDistributed(model, builder, self.workspace) if parts != "local" else None
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
@@ -84,13 +83,13 @@ class FusedLayers:
 
     def __init__(self, layers: FullyConnected, workspace: Workspace):
         self.workspace = workspace
-        self.first_bias = pad_vector(_array(layers.layers[0].bias))
+        self.first_bias = pad_vector(numbers(layers.layers[0].bias))
         self.others = [
-            (pack_panels(_array(layer.weight).T), pad_vector(_array(layer.bias))) for layer in layers.layers[1:]
+            (pack_panels(numbers(layer.weight).T), pad_vector(numbers(layer.bias))) for layer in layers.layers[1:]
         ]
-        self.last = pad_vector(_array(layers.last.weight)[0])
+        self.last = pad_vector(numbers(layers.last.weight)[0])
         # The module multiplies even what is zero with a weight that is not a number, and so finds it.
-        poison = float((_array(layers.layers[0].weight) * np.float32(0)).sum())
+        poison = float((numbers(layers.layers[0].weight) * np.float32(0)).sum())
         self.last_bias = np.float32(layers.last.bias.item() + poison)
 
     def start(self, count: int) -> np.ndarray:
@@ -115,21 +114,16 @@ class FusedLocal:
 
     def __init__(self, model: LocalModel, config: DuetConfig, workspace: Workspace):
         self.workspace = workspace
-        self.columns = pad_columns(_array(model.row.weight).T)  # [N, K]
-        self.bias = pad_vector(_array(model.row.bias))  # [K]
+        self.columns = pad_columns(numbers(model.row.weight).T)  # [N, K]
+        self.bias = pad_vector(numbers(model.row.bias))  # [K]
         self.panels = _panels_by_place(model.output, config.query_words)  # [M, H / LANES, filters, LANES]
         self.output = FusedLayers(model.output, workspace)
-        weight = _array(model.output.layers[0].weight).reshape(-1, config.query_words, config.filters)
-        without_match = np.einsum("hmk,k->mh", weight, np.tanh(_array(model.row.bias).astype(np.float64)))
+        weight = numbers(model.output.layers[0].weight).reshape(-1, config.query_words, config.filters)
+        without_match = np.einsum("hmk,k->mh", weight, np.tanh(numbers(model.row.bias).astype(np.float64)))
         self.without_match = pad_columns(without_match.astype(np.float32))  # [M, H]
 
     def add_scores(self, tokens, starts, lengths, terms, scores) -> None:
-        """Add the scores of some documents.
-
-        Args:
-            tokens: uint32 [T], the index's. starts, lengths: int64 [C], where a document's first N words are.
-            terms: int64 [m], the query's. scores: float32 [C].
-        """
+        """Add to scores float32 [C], for query terms int64 [m], of documents that begin at ``starts`` in ``tokens``."""
         count = len(scores)
         hidden = self.output.start(count)
         rows = self.workspace.array("rows", (count + ROWS, len(self.bias)), np.float32)
@@ -148,19 +142,19 @@ class FusedDistributed:
     def __init__(self, model: Duet, builder: InputBuilder, workspace: Workspace):
         part, config = model.distributed, model.config
         self.workspace, self.config = workspace, config
-        self.vectors = _array(model.vectors)  # [V, D]
-        weight = _array(part.query_convolution.weight)  # [K, D, width]
-        self.query_weights = pad_columns(weight.transpose(2, 1, 0).reshape(-1, config.filters))  # [width * D, K]
-        self.query_bias = pad_vector(_array(part.query_convolution.bias))
-        self.query_panels = pack_panels(_array(part.query_layer.weight).T)
-        self.query_layer_bias = pad_vector(_array(part.query_layer.bias))
+        self.vectors = numbers(model.vectors)  # [V, D]
+        weight = numbers(part.query_convolution.weight)  # [K, D, width]
+        self.query_convolution = pack_panels(weight.transpose(2, 1, 0).reshape(-1, config.filters))
+        self.query_bias = pad_vector(numbers(part.query_convolution.bias))
+        self.query_panels = pack_panels(numbers(part.query_layer.weight).T)
+        self.query_layer_bias = pad_vector(numbers(part.query_layer.bias))
         present, rows = np.unique(builder.model_ids, return_inverse=True)
         self.rows = np.append(rows, len(present)).astype(np.int32)  # of the taps: for each term, then for no word
-        self.taps = make_taps(self.vectors[present], _array(part.document_convolution.weight))
-        self.bias = pad_vector(_array(part.document_convolution.bias))  # [K]
+        self.taps = make_taps(self.vectors[present], numbers(part.document_convolution.weight))
+        self.bias = pad_vector(numbers(part.document_convolution.bias))  # [K]
         self.pooling = make_pooling(config.pool_width, config.pool_stride)
-        self.window_weights = pad_columns(_array(part.window_layer.weight).T)  # [filters, K]
-        self.window_bias = pad_vector(_array(part.window_layer.bias))  # [K]
+        self.window_weights = pad_columns(numbers(part.window_layer.weight).T)  # [filters, K]
+        self.window_bias = pad_vector(numbers(part.window_layer.bias))  # [K]
         self.panels = _panels_by_place(part.output, config.windows)  # [P, H / LANES, filters, LANES]
         self.output = FusedLayers(part.output, workspace)
 
@@ -171,7 +165,7 @@ class FusedDistributed:
         words[: len(ids)] = self.vectors[ids]
         positions = max(1, len(ids) - width + 1)
         convolved = np.empty((positions + ROWS, filters), np.float32)
-        leaky_convolution(words, self.query_weights, self.query_bias, LINEAR, convolved, positions, width)
+        dense(words, self.query_convolution, self.query_bias, LINEAR, convolved, positions)
         pooled, represented = np.zeros((2, 1 + ROWS, filters), np.float32)
         pooled[0] = convolved[:positions].max(axis=0)
         tanh_rows(pooled, 1)
@@ -180,13 +174,7 @@ class FusedDistributed:
         return represented[0]
 
     def add_scores(self, tokens, starts, lengths, query, scores) -> None:
-        """Add the scores of some documents.
-
-        Args:
-            tokens: uint32 [T], the index's.
-            starts, lengths: int64 [C], where a document's first N words are; longest first.
-            query: float32 [K]. scores: float32 [C].
-        """
+        """Add to scores float32 [C], for a query float32 [K], of documents in ``tokens``, the longest first."""
         config, count, filters = self.config, len(scores), len(self.bias)
         places = self.workspace.array("places", (count, config.document_words + config.width), np.int32)
         _place_words(tokens, starts, lengths, self.rows, places)
@@ -204,13 +192,9 @@ class FusedDistributed:
         self.output.add_scores(hidden, scores)
 
 
-def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().float().contiguous().numpy()
-
-
 def _panels_by_place(layers: FullyConnected, places: int) -> np.ndarray:
     """The first layer's weights as panels for each place (query word, window): [places, H / LANES, filters, LANES]."""
-    weight = _array(layers.layers[0].weight)  # [H, places * filters]
+    weight = numbers(layers.layers[0].weight)  # [H, places * filters]
     return np.stack([pack_panels(part.T) for part in np.split(weight, places, axis=1)])
 
 
@@ -224,38 +208,11 @@ def _add_outputs(rows, weights, bias, scores):
         scores[row] += tanh(total + bias)
 
 
-@njit(nogil=True, cache=True)
-def _add_products(source, panels, target, rows):
-    """``target[i] += source[i, :filters] @ weights`` for i < rows, and for up to ROWS - 1 rows more.
-
-    Args:
-        source: float32 [rows + ROWS - 1 or more, K]. target: float32 [rows + ROWS - 1 or more, H].
-        panels: the weights, float32 [H / LANES, filters, LANES].
-    """
-    filters, step, columns = panels.shape[1], source.shape[1], target.shape[1]
-    for panel in range(len(panels)):
-        for row in range(0, rows, ROWS):
-            window_products(
-                source.ctypes.data + row * step * 4,
-                panels.ctypes.data + panel * filters * LANES * 4,
-                target.ctypes.data + (row * columns + panel * LANES) * 4,
-                filters,
-                step,
-                LANES,
-                columns,
-            )
-
-
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
 def _add_matches(tokens, starts, lengths, terms, columns, bias, panels, without_match, rows, products, matched, hidden):
-    """What the query's words add to the first fully connected layer of the local model.
+    """Add what the query's words give the first fully connected layer of the local model to ``hidden`` [C + ROWS, H].
 
-    Args:
-        tokens: uint32 [T]. starts, lengths: int64 [C]. terms: int64 [m], -1 for a word that no document holds.
-        columns: float32 [N, K]. bias: float32 [K].
-        panels: float32 [M, H / LANES, filters, LANES]. without_match: float32 [M, H].
-        rows, products, matched: scratch, float32 [C + ROWS, K] and [C + ROWS, H], bool [C].
-        hidden: float32 [C + ROWS, H], to be added to.
+    Arguments as in :class:`FusedLocal`; rows [C + ROWS, K], products [C + ROWS, H] and matched [C] are scratch.
     """
     for slot in range(len(terms)):
         found = 0
@@ -275,7 +232,7 @@ def _add_matches(tokens, starts, lengths, terms, columns, bias, panels, without_
                 found += 1
         tanh_rows(rows, found)
         products[: found + ROWS] = 0.0
-        _add_products(rows, panels[slot], products, found)
+        add_products(rows, panels[slot], products, found)
         found = 0
         for document in range(len(starts)):
             if matched[document]:
@@ -298,13 +255,9 @@ def _place_words(tokens, starts, lengths, rows, places):
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
 def _represent_windows(positions, width, stride, bias, weights, layer_bias, query, scratch, changed, windows):
-    """The maxima of windows to what the windows are, times the query, in place.
+    """Turn the maxima of windows, float32 [P, C + ROWS, K], into their representations times the query's, in place.
 
-    Args:
-        positions: int64 [C]. bias: of the convolution, float32 [K].
-        weights, layer_bias: of the layer behind the maxima, float32 [filters, K] and [K]. query: float32 [K].
-        scratch, changed: float32 [4, K] and int64 [K].
-        windows: float32 [P, C + ROWS, K].
+    scratch float32 [4, K] and changed int64 [K]; positions int64 [C].
     """
     filters = len(weights)
     largest, pooled, here, state = scratch[0], scratch[1], scratch[2], scratch[3]
@@ -347,16 +300,13 @@ def _add_rows(factors, numbers, count, matrix, target):
 
 @njit(nogil=True, cache=True)
 def _add_windows(windows, panels, positions, width, stride, hidden):
-    """The first fully connected layer of the distributed model, window by window.
+    """Add the first fully connected layer of the distributed model, window by window, to ``hidden`` [C + ROWS, H].
 
-    Args:
-        windows: float32 [P, C + ROWS, K]. panels: float32 [P, H / LANES, filters, LANES].
-        positions: int64 [C], the most first: the documents that have a window are the first ones.
-        hidden: float32 [C + ROWS, H], to be added to.
+    positions: int64 [C], the most first, so that the documents that have a window are the first ones.
     """
     count = len(positions)
     for window in range(len(panels)):
         while count and count_windows(positions[count - 1], width, stride) <= window:
             count -= 1
         windows[window, count : count + ROWS] = 0.0  # rows are multiplied ROWS at a time: these add nothing
-        _add_products(windows[window], panels[window], hidden, count)
+        add_products(windows[window], panels[window], hidden, count)

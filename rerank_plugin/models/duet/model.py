@@ -10,8 +10,7 @@ Distributed: convolutions over the words of query and document; the query's is m
 windows; the two meet in a Hadamard product, window by window, and fully connected layers give the score. Every layer
 ends in tanh, the last ones too (as in the authors' code), so a score lies between -2 and 2.
 
-Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, V vocabulary, K filters,
-P pooling windows of a document of N words.
+In shapes P are the pooling windows of a document of N words.
 
 What differs from the paper:
 
@@ -44,7 +43,7 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import same_words
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.ranking_model import FixedVectorModel, linear_layers
 
 PARTS = ("local", "distributed", "both")
 
@@ -60,8 +59,6 @@ class DuetConfig(ModelConfig):
         width: words that a convolution of the distributed model sees at once.
         pool_width, pool_stride: positions of a document's pooling window, and from one window to the next.
         dropout: before the last layer.
-        document_words, query_words: N and M, where longer texts are cut.
-        lexical_features: none; DUET has no place for them.
     """
 
     parts: str = "both"
@@ -76,22 +73,14 @@ class DuetConfig(ModelConfig):
     lexical_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(self.hidden))
-        if self.parts not in PARTS:
-            raise InputError(f"DUET has no part '{self.parts}'; known: {', '.join(PARTS)}")
+        sizes = ("filters", "hidden", "width", "pool_width", "pool_stride")
+        self.check("DUET", *sizes, parts=PARTS)
         if not self.hidden:
             raise InputError("DUET needs at least one hidden layer")
-        sizes = (self.filters, self.width, self.pool_width, self.pool_stride, self.document_words, self.query_words)
-        if min(*sizes, *self.hidden) < 1:
-            raise InputError("DUET's sizes (filters, hidden, width, pool_width, pool_stride, words) must be at least 1")
         if self.pool_stride > self.pool_width:
             raise InputError(
                 f"DUET's pool_stride {self.pool_stride} leaves out positions between windows of {self.pool_width}"
             )
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout {self.dropout} is not in [0, 1)")
-        if self.lexical_features:
-            raise InputError("DUET reads no lexical features")
 
     @property
     def positions(self) -> int:
@@ -114,13 +103,9 @@ def positions_of(mask: Tensor, width: int) -> Tensor:
 
 
 def window_mask(positions: Tensor, config: DuetConfig) -> Tensor:
-    """Which pooling windows a document has: the first, and each one whose forerunner does not reach the end.
+    """Which pooling windows a document of ``positions``, int64 [B], has: bool [B, P].
 
-    Args:
-        positions: int64 [B].
-
-    Returns:
-        bool [B, P]
+    It has the first one, and each one whose forerunner does not reach the end.
     """
     window = torch.arange(config.windows, device=positions.device)  # [P]
     covered = torch.where(window > 0, (window - 1) * config.pool_stride + config.pool_width, 0)  # [P]
@@ -132,10 +117,9 @@ class FullyConnected(nn.Module):
 
     def __init__(self, inward: int, config: DuetConfig):
         super().__init__()
-        widths = (inward, *config.hidden)
-        self.layers = nn.ModuleList(nn.Linear(before, after) for before, after in zip(widths, widths[1:]))
+        self.layers = linear_layers(inward, *config.hidden)
         self.dropout = nn.Dropout(config.dropout)
-        self.last = nn.Linear(widths[-1], 1)
+        self.last = nn.Linear(config.hidden[-1], 1)
 
     def forward(self, features: Tensor) -> Tensor:
         for layer in self.layers:
@@ -205,30 +189,19 @@ class DistributedModel(nn.Module):
         return self.output((document * query[:, None, :]).flatten(1))  # [B]
 
 
-class Duet(RankingModel):
-    """DUET as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
-
-    Args:
-        config: the hyper-parameters.
-        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
-    """
+class Duet(FixedVectorModel):
+    """DUET as a module over word vectors that are not trained."""
 
     name = "duet"
     any_width, by_length = True, True
 
     def __init__(self, config: DuetConfig, vectors: Tensor):
-        super().__init__()
-        self.config = config
+        super().__init__(config, vectors)
         self.matches_unknown_words = config.parts != "distributed"
-        self.register_buffer("vectors", vectors, persistent=False)
         if config.parts != "distributed":
             self.local = LocalModel(config)
         if config.parts != "local":
             self.distributed = DistributedModel(config, vectors.shape[1])
-
-    def regularized(self) -> dict[str, list[nn.Parameter]]:
-        """Nothing: the paper has dropout alone."""
-        return {}
 
     def forward(self, inputs: Inputs) -> Tensor:
         if self.config.parts == "local":

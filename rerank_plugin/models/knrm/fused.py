@@ -4,9 +4,7 @@ What a document word adds to the soft-TF of a query word depends on these two wo
 once for each distinct word of the candidates, and a document's soft-TF is a sum of rows of that table. Logarithms that
 are only added up are the logarithm of a product: one a kernel, not one a kernel and query word.
 
-The loops that count are used by :mod:`rerank_plugin.models.conv_knrm.fused`, too.
-
-Letters in shapes: C candidates, N document words, m words of the query, U distinct words, K kernels.
+The loops that count are used by :mod:`rerank_plugin.models.conv_knrm.fused`, too. In shapes K are the kernels.
 """
 
 from __future__ import annotations
@@ -21,8 +19,9 @@ from rerank_plugin.features.interactions import UnitVectors, candidate_words, si
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.dense_layers import numbers
 from rerank_plugin.kernels.exponential import exponential
-from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.knrm.model import DEVIATIONS, KERNELS, LOG_SCALE, MEANS, SMALLEST_COUNT, Knrm
 
@@ -39,18 +38,12 @@ def table_width(columns: int) -> int:
 
 
 class FusedKnrm(FastPath):
-    """Scores candidates as the module does.
-
-    Args:
-        model: in eval mode, on the CPU.
-        builder: the input builder of the candidates' index.
-        threads: how many threads share the words and documents.
-    """
+    """Scores candidates as the module does."""
 
     def __init__(self, model: Knrm, builder: InputBuilder, threads: int):
-        self.builder, self.threads, self.workspace = builder, threads, Workspace()
+        super().__init__(model, builder, threads)
         self.vectors = UnitVectors(model.vectors)
-        self.weights = model.layer.weight.detach()[0].double().numpy() * LOG_SCALE  # [K]
+        self.weights = numbers(model.layer.weight)[0].astype(np.float64) * LOG_SCALE  # [K]
         self.bias = model.layer.bias.item()
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
@@ -96,11 +89,7 @@ def _word_kernels(similarities, table, start, stop):
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
 def add_rows(table, places, count, sums):
-    """``sums = table[places[:count]].sum(axis=0)``, four rows at a time.
-
-    Args:
-        table: float32 [U, width]. places: int32 [count or more]. sums: float32 [width].
-    """
+    """``sums = table[places[:count]].sum(axis=0)``, four rows at a time; table float32 [U, width]."""
     width = len(sums)
     sums[:] = 0.0
     for position in range(0, count - 3, 4):
@@ -118,8 +107,7 @@ def add_rows(table, places, count, sums):
 def weighted_logarithms(counts, first, last, weights):
     """``sum_k weights[k] sum_j ln(max(counts[j, k], 1e-10))`` over the query words j of first..last.
 
-    Args:
-        counts: float32 [m * K or more], K numbers for each query word. weights: float64 [K].
+    counts: float32 [m * K or more], K numbers for each query word. weights: float64 [K].
     """
     total = 0.0
     for kernel in range(KERNELS):
@@ -134,12 +122,7 @@ def weighted_logarithms(counts, first, last, weights):
 
 @njit(nogil=True, cache=True)
 def _score_documents(table, places, lengths, columns, weights, bias, counts, scores, start, stop):
-    """Scores of candidates start..stop.
-
-    Args:
-        table: float32 [U, width]. places: int32 [C, N]. lengths: int32 [C]. columns: m.
-        weights: float64 [K]. counts: scratch, float32 [width]. scores: float32 [C], to be filled.
-    """
+    """Scores of candidates start..stop; table float32 [U, width], ``columns`` is m, ``counts`` scratch [width]."""
     for candidate in range(start, stop):
         add_rows(table, places[candidate], lengths[candidate], counts)
         scores[candidate] = math.tanh(bias + weighted_logarithms(counts, 0, columns, weights))

@@ -5,7 +5,7 @@ document are about as similar to a query word as the kernel's mean, one of them 
 logarithms of these counts ('soft-TF'), added up over the query, are 11 features; a linear layer and tanh make the score
 of them. It is a baseline of [K] (table 1).
 
-Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, K kernels.
+In shapes K are the kernels.
 
 Where the paper is silent, or we depart from it:
 
@@ -16,7 +16,6 @@ Where the paper is silent, or we depart from it:
   kernels would be a good match for those around 0.)
 * A word is similar to itself with 1, known or not, and an unknown word to any other with 0
   (:mod:`rerank_plugin.features.interactions`).
-* N and M are only where texts are cut: 200 words (most abstracts) and 16.
 * A document without words has no matches in any kernel, a query without words the score of the bias alone.
 * tanh is kept, although it orders nothing: beyond 9 it is 1 in float32, so weights that are trained far enough put
   documents on a tie. A linear layer as torch begins it (up to 0.3) stays far from there: one query word moves a feature
@@ -32,9 +31,8 @@ from torch import Tensor, nn
 
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import cosine_matrix
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.ranking_model import FixedVectorModel
 
 # Means and standard deviations of the kernels: exact matches first, then 0.9, 0.7 .. -0.9 (section 4.3).
 MEANS = (1.0, *(step / 10 for step in range(9, -10, -2)))
@@ -46,32 +44,20 @@ LOG_SCALE = 0.01
 
 @dataclass(frozen=True)
 class KnrmConfig(ModelConfig):
-    """Hyper-parameters.
-
-    Attributes:
-        document_words, query_words: N and M, where longer texts are cut.
-        lexical_features: none; KNRM has no place for them.
-    """
+    """Hyper-parameters."""
 
     document_words: int = 200
     query_words: int = 16
     lexical_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if min(self.document_words, self.query_words) < 1:
-            raise InputError("KNRM's sizes (document words, query words) must be at least 1")
-        if self.lexical_features:
-            raise InputError(f"KNRM takes no lexical features, but was given {', '.join(self.lexical_features)}")
+        self.check("KNRM")
 
 
 def soft_counts(similarities: Tensor, document_mask: Tensor) -> Tensor:
-    """Soft-TF of each query word (equation 'K_k(M_i)'): how many document words are in the reach of each kernel.
+    """Soft-TF of each query word (equation 'K_k(M_i)'): document words in the reach of each kernel, float [B, M, K].
 
-    Args:
-        similarities: float [B, M, N]. document_mask: bool [B, N]; what is False there is not counted.
-
-    Returns:
-        float [B, M, K].
+    similarities: float [B, M, N]. document_mask: bool [B, N]; what is False there is not counted.
     """
     present = document_mask[:, None, :]  # [B, 1, N]
     counts = []
@@ -82,39 +68,21 @@ def soft_counts(similarities: Tensor, document_mask: Tensor) -> Tensor:
 
 
 def kernel_features(counts: Tensor, query_mask: Tensor) -> Tensor:
-    """The soft-TF features of a query (equation 'phi(M)').
-
-    Args:
-        counts: float [B, M, K]. query_mask: bool [B, M]; what is False there is left out.
-
-    Returns:
-        float [B, K].
-    """
+    """The soft-TF features of a query (equation 'phi(M)'), float [B, K], from counts [B, M, K] and mask bool [B, M]."""
     logarithms = counts.clamp_min(SMALLEST_COUNT).log() * LOG_SCALE  # [B, M, K]
     return (logarithms * query_mask[:, :, None]).sum(dim=1)
 
 
-class Knrm(RankingModel):
-    """KNRM as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
-
-    Args:
-        config: the hyper-parameters.
-        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
-    """
+class Knrm(FixedVectorModel):
+    """KNRM as a module over word vectors that are not trained."""
 
     name = "knrm"
     any_width, by_length = True, True
     matches_unknown_words = True
 
     def __init__(self, config: KnrmConfig, vectors: Tensor):
-        super().__init__()
-        self.config = config
-        self.register_buffer("vectors", vectors, persistent=False)
+        super().__init__(config, vectors)
         self.layer = nn.Linear(KERNELS, 1)
-
-    def regularized(self) -> dict[str, list[nn.Parameter]]:
-        """Nothing: the paper has no L2 cost."""
-        return {}
 
     def forward(self, inputs: Inputs) -> Tensor:
         similarities = cosine_matrix(self.vectors, inputs)  # [B, M, N]

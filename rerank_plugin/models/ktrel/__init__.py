@@ -1,4 +1,4 @@
-"""KTRel ([K] 3): the module and what scores from its encodings. Three names: both parts, words alone, concepts alone."""
+"""KTRel ([K] 3): the module and what scores from its encodings, under three names: both parts, words or concepts."""
 
 from dataclasses import replace
 

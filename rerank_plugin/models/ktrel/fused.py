@@ -1,9 +1,7 @@
 """KTRel ([K]) as it is served from stored encodings: the query's transformer layer, and one inner product a candidate.
 
 A query has a few words and concepts, so what its layers cost is reading the weights once; a framework's calls would
-take longer than the arithmetic.
-
-Letters in shapes: C candidates, m items of the query, D dimension, E numbers of an encoding.
+take longer than the arithmetic. In shapes m are the items of the query and E the numbers of an encoding.
 """
 
 from __future__ import annotations
@@ -16,8 +14,7 @@ from numba import njit
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.convolution import ROWS
-from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
+from rerank_plugin.kernels.dense_layers import LINEAR, RELU, ROWS, dense, numbers, pack_panels, pad_vector
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.models.fast_paths import InnerProductScorer
 from rerank_plugin.models.ktrel.model import Ktrel, SequenceEncoder
@@ -27,19 +24,15 @@ SMALLEST_PART = 512  # candidates: for fewer, waking a thread takes longer than 
 
 
 class KtrelScorer(InnerProductScorer):
-    """Scores candidates from their encodings as the module does from their words and concepts.
-
-    Args:
-        model: in eval mode, on the CPU. builder, threads: as for every fused path.
-    """
+    """Scores candidates from their encodings as the module does from their words and concepts."""
 
     def __init__(self, model: Ktrel, builder: InputBuilder, threads: int):
+        super().__init__(model, builder, threads)
         parts = [(model.words, "a"), (model.concepts, "b")]
         self.encoders = [
             (float(getattr(model, factor).detach()), FusedEncoder(part)) for part, factor in parts if part is not None
         ]
         self.reads_words, self.reads_concepts = model.words is not None, model.concepts is not None
-        self.size, self.threads = model.encoding_size, threads
 
     @property
     def longest_encoding(self) -> float:
@@ -92,14 +85,14 @@ class FusedEncoder:
 
     def __init__(self, part: SequenceEncoder):
         layer = part.layer
-        self.embeddings = _numbers(part.embeddings)  # [V, D]
+        self.embeddings = numbers(part.embeddings)  # [V, D]
         self.has_layer = layer is not None
         if not self.has_layer:
             return
         attention = layer.self_attn
         self.heads = attention.num_heads
         self.layers = tuple(
-            (pack_panels(_numbers(weight).T), pad_vector(_numbers(bias)))
+            (pack_panels(numbers(weight).T), pad_vector(numbers(bias)))
             for weight, bias in (
                 (attention.in_proj_weight, attention.in_proj_bias),
                 (attention.out_proj.weight, attention.out_proj.bias),
@@ -108,7 +101,7 @@ class FusedEncoder:
             )
         )
         norms = (layer.norm1, layer.norm2)
-        self.norms = np.stack([np.stack([_numbers(norm.weight), _numbers(norm.bias)]) for norm in norms])  # [2, 2, D]
+        self.norms = np.stack([np.stack([numbers(norm.weight), numbers(norm.bias)]) for norm in norms])  # [2, 2, D]
         self.epsilon = layer.norm1.eps
         self.workspace = Workspace()
 
@@ -132,10 +125,6 @@ def _unit(vector: np.ndarray) -> np.ndarray:
     return vector / max(math.sqrt(float(np.sum(vector * vector))), SMALLEST_NORM)
 
 
-def _numbers(tensor) -> np.ndarray:
-    return tensor.detach().float().contiguous().numpy()
-
-
 @njit(nogil=True, cache=True)
 def _rows(scratch, start, rows, width):
     """The next [rows, width] numbers of the scratch, and where what follows starts."""
@@ -145,13 +134,10 @@ def _rows(scratch, start, rows, width):
 
 @njit(nogil=True, cache=True)
 def _encode(embeddings, ids, heads, layers, norms, epsilon, scratch, total):
-    """Add the sum over a sequence of the layer's outputs to ``total``.
+    """Add the sum over a sequence of the layer's outputs to ``total``, float64 [D].
 
-    Args:
-        embeddings: float32 [V, D]. ids: int64 [m], m at least 1.
-        layers: (panels, bias) of the attention's projections inward and outward, and of the feed-forward network's two.
-        norms: float32 [2, 2, D], weight and bias of each normalization.
-        scratch: float32, enough of it. total: float64 [D].
+    layers: (panels, bias) of the attention's projections inward and outward, and of the feed-forward network's two.
+    norms: float32 [2, 2, D], weight and bias of each normalization.
     """
     count, dimension = len(ids), embeddings.shape[1]
     rows = count + 2 * ROWS
@@ -164,13 +150,12 @@ def _encode(embeddings, ids, heads, layers, norms, epsilon, scratch, total):
     for i in range(count):
         for j in range(dimension):
             items[i, j] = embeddings[ids[i], j]
-    linear, relu = np.float32(1.0), np.float32(0.0)
-    dense(items, layers[0][0], layers[0][1], linear, projected, count)
+    dense(items, layers[0][0], layers[0][1], LINEAR, projected, count)
     _attend(projected, heads, dimension, attended, scratch[start : start + count], count)
-    dense(attended, layers[1][0], layers[1][1], linear, mixed, count)
+    dense(attended, layers[1][0], layers[1][1], LINEAR, mixed, count)
     _add_and_normalize(items, mixed, norms[0], epsilon, count)
-    dense(items, layers[2][0], layers[2][1], relu, inner, count)
-    dense(inner, layers[3][0], layers[3][1], linear, outer, count)
+    dense(items, layers[2][0], layers[2][1], RELU, inner, count)
+    dense(inner, layers[3][0], layers[3][1], LINEAR, outer, count)
     _add_and_normalize(items, outer, norms[1], epsilon, count)
     for i in range(count):
         for j in range(dimension):

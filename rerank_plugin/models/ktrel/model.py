@@ -68,7 +68,6 @@ class KtrelConfig(ModelConfig):
         document_concepts, query_concepts: the same for concepts, of which a mention has up to 8.
         concepts: rows of the concept embeddings; 0 for words alone.
         concept_dimension: D of a concept.
-        lexical_features: must be empty.
     """
 
     parts: str = "both"
@@ -89,20 +88,12 @@ class KtrelConfig(ModelConfig):
     lexical_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.parts not in PARTS:
-            raise InputError(f"KTRel's parts '{self.parts}' are unknown; known: {', '.join(PARTS)}")
-        sizes = (self.heads, self.feed_forward, self.document_words, self.query_words, self.document_concepts)
-        if min(*sizes, self.query_concepts, self.concept_dimension) < 1:
-            raise InputError("KTRel's sizes (heads, feed_forward, lengths, concept_dimension) must be at least 1")
+        sizes = ("heads", "feed_forward", "document_concepts", "query_concepts", "concept_dimension")
+        self.check("KTRel", *sizes, parts=PARTS)
         if self.layers not in (0, 1):
             raise InputError(f"KTRel has one transformer layer, or none, not {self.layers}")
-        for rate in (self.dropout, self.embedding_dropout):
-            if not 0 <= rate < 1:
-                raise InputError(f"dropout {rate} is not in [0, 1)")
         if (self.concepts < 1) == (self.parts != "words"):
             raise InputError(f"KTRel's parts '{self.parts}' and its {self.concepts} concepts contradict each other")
-        if self.lexical_features:
-            raise InputError("KTRel reads no lexical features; leave them out")
 
     @classmethod
     def reads_concepts(cls, values: dict) -> bool:
@@ -196,10 +187,6 @@ class Ktrel(EncodingModel):
                 SequenceEncoder(concept_vectors, config),
                 nn.Parameter(torch.tensor(float(config.factor))),
             )
-
-    def regularized(self) -> dict[str, list[nn.Parameter]]:
-        """The paper has no L2 cost."""
-        return {}
 
     @property
     def reads_words(self) -> bool:

@@ -1,6 +1,6 @@
 """MatchPyramid: the module and its fast path."""
 
-from rerank_plugin.models.matchpyramid.recipe import RECIPE
+from rerank_plugin.models.pacrr.recipe import RECIPE
 from rerank_plugin.models.register import ModelEntry, register
 
 register(

@@ -8,8 +8,7 @@ that stays. Where filters are few, several query words are done at once, side by
 
 Only with a second layer are the values of all query words kept, those of one document at a time.
 
-Letters in shapes: C candidates, U distinct words, N document words, m words of the query, K filters (padded to a
-multiple of 16), P x Q cells of the grid, S x T rows and columns of a filter.
+In shapes P x Q are the cells of the grid and S x T the rows and columns of a filter.
 """
 
 from __future__ import annotations
@@ -23,60 +22,52 @@ from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import CandidateWords, UnitVectors, candidate_words, similarity_table
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
-from rerank_plugin.kernels.convolution import LANES, ROWS, leaky_convolution, pad_columns, round_up
-from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.kernels.dense_layers import (
+    RELU,
+    ROWS,
+    DenseLayers,
+    dense,
+    numbers,
+    pack_panels,
+    pad_columns,
+    pad_vector,
+    round_up,
+)
+from rerank_plugin.kernels.intrinsics import LANES, NUMBER, VECTOR, larger, load_lanes, loop, pointer, store_lanes
+from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.matchpyramid.model import MatchPyramid
 
 PIECE = 8  # numbers that are copied at once
-RELU, LINEAR = np.float32(0.0), np.float32(1.0)  # slopes below zero
 
 
 class FusedMatchPyramid(FastPath):
-    """Scores candidates as the module does.
-
-    Args:
-        model: in eval mode, on the CPU.
-        builder: the input builder of the candidates' index.
-        threads: how many threads share the words and documents.
-    """
+    """Scores candidates as the module does."""
 
     def __init__(self, model: MatchPyramid, builder: InputBuilder, threads: int):
-        config = model.config
-        self.config, self.builder, self.threads = config, builder, threads
-        self.workspace = Workspace()
+        super().__init__(model, builder, threads)
+        config = self.config
         self.vectors = UnitVectors(model.vectors) if config.similarity == "cosine" else None
-        convolutions = [_numbers(layer) for layer in model.convolutions]  # weights [K, inward, S, T], biases [K]
+        # weights [K, inward, S, T], biases [K]
+        first, *later = ((numbers(layer.weight), numbers(layer.bias)) for layer in model.convolutions)
         filters = round_up(max(config.filters))
-        self.together = 1 if len(convolutions) > 1 else max(1, LANES // config.filters[0])  # query words at once
-        self.first = _first_layer(*convolutions[0], self.together, filters)
-        later, runs = len(convolutions) - 1, config.kernel_rows * config.kernel_columns * filters
-        self.later_weights = np.zeros((later, runs, filters), np.float32)
-        self.later_biases = np.zeros((later, filters), np.float32)
-        for place, (weight, bias) in enumerate(convolutions[1:]):
+        self.together = 1 if later else max(1, LANES // config.filters[0])  # query words at once
+        self.first = _first_layer(*first, self.together, filters)
+        runs = config.kernel_rows * config.kernel_columns * filters
+        self.later_panels = np.zeros((len(later), filters // LANES, runs, LANES), np.float32)
+        self.later_biases = np.zeros((len(later), filters), np.float32)
+        for place, (weight, bias) in enumerate(later):
             taps = np.zeros((config.kernel_columns, config.kernel_rows, filters, filters), np.float32)
             taps[:, :, : weight.shape[1], : weight.shape[0]] = weight.transpose(3, 2, 1, 0)
-            self.later_weights[place] = taps.reshape(runs, filters)
+            self.later_panels[place] = pack_panels(taps.reshape(runs, filters))
             self.later_biases[place, : len(bias)] = bias
-        self.layers = self._dense_layers(model)
+        weights, biases = zip(*((numbers(layer.weight), numbers(layer.bias)) for layer in model.layers))
+        # The first layer reads cells in the order [P, Q, K] instead of [K, P, Q].
+        grid = (-1, config.filters[-1], config.pool_rows, config.pool_columns)
+        cells = weights[0].reshape(grid).transpose(0, 2, 3, 1).reshape(weights[0].shape)
+        self.layers = DenseLayers(zip((cells, *weights[1:]), biases), RELU)
         # A maximum would hide what is not a number, so it is looked for here.
         self.poison = np.float32(sum(float((one.detach() * 0).sum()) for one in model.parameters()))
-
-    def _dense_layers(self, model: MatchPyramid) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The feed-forward layers as (weights [inward, outward], bias [outward]), outward padded to multiples of 16.
-
-        The first one reads cells in the order [P, Q, K] instead of [K, P, Q].
-        """
-        layers = []
-        for layer in model.layers:
-            weight, bias = _numbers(layer)
-            if not layers:
-                grid = (len(weight), self.config.filters[-1], self.config.pool_rows, self.config.pool_columns)
-                weight = weight.reshape(grid).transpose(0, 2, 3, 1).reshape(len(weight), -1)
-            rows = np.zeros((layers[-1][0].shape[1] if layers else weight.shape[1], len(weight)), np.float32)
-            rows[: weight.shape[1]] = weight.T
-            layers.append((pad_columns(rows), pad_columns(bias[None])[0]))
-        return layers
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
@@ -93,30 +84,24 @@ class FusedMatchPyramid(FastPath):
             pooled = self.workspace.array("pooled", (count + ROWS, cells), np.float32)
             grid = pooled[:count].reshape(count, config.pool_rows, config.pool_columns, config.filters[-1])
             rows = int(lengths.max(initial=0)) + 2 * border + 2 * ROWS
-            weights, bias = self.first
+            panels, bias = self.first
             channels = config.kernel_rows + self.together - 1
             source = self.workspace.array("source", (rows, channels), np.float32)
             maxima = self.workspace.array("maxima", (config.pool_columns, len(bias)), np.float32)
-            if len(self.later_weights):
+            if len(self.later_panels):
                 maps = self.workspace.array("maps", (2, m, rows, len(bias)), np.float32)
                 stacked = self.workspace.array("stacked", (rows, config.kernel_rows * len(bias)), np.float32)
                 _pool_layers(
-                    framed, places, lengths, m, weights, bias, self.later_weights, self.later_biases,
+                    framed, places, lengths, m, panels, bias, self.later_panels, self.later_biases,
                     config.kernel_columns, source, stacked, maps, maxima, grid,
                 )  # fmt: skip
             else:
                 values = self.workspace.array("values", (rows, len(bias)), np.float32)
                 _pool_one_layer(
-                    framed, places, lengths, m, weights, bias, config.kernel_columns, self.together, source, values,
+                    framed, places, lengths, m, panels, bias, config.kernel_columns, self.together, source, values,
                     maxima, grid,
                 )  # fmt: skip
-            hidden = pooled
-            for place, (weights, bias) in enumerate(self.layers):
-                target = self.workspace.array(f"layer {place}", (count + ROWS, len(bias)), np.float32)
-                slope = RELU if place < len(self.layers) - 1 else LINEAR
-                leaky_convolution(hidden, weights, bias, slope, target, count, 1)
-                hidden = target
-            scores[start:stop] = hidden[:count, 0] + self.poison
+            scores[start:stop] = self.layers.outputs(pooled, count, self.workspace) + self.poison
 
         split(documents, len(candidates), self.threads, smallest=16)
         return scores
@@ -139,81 +124,53 @@ class FusedMatchPyramid(FastPath):
         return framed
 
 
-def _numbers(layer) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and bias of a layer."""
-    return layer.weight.detach().float().numpy(), layer.bias.detach().float().numpy()
-
-
 def _first_layer(weight: np.ndarray, bias: np.ndarray, together: int, filters: int) -> tuple[np.ndarray, np.ndarray]:
     """The first convolution as a product of runs of T columns of ``S + together - 1`` similarities.
 
-    Args:
-        weight: float32 [K, 1, S, T]. bias: float32 [K]. together: query words at once. filters: K, padded.
-
-    Returns:
-        weights float32 [T * channels, lanes], and biases [lanes]; filter k of query word r is lane ``r * K + k``.
+    Returns panels of weights [T * channels, lanes] and biases [lanes] for ``together`` query words at once; filter k of
+    query word r is lane ``r * K + k``.
     """
     count, _, height, width = weight.shape
     lanes = np.zeros((width, height + together - 1, together * count), np.float32)
     for r in range(together):
         lanes[:, r : r + height, r * count : (r + 1) * count] = weight[:, 0].transpose(2, 1, 0)
-    biases = pad_columns(np.tile(bias, together)[None])[0]
-    lanes = pad_columns(lanes.reshape(-1, together * count))
-    beyond = max(0, filters - lanes.shape[1]) if together == 1 else 0
-    return np.pad(lanes, ((0, 0), (0, beyond))), np.pad(biases, (0, beyond))
+    lanes, biases = pad_columns(lanes.reshape(-1, together * count)), pad_vector(np.tile(bias, together))
+    beyond = max(0, filters - len(biases)) if together == 1 else 0
+    return pack_panels(np.pad(lanes, ((0, 0), (0, beyond)))), np.pad(biases, (0, beyond))
 
 
 @intrinsic
 def _maxima(typing_context, source, step, count, target):
     """``target[:LANES] = max(0, source[i * step :][:LANES])`` for i < count, at least one; addresses of float32."""
-    signature = types.void(types.uintp, types.intp, types.intp, types.uintp)
 
     def generate(context, builder, _, arguments):
-        vector = ir.VectorType(ir.FloatType(), LANES)
-        source, target = (builder.inttoptr(arguments[i], ir.FloatType().as_pointer()) for i in (0, 3))
+        source, target = (pointer(builder, arguments[place]) for place in (0, 3))
         step, count = arguments[1:3]
-        entry = builder.block
-        loop, end = builder.append_basic_block("rows"), builder.append_basic_block("rows_end")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        row, best = builder.phi(step.type), builder.phi(vector)
-        address = builder.gep(source, [builder.mul(row, step)])
-        values = builder.load(builder.bitcast(address, vector.as_pointer()), align=4)
-        largest = builder.select(builder.fcmp_ordered(">", values, best), values, best)
-        following = builder.add(row, row.type(1))
-        builder.cbranch(builder.icmp_signed("<", following, count), loop, end)
-        row.add_incoming(row.type(0), entry)
-        row.add_incoming(following, loop)
-        best.add_incoming(ir.Constant(vector, [0.0] * LANES), entry)
-        best.add_incoming(largest, loop)
-        builder.position_at_end(end)
-        builder.store(largest, builder.bitcast(target, vector.as_pointer()), align=4)
+
+        def row_maxima(row, best):
+            return [larger(builder, load_lanes(builder, builder.gep(source, [builder.mul(row, step)])), best[0])]
+
+        store_lanes(builder, loop(builder, count, [VECTOR(None)], row_maxima)[0], target)
         return context.get_dummy_value()
 
-    return signature, generate
+    return types.void(types.uintp, types.intp, types.intp, types.uintp), generate
 
 
 @intrinsic
 def _copy_piece(typing_context, source, target):
     """Copy PIECE numbers float32 from address to address."""
-    signature = types.void(types.uintp, types.uintp)
 
     def generate(context, builder, _, arguments):
-        pointer = ir.VectorType(ir.FloatType(), PIECE).as_pointer()
-        source, target = (builder.inttoptr(address, pointer) for address in arguments)
+        source, target = (pointer(builder, address, ir.VectorType(NUMBER, PIECE)) for address in arguments)
         builder.store(builder.load(source, align=4), target, align=4)
         return context.get_dummy_value()
 
-    return signature, generate
+    return types.void(types.uintp, types.uintp), generate
 
 
 @njit(nogil=True, cache=True)
 def _frame(table, above, framed, start, stop):
-    """Rows start..stop of a table float32 [U, m], with ``above`` zeros before and as many as there is room for behind.
-
-    Args:
-        framed: float32 [U, above + m + any], to be filled.
-    """
+    """Rows start..stop of a table float32 [U, m] into ``framed``, after ``above`` zeros and before zeros."""
     words = table.shape[1]
     for word in range(start, stop):
         framed[word, :above] = 0.0
@@ -223,13 +180,10 @@ def _frame(table, above, framed, start, stop):
 
 @njit(nogil=True, inline="always")
 def _look_up(framed, places, length, first, border, source):
-    """The filters' input for a document: one row of ``source`` for each word, between ``border`` rows of zeros.
+    """The filters' input for a document: a row of ``source`` for each word, between ``border`` rows of zeros.
 
-    Pieces are copied whole: what is too much is overwritten by the next word, and after the last one by zeros.
-
-    Args:
-        framed: of :func:`_frame`, with PIECE numbers behind it. places: int32 [N], one document's.
-        first: the column of ``framed`` that goes into the first of ``source``.
+    ``first`` is the column of ``framed`` that goes into the first of ``source``. Pieces are copied whole: what is too
+    much is overwritten by the next word, and after the last one by zeros.
     """
     columns, step = source.shape[1], framed.shape[1]
     for position in range(length):
@@ -259,11 +213,7 @@ def _pool_columns(values, length, maxima):
 
 @njit(nogil=True, inline="always")
 def _pool_row(maxima, lane, row, words, grid):
-    """Bring a query word's maxima, which begin at ``lane``, into the cells that it belongs to.
-
-    Args:
-        row: the query word's number, of ``words``. grid: float32 [P, Q, K].
-    """
+    """Bring the maxima of query word ``row`` of ``words``, from ``lane`` on, into its cells of a grid [P, Q, K]."""
     rows, columns, filters = grid.shape
     for i in range(rows):
         if i * words // rows <= row < ((i + 1) * words + rows - 1) // rows:
@@ -273,14 +223,11 @@ def _pool_row(maxima, lane, row, words, grid):
 
 
 @njit(nogil=True, cache=True)
-def _pool_one_layer(framed, places, lengths, words, weights, bias, width, together, source, values, maxima, grid):
-    """The grids of documents, of one convolution.
+def _pool_one_layer(framed, places, lengths, words, panels, bias, width, together, source, values, maxima, grid):
+    """The grids of documents, float32 [C, P, Q, K], of one convolution.
 
-    Args:
-        framed: of :func:`_frame`. places: int32 [C, N]. lengths: int32 [C]. words: m.
-        weights, bias: of :func:`_first_layer`. width: T. together: query words at once.
-        source, values, maxima: scratch, float32 [N + T - 1 + 2 ROWS, channels], [so many, lanes], [Q, lanes].
-        grid: float32 [C, P, Q, K], to be filled.
+    panels, bias: of :func:`_first_layer`, for ``together`` query words. source, values, maxima: scratch, float32
+    [N + T - 1 + 2 ROWS, channels], [so many, lanes] and [Q, lanes].
     """
     filters, border = grid.shape[3], width // 2
     for candidate in range(len(lengths)):
@@ -290,7 +237,7 @@ def _pool_one_layer(framed, places, lengths, words, weights, bias, width, togeth
             continue
         for first in range(0, words, together):
             _look_up(framed, places[candidate], length, first, border, source)
-            leaky_convolution(source, weights, bias, RELU, values, length, width)
+            dense(source, panels, bias, RELU, values, length)
             _pool_columns(values, length, maxima)
             for row in range(first, min(first + together, words)):
                 _pool_row(maxima, (row - first) * filters, row, words, grid[candidate])
@@ -298,14 +245,13 @@ def _pool_one_layer(framed, places, lengths, words, weights, bias, width, togeth
 
 @njit(nogil=True, cache=True)
 def _pool_layers(
-    framed, places, lengths, words, weights, bias, later_weights, later_biases, width, source, stacked, maps, maxima,
+    framed, places, lengths, words, panels, bias, later_panels, later_biases, width, source, stacked, maps, maxima,
     grid,
 ):  # fmt: skip
-    """The grids of documents, of several convolutions: as :func:`_pool_one_layer`.
+    """The grids of documents, of several convolutions; as :func:`_pool_one_layer`.
 
-    Args:
-        later_weights: float32 [layers - 1, T * S * K, K]. later_biases: float32 [layers - 1, K].
-        stacked, maps: scratch, float32 [N + T - 1 + 2 ROWS, S * K] and [2, m, N + T - 1 + 2 ROWS, K].
+    later_panels: float32 [layers - 1, K / LANES, T * S * K, LANES]. stacked, maps: scratch, float32
+    [N + T - 1 + 2 ROWS, S * K] and [2, m, N + T - 1 + 2 ROWS, K].
     """
     border = width // 2
     for candidate in range(len(lengths)):
@@ -315,16 +261,15 @@ def _pool_layers(
             continue
         for row in range(words):
             _look_up(framed, places[candidate], length, row, border, source)
-            leaky_convolution(source, weights, bias, RELU, maps[0, row, border:], length, width)
+            dense(source, panels, bias, RELU, maps[0, row, border:], length)
             _clear_borders(maps[0, row], border, length)
-        for layer in range(len(later_weights)):
+        for layer in range(len(later_panels)):
             before, after = maps[layer % 2], maps[(layer + 1) % 2]
             for row in range(words):
                 _stack(before, row, 2 * border + length + ROWS, stacked)
-                target = after[row, border:]
-                leaky_convolution(stacked, later_weights[layer], later_biases[layer], RELU, target, length, width)
+                dense(stacked, later_panels[layer], later_biases[layer], RELU, after[row, border:], length)
                 _clear_borders(after[row], border, length)
-        last = maps[len(later_weights) % 2]
+        last = maps[len(later_panels) % 2]
         for row in range(words):
             _pool_columns(last[row, border:], length, maxima)
             _pool_row(maxima, 0, row, words, grid[candidate])
@@ -338,11 +283,7 @@ def _clear_borders(rows, border, length):
 
 @njit(nogil=True, inline="always")
 def _stack(maps, row, count, stacked):
-    """The input of a later layer for a query word: its rows and its neighbours', side by side.
-
-    Args:
-        maps: float32 [m, rows, K]. count: rows to be filled. stacked: float32 [rows, S * K].
-    """
+    """A later layer's input for a query word: ``count`` rows [S * K] of its maps [m, rows, K] and its neighbours'."""
     words, filters = len(maps), maps.shape[2]
     height = stacked.shape[1] // filters
     for tap in range(height):

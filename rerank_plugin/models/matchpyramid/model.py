@@ -4,8 +4,7 @@ The matrix of the similarities of all query and document words is read like a pi
 it, the largest value of each cell of a grid is kept (*dynamic* pooling: the grid has the same number of cells for
 texts of any lengths), and feed-forward layers turn the cells of all filters into the score. The word vectors are fixed.
 
-Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, K filters, P x Q cells of the
-grid along the query and along the document.
+In shapes P x Q are the cells of the grid along the query and along the document.
 
 Where the paper is silent:
 
@@ -36,7 +35,7 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import cosine_matrix, same_words
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.ranking_model import FixedVectorModel, linear_layers
 
 SIMILARITIES = ("cosine", "indicator")
 
@@ -51,8 +50,6 @@ class MatchPyramidConfig(ModelConfig):
         kernel_rows, kernel_columns: query and document words that a filter sees at once, in all layers.
         pool_rows, pool_columns: P and Q.
         hidden: widths of the feed-forward layers before the last.
-        document_words, query_words: N and M, where longer texts are cut.
-        lexical_features: none; MatchPyramid has no place for them.
     """
 
     similarity: str = "cosine"
@@ -67,31 +64,18 @@ class MatchPyramidConfig(ModelConfig):
     lexical_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "filters", tuple(self.filters))
-        object.__setattr__(self, "hidden", tuple(self.hidden))
-        if self.similarity not in SIMILARITIES:
-            raise InputError(f"unknown similarity '{self.similarity}'; known: {', '.join(SIMILARITIES)}")
-        if not self.filters:
-            raise InputError("MatchPyramid needs at least one convolution: filters is empty")
+        sizes = ("filters", "kernel_rows", "kernel_columns", "pool_rows", "pool_columns", "hidden")
         if self.kernel_rows % 2 == 0 or self.kernel_columns % 2 == 0:
             raise InputError(
                 f"filters of {self.kernel_rows} x {self.kernel_columns} cells: centred borders need odd numbers"
             )
-        sizes = (self.kernel_rows, self.kernel_columns, self.pool_rows, self.pool_columns)
-        if min(*sizes, self.document_words, self.query_words, *self.filters, *self.hidden) < 1:
-            raise InputError("MatchPyramid's sizes (filters, kernel, pool, hidden, words) must be at least 1")
-        if self.lexical_features:
-            raise InputError(
-                f"MatchPyramid takes no lexical features, but was given {', '.join(self.lexical_features)}"
-            )
+        self.check("MatchPyramid", *sizes, similarity=SIMILARITIES)
+        if not self.filters:
+            raise InputError("MatchPyramid needs at least one convolution: filters is empty")
 
 
 def grid_cells(mask: Tensor, count: int) -> Tensor:
-    """Which words belong to which of ``count`` cells, bool [B, count, L]; neighbouring cells may share words.
-
-    Args:
-        mask: bool [B, L], True for words.
-    """
+    """Which words of a mask [B, L] are in which of ``count`` cells, bool [B, count, L]; neighbours may share words."""
     lengths = mask.sum(dim=1)[:, None]  # [B, 1]
     cells = torch.arange(count, device=mask.device)  # [count]
     starts = torch.div(cells * lengths, count, rounding_mode="floor")  # [B, count]
@@ -101,13 +85,9 @@ def grid_cells(mask: Tensor, count: int) -> Tensor:
 
 
 def dynamic_pool(maps: Tensor, query_mask: Tensor, document_mask: Tensor, rows: int, columns: int) -> Tensor:
-    """The largest value of each cell of a grid over the real words, 0 where there are none.
+    """The largest value of each cell of a grid over the real words, or 0: float [B, K, rows, columns].
 
-    Args:
-        maps: float [B, K, M, N], at least 0. query_mask: bool [B, M]. document_mask: bool [B, N].
-
-    Returns:
-        float [B, K, rows, columns].
+    maps: float [B, K, M, N], at least 0. query_mask: bool [B, M]. document_mask: bool [B, N].
     """
     inside = grid_cells(query_mask, rows)[:, None, :, :, None]  # [B, 1, P, M, 1]
     pooled = torch.stack([(maps * inside[:, :, i]).amax(dim=2) for i in range(rows)], dim=2)  # [B, K, P, N]
@@ -115,34 +95,23 @@ def dynamic_pool(maps: Tensor, query_mask: Tensor, document_mask: Tensor, rows: 
     return torch.stack([(pooled * inside[:, :, :, i]).amax(dim=3) for i in range(columns)], dim=3)  # [B, K, P, Q]
 
 
-class MatchPyramid(RankingModel):
-    """MatchPyramid as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs`, returns scores [B].
-
-    Args:
-        config: the hyper-parameters.
-        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
-    """
+class MatchPyramid(FixedVectorModel):
+    """MatchPyramid as a module over word vectors that are not trained."""
 
     name = "matchpyramid"
     any_width, by_length = True, True
     matches_unknown_words = True
 
     def __init__(self, config: MatchPyramidConfig, vectors: Tensor):
-        super().__init__()
-        self.config = config
-        self.register_buffer("vectors", vectors, persistent=False)
+        super().__init__(config, vectors)
         size = (config.kernel_rows, config.kernel_columns)
         widths = [1, *config.filters]
         self.convolutions = nn.ModuleList(
             nn.Conv2d(inward, outward, size, padding=(size[0] // 2, size[1] // 2))
             for inward, outward in zip(widths, widths[1:])
         )
-        widths = [config.filters[-1] * config.pool_rows * config.pool_columns, *config.hidden, 1]
-        self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(widths, widths[1:]))
-
-    def regularized(self) -> dict[str, list[nn.Parameter]]:
-        """Nothing: the paper names no L2 cost."""
-        return {}
+        cells = config.pool_rows * config.pool_columns
+        self.layers = linear_layers(config.filters[-1] * cells, *config.hidden, 1)
 
     def similarities(self, inputs: Inputs) -> Tensor:
         """The picture: float [B, M, N], 0 where either word is padding."""

@@ -14,8 +14,7 @@ kept short by what the pooling throws away:
 
 What is skipped would not have changed a single bit of a score.
 
-Letters in shapes: C candidates, U distinct words, N document words, m words of the query, n words of an n-gram, G
-groups of FILTERS filters, W columns of a scratch grid.
+In shapes n are the words of an n-gram, G groups of FILTERS filters and W the columns of a scratch grid.
 """
 
 from __future__ import annotations
@@ -33,11 +32,23 @@ from rerank_plugin.features.interactions import UnitVectors, candidate_words, si
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.kernels.dense_layers import numbers
+from rerank_plugin.kernels.intrinsics import (
+    LANES,
+    VECTOR,
+    halves,
+    larger,
+    load_lanes,
+    loop,
+    multiply_add,
+    pointer,
+    repeat,
+    store_lanes,
+)
+from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.pacrr.model import SIMILARITY_STEPS, Pacrr
 
-LANES = 16  # cells at once
 RANKS = 2  # of the largest numbers at once
 FILTERS = 4  # filters at once: with LANES, as many sums as keep the processor's multipliers busy
 USUAL_TAPS = sorted({rows * words for words in (2, 3, 4) for rows in range(1, words + 1)})
@@ -89,27 +100,17 @@ def _largest_from_here(values: np.ndarray) -> np.ndarray:
 
 
 class FusedPacrr(FastPath):
-    """Scores candidates as the module does.
-
-    Args:
-        model: in eval mode, on the CPU.
-        builder: the input builder of the candidates' index.
-        threads: how many threads share the words and documents.
-    """
+    """Scores candidates as the module does."""
 
     def __init__(self, model: Pacrr, builder: InputBuilder, threads: int):
-        self.config, self.builder, self.threads = model.config, builder, threads
-        self.workspace = Workspace()
+        super().__init__(model, builder, threads)
         self.vectors = UnitVectors(model.vectors)
-        convolutions = [
-            (layer.weight.detach().float().numpy()[:, 0], layer.bias.detach().float().numpy())
-            for layer in model.convolutions
-        ]
+        convolutions = [(numbers(layer.weight)[:, 0], numbers(layer.bias)) for layer in model.convolutions]
         self.filters = pack_filters(convolutions, self.config.filters)
-        inputs, state = (getattr(model.lstm, f"weight_{of}_l0").detach().float().numpy() for of in ("ih", "hh"))
+        inputs, state = numbers(model.lstm.weight_ih_l0), numbers(model.lstm.weight_hh_l0)
         self.gate_inputs = np.ascontiguousarray(inputs[:, :-1].T)  # [l_g * n_s, 4]
         self.gate_share, self.gate_state = inputs[:, -1].copy(), state[:, 0].copy()  # [4]
-        self.gate_bias = (model.lstm.bias_ih_l0 + model.lstm.bias_hh_l0).detach().float().numpy()  # [4]
+        self.gate_bias = numbers(model.lstm.bias_ih_l0 + model.lstm.bias_hh_l0)  # [4]
         # Comparisons would lose a weight that is not a number: NaN here makes every score NaN.
         self.poison = np.float32((self.filters.weights * 0).sum())
 
@@ -141,37 +142,9 @@ class FusedPacrr(FastPath):
         return shares[:, None] * self.gate_share + self.gate_bias
 
 
-ONE = ir.FloatType()
-VECTOR = ir.VectorType(ONE, LANES)
-
-
-def _load_lanes(builder, address):
-    return builder.load(builder.bitcast(address, VECTOR.as_pointer()), align=4)
-
-
-def _store_lanes(builder, values, address):
-    builder.store(values, builder.bitcast(address, VECTOR.as_pointer()), align=4)
-
-
-def _in_lanes(builder, value):
-    undefined, first = ir.Constant(VECTOR, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
-    return builder.shuffle_vector(builder.insert_element(undefined, value, ir.IntType(32)(0)), undefined, first)
-
-
-def _multiply_add(builder, left, right, total):
-    return builder.fadd(builder.fmul(left, right, flags=("contract",)), total, flags=("contract",))
-
-
-def _larger(builder, left, right):
-    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
-
-
 def _largest_lane(builder, values):
-    lanes = LANES
-    while lanes > 1:
-        lanes //= 2
-        halves = [ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(i, i + lanes))) for i in (0, lanes)]
-        values = _larger(builder, *(builder.shuffle_vector(values, values, half) for half in halves))
+    while values.type.count > 1:
+        values = larger(builder, *halves(builder, values))
     return builder.extract_element(values, ir.IntType(32)(0))
 
 
@@ -180,37 +153,28 @@ def _over_taps(builder, source, offsets, taps, sums, add):
 
     The usual numbers of taps are written out, because leaving a short loop costs more than going round it once.
     """
-    size, entry = taps.type, builder.block
-    loop, end = builder.append_basic_block("taps"), builder.append_basic_block("taps_end")
-    choice = builder.switch(taps, loop)
+    other, end = builder.append_basic_block("taps"), builder.append_basic_block("taps_end")
+    choice = builder.switch(taps, other)
 
     def step(tap, before):
         place = builder.load(builder.gep(offsets, [tap]))
-        return add(tap, _load_lanes(builder, builder.gep(source, [place])), before)
+        return add(tap, load_lanes(builder, builder.gep(source, [place])), before)
 
-    builder.position_at_end(loop)
-    tap, before = builder.phi(size), [builder.phi(VECTOR) for _ in sums]
-    after = step(tap, before)
-    following = builder.add(tap, size(1))
-    builder.cbranch(builder.icmp_signed("<", following, taps), loop, end)
-    tap.add_incoming(size(0), entry)
-    tap.add_incoming(following, loop)
-    for here, at_first, then in zip(before, sums, after):
-        here.add_incoming(at_first, entry)
-        here.add_incoming(then, loop)
-    ways = [(loop, after)]
+    builder.position_at_end(other)
+    ways = [(loop(builder, taps, sums, step), builder.block)]
+    builder.branch(end)
     for count in USUAL_TAPS:
         way, after = builder.append_basic_block(f"taps_{count}"), sums
-        choice.add_case(size(count), way)
+        choice.add_case(taps.type(count), way)
         builder.position_at_end(way)
         for tap in range(count):
-            after = step(size(tap), after)
+            after = step(taps.type(tap), after)
         builder.branch(end)
-        ways.append((way, after))
+        ways.append((after, way))
 
     builder.position_at_end(end)
     found = [builder.phi(VECTOR) for _ in sums]
-    for way, after in ways:
+    for after, way in ways:
         for total, then in zip(found, after):
             total.add_incoming(then, way)
     return found
@@ -221,8 +185,8 @@ def lane_of_largest(typing_context, source):
     """The place of the largest of LANES numbers, float32, none of them NaN, from the address ``source`` on."""
 
     def generate(context, builder, _, arguments):
-        values = _load_lanes(builder, builder.inttoptr(arguments[0], ONE.as_pointer()))
-        largest = _in_lanes(builder, _largest_lane(builder, values))
+        values = load_lanes(builder, pointer(builder, arguments[0]))
+        largest = repeat(builder, _largest_lane(builder, values))
         bits = builder.bitcast(builder.fcmp_ordered("==", values, largest), ir.IntType(LANES))
         return builder.zext(builder.cttz(bits, ir.IntType(1)(0)), arguments[0].type)
 
@@ -236,39 +200,27 @@ def sort_out(typing_context, source, rest, blocks, lanes):
     They are compared with what is there already. What is not among them goes to ``rest``, which may be ``source``.
 
     Args:
-        source, rest, lanes: addresses of float32 [blocks, LANES], twice, and [RANKS, LANES].
+        source, rest, lanes: addresses of float32 [blocks, LANES], twice, and [RANKS, LANES]. ``blocks`` is at least 1.
     """
 
     def generate(context, builder, _, arguments):
-        source, rest, lanes = (builder.inttoptr(arguments[i], ONE.as_pointer()) for i in (0, 1, 3))
-        size, entry = arguments[2].type, builder.block
-        loop, body, end = (builder.append_basic_block(name) for name in ("blocks", "block", "blocks_end"))
+        source, rest, lanes = (pointer(builder, arguments[place]) for place in (0, 1, 3))
+        size = arguments[2].type
         ranks = [builder.gep(lanes, [size(rank * LANES)]) for rank in range(RANKS)]
-        at_first = [_load_lanes(builder, address) for address in ranks]
-        builder.branch(loop)
 
-        builder.position_at_end(loop)
-        block, kept = builder.phi(size), [builder.phi(VECTOR) for _ in ranks]
-        builder.cbranch(builder.icmp_signed("<", block, arguments[2]), body, end)
+        def sort_block(block, kept):
+            place = builder.mul(block, size(LANES))
+            value, largest = load_lanes(builder, builder.gep(source, [place])), []
+            for one in kept:
+                largest.append(larger(builder, value, one))
+                value = builder.select(builder.fcmp_ordered(">", value, one), one, value)
+            store_lanes(builder, value, builder.gep(rest, [place]))
+            return largest
 
-        builder.position_at_end(body)
-        place = builder.mul(block, size(LANES))
-        value, larger = _load_lanes(builder, builder.gep(source, [place])), []
-        for one in kept:
-            larger.append(_larger(builder, value, one))
-            value = builder.select(builder.fcmp_ordered(">", value, one), one, value)
-        _store_lanes(builder, value, builder.gep(rest, [place]))
-        following = builder.add(block, size(1))
-        builder.branch(loop)
-        block.add_incoming(size(0), entry)
-        block.add_incoming(following, body)
-        for one, before, then in zip(kept, at_first, larger):
-            one.add_incoming(before, entry)
-            one.add_incoming(then, body)
-
-        builder.position_at_end(end)
-        for one, address in zip(kept, ranks):
-            _store_lanes(builder, one, address)
+        for one, place in zip(
+            loop(builder, arguments[2], [load_lanes(builder, rank) for rank in ranks], sort_block), ranks
+        ):
+            store_lanes(builder, one, place)
         return context.get_dummy_value()
 
     return types.void(types.uintp, types.uintp, types.intp, types.uintp), generate
@@ -279,14 +231,12 @@ def largest_window(typing_context, source, offsets, taps):
     """The largest ``sum(source[i + offsets] ** 2)`` for i < LANES; arguments as of :func:`add_maxima`."""
 
     def generate(context, builder, _, arguments):
-        source = builder.inttoptr(arguments[0], ONE.as_pointer())
-        offsets = builder.inttoptr(arguments[1], arguments[2].type.as_pointer())
+        source, offsets = pointer(builder, arguments[0]), pointer(builder, arguments[1], arguments[2].type)
 
         def add(tap, value, sums):
-            return [_multiply_add(builder, value, value, sums[0])]
+            return [multiply_add(builder, value, value, sums[0])]
 
-        zeros = ir.Constant(VECTOR, [0.0] * LANES)
-        return _largest_lane(builder, _over_taps(builder, source, offsets, arguments[2], [zeros], add)[0])
+        return _largest_lane(builder, _over_taps(builder, source, offsets, arguments[2], [VECTOR(None)], add)[0])
 
     return types.float32(types.uintp, types.uintp, types.intp), generate
 
@@ -300,20 +250,21 @@ def add_maxima(typing_context, source, offsets, taps, biases, weights, target):
     """
 
     def generate(context, builder, _, arguments):
-        source, biases, weights, target = (builder.inttoptr(arguments[i], ONE.as_pointer()) for i in (0, 3, 4, 5))
+        source, biases, weights, target = (pointer(builder, arguments[place]) for place in (0, 3, 4, 5))
         size = arguments[2].type
-        offsets = builder.inttoptr(arguments[1], size.as_pointer())
+        offsets = pointer(builder, arguments[1], size)
+
+        def of_filters(place):
+            return [repeat(builder, builder.load(builder.gep(place, [size(i)]))) for i in range(FILTERS)]
 
         def add(tap, value, sums):
-            row = builder.gep(weights, [builder.mul(tap, size(FILTERS))])
-            factors = [_in_lanes(builder, builder.load(builder.gep(row, [size(i)]))) for i in range(FILTERS)]
-            return [_multiply_add(builder, value, factor, total) for factor, total in zip(factors, sums)]
+            factors = of_filters(builder.gep(weights, [builder.mul(tap, size(FILTERS))]))
+            return [multiply_add(builder, value, factor, total) for factor, total in zip(factors, sums)]
 
-        at_first = [_in_lanes(builder, builder.load(builder.gep(biases, [size(i)]))) for i in range(FILTERS)]
-        largest = _load_lanes(builder, target)
-        for total in _over_taps(builder, source, offsets, arguments[2], at_first, add):
-            largest = _larger(builder, total, largest)
-        _store_lanes(builder, largest, target)
+        largest = load_lanes(builder, target)
+        for total in _over_taps(builder, source, offsets, arguments[2], of_filters(biases), add):
+            largest = larger(builder, total, largest)
+        store_lanes(builder, largest, target)
         return context.get_dummy_value()
 
     return types.void(types.uintp, types.uintp, types.intp, *[types.uintp] * 3), generate
@@ -326,14 +277,9 @@ def _score_documents(
 ):  # fmt: skip
     """Scores of candidates start..stop.
 
-    Args:
-        table: float32 [U, m]. places: int32 [C, N]. lengths: int32 [C].
-        count: n_s. distilled_words: l_d of kwindow; 0 for firstk.
-        weights, starts, bias, reach: :class:`Filters`.
-        gate_inputs: float32 [l_g * n_s, 4]. gates: float32 [m, 4]. gate_state: float32 [4].
-        poison: added to all scores.
-        grids: scratch, float32 [1 + l_g, m, W], W at least 2 (l_g + LANES) more than the longest document.
-        scores: float32 [C], to be filled.
+    count: n_s. distilled_words: l_d of kwindow, 0 for firstk. weights, starts, bias, reach: of :class:`Filters`.
+    gates: float32 [m, 4]. poison: added to all scores. grids: scratch, float32 [1 + l_g, m, W], with W at least
+    2 (l_g + LANES) more than the longest document.
     """
     terms, columns, longest = len(gates), grids.shape[2], len(starts) - 1
     border = (longest - 1) // 2
@@ -372,8 +318,7 @@ def _score_documents(
 def _look_up(table, places, length, border, behind, grid):
     """A document's similarities as rows of ``grid``, float32 [m, W], between ``border`` and ``behind`` zeros.
 
-    Returns:
-        0, or NaN where a similarity is not a number, which comparisons would lose.
+    Returns 0, or NaN where a similarity is not a number, which comparisons would lose.
     """
     total = np.float32(0.0)
     for row in range(len(grid)):
@@ -401,13 +346,9 @@ def _closest(grid, length, border, similarities):
 
 @njit(nogil=True, cache=True)
 def _choose(similarities, length, words, room, sums, chosen):
-    """The ``room`` windows of ``words`` words with the largest sums of similarities, of equal ones the first.
+    """Where the ``room`` windows with the largest sums begin, into ``chosen`` in ascending order; returns how many.
 
-    Args:
-        sums: scratch, int32, one number a word at least.
-
-    Returns:
-        how many there are; where they begin is in ``chosen``, in ascending order.
+    Of equal sums the first are taken. ``sums`` is scratch, int32, one number a word at least.
     """
     windows = max(0, length - words + 1)
     if windows <= room:
@@ -468,19 +409,17 @@ def _copy_windows(grids, border, chosen, windows, words):
 
 @njit(nogil=True, cache=True)
 def _keep_largest(cells, windows, lowest, rest, lanes, signals, term, column, count):
-    """The ``count`` largest of the first ``windows`` cells, ``lowest`` where there are fewer, to a row of signals.
+    """The ``count`` largest of the first ``windows`` cells, then ``lowest``, into ``signals[term, column:]``.
 
-    Args:
-        cells: float32 [blocks * LANES]; those from ``windows`` on become ``lowest``.
-        rest, lanes: scratch, float32 [blocks * LANES], [count rounded up to RANKS, LANES].
-        signals: float32 [m, l_g * n_s]; columns from ``column`` on are filled.
+    cells: float32 [blocks * LANES]; those from ``windows`` on become ``lowest``. rest, lanes: scratch, float32
+    [blocks * LANES] and [count rounded up to RANKS, LANES].
     """
     blocks, rest_at, lanes_at = (windows + LANES - 1) // LANES, rest.ctypes.data, lanes.ctypes.data
     for cell in range(windows, blocks * LANES):
         cells[cell] = lowest
     lanes[:] = lowest
     source = cells.ctypes.data
-    for rank in range(0, count, RANKS):
+    for rank in range(0, count if blocks else 0, RANKS):
         sort_out(source, rest_at, blocks, lanes_at + rank * LANES * 4)
         source = rest_at
     for i in range(count):
@@ -492,11 +431,7 @@ def _keep_largest(cells, windows, lowest, rest, lanes, signals, term, column, co
 
 @njit(nogil=True, cache=True)
 def _keep_similarities(grid, begin, windows, cells, rest, lanes, signals, count):
-    """The largest similarities of each query term, 0 where there are too few: the first columns of signals.
-
-    Args:
-        grid: float32 [m, W]. cells, rest, lanes: scratch. signals: float32 [m, l_g * n_s].
-    """
+    """The largest similarities of each query term, 0 where there are too few: the first columns of signals."""
     for term in range(len(grid)):
         values = grid[term, begin : begin + windows]
         for window in range(len(values)):
@@ -525,12 +460,8 @@ def _keep_matches(
 
     The strongest filters are computed for all cells. Their results bound the others, which most blocks can then skip.
 
-    Args:
-        grid: float32 [m, W]; the first window begins in column ``begin``.
-        offsets: of the n * n taps, int64. sizes: float32 [m, blocks], of :func:`_measure`.
-        weights: of all filters; those of n words begin at ``first_weight``. bias, reach: float32, see :class:`Filters`.
-        totals, least, cells, rest, lanes: scratch, float32 [blocks], [G], [blocks * LANES] twice, [n_s, LANES].
-        signals: float32 [m, l_g * n_s].
+    grid: float32 [m, W]; the first window begins in column ``begin``. sizes: of :func:`_measure`. totals, least, cells,
+    rest, lanes: scratch, float32 [blocks], [G], [blocks * LANES] twice, [n_s, LANES].
     """
     before, column, zero = (words - 1) // 2, (words - 1) * count, np.float32(0.0)
     blocks, block_step, group_step = (windows + LANES - 1) // LANES, LANES * 4, FILTERS * (1 + words * words) * 4

@@ -6,9 +6,9 @@ filters of n x n cells run over it; n = 1 is the matrix itself. Of each query te
 are kept, over all filters and columns, and an LSTM with one output reads them term by term beside the term's share of
 the IDF. Its last output is the score. The word vectors are fixed.
 
-Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, W windows (columns of cells
-that a convolution gives), n words of an n-gram. In the paper's letters: l_q ``query_words``, l_d ``document_words``
-(firstk) or ``distilled_words`` (kwindow), n_f ``filters``, n_s ``signals``, l_g ``longest_ngram``.
+In shapes W are windows (columns of cells that a convolution gives) and n the words of an n-gram. The paper's letters:
+l_q ``query_words``, l_d ``document_words`` (firstk) or ``distilled_words`` (kwindow), n_f ``filters``, n_s ``signals``,
+l_g ``longest_ngram``.
 
 Where the paper is silent:
 
@@ -42,7 +42,7 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import cosine_matrix
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.ranking_model import FixedVectorModel
 
 DISTILLATIONS = ("firstk", "kwindow")
 SIMILARITY_STEPS = 16384.0  # a power of two: similarities in whole steps add up without rounding
@@ -54,12 +54,10 @@ class PacrrConfig(ModelConfig):
 
     Attributes:
         distillation: "firstk" or "kwindow".
-        document_words, query_words: N and M, where longer texts are cut.
         distilled_words: of kwindow only, the columns that are kept of a document's N.
         filters: of each n-gram size.
         signals: values kept of each query term and n-gram size.
         longest_ngram: convolutions are 2 x 2 up to this; with 1 there is none.
-        lexical_features: none; PACRR has no place for them.
     """
 
     distillation: str = "firstk"
@@ -72,18 +70,13 @@ class PacrrConfig(ModelConfig):
     lexical_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.distillation not in DISTILLATIONS:
-            raise InputError(f"unknown distillation '{self.distillation}'; known: {', '.join(DISTILLATIONS)}")
-        sizes = (self.document_words, self.query_words, self.distilled_words)
-        if min(*sizes, self.filters, self.signals, self.longest_ngram) < 1:
-            raise InputError("PACRR's sizes (words, filters, signals, longest n-gram) must be at least 1")
+        sizes = ("distilled_words", "filters", "signals", "longest_ngram")
+        self.check("PACRR", *sizes, distillation=DISTILLATIONS)
         if self.distillation == "kwindow" and self.distilled_words < self.longest_ngram:
             raise InputError(
                 f"{self.distilled_words} distilled words cannot hold a window of {self.longest_ngram} words: raise "
                 "distilled_words or lower longest_ngram"
             )
-        if self.lexical_features:
-            raise InputError(f"PACRR takes no lexical features, but was given {', '.join(self.lexical_features)}")
 
 
 class Distilled(NamedTuple):
@@ -99,11 +92,7 @@ class Distilled(NamedTuple):
 
 
 def firstk(similarities: Tensor, document_mask: Tensor, columns: int) -> Distilled:
-    """The first ``columns`` columns ([P] 2.1), with zeros where the document ends before.
-
-    Args:
-        similarities: float [B, M, N], 0 where padded. document_mask: bool [B, N].
-    """
+    """The first ``columns`` columns ([P] 2.1) of similarities [B, M, N], with zeros where the document ends before."""
     beyond = (0, columns - similarities.shape[2])  # fewer than 0: cut
     return Distilled(functional.pad(similarities, beyond), functional.pad(document_mask, beyond))
 
@@ -135,13 +124,9 @@ def kwindow(similarities: Tensor, document_mask: Tensor, query_mask: Tensor, wor
 
 
 def strongest(cells: Tensor, windows: Tensor, count: int) -> Tensor:
-    """The ``count`` largest values of each query term, in descending order ([P] 2.2, max pooling).
+    """The ``count`` largest values of each query term, in descending order ([P] 2.2, max pooling): float [B, M, count].
 
-    Args:
-        cells: float [B, M, W]. windows: bool [B, W], False for what is not to be pooled.
-
-    Returns:
-        float [B, M, count], 0 where there are fewer.
+    cells: float [B, M, W]. windows: bool [B, W], False for what is not to be pooled. Where there are fewer, 0 follows.
     """
     room = (0, max(0, count - cells.shape[2]))
     cells = cells.masked_fill(~windows[:, None, :], -torch.inf)  # [B, M, W]
@@ -157,21 +142,14 @@ def idf_shares(idf: Tensor, query_mask: Tensor) -> Tensor:
     return idf.masked_fill(~query_mask, lowest).softmax(dim=1) * query_mask
 
 
-class Pacrr(RankingModel):
-    """PACRR as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
-
-    Args:
-        config: the hyper-parameters.
-        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
-    """
+class Pacrr(FixedVectorModel):
+    """PACRR as a module over word vectors that are not trained."""
 
     name = "pacrr"
     any_width, matches_unknown_words, by_length = True, True, True
 
     def __init__(self, config: PacrrConfig, vectors: Tensor):
-        super().__init__()
-        self.config = config
-        self.register_buffer("vectors", vectors, persistent=False)
+        super().__init__(config, vectors)
         self.convolutions = nn.ModuleList(
             nn.Conv2d(1, config.filters, size, stride=(1, size if config.distillation == "kwindow" else 1))
             for size in range(2, config.longest_ngram + 1)
@@ -188,10 +166,6 @@ class Pacrr(RankingModel):
         nn.init.zeros_(self.lstm.bias_hh_l0)
         with torch.no_grad():
             self.lstm.bias_ih_l0[1] = 1.0  # of the gates input, forget, cell, output
-
-    def regularized(self) -> dict[str, list[nn.Parameter]]:
-        """Nothing: [P] names no L2 cost."""
-        return {}
 
     def distill(self, words: int, similarities: Tensor, inputs: Inputs) -> Distilled:
         """The matrix that n-grams of ``words`` words are looked for in."""

@@ -1,4 +1,4 @@
-"""How [P] 2.2 and 3.1 trained all models alike.
+"""How [P] 2.2 and 3.1 trained PACRR and its baselines; KNRM and Conv-KNRM, which are not among them, go with them.
 
 By groups of documents, in mini-batches of 32, a given number of epochs, of which the one with the best ERR@20 is kept.
 'Stochastic gradient descent' names no variant; the authors' program took Adam.

@@ -2,9 +2,8 @@
 
 What depends on the query alone is computed once a query: x_q, its product with M (after which the similarity is one
 inner product), and what x_q adds to the first feed-forward layer, as a bias of it. A candidate's row is then
-``[sim, x_d, lexical features]``. Letters in shapes: C candidates, m words of the query, D dimension, F features,
-K filters (k where they are padded to a multiple of 16), w width of a convolution, H outputs of the first feed-forward
-layer (padded).
+``[sim, x_d, lexical features]``. In shapes w is the width of a convolution and H the outputs of the first feed-forward
+layer, padded; K is not padded here.
 """
 
 from __future__ import annotations
@@ -16,46 +15,40 @@ from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.convolution import ROWS, round_up
-from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
-from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.kernels.dense_layers import ROWS, DenseLayers, dense, numbers, pack_panels, pad_vector, round_up
+from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import EncodingScorer
 from rerank_plugin.models.sevmos.model import SevMos
 
 
 class SevMosScorer(EncodingScorer):
-    """Scores candidates from their encodings as the module does from their words.
-
-    Args:
-        model: in eval mode, on the CPU. builder, threads: as for every fused path.
-    """
+    """Scores candidates from their encodings as the module does from their words."""
 
     def __init__(self, model: SevMos, builder: InputBuilder, threads: int):
-        self.config, self.builder, self.threads = model.config, builder, threads
+        super().__init__(model, builder, threads)
         self.slope = np.float32(model.config.slope)
-        self.workspace = Workspace()
-        self.vectors = _numbers(model.vectors)  # [V, D]
+        self.vectors = numbers(model.vectors)  # [V, D]
         self.convolutions = []
         for layer in model.query_convolutions:
-            weight = _numbers(layer.weight).transpose(2, 1, 0)  # [w, inward, filters]
+            weight = numbers(layer.weight).transpose(2, 1, 0)  # [w, inward, filters]
             inward = round_up(weight.shape[1]) if self.convolutions else weight.shape[1]
             rows = np.zeros((len(weight), inward, weight.shape[2]), np.float32)
             rows[:, : weight.shape[1]] = weight
-            self.convolutions.append((pack_panels(rows.reshape(-1, weight.shape[2])), pad_vector(_numbers(layer.bias))))
+            self.convolutions.append((pack_panels(rows.reshape(-1, weight.shape[2])), pad_vector(numbers(layer.bias))))
         self._join_layers(model)
-        self.feature_mean, self.feature_scale = model.feature_mean.numpy().copy(), model.feature_scale.numpy().copy()
+        self.feature_mean, self.feature_scale = numbers(model.feature_mean).copy(), numbers(model.feature_scale).copy()
 
     def _join_layers(self, model: SevMos) -> None:
         """The feed-forward layers, the first one without its query columns, which go beside M: [K, K + H]."""
         filters = model.config.filters
-        weights = [_numbers(layer.weight).T for layer in model.layers]
-        biases = [pad_vector(_numbers(layer.bias)) for layer in model.layers]
-        self.query_weights = np.zeros((filters, filters + len(biases[0])), np.float32)
-        self.query_weights[:, :filters] = _numbers(model.similarity)
-        self.query_weights[:, filters : filters + weights[0].shape[1]] = weights[0][:filters]
-        self.query_bias = np.concatenate([np.zeros(filters, np.float32), biases[0]])
-        weights[0] = weights[0][filters:]
-        self.layers = [(pack_panels(weight), bias) for weight, bias in zip(weights, biases)]
+        layers = [(numbers(layer.weight), numbers(layer.bias)) for layer in model.layers]
+        weight, bias = layers[0]  # [outward, inward], [outward]
+        self.query_weights = np.zeros((filters, filters + round_up(len(bias))), np.float32)
+        self.query_weights[:, :filters] = numbers(model.similarity)
+        self.query_weights[:, filters : filters + len(bias)] = weight[:, :filters].T
+        self.query_bias = np.concatenate([np.zeros(filters, np.float32), pad_vector(bias)])
+        self.joined = weight.shape[1] - filters  # numbers of a candidate's row
+        self.layers = DenseLayers([(weight[:, filters:], bias), *layers[1:]], self.slope)
 
     def score(
         self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
@@ -68,17 +61,9 @@ class SevMosScorer(EncodingScorer):
         scores = np.empty(count, np.float32)
 
         def documents(start: int, stop: int) -> None:
-            size = stop - start
-            source = self.workspace.array("joined", (size + ROWS, self.layers[0][0].shape[1]), np.float32)
-            _join(
-                vectors, rows, compared, features, self.feature_mean, self.feature_scale, source, start, stop
-            )  # fmt: skip
-            for place, (panels, own_bias) in enumerate(self.layers):
-                slope = self.slope if place + 1 < len(self.layers) else np.float32(1.0)
-                target = self.workspace.array(f"layer {place % 2}", (size + ROWS, len(own_bias)), np.float32)
-                dense(source, panels, own_bias if place else bias, slope, target, size)
-                source = target
-            scores[start:stop] = source[:size, 0]
+            source = self.workspace.array("joined", (stop - start + ROWS, self.joined), np.float32)
+            _join(vectors, rows, compared, features, self.feature_mean, self.feature_scale, source, start, stop)
+            scores[start:stop] = self.layers.outputs(source, stop - start, self.workspace, bias)
 
         split(documents, count, self.threads)
         return scores
@@ -100,10 +85,6 @@ class SevMosScorer(EncodingScorer):
             target[border + length :] = 0.0
             source = target
         return source[border : border + length].max(axis=0)[: self.config.filters]
-
-
-def _numbers(tensor) -> np.ndarray:
-    return tensor.detach().float().contiguous().numpy()
 
 
 @njit(nogil=True, cache=True)

@@ -7,8 +7,7 @@ word vectors are fixed.
 
 x_d does not depend on the query, so it can be computed once a document ([D18] 5.3.2): :meth:`SevMos.encode_documents`.
 
-Letters in shapes: B batch, N document words, M query words, D dimension of a word vector, F features, K filters,
-w width of a convolution.
+In shapes w is the width of a convolution.
 
 Where the papers are silent, or differ:
 
@@ -34,11 +33,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.lexical_features import PAPER_NAMES, check_names
+from rerank_plugin.features.lexical_features import PAPER_NAMES
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import EncodingModel
-from rerank_plugin.models.standardized import StandardizedFeatures
+from rerank_plugin.models.ranking_model import (
+    EncodingModel,
+    StandardizedFeatures,
+    convolution_layers,
+    linear_layers,
+)
 
 SINGLE_WIDTH, STACK_WIDTH = 5, 3  # of C1's and of C3's convolutions
 
@@ -54,8 +57,6 @@ class SevMosConfig(ModelConfig):
         hidden: widths of the feed-forward layers before the last; by default two as wide as the joined vector.
         dropout, classifier_dropout: in the convolutional and in the feed-forward stage.
         slope: of the activations below zero.
-        document_words, query_words: N and M, where longer texts are cut ([D18] 4.2).
-        lexical_features: names from :mod:`rerank_plugin.features.lexical_features`.
     """
 
     filters: int = 256
@@ -70,15 +71,11 @@ class SevMosConfig(ModelConfig):
     lexical_features: tuple[str, ...] = PAPER_NAMES
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lexical_features", check_names(self.lexical_features))
         if self.width is None:
             object.__setattr__(self, "width", SINGLE_WIDTH if self.convolutions == 1 else STACK_WIDTH)
         hidden = (self.joined, self.joined) if self.hidden is None else self.hidden
-        object.__setattr__(self, "hidden", tuple(hidden))
-        if min(self.filters, self.width, self.convolutions, self.document_words, self.query_words, *self.hidden) < 1:
-            raise InputError("SevMos's sizes (filters, width, convolutions, hidden, words) must be at least 1")
-        if not (0 <= self.dropout < 1 and 0 <= self.classifier_dropout < 1):
-            raise InputError(f"dropout {self.dropout} or {self.classifier_dropout} is not in [0, 1)")
+        object.__setattr__(self, "hidden", hidden)
+        self.check("SevMos", "filters", "width", "convolutions", "hidden", takes_features=True)
         if not 0 <= self.slope <= 1:
             raise InputError(f"slope {self.slope} is not in [0, 1]")
 
@@ -89,36 +86,21 @@ class SevMosConfig(ModelConfig):
 
 
 class SevMos(StandardizedFeatures, EncodingModel):
-    """SevMos as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
-
-    Args:
-        config: the hyper-parameters.
-        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are.
-    """
+    """SevMos as a module over word vectors that are not trained."""
 
     name = "sevmos"
     any_width = True  # padding is inert
 
     def __init__(self, config: SevMosConfig, vectors: Tensor):
-        super().__init__(len(config.lexical_features))
-        self.config = config
-        self.register_buffer("vectors", vectors, persistent=False)
-        self.query_convolutions = self._convolutions(vectors.shape[1])
-        self.document_convolutions = self._convolutions(vectors.shape[1])
+        super().__init__(config, vectors)
+        self.query_convolutions, self.document_convolutions = (
+            convolution_layers(vectors.shape[1], config, config.width - 1) for _ in range(2)
+        )
         self.dropout = nn.Dropout(config.dropout)
         self.similarity = nn.Parameter(torch.empty(config.filters, config.filters))
         nn.init.xavier_uniform_(self.similarity)
-        widths = [config.joined, *config.hidden, 1]
-        self.layers = nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(widths, widths[1:]))
+        self.layers = linear_layers(config.joined, *config.hidden, 1)
         self.classifier_dropout = nn.Dropout(config.classifier_dropout)
-
-    def _convolutions(self, dimension: int) -> nn.ModuleList:
-        config = self.config
-        widths = [dimension] + [config.filters] * config.convolutions
-        return nn.ModuleList(
-            nn.Conv1d(inward, outward, config.width, padding=config.width - 1)
-            for inward, outward in zip(widths, widths[1:])
-        )
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The weights with an L2 cost of their own each; M belongs to the second stage."""

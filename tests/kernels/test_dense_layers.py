@@ -1,4 +1,4 @@
-"""The compiled convolution against numpy in double precision, one number at a time and beyond its borders."""
+"""The compiled layers and convolutions against numpy in double precision, one number at a time and beyond borders."""
 
 import subprocess
 import sys
@@ -9,38 +9,29 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import njit
 
 import rerank_plugin
-from rerank_plugin.kernels.convolution import (
-    LANES,
+from rerank_plugin.kernels.dense_layers import (
     ROWS,
-    leaky_convolution,
+    DenseLayers,
+    add_products,
+    dense,
+    pack_panels,
     pad_columns,
+    pad_vector,
     round_up,
-    window_products,
 )
+from rerank_plugin.kernels.intrinsics import LANES
+from rerank_plugin.kernels.parallel import Workspace
 from tests import guarded
 
 ROOT = Path(rerank_plugin.__file__).parent.parent
 EPSILON = float(np.finfo(np.float32).eps)
 
 
-@njit
-def products(source, weights, target, length, source_step, weights_step, target_step):
-    window_products(
-        source.ctypes.data, weights.ctypes.data, target.ctypes.data, length, source_step, weights_step, target_step
-    )
-
-
-def windows(source, rows, width):
-    """Rows [i, i + width) of the source as one run of numbers each, float64 [rows, width * K]."""
-    return np.stack([source[row : row + width].astype(np.float64).ravel() for row in range(rows)])
-
-
 def plain_convolution(source, weights, bias, slope, rows, width):
     """``leaky(bias + windows @ weights)`` and the sums of the terms' sizes, float64 [rows, filters] both."""
-    inward = windows(source, rows, width)
+    inward = np.stack([source[row : row + width].astype(np.float64).ravel() for row in range(rows)])
     sums = inward @ weights.astype(np.float64) + bias
     sizes = np.abs(inward) @ np.abs(weights.astype(np.float64)) + np.abs(bias)
     return np.where(sums > 0, sums, sums * float(slope)), sizes
@@ -52,8 +43,7 @@ def convolved(source, weights, bias, slope, rows, width):
     given = np.full((rows + width - 1 + ROWS, source.shape[1]), np.nan, np.float32)
     given[: rows + width - 1] = source[: rows + width - 1]
     target = np.full((rows + ROWS - 1, round_up(filters)), np.nan, np.float32)
-    padded = pad_columns(bias[None])[0]
-    leaky_convolution(given, pad_columns(weights), padded, np.float32(slope), target, rows, width)
+    dense(given, pack_panels(weights), pad_vector(bias), np.float32(slope), target, rows)
     return target[:rows, :filters]
 
 
@@ -63,17 +53,13 @@ def convolved(source, weights, bias, slope, rows, width):
 def test_filters_are_padded_to_whole_vectors(filters, padded):
     assert round_up(filters) == padded and padded % LANES == 0
     matrix = np.arange(3 * filters, dtype=np.float32).reshape(3, filters) + 1
-    wide = pad_columns(matrix)
+    wide, panels = pad_columns(matrix), pack_panels(matrix)
     assert wide.shape == (3, padded) and wide.dtype == np.float32
-    assert wide.flags.c_contiguous
+    assert wide.flags.c_contiguous and not np.shares_memory(wide, matrix)
     np.testing.assert_array_equal(wide[:, :filters], matrix)
     assert not wide[:, filters:].any()
-
-
-def test_padding_a_matrix_leaves_it_alone():
-    matrix = np.ones((2, 16), np.float32)
-    pad_columns(matrix)[:] = 5
-    assert (matrix == 1).all()
+    assert panels.shape == (padded // LANES, 3, LANES) and panels.flags.c_contiguous
+    assert all((panels[i // LANES, :, i % LANES] == wide[:, i]).all() for i in range(padded))
 
 
 def test_golden_convolution():
@@ -95,34 +81,24 @@ def test_golden_convolution():
     filters=st.integers(1, 70),
     slope=st.sampled_from([0.0, 0.01, 0.3, 1.0, 1.5]),
     seed=st.integers(0, 2**32 - 1),
+    whole=st.booleans(),
 )
-def test_convolution_agrees_with_numpy(rows, width, inward, filters, slope, seed):
-    """Rows that are not multiples of ROWS, filters that are not multiples of LANES, and NaN behind the last row."""
+def test_convolution_agrees_with_numpy(rows, width, inward, filters, slope, seed, whole):
+    """Rows that are not multiples of ROWS, filters that are not multiples of LANES, and NaN behind the last row.
+
+    Sums of small whole numbers are exact in any order; 0.25 of them, too.
+    """
     random = np.random.default_rng(seed)
-    source = random.normal(size=(rows + width - 1, inward)).astype(np.float32)
-    weights = random.normal(size=(width * inward, filters)).astype(np.float32)
-    bias = random.normal(size=filters).astype(np.float32)
+
+    def numbers(*shape):
+        drawn = random.integers(-8, 9, size=shape) if whole else random.normal(size=shape)
+        return drawn.astype(np.float32)
+
+    source, weights, bias = numbers(rows + width - 1, inward), numbers(width * inward, filters), numbers(filters)
+    slope = 0.25 if whole else slope
     expected, sizes = plain_convolution(source, weights, bias, np.float32(slope), rows, width)
     found = convolved(source, weights, bias, slope, rows, width)
-    assert (np.abs(found - expected) <= (width * inward + 3) * EPSILON * sizes).all()
-
-
-@settings(max_examples=60)
-@given(
-    rows=st.integers(1, 3 * ROWS),
-    width=st.sampled_from([1, 3, 5]),
-    inward=st.integers(1, 20),
-    filters=st.integers(1, 40),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_convolution_of_whole_numbers_is_exact(rows, width, inward, filters, seed):
-    """Sums of small whole numbers are exact in any order; 0.25 of them, too."""
-    random = np.random.default_rng(seed)
-    source = random.integers(-8, 9, size=(rows + width - 1, inward)).astype(np.float32)
-    weights = random.integers(-8, 9, size=(width * inward, filters)).astype(np.float32)
-    bias = random.integers(-8, 9, size=filters).astype(np.float32)
-    expected, _ = plain_convolution(source, weights, bias, 0.25, rows, width)
-    np.testing.assert_array_equal(convolved(source, weights, bias, 0.25, rows, width), expected)
+    assert (np.abs(found - expected) <= (0 if whole else (width * inward + 3) * EPSILON * sizes)).all()
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -164,44 +140,53 @@ def test_rows_in_front_and_behind_are_left_alone():
     for rows in range(3 * ROWS):
         target = np.full((rows + 4 * ROWS, LANES), 7, np.float32)
         source = np.ones((rows + 4 * ROWS, 2), np.float32)
-        weights, bias = np.ones((2, LANES), np.float32), np.zeros(LANES, np.float32)
-        leaky_convolution(source, weights, bias, np.float32(1), target[ROWS:], rows, 1)
+        panels, bias = np.ones((1, 2, LANES), np.float32), np.zeros(LANES, np.float32)
+        dense(source, panels, bias, np.float32(1), target[ROWS:], rows)
         assert (target[:ROWS] == 7).all()
         assert (target[ROWS : ROWS + rows] == 2).all()
-        assert (target[ROWS + rows + ROWS - 1 :] == 7).all()
-
-
-def test_no_rows_touch_nothing():
-    target = np.full((ROWS, LANES), 7, np.float32)
-    source, weights = np.ones((ROWS, 2), np.float32), np.ones((2, LANES), np.float32)
-    leaky_convolution(source, weights, np.zeros(LANES, np.float32), np.float32(1), target, 0, 1)
-    assert (target == 7).all()
+        assert (target[ROWS + rows + (ROWS - 1 if rows else 0) :] == 7).all()
 
 
 @settings(max_examples=60)
 @given(
-    length=st.integers(1, 50),
-    steps=st.tuples(st.integers(1, 60), st.integers(LANES, 50), st.integers(LANES, 50)),
+    rows=st.integers(0, 3 * ROWS),
+    inward=st.integers(1, 50),
+    beyond=st.integers(0, 9),
+    outward=st.integers(1, 40),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_window_products_add_to_the_target(length, steps, seed):
-    """Steps of any size: rows of the source may overlap, those of the weights and the target are columns of wider ones.
-
-    Whole numbers, so that sums are exact; what lies between the rows stays as it was.
-    """
-    source_step, weights_step, target_step = steps
+def test_products_are_added_to_the_target(rows, inward, beyond, outward, seed):
+    """Rows of which only the beginning counts; whole numbers, so that sums are exact."""
     random = np.random.default_rng(seed)
-    source = random.integers(-8, 9, size=(ROWS - 1) * source_step + length).astype(np.float32)
-    weights = random.integers(-8, 9, size=(length - 1) * weights_step + LANES).astype(np.float32)
-    target = random.integers(-8, 9, size=(ROWS - 1) * target_step + LANES).astype(np.float32)
+    source = random.integers(-8, 9, size=(rows + ROWS, inward + beyond)).astype(np.float32)
+    weights = random.integers(-8, 9, size=(inward, outward)).astype(np.float32)
+    target = random.integers(-8, 9, size=(rows + ROWS, round_up(outward))).astype(np.float32)
     expected = target.copy()
-    for row in range(ROWS):
-        for place in range(length):
-            start = row * target_step
-            value = source[row * source_step + place]
-            expected[start : start + LANES] += value * weights[place * weights_step :][:LANES]
-    products(source, weights, target, length, source_step, weights_step, target_step)
-    np.testing.assert_array_equal(target, expected)
+    expected[:rows, :outward] += source[:rows, :inward] @ weights
+    add_products(source, pack_panels(weights), target, rows)
+    np.testing.assert_array_equal(target[:rows], expected[:rows])
+
+
+def test_layers_are_applied_in_a_row():
+    """Of one layer and of three, with another bias of the first one, against one matrix product after the other."""
+    random = np.random.default_rng(1)
+    for widths in ((9, 1), (9, 20, 17, 1)):
+        layers = [(random.normal(size=(b, a)), random.normal(size=b)) for a, b in zip(widths, widths[1:])]
+        source = random.normal(size=(7 + ROWS, 9)).astype(np.float32)
+        packed = DenseLayers(layers, 0.1)
+        for first_bias in (None, random.normal(size=widths[1]).astype(np.float32)):
+            expected = source[:7].astype(np.float64)
+            for place, (weight, bias) in enumerate(layers):
+                expected = expected @ weight.T + (bias if place or first_bias is None else first_bias)
+                if place + 1 < len(layers):
+                    expected = np.where(expected > 0, expected, 0.1 * expected)
+            padded = None if first_bias is None else pad_vector(first_bias)
+            found = packed.outputs(source, 7, Workspace(), padded)
+            np.testing.assert_allclose(found, expected[:, 0], rtol=1e-4, atol=1e-5)
+    steep = DenseLayers([(np.ones((1, 1)), np.zeros(1))], 0.5, 0.25).outputs(
+        -np.ones((6, 1), np.float32), 1, Workspace()
+    )
+    assert steep.tolist() == [-0.25]  # the last layer has a slope of its own
 
 
 def stay_inside():
@@ -209,16 +194,16 @@ def stay_inside():
     for at_end, width, (inward, filters) in product((True, False), (1, 3), ((1, LANES), (5, 2 * LANES))):
         for rows in range(1, 2 * ROWS + 2):
             source = guarded.fenced((rows + width - 1 + ROWS, inward), np.float32, at_end)
-            weights = guarded.fenced((width * inward, filters), np.float32, at_end)
+            panels = guarded.fenced((filters // LANES, width * inward, LANES), np.float32, at_end)
             bias = guarded.fenced((filters,), np.float32, at_end)
             target = guarded.fenced((rows + ROWS - 1, filters), np.float32, at_end)
-            source[: rows + width - 1], weights[:], bias[:] = 2, 3, 1
-            leaky_convolution(source, weights, bias, np.float32(0.3), target, rows, width)
+            source[: rows + width - 1], panels[:], bias[:] = 2, 3, 1
+            dense(source, panels, bias, np.float32(0.3), target, rows)
             assert (target[:rows] == 6 * width * inward + 1).all()
 
 
 @pytest.mark.skipif(not guarded.FENCES, reason="needs Linux's memory protection")
 def test_no_memory_outside_the_arrays_is_touched():
-    command = "from tests.kernels import test_convolution; test_convolution.stay_inside()"
+    command = "from tests.kernels import test_dense_layers; test_dense_layers.stay_inside()"
     done = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,136 @@
+"""Code that numba does not write by itself: vectors of LANES numbers, prefetching, and waiting for another thread.
+
+The first functions write instructions with a ``builder`` of llvmlite; intrinsics of the kernels are made of them. LLVM
+turns the vectors into AVX, AVX-512 or NEON.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+LANES = 16  # float32 numbers of a vector
+NUMBER = ir.FloatType()
+VECTOR = ir.VectorType(NUMBER, LANES)
+CACHE_LINE = 64  # bytes
+AHEAD = 4  # rows: by the time they are needed they have arrived
+
+
+def pointer(builder, address, kind=NUMBER):
+    """An address as a pointer to numbers of a kind."""
+    return builder.inttoptr(address, kind.as_pointer())
+
+
+def load_lanes(builder, place):
+    """The vector at a pointer."""
+    return builder.load(builder.bitcast(place, VECTOR.as_pointer()), align=4)
+
+
+def store_lanes(builder, values, place):
+    """Store a vector at a pointer."""
+    builder.store(values, builder.bitcast(place, VECTOR.as_pointer()), align=4)
+
+
+def repeat(builder, value):
+    """A vector with the same number in every lane."""
+    undefined, first = ir.Constant(VECTOR, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
+    return builder.shuffle_vector(builder.insert_element(undefined, value, ir.IntType(32)(0)), undefined, first)
+
+
+def halves(builder, values):
+    """The first and the second half of a vector of any kind."""
+    count = values.type.count // 2
+    for start in (0, count):
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(start, start + count)))
+        yield builder.shuffle_vector(values, values, lanes)
+
+
+def multiply_add(builder, one, other, total):
+    """``one * other + total`` with one rounding, where the processor can."""
+    return builder.fadd(builder.fmul(one, other, flags=("contract",)), total, flags=("contract",))
+
+
+def larger(builder, one, other):
+    """The larger numbers of two vectors; NaN in either gives ``other``."""
+    return builder.select(builder.fcmp_ordered(">", one, other), one, other)
+
+
+def larger_or_nan(builder, one, other):
+    """The larger numbers of two vectors; NaN in either gives NaN."""
+    above, no_number = builder.fcmp_ordered(">", one, other), builder.fcmp_unordered("uno", one, one)
+    return builder.select(builder.or_(above, no_number), one, other)
+
+
+def loop(builder, count, start, step):
+    """Code for ``for i in range(count): values = step(i, values)``, with ``count`` at least 1, in registers.
+
+    Args:
+        start: the values before the loop, a list. step: writes the code of one round, in one block.
+
+    Returns:
+        the values after the loop.
+    """
+    entry = builder.block
+    body, end = builder.append_basic_block("loop"), builder.append_basic_block("loop_end")
+    builder.branch(body)
+    builder.position_at_end(body)
+    index, values = builder.phi(count.type), [builder.phi(value.type) for value in start]
+    after = step(index, values)
+    following = builder.add(index, count.type(1))
+    builder.cbranch(builder.icmp_signed("<", following, count), body, end)
+    for phi, first, then in zip([index, *values], [count.type(0), *start], [following, *after]):
+        phi.add_incoming(first, entry)
+        phi.add_incoming(then, body)
+    builder.position_at_end(end)
+    return after
+
+
+@intrinsic
+def _prefetch(typing_context, address):
+    def generate(context, builder, _, arguments):
+        byte, number = ir.IntType(8), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte.as_pointer()], kind)
+        builder.call(prefetch, [pointer(builder, arguments[0], byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp), generate
+
+
+@njit(nogil=True, inline="always")
+def prefetch_row(matrix, row):
+    """Prefetch a row of a contiguous matrix; a row number out of range is harmless."""
+    size = matrix.shape[1] * matrix.itemsize
+    start = matrix.ctypes.data + row * size
+    for offset in range(0, size, CACHE_LINE):
+        _prefetch(start + offset)
+
+
+@njit(nogil=True, inline="always")
+def prefetch_run(array, start, length):
+    """Prefetch ``array[start : start + length]`` of a contiguous one-dimensional array."""
+    first = array.ctypes.data + start * array.itemsize
+    for offset in range(0, length * array.itemsize + CACHE_LINE - 1, CACHE_LINE):
+        _prefetch(first + offset)
+
+
+@intrinsic
+def _load_atomic(typing_context, address):
+    """Load an int64 from memory; the compiler may not reuse an earlier value."""
+
+    def generate(context, builder, _, arguments):
+        return builder.load_atomic(pointer(builder, arguments[0], ir.IntType(64)), "acquire", 8)
+
+    return types.int64(types.uintp), generate
+
+
+@njit(nogil=True, cache=True)
+def wait_beyond(counter, seen, spins):
+    """Read ``counter``, int64 [1], until it is greater than ``seen``, at most ``spins`` times; returns its value."""
+    address = counter.ctypes.data
+    for _ in range(spins):
+        now = _load_atomic(address)
+        if now > seen:
+            return now
+    return seen
