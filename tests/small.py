@@ -3,7 +3,6 @@
 import numpy as np
 import torch
 
-from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
@@ -33,7 +32,7 @@ KNOWN_WORDS = (
 def build_index(folder, documents=DOCUMENTS):
     ids, titles, abstracts = (list(column) for column in zip(*documents))
     writer = ForwardIndexWriter(folder)
-    writer.extend(ids, titles, abstracts, hash_strings(ids))
+    writer.extend(ids, titles, abstracts)
     writer.close_streams()
     statistics = writer.finish(np.arange(len(ids)))
     return ForwardIndex(folder, {field: one.mean_length for field, one in statistics.items()})

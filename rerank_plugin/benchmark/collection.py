@@ -22,7 +22,7 @@ from rerank_plugin.files.progress import progress, set_up_logging
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import FORMAT_VERSION, INDEX, Index, write_description
+from rerank_plugin.indexes.index_folder import DESCRIPTION, FORMAT_VERSION, INDEX, Index, write_description
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ def _index_without_lucene(corpus: Path, folder: Path) -> None:
             "documents": writer.title_lengths.length,
             "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
         }
-        write_description(writing, description)
+        write_description(writing / DESCRIPTION, description)
 
 
 def _batches(corpus: Path) -> Iterator[list]:

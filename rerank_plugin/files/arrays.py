@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,25 +10,25 @@ from numpy.lib import format as npy
 
 
 class ArrayWriter:
-    """Appends to a one-dimensional ``.npy`` file whose length is known only at the end.
+    """Appends to a ``.npy`` file whose length is known only at the end; its rows have the shape ``of_row``.
 
     NumPy pads the header so that the length may grow without moving the data, so the header is written twice.
     """
 
-    def __init__(self, path: Path, dtype):
-        self.dtype = np.dtype(dtype)
+    def __init__(self, path: Path, dtype, of_row: tuple[int, ...] = ()):
+        self.dtype, self.of_row = np.dtype(dtype), of_row
         self.length = 0
         self.file = open(path, "wb")
         self._write_header()
 
     def _write_header(self) -> None:
         self.file.seek(0)
-        npy.write_array_header_1_0(
-            self.file, {"descr": npy.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.length,)}
-        )
+        shape = (self.length, *self.of_row)
+        header = {"descr": npy.dtype_to_descr(self.dtype), "fortran_order": False, "shape": shape}
+        npy.write_array_header_1_0(self.file, header)
 
     def append(self, values) -> None:
-        """Append an array or a sequence of numbers."""
+        """Append an array or a sequence of rows."""
         array = np.ascontiguousarray(values, dtype=self.dtype)
         self.file.write(array.data)
         self.length += len(array)
@@ -35,6 +36,20 @@ class ArrayWriter:
     def close(self) -> None:
         self._write_header()
         self.file.close()
+
+
+class OffsetsWriter(ArrayWriter):
+    """Writes where each of many lists starts that are stored one after another, uint64 [n + 1]."""
+
+    def __init__(self, path: Path):
+        super().__init__(path, np.uint64)
+        self.append([0])
+        self.end = 0
+
+    def extend(self, lengths: Sequence[int]) -> None:
+        """Append lists of these lengths."""
+        self.append(self.end + np.cumsum(lengths, dtype=np.int64))
+        self.end += sum(lengths)
 
 
 def open_array(path: Path) -> np.ndarray:
@@ -47,13 +62,16 @@ def save_array(path: Path, values: np.ndarray) -> None:
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The concatenated ranges ``starts[i] .. starts[i] + lengths[i]``, to gather many slices at once.
+    """The concatenated ranges ``starts[i] .. starts[i] + lengths[i]``, int64 [sum of lengths], to gather many slices.
 
-    Shapes: starts [C], lengths [C], result int64 [sum of lengths].
+    Shapes: starts [C], lengths [C].
     """
     lengths = lengths.astype(np.int64)
-    ends = np.cumsum(lengths)
-    if not len(ends) or not ends[-1]:
-        return np.zeros(0, np.int64)
-    shift = starts.astype(np.int64) - (ends - lengths)
-    return np.arange(ends[-1], dtype=np.int64) + np.repeat(shift, lengths)
+    before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum(), dtype=np.int64) + np.repeat(starts.astype(np.int64) - before, lengths)
+
+
+def slices(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the lists of rows [C] start, and their lengths, int64 [C] each, by the offsets [n + 1] of all lists."""
+    starts = offsets[rows].astype(np.int64)
+    return starts, offsets[rows + 1].astype(np.int64) - starts

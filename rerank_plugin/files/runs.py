@@ -70,7 +70,6 @@ def format_ranking(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, ta
     Raises:
         InputError: a NaN or infinite score, a repeated document, or an id or tag that is empty or holds white space.
     """
-    _check_ids(query_id, doc_ids, tag)
     scores = np.asarray(scores)
     if scores.shape != (len(doc_ids),):
         raise InputError(f"query {query_id}: {len(doc_ids)} documents have scores of shape {scores.shape}")
@@ -80,7 +79,7 @@ def format_ranking(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, ta
         at = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise InputError(f"query {query_id}, document {doc_ids[at]}: the score {scores[at]} is no finite float32")
     order = sort_order(doc_ids, scores)
-    return _lines(query_id, [doc_ids[at] for at in order.tolist()], scores[order], tag)
+    return format_ranked(query_id, [doc_ids[at] for at in order.tolist()], scores[order], tag)
 
 
 def format_ranked(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag: str) -> str:
@@ -89,11 +88,6 @@ def format_ranked(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag
     Raises:
         InputError: a repeated document, or an id or tag that is empty or holds white space.
     """
-    _check_ids(query_id, doc_ids, tag)
-    return _lines(query_id, doc_ids, scores, tag)
-
-
-def _check_ids(query_id: str, doc_ids: Sequence[str], tag: str) -> None:
     for kind, one in (("query id", query_id), ("run tag", tag)):
         if one.split() != [one]:
             raise InputError(f"{kind} {one!r}: a run file takes no empty names and no white space in them")
@@ -105,11 +99,7 @@ def _check_ids(query_id: str, doc_ids: Sequence[str], tag: str) -> None:
     if len(set(doc_ids)) != len(doc_ids):
         twice = next(one for one, count in Counter(doc_ids).items() if count > 1)
         raise InputError(f"query {query_id}: document {twice} is ranked twice")
-
-
-def _lines(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag: str) -> str:
-    """Scores are written with nine digits, which distinguish any two float32."""
-    written = strictly_decreasing(scores).tolist()
+    written = strictly_decreasing(scores).tolist()  # with nine digits, which distinguish any two float32
     return "".join(
         f"{query_id} Q0 {doc_id} {rank} {score:.9g} {tag}\n"
         for rank, (doc_id, score) in enumerate(zip(doc_ids, written), 1)
@@ -141,9 +131,7 @@ def read_run(path: str | Path) -> dict[str, RankedList]:
             raise InputError(f"{path}:{number}: the score {text!r} is no number") from None
         if not -TOO_LARGE < score < TOO_LARGE:  # NaN, too, is not between them
             raise InputError(f"{path}:{number}: the score {text} of document {document} is no finite float32")
-        of_query = found.get(query)
-        if of_query is None:
-            of_query = found[query] = {}
+        of_query = found.setdefault(query, {})
         if document in of_query:
             raise InputError(f"{path}:{number}: query {query} ranks document {document} twice")
         of_query[document] = score
@@ -159,9 +147,8 @@ def read_run(path: str | Path) -> dict[str, RankedList]:
 def run_files(folder: str | Path) -> list[Path]:
     """The runs of a folder, by name; one warning names the entries that are left out, with the reason.
 
-    Folders, hidden files, parts of interrupted searches, and files whose first line is no line of a run are left out:
-    runs have no common suffix, so their content decides. Only the first line is read, so a run that is damaged further
-    down is included.
+    Folders, hidden files, parts of interrupted searches, and files whose first line is no line of a run are left out;
+    other lines are not read.
 
     Raises:
         InputError: the folder cannot be read or has no run, or two names differ only in ``.gz``.
@@ -209,7 +196,7 @@ def _no_run(path: Path) -> str | None:
     return "its first line is not: query Q0 document rank score tag"
 
 
-def is_run(path: Path) -> bool:
+def _is_ours(path: Path) -> bool:
     """Whether the first line of a file has the form of our runs: ``query Q0 document 1 score tag``."""
     try:
         _, q0, _, rank, score, _ = first_line(path).decode().split()
@@ -219,22 +206,14 @@ def is_run(path: Path) -> bool:
     return (q0, rank) == ("Q0", "1")
 
 
-RUN = FileKind("a run", is_run)
+RUN = FileKind("a run", _is_ours)
 
 
 def check_run(run: object, name: str) -> None:
-    """Check that an object is a run in memory.
-
-    Raises:
-        InputError: it is no mapping, or its values are no ranked lists.
-    """
-    if isinstance(run, Mapping):
-        strange = [one for one in run.values() if not isinstance(one, RankedList)]
-    else:
-        strange = [run]
-    if strange:
-        kind = type(strange[0]).__name__
-        raise InputError(f"{name}: a run is {{query id: RankedList(doc_ids, scores)}}; found {kind}")
+    """An `InputError` if an object is no run in memory: no mapping, or one whose values are no ranked lists."""
+    for one in run.values() if isinstance(run, Mapping) else [run]:
+        if not isinstance(one, RankedList):
+            raise InputError(f"{name}: a run is {{query id: RankedList(doc_ids, scores)}}; found {type(one).__name__}")
 
 
 def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str, overwrite: bool = False) -> None:

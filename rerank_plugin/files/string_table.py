@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.files.arrays import ArrayWriter, open_array, ranges, save_array
+from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, ranges, save_array, slices
 
 
 def hash_strings(strings: Iterable[str]) -> np.ndarray:
@@ -40,9 +40,7 @@ class StringTable:
 
     def take(self, rows: np.ndarray) -> list[str]:
         """The strings of rows, gathered in one pass. Shapes: rows int [C]."""
-        rows = np.asarray(rows, dtype=np.int64)
-        starts = self.offsets[rows].astype(np.int64)
-        lengths = self.offsets[rows + 1].astype(np.int64) - starts
+        starts, lengths = slices(self.offsets, np.asarray(rows, dtype=np.int64))
         gathered = self.bytes[ranges(starts, lengths)].tobytes()
         ends = np.cumsum(lengths).tolist()
         return [gathered[end - length : end].decode() for end, length in zip(ends, lengths.tolist())]
@@ -70,19 +68,14 @@ class StringTableWriter:
     def __init__(self, folder: Path, name: str, searchable: bool):
         self.folder, self.name = folder, name
         self.text = ArrayWriter(folder / f"{name}.bytes.npy", np.uint8)
-        self.offsets = ArrayWriter(folder / f"{name}.offsets.npy", np.uint64)
-        self.offsets.append([0])
-        self.end = 0
+        self.offsets = OffsetsWriter(folder / f"{name}.offsets.npy")
         self.hashes: list[np.ndarray] | None = [] if searchable else None
 
     def extend(self, strings: Sequence[str], hashes: np.ndarray | None = None) -> None:
         """Append strings; ``hashes`` are computed if not given."""
         encoded = [string.encode() for string in strings]
-        ends = self.end + np.cumsum([len(one) for one in encoded], dtype=np.int64)
-        if len(ends):
-            self.end = int(ends[-1])
         self.text.append(np.frombuffer(b"".join(encoded), np.uint8))
-        self.offsets.append(ends)
+        self.offsets.extend([len(one) for one in encoded])
         if self.hashes is not None:
             self.hashes.append(hash_strings(strings) if hashes is None else hashes)
 

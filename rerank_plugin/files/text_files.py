@@ -10,6 +10,8 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -72,18 +74,15 @@ def byte_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file as bytes with their line ends, without a byte order mark; fast. May raise `DAMAGED`."""
     with open_bytes(path) as file:
         lines = io.BufferedReader(file, BUFFER) if isinstance(file, io.RawIOBase) else file
-        for line in lines:
-            yield line.removeprefix(codecs.BOM_UTF8)
-            break
+        yield from (line.removeprefix(codecs.BOM_UTF8) for line in islice(lines, 1))
         yield from lines
 
 
 def first_line(path: Path) -> bytes:
     """The first line of a file as bytes, with its line end; empty where it has none or is damaged."""
-    try:
+    with suppress(*DAMAGED):
         return next(byte_lines(path), b"")
-    except DAMAGED:
-        return b""
+    return b""
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:

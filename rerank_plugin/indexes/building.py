@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -17,11 +17,12 @@ import numpy as np
 from rerank_plugin import __version__
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.java import detach_at_thread_end
 from rerank_plugin.files.outputs import link_or_copy, replacing_folder
 from rerank_plugin.files.string_table import SeenHashes, StringTable, hash_strings
 from rerank_plugin.indexes.forward import ForwardIndexWriter
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, ConceptWriter, text_to_annotate
-from rerank_plugin.indexes.index_folder import FORMAT_VERSION, GENERATION, INDEX, write_description
+from rerank_plugin.indexes.index_folder import DESCRIPTION, FORMAT_VERSION, GENERATION, INDEX, write_description
 from rerank_plugin.indexes.lucene_writer import LuceneWriter, lucene_ids
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
 
@@ -41,12 +42,6 @@ class BuildReport:
     concepts: int | None = None
 
 
-def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    source = iter(documents)
-    while batch := list(islice(source, BATCH)):
-        yield batch
-
-
 def _without_duplicates(batch: list[Document], seen: SeenHashes, problems: Problems):
     """The documents of a batch with a new id, and the hashes of their ids, uint64 [n]; the first of equal ids is kept.
 
@@ -54,11 +49,9 @@ def _without_duplicates(batch: list[Document], seen: SeenHashes, problems: Probl
     a collision would drop one document, which is reported as a duplicate.
     """
     hashes = hash_strings([document.id for document in batch])
-    known = seen.seen(hashes)
-    _, first = np.unique(hashes, return_index=True)
     keep = np.zeros(len(batch), bool)
-    keep[first] = True
-    keep &= ~known
+    keep[np.unique(hashes, return_index=True)[1]] = True
+    keep &= ~seen.seen(hashes)
     for i in np.flatnonzero(~keep).tolist():
         problems.add("duplicate id", batch[i].id)
     seen.add(hashes[keep])
@@ -91,30 +84,21 @@ def build_index(
     Raises:
         InputError: something is there that must not be replaced, or there is no document to index.
     """
-    folder = Path(folder)
     with replacing_folder(folder, INDEX, overwrite) as building:
-        threads = threads or os.cpu_count() or 1
-        return _build(progress(documents), building, source, problems, threads, tokenizer, annotator)
+        return _build(iter(progress(documents)), building, source, problems, threads, tokenizer, annotator)
 
 
-def _build(
-    documents: Iterable[Document],
-    folder: Path,
-    source: str,
-    problems: Problems,
-    threads: int,
-    tokenizer: Tokenizer,
-    annotator,
-) -> BuildReport:
+def _build(documents, folder: Path, source: str, problems: Problems, threads: int | None, tokenizer, annotator):
     generation = uuid4().hex
-    lucene = LuceneWriter(folder / "lucene", threads, generation)
+    lucene = LuceneWriter(folder / "lucene", threads or os.cpu_count() or 1, generation)
     forward = ForwardIndexWriter(folder / "forward", tokenizer)
     concepts = None if annotator is None else ConceptWriter(folder / "forward")
     seen = SeenHashes()
-    with ThreadPoolExecutor(1) as executor:  # Java works without the GIL while the next documents are tokenized
+    # Java works without the GIL while the next documents are tokenized.
+    with ThreadPoolExecutor(1, initializer=detach_at_thread_end) as executor:
         waiting: list[Future] = []
         try:
-            for batch in _batches(documents):
+            while batch := list(islice(documents, BATCH)):
                 batch, hashes = _without_duplicates(batch, seen, problems)
                 if not batch:
                     continue
@@ -128,11 +112,12 @@ def _build(
             for future in waiting:
                 future.result()
         finally:
-            executor.submit(_detach).result()
             lucene.close()
     forward.close_streams()
+    of_concepts = {}
     if concepts is not None:
         concepts.close()
+        of_concepts = {KNOWLEDGE: annotator.settings, "concepts": concepts.concepts.length}
         shutil.copytree(annotator.knowledge.folder, folder / KNOWLEDGE, copy_function=link_or_copy)
     if not len(StringTable(folder / "forward", "ids")):
         raise InputError(f"no document to index in {source}")
@@ -147,12 +132,12 @@ def _build(
         "terms": len(forward.term_ids),
         "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
         "lucene": {"fields": ["title", "abstract", "contents"], "positions": True, "document_vectors": True},
-        **({KNOWLEDGE: annotator.settings, "concepts": concepts.concepts.length} if concepts is not None else {}),
+        **of_concepts,
         "left_out": problems.summary(kept=False),
     }
-    write_description(folder, description)
-    found = None if concepts is None else concepts.concepts.length
-    return BuildReport(forward.title_lengths.length, len(forward.term_ids), statistics["text"].tokens, found)
+    write_description(folder / DESCRIPTION, description)
+    tokens, found = statistics["text"].tokens, of_concepts.get("concepts")
+    return BuildReport(description["documents"], description["terms"], tokens, found)
 
 
 def _encodable(text: str) -> str:
@@ -162,13 +147,6 @@ def _encodable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode(errors="replace").decode()
     return text
-
-
-def _detach() -> None:
-    """Detach this thread from the JVM, which would otherwise keep it alive."""
-    import jnius
-
-    jnius.detach()
 
 
 def _rows_of_lucene_numbers(folder: Path) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.arrays import ranges
+from rerank_plugin.files.arrays import ranges, slices
 from rerank_plugin.indexes.forward import ForwardIndex
 
 
@@ -73,22 +73,24 @@ class Candidates:
 
     def flat_concepts(self, most: int | None = None) -> FlatTokens:
         """The concepts of every candidate, at most the first ``most`` of each; the index has to hold concepts."""
-        offsets = self.index.concept_offsets
-        starts = offsets[self.rows].astype(np.int64)
-        lengths = offsets[self.rows + 1].astype(np.int64) - starts
-        if most is not None:
-            lengths = np.minimum(lengths, most)
-        where = ranges(starts, lengths)
-        candidate = np.repeat(np.arange(len(self)), lengths)
-        return FlatTokens(self.index.concepts[where], candidate, where - np.repeat(starts, lengths))
+        starts, lengths = slices(self.index.concept_offsets, self.rows)
+        return _flat(self.index.concepts, starts, lengths if most is None else np.minimum(lengths, most))
 
     @cached_property
     def flat_tokens(self) -> FlatTokens:
         """Every word of every candidate, without truncation."""
-        where = ranges(self.starts, self.lengths)
-        candidate = np.repeat(np.arange(len(self)), self.lengths)
-        return FlatTokens(self.index.tokens[where], candidate, where - np.repeat(self.starts, self.lengths))
+        return _flat(self.index.tokens, self.starts, self.lengths)
 
     def order(self, scores: np.ndarray) -> np.ndarray:
         """Indices of the candidates by float32 score descending, ties by decreasing document id; int64 [C]."""
         return np.lexsort((-self.id_ranks.astype(np.int64), -scores.astype(np.float32)))
+
+    def best(self, depth: int | None = None) -> Candidates:
+        """The first ``depth`` candidates by first-stage score, ties by decreasing document id; all for None."""
+        order = self.order(self.first_stage_scores)[:depth]
+        return Candidates(self.index, self.rows[order], self.first_stage_scores[order])
+
+
+def _flat(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> FlatTokens:
+    where = ranges(starts, lengths)
+    return FlatTokens(values[where], np.repeat(np.arange(len(starts)), lengths), where - np.repeat(starts, lengths))

@@ -26,8 +26,8 @@ def build_index(
     """Index a corpus and open the index. Records that cannot be used are left out and counted in a warning.
 
     Args:
-        corpus: what the commands take (``sample``, a BEIR folder, PubMed XML, JSONL, an ir-datasets id), or records with
-            ``id``, ``title`` and ``abstract``, which are read once.
+        corpus: what the commands take (``sample``, a BEIR folder, PubMed XML, JSONL, an ir-datasets id), or records
+            with ``id``, ``title`` and ``abstract``, which are read once.
         folder: of the index; it appears when everything is written.
         overwrite: replace an index that is there already.
         threads: of Lucene; all processors by default.

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.arrays import ArrayWriter, open_array, save_array
+from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, save_array
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.string_table import StringTable, StringTableWriter, lexicographic_ranks
 from rerank_plugin.text.tokenizer import PLAIN, PieceMemo, Tokenizer
@@ -54,13 +54,7 @@ def idf(document_frequency: np.ndarray, documents: int) -> np.ndarray:
 
 
 class IndexQuery(NamedTuple):
-    """A query with the ids of an index.
-
-    Attributes:
-        terms: the tokens of the query.
-        ids: their term ids in the index, int64 [M]; -1 for a term that no document holds.
-        text: the query as the user wrote it.
-    """
+    """The tokens of a query, their term ids in an index (int64 [M]; -1 for a term of no document), and its text."""
 
     terms: list[str]
     ids: np.ndarray
@@ -126,14 +120,7 @@ class ForwardIndex:
         return self.ids.find(ids)
 
     def check_tokenizer(self, settings: dict, what: str) -> None:
-        """Compare the tokenizer's settings with those of a model or of word vectors.
-
-        Args:
-            what: the model or word vectors, for the error message.
-
-        Raises:
-            InputError: the settings differ.
-        """
+        """An `InputError` if the settings of ``what``, a model or word vectors, are not those of the tokenizer."""
         if settings != self.tokenizer.settings:
             raise InputError(
                 f"{what} is of texts tokenized with {settings}, the index {self.folder.parent} with "
@@ -160,8 +147,7 @@ class ForwardIndexWriter:
         # A piece of text goes straight to its term ids: after the first documents hardly a piece is tokenized again.
         self.memo = PieceMemo(self._number_piece)
         self.tokens = ArrayWriter(folder / "tokens.npy", np.uint32)
-        self.offsets = ArrayWriter(folder / "offsets.npy", np.uint64)
-        self.offsets.append([0])
+        self.offsets = OffsetsWriter(folder / "offsets.npy")
         self.title_lengths = ArrayWriter(folder / "title_lengths.npy", np.uint32)
         self.ids = StringTableWriter(folder, "ids", searchable=True)
         self.titles = StringTableWriter(folder, "titles", searchable=False)
@@ -170,12 +156,13 @@ class ForwardIndexWriter:
         term_ids = self.term_ids
         return tuple(term_ids.setdefault(term, len(term_ids)) for term in self.tokenizer.tokenize_piece(piece))
 
-    def extend(self, ids: list[str], titles: list[str], abstracts: list[str], id_hashes: np.ndarray) -> None:
-        """Append documents. ``id_hashes`` uint64 [n] are those of ``hash_strings(ids)``."""
+    def extend(
+        self, ids: list[str], titles: list[str], abstracts: list[str], id_hashes: np.ndarray | None = None
+    ) -> None:
+        """Append documents. ``id_hashes`` uint64 [n] are those of ``hash_strings(ids)``, computed if not given."""
         number = self.memo.__getitem__
         flat: list[int] = []
-        title_lengths, ends = [], []
-        start = self.tokens.length
+        title_lengths, lengths = [], []
         for title, abstract in zip(titles, abstracts):
             before = len(flat)
             for piece in map(number, title.split()):
@@ -183,9 +170,9 @@ class ForwardIndexWriter:
             title_lengths.append(len(flat) - before)
             for piece in map(number, abstract.split()):
                 flat += piece
-            ends.append(start + len(flat))
+            lengths.append(len(flat) - before)
         self.tokens.append(flat)
-        self.offsets.append(ends)
+        self.offsets.extend(lengths)
         self.title_lengths.append(title_lengths)
         self.ids.extend(ids, id_hashes)
         self.titles.extend([" ".join(title.split()) for title in titles])

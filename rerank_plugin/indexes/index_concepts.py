@@ -5,9 +5,7 @@ An index that was built with a knowledge base holds
 * ``forward/concepts.npy`` and ``forward/concept_offsets.npy``: the concepts of every document, as rows of the
   knowledge base. Concepts of one mention stand side by side, the best first, and mentions in text order;
 * ``knowledge/``: the compiled knowledge base itself, so that the index needs no other folder;
-* in ``index.json``, under ``knowledge``: the settings of the annotator.
-
-A query is annotated with the same settings at search time.
+* in ``index.json``, under ``knowledge``: the settings of the annotator, with which queries are annotated, too.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rerank_plugin.files.arrays import ArrayWriter
+from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter
 from rerank_plugin.files.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,15 +40,13 @@ class ConceptWriter:
 
     def __init__(self, folder: Path):
         self.concepts = ArrayWriter(folder / "concepts.npy", np.uint32)
-        self.offsets = ArrayWriter(folder / "concept_offsets.npy", np.uint64)
-        self.offsets.append([0])
+        self.offsets = OffsetsWriter(folder / "concept_offsets.npy")
 
     def extend(self, concepts: Sequence[np.ndarray]) -> None:
         """``concepts`` uint32 [n]: of each document."""
-        ends = self.concepts.length + np.cumsum([len(one) for one in concepts], dtype=np.int64)
-        if len(ends):
-            self.concepts.append(np.concatenate(concepts))
-            self.offsets.append(ends)
+        for one in concepts:
+            self.concepts.append(one)
+        self.offsets.extend([len(one) for one in concepts])
 
     def close(self) -> None:
         self.concepts.close()
@@ -63,11 +59,12 @@ def text_to_annotate(title: str, abstract: str) -> str:
 
 
 class IndexKnowledge:
-    """The knowledge base of an index and its annotator; each is opened on first use.
+    """The compiled knowledge base of an index, and an annotator with the settings of the one that read the documents.
 
-    Args:
-        folder: of the compiled knowledge base.
-        settings: of the annotator that read the documents.
+    Each is opened on first use.
+
+    Raises:
+        InputError: the knowledge base cannot be read, or this program annotates otherwise than the index was.
     """
 
     def __init__(self, folder: Path, settings: dict):
@@ -76,20 +73,12 @@ class IndexKnowledge:
 
     @cached_property
     def base(self) -> KnowledgeBase:
-        """
-        Raises:
-            InputError: it cannot be read.
-        """
         from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 
         return KnowledgeBase(self.folder)
 
     @cached_property
     def annotator(self) -> Annotator:
-        """
-        Raises:
-            InputError: this program annotates otherwise than the one that built the index.
-        """
         from rerank_plugin.knowledge import normalization
         from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 

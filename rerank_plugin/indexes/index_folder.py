@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -45,22 +45,33 @@ class IndexReplacedError(InputError):
     """The index was replaced by another build while it was being opened."""
 
 
-def describe_files(folder: Path) -> dict[str, dict]:
-    """:func:`describe_file` of every file of an index, by its relative path. Files with checksums of their own, and
-    files that are rebuilt when needed, are left out."""
-    apart = (folder / MADE_AGAIN, folder / ENCODINGS)
-    return {
-        path.relative_to(folder).as_posix(): describe_file(path)
-        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / DESCRIPTION)
-        if not any(path.is_relative_to(one) for one in apart)
-    }
+def describe_files(folder: Path, names: Iterable[str] | None = None) -> dict[str, dict]:
+    """:func:`describe_file` of the named files of a folder.
+
+    By default of all files of an index, without those that have checksums of their own or are rebuilt when needed.
+    """
+    if names is None:
+        apart = (folder / DESCRIPTION, folder / MADE_AGAIN, folder / ENCODINGS)
+        found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        found = (path for path in found if not any(path.is_relative_to(one) for one in apart))
+        names = [path.relative_to(folder).as_posix() for path in found]
+    return {name: describe_file(folder / name) for name in names}
 
 
-def write_description(folder: Path, description: dict) -> None:
-    """Write ``index.json``, with checksums of all files and of its own content."""
-    description = {**description, "files": describe_files(folder)}
-    description[CHECKSUM] = checksum_of(description)
-    (folder / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
+def write_description(path: Path, described: dict, names: Iterable[str] | None = None) -> None:
+    """Write the description of an index or of an addition to it, with the checksums of its files and its own."""
+    described = {**described, "files": describe_files(path.parent, names)}
+    described[CHECKSUM] = checksum_of(described)
+    path.write_text(json.dumps(described, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+@contextmanager
+def reading(folder: Path, again: str) -> Iterator[None]:
+    """Turns what a missing or damaged file raises in the block into an `InputError` that ends with ``again``."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder} cannot be read ({error!r}); {again}") from None
 
 
 def checksum_of(description: dict) -> str:
@@ -71,16 +82,7 @@ def checksum_of(description: dict) -> str:
 
 def forward_checksum(description: dict) -> str:
     """The checksum of all files of a forward index and its knowledge base, from those in an index's description."""
-    files = description["files"]
-    forward = {name: files[name] for name in sorted(files) if name.startswith(("forward/", "knowledge/"))}
-    return blake2b(json.dumps(forward, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def write_part(path: Path, described: dict, names: Iterable[str]) -> None:
-    """Write the description of an addition to an index, with checksums of the named files and of its own content."""
-    described = {**described, "files": {name: describe_file(path.parent / name) for name in names}}
-    described[CHECKSUM] = checksum_of(described)
-    path.write_text(json.dumps(described, indent=1, ensure_ascii=False), encoding="utf-8")
+    return checksum_of({n: one for n, one in description["files"].items() if n.startswith(("forward/", "knowledge/"))})
 
 
 def open_whole(opening: Callable[[], T]) -> T:
@@ -98,9 +100,8 @@ def open_whole(opening: Callable[[], T]) -> T:
 class Index:
     """An index opened for reading. Opening is cheap: files are mapped on first use, and only a search starts Java.
 
-    Replacing an index puts another folder under the same name. So ``index.json`` is read again after a part was opened:
-    if it has changed, the part may belong to another build (`IndexReplacedError`). Parts that are already open stay
-    valid.
+    ``index.json`` is read again after a part was opened: if it has changed, the part may belong to another build
+    (`IndexReplacedError`). Parts that are already open stay valid.
 
     Raises:
         InputError: the folder is missing, was not finished, is damaged, or has another format version.
@@ -127,15 +128,13 @@ class Index:
         self._check()
 
     def _check(self) -> None:
-        version = self.description.get("format_version")
-        if version != FORMAT_VERSION:
+        if (version := self.description.get("format_version")) != FORMAT_VERSION:
             raise InputError(
                 f"{self.folder} has index format version {version}, this program reads {FORMAT_VERSION}; rebuild it"
             )
         self.tokenizer = tokenizer_of(self.description.get("tokenizer"), f"{self.folder} was")
         needed = ("files", "fields", *({KNOWLEDGE} & self.description.keys()))
-        missing = [name for name in needed if not isinstance(self.description.get(name), dict)]
-        if missing:
+        if missing := [name for name in needed if not isinstance(self.description.get(name), dict)]:
             raise InputError(f"{self.folder / DESCRIPTION} lacks {' and '.join(missing)}; rebuild the index")
         for name, expected in self.description["files"].items():
             path = self.folder / name
@@ -165,15 +164,10 @@ class Index:
         return blake2b(self._written, digest_size=16).hexdigest()
 
     def check_same(self) -> None:
-        """Check that the folder still holds the build that was opened; called after a part of it was opened.
-
-        Raises:
-            IndexReplacedError: it holds another build.
-        """
-        try:
+        """An `IndexReplacedError` if the folder holds another build than was opened; asked after a part was opened."""
+        written = None
+        with suppress(OSError):
             written = (self.folder / DESCRIPTION).read_bytes()
-        except OSError:
-            written = None
         if written != self._written:
             raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
 
@@ -194,11 +188,7 @@ class Index:
 
     @property
     def knowledge(self):
-        """The :class:`~rerank_plugin.knowledge.knowledge_base.KnowledgeBase` of its concepts; None where it has none.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """The `KnowledgeBase` of its concepts; None for an index without concepts."""
         return None if self.forward.knowledge is None else self.forward.knowledge.base
 
     @property
@@ -206,8 +196,5 @@ class Index:
         return self.folder / "lucene"
 
     def first_stage(self, config):
-        """The first stage of a configuration (:mod:`rerank_plugin.retrieval.register`) over this index.
-
-        A first stage of Lucene starts the JVM; the others do not.
-        """
+        """The first stage of a configuration (:mod:`rerank_plugin.retrieval.register`) over this index."""
         return config.open(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rerank_plugin.files.errors import InputError
@@ -17,8 +18,7 @@ _ID_PAGE = 50_000
 class LuceneWriter:
     """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors.
 
-    Args:
-        generation: the unique id of this build; stored in Lucene's commit.
+    Lucene's commit holds ``generation``, the unique id of this build.
     """
 
     def __init__(self, folder: Path, threads: int, generation: str):
@@ -38,19 +38,13 @@ class LuceneWriter:
 
     def add(self, ids: Sequence[str], titles: Sequence[str], abstracts: Sequence[str]) -> None:
         """Add documents, in one call to Java."""
-        documents = [
-            json.dumps(
-                {"id": id, "contents": f"{title} {abstract}", "title": title, "abstract": abstract},
-                ensure_ascii=False,
-            )
+        fields = [
+            {"id": id, "contents": f"{title} {abstract}", "title": title, "abstract": abstract}
             for id, title, abstract in zip(ids, titles, abstracts)
         ]
-        from jnius import JavaException
-
-        try:
+        documents = [json.dumps(one, ensure_ascii=False) for one in fields]
+        with self._writing():
             added = self.indexer.addRawDocuments(documents)
-        except JavaException as error:
-            raise self._failed(error) from None
         if added != len(documents):
             raise InputError(
                 f"Lucene took {added} of {len(documents)} documents between ids {ids[0]} and {ids[-1]}; "
@@ -58,15 +52,18 @@ class LuceneWriter:
             )
 
     def close(self) -> None:
+        with self._writing():
+            self.indexer.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
         from jnius import JavaException
 
         try:
-            self.indexer.close()
+            yield
         except JavaException as error:
-            raise self._failed(error) from None
-
-    def _failed(self, error: Exception) -> InputError:
-        return InputError(f"{self.folder}: Lucene cannot write its index ({str(error).splitlines()[0]:.200})")
+            said = str(error).splitlines()[0]
+            raise InputError(f"{self.folder}: Lucene cannot write its index ({said:.200})") from None
 
 
 def lucene_ids(folder: Path) -> Iterator[list[str]]:

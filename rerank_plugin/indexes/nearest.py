@@ -1,14 +1,8 @@
 """Maximum inner product search with faiss: exhaustive, or with an approximate index.
 
-An approximate index is built once and stored beside the vectors
-(:mod:`rerank_plugin.indexes.stored_encodings`), in a folder by its kind:
-
-==============  ========================================================================================
-file            content
-==============  ========================================================================================
-index.faiss     what faiss writes; the vectors are in it, in their dtype
-ann.json        kind and options, checksums of this file and of the description of the encodings
-==============  ========================================================================================
+An approximate index is built once and stored beside the vectors (:mod:`rerank_plugin.indexes.stored_encodings`), in a
+folder by its kind: ``index.faiss`` is what faiss writes, with the vectors in their dtype; ``ann.json`` has the kind and
+the options, and checksums of this file and of the description of the encodings.
 
 ``ivf``: k-means divides the vectors into ``nlist`` groups; a search reads the ``nprobe`` nearest groups. ``hnsw``: a
 graph (Malkov and Yashunin 2016) of about ``2 * links`` neighbours per vector; a search keeps the best ``ef_search``
@@ -31,7 +25,7 @@ import numpy as np
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
-from rerank_plugin.indexes.index_folder import write_part
+from rerank_plugin.indexes.index_folder import reading, write_description
 from rerank_plugin.indexes.stored_encodings import DESCRIPTION_FILE
 from rerank_plugin.kernels.parallel import available_threads, split
 
@@ -47,11 +41,7 @@ MOST_OF_GPU = 2048  # documents that faiss returns from a GPU
 
 
 def faiss_module():
-    """faiss.
-
-    Raises:
-        InputError: it is not installed.
-    """
+    """faiss; an `InputError` if it is not installed."""
     try:
         import faiss
     except ImportError as error:
@@ -64,7 +54,6 @@ class AnnConfig:
     """How an approximate index is built.
 
     Attributes:
-        kind: ``ivf`` or ``hnsw``.
         nlist: groups of ``ivf``; by default ``4 * sqrt(R)``, but at most ``R / 39``.
         links: M of ``hnsw``. ef_construction: candidate vectors kept when a vector is inserted into the graph.
         seed: of the groups' centres.
@@ -88,20 +77,13 @@ class AnnConfig:
             )
 
 
-def ann_folder(encodings: Path, kind: str) -> Path:
-    return encodings / kind
-
-
 def build_ann(encodings: Path, vectors: np.ndarray, config: AnnConfig, overwrite: bool = False) -> Path:
-    """Build an approximate index of encodings and write it to their folder, atomically.
-
-    Args:
-        encodings: their folder. vectors: float32 or float16 [R, E].
+    """Build an approximate index of vectors float32 or float16 [R, E] and write it to their folder, atomically.
 
     Raises:
         InputError: something is there that must not be replaced, or there are more groups than vectors.
     """
-    folder = ann_folder(encodings, config.kind)
+    folder = encodings / config.kind
     check_free(folder, ANN, overwrite)
     faiss = faiss_module()
     with _threads(faiss, config.threads or available_threads()):
@@ -118,7 +100,7 @@ def build_ann(encodings: Path, vectors: np.ndarray, config: AnnConfig, overwrite
             "index": describe_file(writing / INDEX_FILE),
             "faiss": faiss.__version__,
         }
-        write_part(writing / ANN_FILE, described, [INDEX_FILE])
+        write_description(writing / ANN_FILE, described, [INDEX_FILE])
     return folder
 
 
@@ -157,12 +139,7 @@ def _threads(faiss, threads: int) -> Iterator[None]:
 
 
 class FlatSearch:
-    """Exhaustive search. On a CPU, float32 vectors are read from the memory map without a copy.
-
-    Args:
-        vectors: float32 or float16 [R, E].
-        device: ``cpu``, ``cuda`` or ``cuda:N``.
-        threads: number of threads that share the vectors.
+    """Exhaustive search of vectors float32 or float16 [R, E]. On a CPU, float32 ones are read from the map uncopied.
 
     Attributes:
         most: the largest number of documents that a search can return; None for no limit.
@@ -191,11 +168,7 @@ class FlatSearch:
         return index
 
     def search(self, query: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows int64 [n] and inner products float32 [n] of the best ``count`` vectors (at most all), best first.
-
-        Args:
-            query: float32 [E].
-        """
+        """Rows int64 [n] and products float32 [n] with a query float32 [E] of the best vectors, best first."""
         count = min(count, len(self.vectors))
         if self.index is not None:
             with _threads(self.faiss, 1):
@@ -204,13 +177,9 @@ class FlatSearch:
         found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
         def part(start: int, stop: int) -> None:
+            piece, best = self.vectors[start:stop], min(count, stop - start)
             with _threads(self.faiss, 1):
-                products, rows = self.faiss.knn(
-                    query[None],
-                    self.vectors[start:stop],
-                    min(count, stop - start),
-                    metric=self.faiss.METRIC_INNER_PRODUCT,
-                )
+                products, rows = self.faiss.knn(query[None], piece, best, metric=self.faiss.METRIC_INNER_PRODUCT)
             found[start] = products[0], rows[0] + start
 
         split(part, len(self.vectors), self.threads, PIECE)
@@ -223,7 +192,6 @@ class AnnSearch:
     """Searches an approximate index that :func:`build_ann` has written.
 
     Args:
-        encodings: folder of the encodings.
         effort: nprobe of ``ivf``, or ef_search of ``hnsw``.
 
     Raises:
@@ -232,7 +200,7 @@ class AnnSearch:
 
     def __init__(self, encodings: Path, kind: str, effort: int, device: str, build: str):
         self.faiss = faiss_module()
-        index = _opened(self.faiss, ann_folder(encodings, kind), encodings, build)
+        index = _opened(self.faiss, encodings / kind, encodings, build)
         self.most = None if device == "cpu" else MOST_OF_GPU
         self.exact = kind == IVF and device == "cpu"  # a graph would have to walk much further for the last ranks
         if kind == HNSW:
@@ -258,16 +226,11 @@ def _opened(faiss, folder: Path, encodings: Path, build: str):
     if not folder.is_dir():
         raise InputError(f"{encodings} holds no {folder.name} index of its vectors; build it with: {build}")
     again = f"build it again with: {build} --overwrite"
-    try:
-        described = json.loads((folder / ANN_FILE).read_text(encoding="utf-8"))
-        found = described["format_version"], described["kind"], described["encodings"], described["index"]["blake2b"]
-        checksums = (
-            describe_file(encodings / DESCRIPTION_FILE)["blake2b"],
-            describe_file(folder / INDEX_FILE)["blake2b"],
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} cannot be read ({error!r}); {again}") from None
-    if found != (FORMAT_VERSION, folder.name, *checksums):
+    with reading(folder, again):
+        described = json.loads((folder / ANN_FILE).read_bytes())
+        found = [described["format_version"], described["kind"], described["encodings"], described["index"]["blake2b"]]
+        checksums = [describe_file(path)["blake2b"] for path in (encodings / DESCRIPTION_FILE, folder / INDEX_FILE)]
+    if found != [FORMAT_VERSION, folder.name, *checksums]:
         raise InputError(f"{folder} is damaged, or was built of other encodings; {again}")
     try:
         return faiss.read_index(str(folder / INDEX_FILE))
@@ -276,11 +239,7 @@ def _opened(faiss, folder: Path, encodings: Path, build: str):
 
 
 def on_device(faiss, index, device: str):
-    """The index on a device.
-
-    Raises:
-        InputError: the device is unknown, or faiss has no such GPU.
-    """
+    """The index on a device; an `InputError` if the device is unknown, or faiss has no such GPU."""
     if device == "cpu":
         return index
     name, _, number = device.partition(":")

@@ -8,8 +8,6 @@ file            dtype and shape             content
 vectors.npy     float32 or float16 [R, E]   the vectors, rows as in the forward index; memory-mapped when it is read
 encodings.json                              checksums of weights, forward index and vectors, shape, dtype, what made it
 ==============  ==========================  ========================================================================
-
-This module is independent of models: it only writes and reads vectors.
 """
 
 from __future__ import annotations
@@ -20,14 +18,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from numpy.lib import format as npy
 
-from rerank_plugin.files.arrays import open_array
+from rerank_plugin.files.arrays import ArrayWriter, open_array
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
-from rerank_plugin.indexes.index_folder import write_part
+from rerank_plugin.indexes.index_folder import reading, write_description
 
 log = logging.getLogger(__name__)
 
@@ -56,53 +53,42 @@ def write_encodings(
     description: dict | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write the vectors of all documents as a stream, atomically.
+    """Write the vectors of all documents as a stream, atomically; returns their folder.
 
     Args:
         key: checksum of the weights.
         pieces: vectors float32 [n, E] in row order, R rows in all.
-        size: E.
         dtype: of the stored vectors, float32 or float16.
         description: further entries for ``encodings.json``, as JSON values.
-
-    Returns:
-        the folder.
 
     Raises:
         InputError: the folder exists and must not be replaced, or a vector is not finite in this dtype.
     """
-    folder, shape = encodings_folder(index, key), (len(index), size)
+    folder = encodings_folder(index, key)
     if index.checksum is None:
         raise InputError(f"{index.folder} is not in an index folder, whose index.json tells which documents it holds")
     described = {
         "format_version": FORMAT_VERSION,
         "weights": key,
         "forward_index": index.checksum,
-        "shape": list(shape),
+        "shape": [len(index), size],
         "dtype": dtype,
         **(description or {}),
     }
     with replacing_folder(folder, ENCODED, overwrite) as writing:
-        with open(writing / VECTORS_FILE, "wb") as file:
-            header = {"descr": npy.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-            npy.write_array_header_1_0(file, header)
-            rows = 0
-            for piece in pieces:
-                file.write(_stored(index, piece, rows, dtype).data)
-                rows += len(piece)
-        if rows != len(index):
-            raise RuntimeError(f"{rows} vectors for {len(index)} documents")
-        write_part(writing / DESCRIPTION_FILE, described, [VECTORS_FILE])
+        vectors = ArrayWriter(writing / VECTORS_FILE, dtype, (size,))
+        for piece in pieces:
+            with np.errstate(over="ignore"):
+                stored = np.asarray(piece, dtype)
+            if len(bad := np.flatnonzero(~np.isfinite(stored).all(axis=1))):
+                row = vectors.length + int(bad[0])
+                raise InputError(f"the vector of document {index.ids[row]} is not finite in {dtype}")
+            vectors.append(stored)
+        vectors.close()
+        if vectors.length != len(index):
+            raise RuntimeError(f"{vectors.length} vectors for {len(index)} documents")
+        write_description(writing / DESCRIPTION_FILE, described, [VECTORS_FILE])
     return folder
-
-
-def _stored(index: ForwardIndex, piece: np.ndarray, first_row: int, dtype: str) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        stored = np.ascontiguousarray(piece, np.dtype(dtype))
-    bad = np.flatnonzero(~np.isfinite(stored).all(axis=1))
-    if len(bad):
-        raise InputError(f"the vector of document {index.ids[first_row + int(bad[0])]} is not finite in {dtype}")
-    return stored
 
 
 def find_encodings(index: ForwardIndex, key: str, size: int) -> np.ndarray | None:
@@ -117,12 +103,10 @@ def find_encodings(index: ForwardIndex, key: str, size: int) -> np.ndarray | Non
     if not folder.is_dir():
         return None
     again = "delete the folder, or encode again in its place"
-    try:
-        described = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
+    with reading(folder, again):
+        described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
         found = {name: described[name] for name in ("format_version", "weights", "forward_index", "shape", "dtype")}
         vectors = open_array(folder / VECTORS_FILE)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} cannot be read ({error!r}); {again}") from None
     if found["forward_index"] != index.checksum:
         log.warning("%s was made from another index and is not used; %s", folder, again)
         return None

@@ -1,9 +1,7 @@
 """Re-ranks several runs of the same queries together, as [P] 3.3 does with all runs submitted to a track.
 
-In [P], 'the tested models make predictions for individual documents, which are used to re-rank the documents within
-each submitted run'. For each query, the candidates of all runs are merged, each document is scored once, and the
-candidates of each run are sorted by these scores. The result for a run equals that of re-ranking it alone. The runs of
-a track share many documents, so this saves time.
+For each query, the candidates of all runs are merged, each document is scored once, and the candidates of each run are
+sorted by these scores. The result for a run equals that of re-ranking it alone.
 
 Where the score of a document depends on its list, each run is re-ranked separately:
 
@@ -26,12 +24,7 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.ranking.pipeline import (
-    CandidateSource,
-    Ranking,
-    checked_scores,
-    rank_together,
-)
+from rerank_plugin.ranking.pipeline import CandidateSource, Ranking, checked_scores, rank_together
 from rerank_plugin.rerankers import Reranker, as_scorer
 from rerank_plugin.retrieval.given_run import GivenRun
 from rerank_plugin.retrieval.judged import JudgedOnly
@@ -39,20 +32,6 @@ from rerank_plugin.retrieval.judged import JudgedOnly
 log = logging.getLogger(__name__)
 
 PIECE = 512  # documents of a query that are scored at once, about as many as a search has: no union takes more memory
-
-
-class KnownRows:
-    """Maps document ids to rows. Each id is looked up in the index only once, although many runs hold it."""
-
-    def __init__(self, index: ForwardIndex):
-        self.index = index
-        self.found: dict[str, int] = {}
-
-    def __call__(self, doc_ids: Sequence[str]) -> np.ndarray:
-        """Rows, int64 [C]; -1 for an id that is not in the index."""
-        new = list(set(doc_ids) - self.found.keys())
-        self.found.update(zip(new, self.index.rows(new).tolist()))
-        return np.fromiter(map(self.found.__getitem__, doc_ids), np.int64, len(doc_ids))
 
 
 def read_runs(
@@ -73,25 +52,26 @@ def read_runs(
     Raises:
         InputError: a run is malformed, or names documents that are not in the index.
     """
-    rows = KnownRows(index)
+    known: dict[str, int] = {}
+
+    def rows_of(doc_ids: Sequence[str]) -> np.ndarray:  # runs share documents: each is looked up once
+        new = list(set(doc_ids) - known.keys())
+        known.update(zip(new, index.rows(new).tolist()))
+        return np.fromiter(map(known.__getitem__, doc_ids), np.int64, len(doc_ids))
+
     for path in paths:
         run = read_run(path)
-        given = GivenRun(run, index, path, rows)
+        given = GivenRun(run, index, path, rows_of)
         first_stage = given if judged is None else JudgedOnly(given, judged)
-        yield _giving({query.id: first_stage.search(query, depth) for query in queries if query.id in run}, index)
-
-
-def _giving(found: dict[str, Candidates], index: ForwardIndex) -> CandidateSource:
-    nothing = Candidates(index, np.zeros(0, np.int64), np.zeros(0, np.float32))
-    return lambda query: found.pop(query.id, nothing)
+        found = {query.id: first_stage.search(query, depth) for query in queries if query.id in run}
+        yield lambda query, found=found: found.pop(query.id, Candidates(index, [], []))
 
 
 class SharedCandidates(Candidates):
-    """The distinct candidates of several lists.
+    """The distinct candidates of several lists, with the first-stage scores of the first list that holds a document.
 
     Attributes:
-        asked: whether the first-stage scores have been read. They come from the first list that holds the
-            document, so scores computed from them are not valid for the other lists.
+        asked: whether the first-stage scores have been read: then scores are not valid for the other lists.
     """
 
     def __init__(self, index: ForwardIndex, rows: np.ndarray, first_stage_scores: np.ndarray):
@@ -109,12 +89,7 @@ class SharedCandidates(Candidates):
 
 
 class Union:
-    """The union of the documents of several lists.
-
-    Attributes:
-        rows: int64 [C], increasing.
-        pieces: the same documents as candidates, split into parts of at most `PIECE` documents.
-    """
+    """The distinct documents of several lists: rows int64 [C], increasing, and candidates in pieces of `PIECE`."""
 
     def __init__(self, lists: Sequence[Candidates]):
         self.rows, first = np.unique(np.concatenate([one.rows for one in lists]), return_index=True)

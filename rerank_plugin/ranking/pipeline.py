@@ -19,13 +19,7 @@ CandidateSource = Callable[[Query], Candidates]
 
 
 class Ranking(NamedTuple):
-    """The result for one query.
-
-    Attributes:
-        candidates: C documents in first-stage order.
-        scores: float32 [C], in the order of ``candidates``.
-        order: int64 [C], the final order: ``candidates.rows[order]`` are the rows from rank 1 on.
-    """
+    """One query's C candidates in first-stage order, their scores (float32 [C]), and their final order (int64 [C])."""
 
     query: Query
     candidates: Candidates
@@ -60,20 +54,17 @@ def rank_together(
 ) -> list[Ranking]:
     """:func:`rank` for several queries; a reranker with ``score_many`` scores all of them in one call."""
     if reranker is None:
-        scores = [
-            _checked(found.first_stage_scores, query, found, "the first stage")
-            for query, found in zip(queries, candidates, strict=True)
-        ]
+        pairs = zip(queries, candidates, strict=True)
+        scores = [_checked(found.first_stage_scores, query, found, "the first stage") for query, found in pairs]
     else:
         scores = checked_scores(queries, candidates, reranker)
     return [Ranking(*one, one[1].order(one[2])) for one in zip(queries, candidates, scores)]
 
 
 def checked_scores(queries: Sequence[Query], candidates: Sequence[Candidates], reranker: Reranker) -> list[np.ndarray]:
-    """A reranker's scores for the candidates of several queries, float32 [C] each; empty lists are not passed to it.
+    """A reranker's scores for the candidates of several queries, float32 [C] each, as in `rank`.
 
-    Raises:
-        InputError: the number of scores differs from the number of candidates, or a score is NaN or infinite.
+    Empty lists are not passed to it.
     """
     scores = [np.zeros(0, np.float32)] * len(candidates)
     filled = [place for place, found in enumerate(candidates) if len(found)]
@@ -90,11 +81,9 @@ def _checked(scores: np.ndarray, query: Query, candidates: Candidates, giver: st
         raise InputError(
             f"{giver} gave scores of shape {scores.shape} for {len(candidates)} candidates of query {query.id}"
         )
-    if not np.isfinite(scores).all():
-        bad = candidates.rows[np.flatnonzero(~np.isfinite(scores))[0]]
-        raise InputError(
-            f"{giver} scores document {candidates.index.ids[int(bad)]} for query {query.id} as NaN or infinite"
-        )
+    if len(bad := np.flatnonzero(~np.isfinite(scores))):
+        document = candidates.index.ids[int(candidates.rows[bad[0]])]
+        raise InputError(f"{giver} scores document {document} for query {query.id} as NaN or infinite")
     return scores
 
 

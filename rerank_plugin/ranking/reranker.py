@@ -127,16 +127,15 @@ class Reranker:
         ids = [one.docid if isinstance(one, Hit) else one for one in given]
         if strange := [one for one in ids if not isinstance(one, str)]:
             raise InputError(f"documents to re-rank are ids or hits, not {type(strange[0]).__name__}")
-        if scores is None and given and all(isinstance(one, Hit) for one in given):
-            scores = [one.first_stage_score for one in given if isinstance(one, Hit)]
+        of_hits = [one.first_stage_score for one in given if isinstance(one, Hit)]
+        if scores is None and given and len(of_hits) == len(given):
+            scores = of_hits
         if scores is None and self._scorer.listwise and given:
             raise InputError(f"the reranker '{self.name}' reads first-stage scores: give them, or hits of a search")
-        if len(set(ids)) != len(ids):
-            raise InputError(
-                f"document '{next(one for one, count in Counter(ids).items() if count > 1)}' is given twice"
-            )
+        if twice := [one for one, count in Counter(ids).items() if count > 1]:
+            raise InputError(f"document '{twice[0]}' is given twice")
         forward = self.index.forward
-        rows = forward.rows(ids) if ids else np.zeros(0, np.int64)
+        rows = forward.rows(ids)
         if len(unknown := np.flatnonzero(rows < 0)):
             raise InputError(
                 f"{len(unknown)} of {len(ids)} documents are not in the index {self.index.folder}, first "
@@ -144,9 +143,7 @@ class Reranker:
             )
         if scores is None:
             return Candidates(forward, rows, np.arange(len(ids), 0, -1, dtype=np.float32))
-        found = _finite(scores, len(ids))
-        order = Candidates(forward, rows, found).order(found)
-        return Candidates(forward, rows[order], found[order])
+        return Candidates(forward, rows, _finite(scores, len(ids))).best()
 
 
 class _OneAtATime(rerankers.Scorer):
@@ -158,11 +155,9 @@ class _OneAtATime(rerankers.Scorer):
         self.scorer, self.name, self.listwise, self.lock = scorer, scorer.name, scorer.listwise, Lock()
 
     def score(self, query: Query, candidates: Candidates) -> npt.NDArray[np.float32]:
-        """Scores, float32 [C]."""
         return self.score_many([query], [candidates])[0]
 
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[npt.NDArray[np.float32]]:
-        """Scores of several queries' candidates, float32 [C] each."""
         with self.lock:
             return self.scorer.score_many(queries, candidates)
 
@@ -184,11 +179,9 @@ def hits(ranking: Ranking, k: int) -> list[Hit]:
     best = ranking.best(k)
     titles = ranking.candidates.index.titles.take(ranking.candidates.rows[best.order])
     before = ranking.candidates.first_stage_scores[best.order]
-    columns = zip(best.doc_ids, best.ranked_scores.tolist(), titles, before.tolist(), best.order.tolist())
-    return [
-        Hit(docid, score, rank, title, first_score, at + 1)
-        for rank, (docid, score, title, first_score, at) in enumerate(columns, 1)
-    ]
+    ranks = range(1, len(titles) + 1)
+    columns = best.doc_ids, best.ranked_scores.tolist(), ranks, titles, before.tolist(), (best.order + 1).tolist()
+    return [Hit(*fields) for fields in zip(*columns)]
 
 
 def open_index(index: str | Path | Index) -> Index:

@@ -1,13 +1,12 @@
 """Dense retrieval: maximum inner product search over the stored encodings of all documents of an index.
 
 It needs encodings (``python -m rerank_plugin.index --encode``) by a model whose score is the inner product of a query's
-and a document's encoding: :mod:`KTRel <rerank_plugin.models.ktrel.model>`. faiss finds the documents and the model's
-own arithmetic scores them, so that the scores are bit-identical to those of re-ranking.
+and a document's encoding, as KTRel's. faiss finds the documents and the model's own arithmetic scores them, so that the
+scores are bit-identical to those of re-ranking.
 
-With a flat index the search is exact: it gives the model's order over the whole collection. faiss sums products in
-another order than the model, so that its scores differ by float32 rounding errors. Documents are fetched until the
-bound of this difference (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1) shows that none is
-missing.
+With a flat index the order is exact. faiss sums products in another order than the model, so documents are fetched
+until the bound of the rounding errors (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1) shows that
+none is missing.
 
 Pseudo-relevance feedback adds the mean encoding of the top documents to the query and searches again, as RM3 does for
 BM25 (Rocchio 1971 without its negative part; for dense retrieval Li et al., ACM TOIS 41(3), 2023). The scores are then
@@ -29,6 +28,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.nearest import FLAT, HNSW, KINDS, AnnSearch, FlatSearch
+from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
@@ -83,7 +83,6 @@ class DenseConfig:
             raise InputError("the documents of the feedback and their weight must not be below 0")
 
     def open(self, index) -> DenseStage:
-        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""
         return DenseStage(index, self)
 
 
@@ -101,6 +100,7 @@ class QueryEncoder:
     """
 
     def __init__(self, forward, checkpoint: Path):
+        from rerank_plugin.models.classes import classes_of
         from rerank_plugin.models.document_encodings import weights_checksum
         from rerank_plugin.rerankers import RerankerOptions
         from rerank_plugin.rerankers.neural import from_checkpoint
@@ -108,9 +108,13 @@ class QueryEncoder:
         self.forward = forward
         self.reranker = from_checkpoint(forward, checkpoint, RerankerOptions(threads=1))
         model, builder = self.reranker.model, self.reranker.builder
-        scorer = _scorer_class(model.name, checkpoint)
+        if not has_inner_products(model.name):
+            raise InputError(
+                f"{checkpoint}: the score of the model '{model.name}' is no inner product of a query's and a "
+                "document's encoding, so it cannot retrieve; ktrel can"
+            )
         self.key, self.size = weights_checksum(model, builder.vocabulary), model.encoding_size
-        self.scorer = scorer(model, builder, 1)
+        self.scorer = classes_of(model.name).encoder(model, builder, 1)
         self.said: set[str] = set()
 
     def encode(self, text: str) -> np.ndarray | None:
@@ -145,8 +149,6 @@ class DenseStage:
     """
 
     def __init__(self, index, config: DenseConfig):
-        from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
-
         self.forward, self.config, self.name = index.forward, config, config.name
         checkpoint = Path(config.checkpoint)
         self.encoder = QueryEncoder(self.forward, checkpoint)
@@ -163,16 +165,14 @@ class DenseStage:
             self.searcher = AnnSearch(folder, config.kind, effort, config.device, f"{encode} --ann {config.kind}")
 
     def search(self, query: Query, depth: int) -> Candidates:
-        """The best ``depth`` documents for a query, by score, then by decreasing document id.
-
-        A query of which the model knows no word has no candidates; the first one is logged as a warning.
+        """The best ``depth`` documents; none where the model knows no word of the query (a warning says so once).
 
         Raises:
             InputError: the depth is more than a GPU can return.
         """
         encoding = self.encoder.encode(query.text)
         if encoding is None or not len(self.vectors):
-            return Candidates(self.forward, np.zeros(0, np.int64), np.zeros(0, np.float32))
+            return Candidates(self.forward, [], [])
         if self.config.feedback:
             encoding = self._moved(encoding)
         return self._nearest(encoding, depth)
@@ -180,8 +180,7 @@ class DenseStage:
     def _moved(self, encoding: np.ndarray) -> np.ndarray:
         """The encoding of a query after pseudo-relevance feedback, float32 [E].
 
-        In each part of the model, the weighted mean of the documents is added to the query's unit vector before the
-        part's factor is applied.
+        The weighted mean of the documents is added to the unit vector of each part, before the part's factor applies.
         """
         best = self._nearest(encoding, self.config.feedback)
         mean = self.vectors[best.rows].mean(axis=0, dtype=np.float32)
@@ -192,14 +191,13 @@ class DenseStage:
         most = min(len(self.forward), self.searcher.most or len(self.forward))
         if min(depth, len(self.forward)) > most:
             raise InputError(f"faiss returns at most {most} documents from a GPU: lower the depth, or use the CPU")
-        reach = min(depth + MORE, most)
+        reach, bound = min(depth + MORE, most), self._rounding(encoding)
         while True:
             rows, products = self.searcher.search(encoding, reach)
             scores = self.encoder.inner_products(encoding, self.vectors, rows)
-            candidates = Candidates(self.forward, rows, scores)
-            order = candidates.order(scores)[:depth]
-            if reach == most or len(rows) < reach or products[-1] + self._rounding(encoding) < scores[order[-1]]:
-                return Candidates(self.forward, rows[order], scores[order])
+            best = Candidates(self.forward, rows, scores).best(depth)
+            if reach == most or len(rows) < reach or products[-1] + bound < best.first_stage_scores[-1]:
+                return best
             reach = min(4 * reach, most)
 
     def _rounding(self, encoding: np.ndarray) -> float:
@@ -216,22 +214,6 @@ def has_inner_products(model: str) -> bool:
     from rerank_plugin.models.classes import classes_of
 
     return classes_of(model).encoder is not None and classes_of(model).module.inner_product
-
-
-def _scorer_class(name: str, checkpoint: Path):
-    """The class that scores from the encodings of a checkpoint's model.
-
-    Raises:
-        InputError: its score is no inner product of two encodings.
-    """
-    if not has_inner_products(name):
-        raise InputError(
-            f"{checkpoint}: the score of the model '{name}' is no inner product of a query's and a document's "
-            "encoding, so it cannot retrieve; ktrel can"
-        )
-    from rerank_plugin.models.classes import classes_of
-
-    return classes_of(name).encoder
 
 
 register(

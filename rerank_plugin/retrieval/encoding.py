@@ -50,11 +50,7 @@ class IndexEncoder:
         return weights_checksum(self.model, self.builder.vocabulary)
 
     def vectors(self) -> np.ndarray | None:
-        """The stored encodings of the index by this model, float32 or float16 [R, E]; None if there are none.
-
-        Raises:
-            InputError: they are damaged.
-        """
+        """The stored encodings, as :func:`~rerank_plugin.indexes.stored_encodings.find_encodings` gives them."""
         return find_encodings(self.index, self.key, self.size)
 
     def encode(
@@ -97,7 +93,7 @@ class IndexEncoder:
             specs: of queries and judgments, as :func:`rerank_plugin.corpora.queries_and_judgments` reads them.
 
         Raises:
-            InputError: as :func:`rerank_plugin.retrieval.neighbours.write_judged` says.
+            InputError: a source cannot be read, or as in :func:`rerank_plugin.retrieval.neighbours.write_judged`.
         """
         from rerank_plugin.corpora import queries_and_judgments
         from rerank_plugin.retrieval.dense import QueryEncoder

@@ -144,7 +144,6 @@ class FusionConfig:
             raise InputError(f"the depth of a fusion is {self.fusion_depth}; it must be 0 or more")
 
     def open(self, index) -> FusedStage:
-        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""
         return FusedStage(index.forward, [stage.open(index) for stage in self.stages], self)
 
 
@@ -159,6 +158,4 @@ class FusedStage:
         config = self.config
         found = [stage.search(query, config.fusion_depth or max(len(self.forward), 1)) for stage in self.stages]
         fused = table([one.rows for one in found], [one.first_stage_scores for one in found], config.method, config.k)
-        scores = fused.scores(config.weights)
-        order = Candidates(self.forward, fused.keys, scores).order(scores)[:depth]
-        return Candidates(self.forward, fused.keys[order], scores[order])
+        return Candidates(self.forward, fused.keys, fused.scores(config.weights)).best(depth)

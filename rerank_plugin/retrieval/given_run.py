@@ -18,27 +18,20 @@ from rerank_plugin.retrieval.register import FirstStageEntry, register
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A run as a first stage.
-
-    Attributes:
-        run: the TREC run file.
-    """
+    """A run as a first stage; ``run`` is the TREC run file."""
 
     name: str = field(default="run", init=False)
     run: str
 
     def open(self, index) -> GivenRun:
-        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; reads the run."""
         return GivenRun(read_run(self.run), index.forward, self.run)
 
 
 class GivenRun:
-    """A first stage that gives the documents of a run with their scores and in their order.
-
-    A query that the run does not have has no candidates.
+    """Gives the documents of a run with their scores and in their order; none for a query that the run lacks.
 
     Args:
-        run: a ranked list for each query, by query id.
+        run: the ranked lists by query id.
         path: of the run, for messages.
         rows_of: maps document ids to rows; by default ``index.rows``.
     """
@@ -61,12 +54,11 @@ class GivenRun:
             InputError: some of them are not in the index.
         """
         if query.id not in self.run:
-            return Candidates(self.forward, np.zeros(0, np.int64), np.zeros(0, np.float32))
+            return Candidates(self.forward, [], [])
         doc_ids, scores = self.run[query.id]
         doc_ids, scores = doc_ids[:depth], scores[:depth].copy()  # a view would keep all that is below the depth
         rows = self.rows_of(doc_ids)
-        unknown = np.flatnonzero(rows < 0)
-        if len(unknown):
+        if len(unknown := np.flatnonzero(rows < 0)):
             raise InputError(
                 f"{self.path}: query {query.id} ranks {len(unknown)} documents that are not in the index, first "
                 f"'{doc_ids[int(unknown[0])]}': the run was made from another collection"

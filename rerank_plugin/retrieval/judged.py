@@ -19,17 +19,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class JudgedConfig:
-    """Judged documents as a first stage.
-
-    Attributes:
-        judgments: a spec of judgments, as :func:`rerank_plugin.corpora.judgments` reads it.
-    """
+    """Judged documents as a first stage; ``judgments`` is a spec that :func:`rerank_plugin.corpora.judgments` reads."""
 
     name: str = field(default="judged", init=False)
     judgments: str
 
     def open(self, index) -> JudgedDocuments:
-        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; reads the judgments."""
         from rerank_plugin.corpora import judgments
 
         return JudgedDocuments(judgments(self.judgments), index.forward, self.judgments)
@@ -38,10 +33,7 @@ class JudgedConfig:
 def judged_rows(judgments: Judgments, index: ForwardIndex, name: str) -> dict[str, np.ndarray]:
     """The judged documents of each query as rows, by decreasing document id, int64 [n].
 
-    Documents that are not in the index are left out; one warning gives their number.
-
-    Args:
-        name: name of the judgments, for messages.
+    Documents that are not in the index are left out; one warning gives their number and the judgments' name.
 
     Raises:
         InputError: the index has none of the documents.
@@ -60,19 +52,17 @@ def judged_rows(judgments: Judgments, index: ForwardIndex, name: str) -> dict[st
             "%s: %d of %d judged documents are not in the index and are left out, as %s",
             name, len(missing), len(doc_ids), doc_ids[int(missing[0])],
         )  # fmt: skip
-    place = dict(zip(doc_ids, range(len(doc_ids))))
-    result = {}
-    for query, judged in judgments.items():
-        rows = of_ids[np.sort(np.fromiter(map(place.__getitem__, judged), np.int64, len(judged)))]
-        result[query] = rows[rows >= 0]
-    return result
+    row_of = {id: row for id, row in zip(doc_ids, of_ids.tolist()) if row >= 0}
+    return {
+        query: np.array([row_of[id] for id in sorted(judged, reverse=True) if id in row_of], np.int64)
+        for query, judged in judgments.items()
+    }
 
 
 class JudgedDocuments:
-    """A first stage that returns all judged documents of a query, of any grade, as in [D18] 5.1.
+    """Gives all judged documents of a query, of any grade, with score 0 and by decreasing document id ([D18] 5.1).
 
-    All have score 0, so that without a reranker the order is that of an uninformed ranker, by decreasing document
-    id ([D18] 5.1). A query without judgments has no candidates. Arguments and errors are those of `judged_rows`.
+    A query without judgments has no candidates. Arguments and errors are those of `judged_rows`.
     """
 
     name = "judged"
@@ -82,25 +72,19 @@ class JudgedDocuments:
 
     def search(self, query: Query, depth: int) -> Candidates:
         """All judged documents of the query, whatever the depth."""
-        rows = self.rows.get(query.id, np.zeros(0, np.int64))
-        return Candidates(self.forward, rows, np.zeros(len(rows), np.float32))
+        rows = self.rows.get(query.id, [])
+        return Candidates(self.forward, rows, np.zeros(len(rows)))
 
 
 class JudgedOnly:
-    """A first stage that filters the candidates of another one: it keeps only those in the query's ``rows``.
-
-    Scores and order do not change. The depth applies before the filter, so there may be fewer candidates.
-
-    Args:
-        rows: int64 [n] by query id, as `judged_rows` gives them.
-    """
+    """Keeps those candidates of another first stage, cut at the depth, that are in the query's rows (`judged_rows`)."""
 
     def __init__(self, first_stage: FirstStage, rows: Mapping[str, np.ndarray]):
         self.first_stage, self.name, self.rows = first_stage, first_stage.name, rows
 
     def search(self, query: Query, depth: int) -> Candidates:
         found = self.first_stage.search(query, depth)
-        kept = np.isin(found.rows, self.rows.get(query.id, np.zeros(0, np.int64)))
+        kept = np.isin(found.rows, self.rows.get(query.id, []))
         return Candidates(found.index, found.rows[kept], found.first_stage_scores[kept])
 
 

@@ -29,11 +29,7 @@ NAMES = (BM25, QLD, RM3)
 
 @dataclass(frozen=True)
 class LuceneConfig:
-    """Retrieval by Lucene.
-
-    Attributes:
-        name: ``bm25``, ``qld`` (query likelihood with Dirichlet smoothing) or ``bm25+rm3``.
-    """
+    """Retrieval by Lucene: ``bm25``, ``qld`` (query likelihood with Dirichlet smoothing) or ``bm25+rm3``."""
 
     name: str = BM25
     field: str = setting("contents", "contents (title + abstract), title or abstract")
@@ -57,7 +53,6 @@ class LuceneConfig:
             raise InputError("bad RM3 parameters: terms and documents at least 1, weight between 0 and 1")
 
     def open(self, index) -> LuceneFirstStage:
-        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; starts the JVM."""
         start_jvm()
         from jnius import JavaException
 
@@ -68,8 +63,7 @@ class LuceneConfig:
             index.check_same()
             raise InputError(f"{index.lucene_folder} cannot be opened ({error}): rebuild the index") from None
         index.check_same()
-        found = opened.generation
-        if found != index.generation:
+        if (found := opened.generation) != index.generation:
             raise InputError(
                 f"{index.lucene_folder} is of another build ({found}) than the rest of the index ({index.generation}): "
                 "rebuild it"
@@ -106,7 +100,8 @@ class LuceneFirstStage:
             java_class("com.fasterxml.jackson.annotation.JsonFormat$Shape").ARRAY
         )
         for name in ("TopDocs", "ScoreDoc", "TotalHits"):
-            mapper.configOverride(_class_object(f"org.apache.lucene.search.{name}")).setFormat(shape)
+            hit_class = java_class("java.lang.Class").forName(f"org.apache.lucene.search.{name}")
+            mapper.configOverride(hit_class).setFormat(shape)
         return mapper
 
     def _hits(self, query, depth: int) -> tuple[np.ndarray, np.ndarray]:
@@ -127,11 +122,9 @@ class LuceneFirstStage:
         return len(probe), (probe.index(7), probe.index(0.5))
 
     def search(self, query: Query, depth: int) -> Candidates:
-        """The best ``depth`` documents for a query.
+        """The best ``depth`` documents. The text is analyzed but not parsed: AND, quotes and slashes are plain text.
 
-        The text is analyzed but not parsed: quotes, slashes, parentheses and AND/OR are plain text. Documents are
-        sorted by decreasing score, then by decreasing document id, and then cut at ``depth``. Lucene breaks ties by its
-        own numbers, so all documents with the score at the cut are fetched first.
+        Lucene breaks ties by its own numbers, so all documents with the score at the cut are fetched before the cut.
         """
         text = query.text.encode(errors="replace").decode()  # a terminal may pass on half a character
         words = self.generator.buildQuery(self.config.field, self.analyzer, text)
@@ -142,9 +135,7 @@ class LuceneFirstStage:
             if len(scores) < reach or scores[depth - 1] != scores[-1]:
                 break
             reach *= 4
-        candidates = Candidates(self.forward, self.lucene_rows[numbers], scores)
-        order = candidates.order(scores)[:depth]
-        return Candidates(self.forward, candidates.rows[order], scores[order])
+        return Candidates(self.forward, self.lucene_rows[numbers], scores).best(depth)
 
     def _search_rm3(self, query, text: str):
         """A search of the query expanded by RM3 ([K] 4.3), in Anserini's implementation."""
@@ -184,11 +175,6 @@ class LuceneFirstStage:
 
     def close(self) -> None:
         self.reader.close()
-
-
-def _class_object(name: str):
-    """The java.lang.Class of a Java class."""
-    return java_class("java.lang.Class").forName(name)
 
 
 for _name, _summary in (

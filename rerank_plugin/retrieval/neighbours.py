@@ -9,16 +9,10 @@ is ::
 A document that is relevant for no judged query is never found, so fuse this stage with another one. A judged query
 finds its own relevant documents, so evaluate on other queries.
 
-The folder ``judged``, beside the encodings of the documents (:mod:`rerank_plugin.indexes.stored_encodings`), holds:
-
-==============  ===============  ==========================================================
-file            dtype and shape  content
-==============  ===============  ==========================================================
-vectors.npy     float32 [Q, E]   encodings of the judged queries, of length 1
-starts.npy      uint64 [Q+1]     where each query's documents start
-rows.npy        uint32 [J]       relevant documents, as rows of the forward index
-judged.json                      format version, checksum of the forward index, sources, counts
-==============  ===============  ==========================================================
+The folder ``judged``, beside the encodings of the documents (:mod:`rerank_plugin.indexes.stored_encodings`), holds
+``vectors.npy`` (float32 [Q, E], encodings of the judged queries, of length 1), ``starts.npy`` (uint64 [Q+1], where each
+query's documents start), ``rows.npy`` (uint32 [J], relevant documents as rows of the forward index), and
+``judged.json`` (format version, checksum of the forward index, sources, counts).
 """
 
 from __future__ import annotations
@@ -37,29 +31,24 @@ from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import write_part
+from rerank_plugin.indexes.index_folder import reading, write_description
 from rerank_plugin.indexes.stored_encodings import encodings_folder
 from rerank_plugin.retrieval.dense import QueryEncoder
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 FOLDER, DESCRIPTION_FILE = "judged", "judged.json"
-ARRAYS = ("vectors", "starts", "rows")
 JUDGED = FolderKind(
     "a folder of judged queries",
     DESCRIPTION_FILE,
     ("forward_index", "sources"),
-    tuple(f"{name}.npy" for name in ARRAYS),
+    ("vectors.npy", "starts.npy", "rows.npy"),
 )
 FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
 class NeighboursConfig:
-    """Retrieval by judged queries.
-
-    Attributes:
-        checkpoint: folder of the model that encodes queries.
-    """
+    """Retrieval by judged queries; ``checkpoint`` is the folder of the model that encodes queries."""
 
     name: str = field(default="neighbours", init=False)
     checkpoint: str
@@ -77,12 +66,11 @@ class NeighboursConfig:
             raise InputError("the power of the cosine must be above 0")
 
     def open(self, index) -> NeighboursStage:
-        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""
         return NeighboursStage(index, self)
 
 
 def judged_folder(index: ForwardIndex, key: str) -> Path:
-    """The folder of the judged queries encoded by the model with this checksum; it may not exist."""
+    """The folder of the judged queries encoded by the model with this checksum; it need not exist."""
     return encodings_folder(index, key) / FOLDER
 
 
@@ -92,14 +80,11 @@ def write_judged(
     sets: Iterable[tuple[str, Sequence[Query], Judgments]],
     overwrite: bool = False,
 ) -> tuple[Path, int]:
-    """Encode judged queries and store them in the index folder, atomically.
+    """Encode judged queries and store them in the index folder, atomically; returns the folder and their number.
 
     Args:
         sets: for each source its name, its queries, and their judgments. Queries without a relevant document in the
             index, or without a word the model knows, are left out.
-
-    Returns:
-        the folder, and how many queries it holds.
 
     Raises:
         InputError: the folder exists and ``overwrite`` is false, or no query is left.
@@ -119,19 +104,19 @@ def write_judged(
                 rows.append(found)
     if not vectors:
         raise InputError(f"{', '.join(sources)}: no query has a word the model knows and a relevant document")
-    counts = np.array([len(one) for one in rows])
+    starts = np.cumsum([0, *map(len, rows)])
     described = {
         "format_version": FORMAT_VERSION,
         "forward_index": index.checksum,
         "sources": sources,
         "queries": len(vectors),
-        "relevant": int(counts.sum()),
+        "relevant": int(starts[-1]),
     }
     with replacing_folder(folder, JUDGED, overwrite) as writing:
         save_array(writing / "vectors.npy", np.stack(vectors))
-        save_array(writing / "starts.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64))
+        save_array(writing / "starts.npy", starts.astype(np.uint64))
         save_array(writing / "rows.npy", np.concatenate(rows).astype(np.uint32))
-        write_part(writing / DESCRIPTION_FILE, described, [f"{name}.npy" for name in ARRAYS])
+        write_description(writing / DESCRIPTION_FILE, described, JUDGED.files)
     return folder, len(vectors)
 
 
@@ -155,30 +140,22 @@ class NeighboursStage:
         again = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder} --judged QJ"
         if not folder.is_dir():
             raise InputError(f"{index.folder} holds no judged queries for {config.checkpoint}; keep them with: {again}")
-        try:
-            described = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
-            self.vectors, self.starts, self.rows = (
-                open_array(folder / f"{name}.npy").view(np.ndarray) for name in ARRAYS
-            )
-            found = {name: described[name] for name in ("format_version", "forward_index", "queries", "relevant")}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{folder} cannot be read ({error!r}); make it again with: {again} --overwrite") from None
-        expected = {
-            "format_version": FORMAT_VERSION,
-            "forward_index": self.forward.checksum,
-            "queries": len(self.vectors),
-            "relevant": len(self.rows),
-        }
+        repair = f"make it again with: {again} --overwrite"
+        with reading(folder, repair):
+            described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
+            found = [described[name] for name in ("format_version", "forward_index", "queries", "relevant")]
+            self.vectors, self.starts, self.rows = (open_array(folder / name).view(np.ndarray) for name in JUDGED.files)
+        expected = [FORMAT_VERSION, self.forward.checksum, len(self.vectors), len(self.rows)]
         fits = self.vectors.shape[1:] == (self.encoder.size,) and len(self.starts) == len(self.vectors) + 1
         if found != expected or not fits:
-            raise InputError(f"{folder} does not fit the index, or is damaged; make it again with: {again} --overwrite")
+            raise InputError(f"{folder} does not fit the index, or is damaged; {repair}")
         self.counts, self.every = np.diff(self.starts.astype(np.int64)), np.arange(len(self.vectors))
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents, by float32 score, then by decreasing document id."""
         encoding = unit(self.encoder.encode(query.text))
         if encoding is None:
-            return Candidates(self.forward, np.zeros(0, np.int64), np.zeros(0, np.float32))
+            return Candidates(self.forward, [], [])
         cosines = self.encoder.inner_products(encoding, self.vectors, self.every)
         # By cosine, of equal ones the first: the same neighbours whatever their order in memory.
         nearest = np.argsort(-cosines, kind="stable")[: self.config.neighbours]
@@ -186,9 +163,8 @@ class NeighboursStage:
         counts = self.counts[nearest]
         weights = cosines[nearest].astype(np.float64) ** self.config.power / np.sqrt(counts)
         rows, places = np.unique(self.rows[ranges(self.starts[nearest], counts)], return_inverse=True)
-        scores = np.bincount(places, np.repeat(weights, counts), minlength=len(rows)).astype(np.float32)
-        order = Candidates(self.forward, rows, scores).order(scores)[:depth]
-        return Candidates(self.forward, rows[order], scores[order])
+        scores = np.bincount(places, np.repeat(weights, counts), minlength=len(rows))
+        return Candidates(self.forward, rows, scores).best(depth)
 
 
 register(

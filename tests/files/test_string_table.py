@@ -1,4 +1,4 @@
-"""String tables at their edges; `test_forward.py` holds the round trip."""
+"""String tables against lists, hashes that are equal, and the order of bytes."""
 
 import numpy as np
 import pytest
@@ -15,8 +15,9 @@ from rerank_plugin.files.string_table import (
 
 
 def written(folder, strings, hashes=None, searchable=True):
-    writer = StringTableWriter(folder, "names", searchable)
-    writer.extend(strings, hashes)
+    writer, half = StringTableWriter(folder, "names", searchable), len(strings) // 2
+    for part in (slice(half), slice(half, None)):
+        writer.extend(strings[part], None if hashes is None else hashes[part])
     writer.close()
     return StringTable(folder, "names")
 
@@ -30,33 +31,16 @@ def test_a_hash_is_the_same_on_every_machine():
     assert hash_strings([]).shape == (0,)
 
 
-def test_an_empty_table(tmp_path):
-    table = written(tmp_path, [])
-    assert len(table) == 0
-    assert table.find(["a", ""]).tolist() == [-1, -1]
-    assert table.take(np.zeros(0, np.int64)) == []
-    assert lexicographic_ranks(table).tolist() == []
-
-
-def test_empty_strings_are_strings(tmp_path):
-    table = written(tmp_path, ["a", "", "b"])
-    assert [table[row] for row in range(3)] == ["a", "", "b"]
-    assert table.take(np.array([1, 1, 0, 2])) == ["", "", "a", "b"]
-    assert table.find(["", "b", "ab"]).tolist() == [1, 2, -1]
-    assert lexicographic_ranks(table).tolist() == [1, 0, 2]
-
-
-def test_only_empty_strings(tmp_path):
-    table = written(tmp_path, ["", ""])
-    assert table.take(np.array([0, 1])) == ["", ""]
-    assert lexicographic_ranks(table).tolist() == [0, 1]
-
-
-def test_neighbours_are_not_joined(tmp_path):
+@pytest.mark.parametrize("strings", [[], ["", ""], ["a", "", "b"], ["ab", "c", "β", "a", "bc"]])
+def test_edges(tmp_path, strings):
     """'ab', 'c' and 'a', 'bc' are the same bytes with other borders."""
-    table = written(tmp_path, ["ab", "c", "β", "a", "bc"])
-    assert table.find(["ab", "c", "a", "bc", "abc", "β", "ba"]).tolist() == [0, 1, 3, 4, -1, 2, -1]
-    assert table.take(np.array([2, 0])) == ["β", "ab"]
+    table, rows = written(tmp_path, strings), range(len(strings))
+    assert len(table) == len(strings) and [table[row] for row in rows] == strings
+    assert table.take(np.array([*rows][::-1], np.int64)) == strings[::-1]
+    for one in ("", "a", "b", "ab", "bc", "abc", "ba", "β"):
+        assert table.find([one]).tolist() == [strings.index(one) if one in strings else -1]
+    ranks = sorted(rows, key=lambda row: strings[row].encode())
+    assert lexicographic_ranks(table).tolist() == [ranks.index(row) for row in rows]
 
 
 @given(st.lists(st.text(max_size=4), min_size=1, max_size=10, unique=True), st.data())
@@ -68,6 +52,7 @@ def test_any_pattern_of_equal_hashes_is_told_apart(tmp_path_factory, strings, da
     table = written(tmp_path_factory.mktemp("table"), strings, real[owners])
     expected = [row if owners[row] == row else -1 for row in range(len(strings))]
     assert table.find(strings).tolist() == expected
+    assert table.take(np.arange(len(strings))[::-1]) == strings[::-1]
 
 
 def test_a_table_without_hashes_says_so(tmp_path):

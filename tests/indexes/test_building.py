@@ -10,7 +10,7 @@ from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
-from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.index_folder import Index, write_description
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
@@ -43,17 +43,18 @@ def test_the_report_and_the_description(tmp_path):
 
 
 def test_the_first_document_with_an_id_stays_and_the_others_are_counted(tmp_path):
-    """Within a batch, and across batches of 1,000."""
-    documents = [
-        Document("x", "first", ""),
-        *many(1200),
-        Document("x", "second", ""),
-        Document("d1", "third", ""),
-        Document("y", "fourth", ""),
-        Document("y", "fifth", ""),
-    ]
-    problems = Problems()
-    assert build(tmp_path / "index", documents, problems).documents == 1202
+    """Within a batch, and across batches of 1,000. Progress is told of every document, duplicates too."""
+    more = [("x", "second"), ("d1", "third"), ("y", "fourth"), ("y", "fifth")]
+    documents = [Document("x", "first", ""), *many(1200), *(Document(id, title, "") for id, title in more)]
+    problems, seen = Problems(), []
+
+    def progress(items):
+        for item in items:
+            seen.append(item.id)
+            yield item
+
+    assert build(tmp_path / "index", documents, problems, progress=progress).documents == 1202
+    assert seen == [document.id for document in documents]
     assert problems.counts == {"duplicate id": 3} and problems.examples["duplicate id"] == ["x", "d1", "y"]
     index = Index(tmp_path / "index")
     assert index.description["left_out"] == ["3 duplicate ids: x, d1, y"]
@@ -72,8 +73,10 @@ def test_strict_stops_at_the_first_duplicate_and_leaves_nothing(tmp_path):
 def test_an_index_is_replaced_only_when_asked(tmp_path):
     build(tmp_path / "index")
     before = (tmp_path / "index" / "index.json").read_bytes()
+    documents = many(5)
     with pytest.raises(InputError, match="exists already.*overwrite"):
-        build(tmp_path / "index", many(5))
+        build_index(documents, tmp_path / "index", "a test", Problems())
+    assert next(documents).id == "d0"  # it was found before the first document was read
     assert (tmp_path / "index" / "index.json").read_bytes() == before
     assert build(tmp_path / "index", many(5), overwrite=True).documents == 5
     index = Index(tmp_path / "index")
@@ -82,21 +85,14 @@ def test_an_index_is_replaced_only_when_asked(tmp_path):
     assert index.first_stage(LuceneConfig()).search(Query("q", "aspirin word3"), 5).ids == ["d3"]
 
 
-def test_an_existing_folder_is_found_before_the_first_document_is_read(tmp_path):
-    build(tmp_path / "index")
-    documents = iter(SMALL)
-    with pytest.raises(InputError, match="exists already"):
-        build_index(documents, tmp_path / "index", "a test", Problems())
-    assert next(documents) == SMALL[0]
-
-
 class Stop(BaseException):
     """As an interrupt, no Exception."""
 
 
-@pytest.mark.parametrize("after", [0, 1, 999, 1000, 2500])
-@pytest.mark.parametrize("error", [RuntimeError, Stop])
-def test_an_exception_in_the_stream_leaves_nothing(tmp_path, after, error):
+@pytest.mark.parametrize(
+    "after, error", [(0, RuntimeError), (1, Stop), (999, Stop), (1000, RuntimeError), (2500, Stop)]
+)
+def test_an_exception_in_the_stream_keeps_what_was_there(tmp_path, after, error):
     def broken():
         yield from many(after)
         raise error("in the middle")
@@ -104,20 +100,11 @@ def test_an_exception_in_the_stream_leaves_nothing(tmp_path, after, error):
     with pytest.raises(error, match="in the middle"):
         build(tmp_path / "index", broken())
     assert names(tmp_path) == []
-
-
-def test_an_exception_in_the_stream_keeps_the_index_that_was_there(tmp_path):
     build(tmp_path / "index")
-
-    def broken():
-        yield from many(1500)
-        raise Stop
-
-    with pytest.raises(Stop):
+    with pytest.raises(error, match="in the middle"):
         build(tmp_path / "index", broken(), overwrite=True)
     assert names(tmp_path) == ["index"]
-    verify(Index(tmp_path / "index"))
-    assert Index(tmp_path / "index").description["documents"] == 3
+    assert verify(Index(tmp_path / "index")) and Index(tmp_path / "index").description["documents"] == 3
 
 
 def test_a_corpus_without_documents_is_refused(tmp_path):
@@ -143,42 +130,21 @@ def test_the_number_of_threads_changes_nothing_that_can_be_seen(tmp_path):
         np.testing.assert_array_equal(first.first_stage_scores, second.first_stage_scores)
 
 
-def test_progress_sees_every_document_duplicates_too(tmp_path):
-    seen = []
-
-    def progress(items):
-        for item in items:
-            seen.append(item.id)
-            yield item
-
-    build(tmp_path / "index", [*SMALL, SMALL[0]], progress=progress)
-    assert seen == ["a", "b", "c", "a"]
-
-
 def test_texts_cross_to_java_unharmed(tmp_path):
-    """Quotes, backslashes, line ends, control characters, and characters beyond the first 65,536 in text and id."""
+    """Quotes, backslashes, line ends, control characters, and characters beyond the first 65,536 in text and id.
+
+    Text that was cut within a character (JSON may spell it so) is indexed without it."""
     documents = [
         Document('q"\\u0041', 'a "quoted" \\n title', "line\none\ttwo\r\nthree"),
         Document("𝐀🙂", "🙂 smile \x00 zero", "𝐀 bold"),
         Document("é", "\u2028 separators \u2029", "{'id': 'é'}"),
+        Document("cut", "half \ud83d", "an abstract \ud83d"),
     ]
     build(tmp_path / "index", documents)
-    index = Index(tmp_path / "index")
-    search = index.first_stage(LuceneConfig()).search
-    for text, id in (("quoted", 'q"\\u0041'), ("three", 'q"\\u0041'), ("smile", "𝐀🙂"), ("separators", "é")):
+    search = Index(tmp_path / "index").first_stage(LuceneConfig()).search
+    asked = [("quoted", 'q"\\u0041'), ("three", 'q"\\u0041'), ("smile", "𝐀🙂"), ("separators", "é"), ("🙂", "𝐀🙂")]
+    for text, id in [*asked, ("half", "cut")]:
         assert search(Query("q", text), 5).ids == [id]
-    assert search(Query("q", "🙂"), 5).ids == ["𝐀🙂"]
-
-
-def test_a_half_surrogate_is_no_crash(tmp_path):
-    """Text that was cut within a character (JSON may spell it so) is indexed without it, or refused by name."""
-    documents = [Document("cut", "a title \ud83d", "and an abstract \ud83d"), *SMALL]
-    try:
-        build(tmp_path / "index", documents)
-    except InputError as error:
-        assert "cut" in str(error)
-        return
-    assert Index(tmp_path / "index").first_stage(LuceneConfig()).search(Query("q", "title"), 5).ids == ["cut"]
 
 
 @pytest.fixture
@@ -192,10 +158,6 @@ def refusal(folder):
         Index(folder)
     assert "\n" not in str(raised.value) and str(folder) in str(raised.value)
     return str(raised.value)
-
-
-def test_the_copy_opens_before_it_is_damaged(copy):
-    verify(Index(copy))
 
 
 def test_what_is_no_index_is_refused(tmp_path):
@@ -214,7 +176,9 @@ def rewritten(folder, **changes):
 def test_an_index_of_another_format_or_tokenizer_is_refused(copy):
     rewritten(copy, format_version=99)
     assert "format version 99" in refusal(copy)
-    rewritten(copy, format_version=1, tokenizer={"name": "d18", "version": 0})
+    rewritten(copy, format_version=1, files=None)
+    assert "lacks files" in refusal(copy)
+    rewritten(copy, tokenizer={"name": "d18", "version": 0})
     assert "was tokenized with" in refusal(copy)
 
 
@@ -226,32 +190,11 @@ def test_a_description_that_cannot_be_read_is_refused(copy, content):
     refusal(copy)
 
 
-def test_a_description_that_lacks_its_files_is_refused(copy):
-    description = json.loads((copy / "index.json").read_text(encoding="utf-8"))
-    del description["files"]
-    (copy / "index.json").write_text(json.dumps(description), encoding="utf-8")
-    refusal(copy)
-
-
 def files(folder):
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "index.json")
 
 
-def test_a_missing_or_shortened_file_is_noticed_at_opening(copy):
-    for path in files(copy):
-        content = path.read_bytes()
-        path.unlink()
-        assert f"{path} is missing" in refusal(copy)
-        if content:
-            path.write_bytes(content[:-1])
-            assert f"{path} has {len(content) - 1} bytes, expected {len(content)}" in refusal(copy)
-        path.write_bytes(content + b"x")
-        assert f"{path} has {len(content) + 1} bytes" in refusal(copy)
-        path.write_bytes(content)
-    verify(Index(copy))
-
-
-def test_a_changed_byte_in_any_file_is_noticed_by_verify(copy):
+def test_a_missing_or_shortened_file_is_noticed_at_opening_and_a_changed_byte_by_verify(copy):
     index = Index(copy)
     for path in files(copy):
         content = path.read_bytes()
@@ -262,20 +205,20 @@ def test_a_changed_byte_in_any_file_is_noticed_by_verify(copy):
             with pytest.raises(InputError, match="does not match its checksum") as raised:
                 verify(index)
             assert str(path) in str(raised.value)
+            path.write_bytes(content[:-1])
+            assert f"{path} has {len(content) - 1} bytes, expected {len(content)}" in refusal(copy)
+        path.write_bytes(content + b"x")
+        assert f"{path} has {len(content) + 1} bytes" in refusal(copy)
+        path.unlink()
+        assert f"{path} is missing" in refusal(copy)
         path.write_bytes(content)
-    verify(index)
+    verify(Index(copy))
 
 
 def test_lucene_and_the_forward_index_must_belong_together(copy, tmp_path):
     build(tmp_path / "other")
     shutil.rmtree(copy / "lucene")
     shutil.copytree(tmp_path / "other" / "lucene", copy / "lucene")
-    described = json.loads((tmp_path / "other" / "index.json").read_text())["files"]
-    own = json.loads((copy / "index.json").read_text())["files"]
-    rewritten(
-        copy,
-        files={name: size for name, size in own.items() if name.startswith("forward/")}
-        | {name: size for name, size in described.items() if name.startswith("lucene/")},
-    )
+    write_description(copy / "index.json", json.loads((copy / "index.json").read_text()))
     with pytest.raises(InputError, match="holds 3 documents but the forward index 40"):
         Index(copy).first_stage(LuceneConfig())

@@ -5,19 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
-
-
-def forward_index(folder, documents):
-    """An index of (id, title, abstract)."""
-    ids, titles, abstracts = map(list, zip(*documents))
-    writer = ForwardIndexWriter(folder)
-    writer.extend(ids, titles, abstracts, hash_strings(ids))
-    writer.close_streams()
-    statistics = writer.finish(np.arange(len(ids)))
-    return ForwardIndex(folder, {field: numbers.mean_length for field, numbers in statistics.items()})
+from tests import small
 
 
 def of(index, rows):
@@ -30,7 +19,7 @@ WORDS = [("9", "a b", "c"), ("10", "", ""), ("é", "", "d"), ("b", "a a a a a", 
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
-    return forward_index(tmp_path_factory.mktemp("words") / "forward", WORDS)
+    return small.build_index(tmp_path_factory.mktemp("words") / "forward", WORDS)
 
 
 def test_what_candidates_know(words):
@@ -57,14 +46,6 @@ def test_padded_to_any_width(words, width):
         assert mask[place].tolist() == [True] * len(kept) + [False] * (width - len(kept))
 
 
-def test_padding_does_not_depend_on_the_others(words):
-    for row in range(5):
-        alone, mask_alone = of(words, [row]).padded_tokens(4)
-        together, mask_together = of(words, [0, row, 3]).padded_tokens(4)
-        np.testing.assert_array_equal(alone[0], together[1])
-        np.testing.assert_array_equal(mask_alone[0], mask_together[1])
-
-
 def test_flat_words(words):
     a, b, c, d = words.terms.find(["a", "b", "c", "d"]).tolist()
     flat = of(words, [1, 2, 0, 4, 2]).flat_tokens
@@ -83,7 +64,7 @@ def test_no_candidates_and_only_empty_ones(words):
 
 
 def test_a_collection_without_a_word(tmp_path):
-    index = forward_index(tmp_path / "forward", [("1", "!", "?"), ("2", "", "")])
+    index = small.build_index(tmp_path / "forward", [("1", "!", "?"), ("2", "", "")])
     ids, mask = of(index, [1, 0]).padded_tokens(2)
     assert ids.tolist() == [[0, 0], [0, 0]] and not mask.any()
     assert index.vocabulary_size == 0 and index.query("a").ids.tolist() == [-1]
@@ -100,7 +81,7 @@ IDS = ["1", "10", "100", "2", "20", "9", "a", "B", "b", "é", "z", "aa", "𝐀",
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    return forward_index(tmp_path_factory.mktemp("many") / "forward", [(id, "x", "") for id in IDS])
+    return small.build_index(tmp_path_factory.mktemp("many") / "forward", [(id, "x", "") for id in IDS])
 
 
 scores = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-9, -1.0, 2.5, 1e-40, np.inf, -np.inf]) | st.floats(
@@ -117,10 +98,9 @@ def test_order_is_by_float32_score_then_decreasing_id(many, data):
     # Python's sort keeps equal ones in their order, so: first by id descending, then by score descending.
     expected = sorted(range(len(rows)), key=lambda at: IDS[rows[at]].encode(), reverse=True)
     expected = sorted(expected, key=lambda at: -rounded[at])
-    assert of(many, rows).order(np.array(given_scores)).tolist() == expected
-
-
-def test_a_constant_score_is_the_order_of_the_ids(many):
-    found = of(many, range(len(IDS)))
-    ordered = [IDS[at] for at in found.order(np.full(len(IDS), 0.25))]
-    assert ordered == sorted(IDS, key=lambda id: id.encode(), reverse=True)
+    found = Candidates(many, rows, given_scores)
+    assert found.order(np.array(given_scores)).tolist() == expected
+    for depth in (None, 0, 3):
+        best = found.best(depth)
+        assert best.rows.tolist() == [rows[at] for at in expected][:depth]
+        np.testing.assert_array_equal(best.first_stage_scores, rounded[expected[:depth]])

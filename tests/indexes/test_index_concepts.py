@@ -10,7 +10,6 @@ from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
-from rerank_plugin.indexes.index_concepts import ConceptWriter
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.knowledge import sample_source
@@ -94,16 +93,11 @@ def test_a_query_is_annotated_once(folder, monkeypatch):
     assert asked == [["stroke"], ["aspirin"]]
 
 
-def test_an_index_without_concepts(index):
+def test_an_index_without_concepts_finds_the_same(folder, index):
     assert index.knowledge is None
     assert (index.forward.knowledge, index.forward.concepts, index.forward.concept_offsets) == (None, None, None)
-
-
-def test_the_first_stage_is_the_same(folder, index):
-    """Words do not change where concepts are added: same documents, by another number of others."""
-    config = LuceneConfig()
     for text in ("stroke", "breast cancer"):
-        found, plain = (one.first_stage(config).search(Query("q", text), 10) for one in (Index(folder), index))
+        found, plain = (one.first_stage(LuceneConfig()).search(Query("q", text), 10) for one in (Index(folder), index))
         assert found.ids == plain.ids and len(found) > 1
 
 
@@ -130,29 +124,18 @@ def test_settings_that_are_none_or_of_another_program(folder, tmp_path):
     with pytest.raises(InputError, match="index.json.*knowledge"):
         Index(copy)
     say({**description["knowledge"], "rules": 99})
-    kept = {path.name: path.read_bytes() for path in (copy / "knowledge" / "annotation").iterdir()}
+    annotation = copy / "knowledge" / "annotation"
+    kept = {path.name: path.read_bytes() for path in annotation.iterdir()}
     assert kept and not any("annotation/" in name for name in description["files"])
     with pytest.raises(InputError, match=r"rules 99, here \d+\); rebuild the index"):
         Index(copy).forward.knowledge.query("stroke")
-    assert kept == {path.name: path.read_bytes() for path in (copy / "knowledge" / "annotation").iterdir()}
-
-
-def test_what_the_annotator_keeps_is_made_again(folder, tmp_path):
-    copy = shutil.copytree(folder, tmp_path / "copy")
+    assert kept == {path.name: path.read_bytes() for path in annotation.iterdir()}
+    say(description["knowledge"])
     expected = Index(folder).forward.knowledge.query("stroke").tolist()
-    shutil.rmtree(copy / "knowledge" / "annotation")
+    shutil.rmtree(annotation)  # what the annotator keeps is made again
     for _ in range(2):
-        verify(Index(copy))
+        assert verify(Index(copy))
         assert Index(copy).forward.knowledge.query("stroke").tolist() == expected != []
-
-
-def test_writing_no_documents_at_all(tmp_path):
-    writer = ConceptWriter(tmp_path)
-    writer.extend([])
-    writer.extend([np.zeros(0, np.uint32), np.array([5, 7], np.uint32)])
-    writer.close()
-    assert np.load(tmp_path / "concepts.npy").tolist() == [5, 7]
-    assert np.load(tmp_path / "concept_offsets.npy").tolist() == [0, 0, 2]
 
 
 # The command.

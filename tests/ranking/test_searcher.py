@@ -122,8 +122,7 @@ def test_runs_are_those_of_the_search_command(index_folder, queries_file, delta,
     np.testing.assert_array_equal(rp.rank(index_folder, TEXTS[0], reranker, first_stage, 7).scores, run["q0"].scores)
 
 
-@pytest.mark.parametrize("first_stage", ["bm25", "bm25+rm3", "all"])
-@pytest.mark.parametrize("reranker", ["delta", "bm25-text"])
+@pytest.mark.parametrize("first_stage, reranker", [("bm25", "delta"), ("bm25+rm3", "bm25-text"), ("all", "delta")])
 def test_threads_that_share_a_searcher_find_what_one_finds(index, delta, first_stage, reranker):
     texts = TEXTS * 20
     with rp.Searcher(index, delta if reranker == "delta" else reranker, first_stage) as searcher:
@@ -152,8 +151,9 @@ def test_threads_that_end_leave_java(index):
         assert java_class("java.lang.Thread").activeCount() == before
 
 
-def test_batches_are_by_id_in_the_order_of_the_queries(index):
-    with rp.Searcher(index) as searcher:
+def test_batches_are_by_id_in_the_order_of_the_queries(index, index_folder):
+    with rp.Searcher(index) as searcher, rp.Searcher(str(index_folder)) as other:
+        assert searcher.index is index and searcher.search("cancer") == other.search("cancer")
         found = searcher.batch_search(["cancer", "zzyzx", "stroke"], ["c", "nothing", "a"], k=3)
         assert list(found) == ["c", "nothing", "a"] and not found["nothing"] and len(found["c"]) == 3
         assert list(searcher.batch_search(["cancer", "stroke"])) == ["0", "1"]
@@ -175,11 +175,6 @@ def test_a_configuration_is_a_first_stage_too(index):
         assert [hit.docid for hit in searcher.search("aspirin", k=2)] == index.forward.ids.take(
             np.array([len(index) - 1, len(index) - 2])
         )
-
-
-def test_an_index_is_opened_by_its_path_or_given(index, index_folder):
-    with rp.Searcher(index) as one, rp.Searcher(str(index_folder)) as other:
-        assert one.index is index and one.search("cancer") == other.search("cancer")
 
 
 @pytest.mark.parametrize(
@@ -210,10 +205,7 @@ def test_what_no_searcher_can_be_opened_with(index, arguments, message):
         (lambda s: s.search("cancer", k=0), "k is 0: it must be at least 1"),
         (lambda s: s.search("cancer", k=2.5), "k is 2.5: it must be a whole number"),
         (lambda s: s.search("cancer", k=True), "k is True: it must be a whole number"),
-        (
-            lambda s: s.search("cancer", k=6),
-            "k is 6, but only 5 candidates are retrieved: open the searcher with depth=6",
-        ),
+        (lambda s: s.search("cancer", k=6), "k is 6, but only 5 candidates are retrieved: open the searcher with de"),
         (lambda s: s.batch_search("cancer"), "takes a list of queries"),
         (lambda s: s.batch_search(["cancer"], ["a", "b"]), "1 queries but 2 query ids"),
         (lambda s: s.batch_search(["cancer", "stroke"], ["a", "a"]), "two queries have the id 'a'"),
@@ -237,20 +229,16 @@ def test_what_cannot_be_searched(index, call, message):
     ],
 )
 def test_queries_that_make_no_run(index, queries, message):
-    with pytest.raises(rp.InputError) as error:
+    with pytest.raises(rp.InputError, match=message):
         rp.rank_many(index, queries)
-    assert message in str(error.value)
 
 
-def test_a_closed_searcher_says_so(index):
+def test_a_closed_searcher_and_a_reranker_of_another_index(index, tmp_path):
     searcher = rp.Searcher(index)
     searcher.close()
     searcher.close()
     with pytest.raises(rp.InputError, match="this searcher is closed"):
         searcher.search("cancer")
-
-
-def test_a_reranker_of_another_index_is_refused(index, tmp_path):
     other = rp.build_index([rp.Document("1", "A title", "An abstract.")], tmp_path / "other")
     with pytest.raises(rp.InputError, match="the reranker is of the index .*other, not of"):
         rp.Searcher(index, rp.Reranker.load("bm25-title", other))

@@ -51,9 +51,8 @@ def workspace(tmp_path_factory, vectors):
     made = SimpleNamespace(folder=folder / "index", forward=forward, models={})
     for name, seed, dtype in (("float32", 1, "float32"), ("float16", 2, "float16")):
         checkpoints.save_checkpoint(folder / name, encodable.ktrel(vectors, seed, heads=2), vectors, {})
-        one = from_checkpoint(forward, folder / name, RerankerOptions())
-        encode_index(one.model, one.builder, dtype=dtype)
         made.models[name] = folder / name
+        encode(made, name, dtype)
     return made
 
 
@@ -127,26 +126,42 @@ def test_a_query_without_known_words_finds_nothing_and_is_said_once(workspace, c
     assert len(caplog.records) == 1 and "knows none of its words" in caplog.text
 
 
-@pytest.mark.parametrize("parts", ["both", "concepts"])
-def test_models_that_read_concepts_retrieve_by_them(tmp_path, vectors, parts):
-    index = annotated.build_index(tmp_path / "index")
+CONCEPT_QUERIES = ("aspirin after heart attack in women", "myocardial infarction")  # the latter as a concept only
+
+
+def with_concepts(folder, vectors, parts="both", a=1.0, b=1.0):
+    """An index encoded by a KTRel that reads concepts, and weighs its parts by a and b."""
+    index = annotated.build_index(folder / "index")
     ids = [f"H{number:02}" for number in range(1, 11)]
     model = encodable.ktrel(
         vectors, seed=3, concept_ids=ids, concepts=len(ids), concept_dimension=4, heads=2, parts=parts,
         document_concepts=12, query_concepts=6,
     )  # fmt: skip
-    checkpoints.save_checkpoint(tmp_path / "both", model, vectors, {})
-    one = from_checkpoint(index.forward, tmp_path / "both", RerankerOptions())
-    encode_index(one.model, one.builder)
-    workspace = SimpleNamespace(folder=index.folder, forward=index.forward, models={"both": tmp_path / "both"})
-    stage = opened(workspace, "both")
-    for text in ("aspirin after heart attack in women", "myocardial infarction"):  # the latter as a concept only
+    if parts == "both":
+        with torch.no_grad():
+            model.a.fill_(a)
+            model.b.fill_(b)
+    checkpoints.save_checkpoint(folder / "model", model, vectors, {})
+    made = SimpleNamespace(folder=index.folder, forward=index.forward, models={"model": folder / "model"})
+    made.model = encode(made, "model")
+    return made
+
+
+def encode(workspace, name, dtype="float32"):
+    one = from_checkpoint(workspace.forward, workspace.models[name], RerankerOptions())
+    encode_index(one.model, one.builder, dtype=dtype)
+    return one.model
+
+
+@pytest.mark.parametrize("parts", ["both", "concepts"])
+def test_models_that_read_concepts_retrieve_by_them(tmp_path, vectors, parts):
+    workspace = with_concepts(tmp_path, vectors, parts)
+    stage = opened(workspace, "model")
+    for text in CONCEPT_QUERIES:
         for depth in (1, 4, 100):
-            assert found(stage, text, depth) == brute_force(workspace, "both", text, depth)
-    assert (
-        len(stage.search(Query("q", "myocardial infarction"), 3)) == 3
-        and len(stage.search(Query("q", "zyzzyva"), 3)) == 0
-    )
+            assert found(stage, text, depth) == brute_force(workspace, "model", text, depth)
+    sizes = [len(stage.search(Query("q", text), 3)) for text in (CONCEPT_QUERIES[1], "zyzzyva")]
+    assert sizes == [3, 0]
 
 
 # Feedback.
@@ -187,22 +202,10 @@ def test_feedback_moves_the_query_towards_the_best_documents(workspace, text):
 
 
 def test_feedback_weighs_the_parts_as_the_model_does(tmp_path, vectors):
-    index = annotated.build_index(tmp_path / "index")
-    ids = [f"H{number:02}" for number in range(1, 11)]
-    model = encodable.ktrel(
-        vectors, seed=3, concept_ids=ids, concepts=len(ids), concept_dimension=4, heads=2, parts="both",
-        document_concepts=12, query_concepts=6,
-    )  # fmt: skip
-    with torch.no_grad():
-        model.a.fill_(2.0)
-        model.b.fill_(0.25)
-    checkpoints.save_checkpoint(tmp_path / "both", model, vectors, {})
-    one = from_checkpoint(index.forward, tmp_path / "both", RerankerOptions())
-    encode_index(one.model, one.builder)
-    workspace = SimpleNamespace(folder=index.folder, forward=index.forward, models={"both": tmp_path / "both"})
-    without, stage = opened(workspace, "both"), opened(workspace, "both", feedback=2, feedback_weight=1.5)
-    for text in ("aspirin after heart attack in women", "myocardial infarction"):
-        expected = plain_feedback(one.model, np.asarray(stage.vectors), text, without, 1.5, 2)
+    workspace = with_concepts(tmp_path, vectors, a=2.0, b=0.25)
+    without, stage = opened(workspace, "model"), opened(workspace, "model", feedback=2, feedback_weight=1.5)
+    for text in CONCEPT_QUERIES:
+        expected = plain_feedback(workspace.model, np.asarray(stage.vectors), text, without, 1.5, 2)
         result = stage.search(Query("q", text), 100)
         np.testing.assert_allclose(result.first_stage_scores, np.sort(expected)[::-1], rtol=1e-5, atol=1e-5)
 
@@ -226,11 +229,10 @@ def approximate(workspace):
 
 
 def stored(workspace, name):
+    """The folder and the vectors of the encodings."""
     reranker = from_checkpoint(workspace.forward, workspace.models[name], RerankerOptions())
-    key = weights_checksum(reranker.model, reranker.builder.vocabulary)
-    return encodings_folder(workspace.forward, key), find_encodings(
-        workspace.forward, key, reranker.model.encoding_size
-    )
+    key, size = weights_checksum(reranker.model, reranker.builder.vocabulary), reranker.model.encoding_size
+    return encodings_folder(workspace.forward, key), find_encodings(workspace.forward, key, size)
 
 
 @pytest.mark.parametrize("name", ["float32", "float16"])
@@ -281,9 +283,7 @@ def test_an_approximation_that_is_damaged_or_of_other_encodings_is_refused(appro
         damaged = bytearray(whole)
         damaged[len(whole) // 2] ^= 1
         path.write_bytes(damaged)
-        with pytest.raises(
-            InputError, match="is damaged, or was built of other encodings; build it again with: python"
-        ):
+        with pytest.raises(InputError, match="is damaged, or was built of other encodings; build it again with: py"):
             opened(approximate, kind="hnsw")
         path.write_bytes(whole)
         for change in ({"encodings": "0" * 32}, {"kind": "ivf"}, {"format_version": 2}):
@@ -308,12 +308,10 @@ def test_what_is_missing_names_the_command_that_makes_it(workspace, tmp_path, ve
     command = f"python -m rerank_plugin.index --encode {tmp_path / 'other'} --index {workspace.folder}"
     with pytest.raises(InputError, match=f"holds no encodings by .*; encode it with: {command}$"):
         opened(workspace, "other")
-    one = from_checkpoint(workspace.forward, tmp_path / "other", RerankerOptions())
-    encode_index(one.model, one.builder)
+    encode(workspace, "other")
     for kind in nearest.ANN_KINDS:
-        with pytest.raises(
-            InputError, match=f"holds no {kind} index of its vectors; build it with: {command} --ann {kind}$"
-        ):
+        said = f"holds no {kind} index of its vectors; build it with: {command} --ann {kind}$"
+        with pytest.raises(InputError, match=said):
             opened(workspace, "other", kind=kind)
 
 
@@ -352,9 +350,7 @@ def test_settings_are_refused_by_name(workspace):
         with pytest.raises(InputError, match="needs nlist, ef-construction and threads of 1 and links of 2"):
             AnnConfig("ivf", **wrong)
     with pytest.raises(InputError, match="1000 groups are too many for 600 documents"):
-        build_ann(
-            stored(workspace, "float32")[0], np.zeros((600, 3), np.float32), AnnConfig("ivf", 1000), overwrite=True
-        )
+        build_ann(stored(workspace, "float32")[0], np.zeros((600, 3), np.float32), AnnConfig("ivf", 1000), True)
 
 
 def test_missing_faiss_is_said_with_the_command_that_installs_it(workspace, monkeypatch):

@@ -80,18 +80,6 @@ def test_the_same_as_plain_loops(lists, weights, k):
     assert fused(lists, "linear", weights) == pytest.approx(plain_linear(lists, weights), rel=1e-5, abs=1e-6)
 
 
-@given(
-    st.lists(st.dictionaries(st.integers(0, 12), st.integers(-99, 99), max_size=8), min_size=1, max_size=4),
-    st.sampled_from([0.25, 2.0, 64.0]),
-    st.integers(-1000, 1000),
-)
-def test_interpolation_does_not_depend_on_a_list_s_scale(lists, factor, shift):
-    lists = [sorted(one.items(), key=lambda item: -item[1]) for one in lists]
-    moved = [[(document, score * factor + shift) for document, score in one] for one in lists]
-    weights = [1.0] * len(lists)
-    assert fused(moved, "linear", weights) == pytest.approx(fused(lists, "linear", weights), rel=1e-6)
-
-
 def test_weights_that_are_left_out_or_refused():
     assert lists_weights("rrf", None, 3) == (1.0, 1.0, 1.0)
     assert lists_weights("linear", (), 2) == (0.5, 0.5)

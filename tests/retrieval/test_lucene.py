@@ -1,82 +1,163 @@
-"""Real Lucene: scores, fields, the tie rule at the cut, and text that looks like query syntax."""
+"""Real Lucene against plain Python over the words that its own analyzer gives; ties at the cut; text as it is typed."""
 
 import math
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.java import java_class
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.verification import verify
-from rerank_plugin.retrieval.lucene import LuceneConfig
+from rerank_plugin.retrieval.lucene import LUCENE_FIELDS, NAMES, LuceneConfig
 
-# Words that Lucene's stemmer leaves alone. The twins tie with one another for every query; their ids differ in length.
-DOCUMENTS = [
-    Document("b2", "aspirin heart", "blood blood mouse"),
-    Document("a1", "", "aspirin kidney"),
-    Document("c", "heart kidney liver", ""),
-    Document("zz", "β-catenin", "mouse liver aspirin aspirin"),
-    *(Document(f"twin{number}", "twin", "brain") for number in (1, 10, 2, 3, 20, 100)),
-]
+QUERIES = (
+    "aspirin and the prevention of heart attack",
+    "aspirin aspirin stroke",
+    "risk of breast cancer in women",
+    "vaccines protecting children",
+    "β-catenin signalling",
+    "twins share words",
+    "diabetes insulin renal failure",
+    "PM2.5 1999 2103",
+    "糖尿病",
+)
+
+
+def analyzed(text):
+    """Lucene's words of a text: lower-cased, stemmed, without stop words."""
+    analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+    words = java_class("io.anserini.analysis.AnalyzerUtils").analyze(analyzer, text)
+    return [words.get(place) for place in range(words.size())]
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("lucene") / "index"
-    report = build_index(iter(DOCUMENTS), folder, "test", Problems(), threads=2)
-    assert report.documents == len(DOCUMENTS)
-    return Index(folder)
+def fields(documents):
+    """{field: Lucene's words by document id}. Lucene keeps lengths below 40 exactly; longer ones it rounds."""
+    parts = {
+        "title": {document.id: analyzed(document.title) for document in documents},
+        "abstract": {document.id: analyzed(document.abstract) for document in documents},
+        "contents": {document.id: analyzed(f"{document.title} {document.abstract}") for document in documents},
+    }
+    assert all(len(words) < 40 for part in parts.values() for words in part.values())
+    return parts
 
 
-def search(index, text, depth=10, **settings):
+def statistics(texts, word):
+    """Documents with the field, documents with the word, the word's occurrences, and all words."""
+    holding = sum(word in words for words in texts.values())
+    occurrences = sum(words.count(word) for words in texts.values())
+    return sum(map(bool, texts.values())), holding, occurrences, sum(map(len, texts.values()))
+
+
+def plain_bm25(texts, query, k1, b):
+    """Lucene's BM25: idf tf / (tf + k1 (1 - b + b length / mean)), over documents that have the field."""
+    scores = {}
+    for word, repeats in Counter(query).items():
+        having, holding, _, total = statistics(texts, word)
+        idf = math.log(1 + (having - holding + 0.5) / (holding + 0.5))
+        for id, words in texts.items():
+            if word in words:
+                tf = words.count(word)
+                norm = k1 * (1 - b + b * len(words) / (total / having))
+                scores[id] = scores.get(id, 0.0) + repeats * idf * tf / (tf + norm)
+    return scores
+
+
+def plain_likelihood(texts, query, mu):
+    """Lucene's Dirichlet-smoothed query likelihood: ln(1 + tf / (mu p)) + ln(mu / (length + mu)), at least 0 a word,
+    where p = (occurrences + 1) / (all words + 1)."""
+    scores = {}
+    for word, repeats in Counter(query).items():
+        _, _, occurrences, total = statistics(texts, word)
+        p = (occurrences + 1) / (total + 1)
+        for id, words in texts.items():
+            if word in words:
+                score = math.log(1 + words.count(word) / (mu * p)) + math.log(mu / (len(words) + mu))
+                scores[id] = scores.get(id, 0.0) + repeats * max(score, 0.0)
+    return scores
+
+
+def scored(found):
+    return dict(zip(found.ids, found.first_stage_scores.tolist()))
+
+
+def search(index, text, depth=100, **settings):
     return index.first_stage(LuceneConfig(**settings)).search(Query("q", text), depth)
 
 
-def test_lucene_numbers_lead_to_the_right_rows(index):
-    for document in DOCUMENTS[:4]:
-        row = int(index.forward.rows([document.id])[0])
-        assert index.forward.ids[row] == document.id
-        assert index.forward.titles[row] == document.title
-    assert search(index, "β-catenin").ids == ["zz"]
-    assert set(search(index, "kidney").ids) == {"a1", "c"}
+@pytest.mark.parametrize("field", LUCENE_FIELDS)
+@pytest.mark.parametrize("k1, b", [(0.9, 0.4), (2.0, 0.75), (1.2, 0.0), (0.0, 0.5)])
+def test_bm25_of_every_document(index, fields, field, k1, b):
+    first_stage = index.first_stage(LuceneConfig(field=field, k1=k1, b=b))
+    for text in QUERIES:
+        expected = plain_bm25(fields[field], analyzed(text), k1, b)
+        assert scored(first_stage.search(Query("q", text), 100)) == pytest.approx(expected, rel=1e-4)
 
 
-def test_bm25_is_lucenes(index):
-    """score = idf * tf / (tf + k1 (1 - b + b length / mean)); lengths below 40 words are exact in Lucene."""
-    texts = {document.id: f"{document.title} {document.abstract}".replace("-", " ").split() for document in DOCUMENTS}
-    mean = sum(map(len, texts.values())) / len(texts)
-    found = search(index, "aspirin", k1=1.2, b=0.75)
-    holding = [id for id, words in texts.items() if "aspirin" in words]
-    idf = math.log(1 + (len(texts) - len(holding) + 0.5) / (len(holding) + 0.5))
-    expected = {}
-    for id in holding:
-        tf, length = texts[id].count("aspirin"), len(texts[id])
-        expected[id] = idf * tf / (tf + 1.2 * (1 - 0.75 + 0.75 * length / mean))
-    assert dict(zip(found.ids, found.first_stage_scores.tolist())) == pytest.approx(expected, rel=1e-5)
+@pytest.mark.parametrize("field", LUCENE_FIELDS)
+@pytest.mark.parametrize("mu", [1000.0, 10.0])
+def test_query_likelihood_of_every_document(index, fields, field, mu):
+    first_stage = index.first_stage(LuceneConfig("qld", field, mu=mu))
+    for text in QUERIES:
+        expected = plain_likelihood(fields[field], analyzed(text), mu)
+        found = scored(first_stage.search(Query("q", text), 100))
+        assert found.keys() == expected.keys()
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
-def test_a_field_is_searched_alone(index):
-    assert set(search(index, "aspirin", field="title").ids) == {"b2"}
-    assert set(search(index, "aspirin", field="abstract").ids) == {"a1", "zz"}
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_and_ids_come_in_order(index, name):
+    found = search(index, "aspirin stroke cancer vaccines twins", 10_000, name=name)
+    assert len(found) > 15
+    pairs = list(zip(found.first_stage_scores.tolist(), (id.encode() for id in found.ids)))
+    assert pairs == sorted(pairs, reverse=True)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 5, 6, 50])
-def test_ties_are_cut_by_decreasing_document_id(index, depth):
-    expected = sorted((f"twin{number}" for number in (1, 10, 2, 3, 20, 100)), reverse=True)
-    found = search(index, "brain", depth)
-    assert found.ids == expected[:depth]
-    assert len(set(found.first_stage_scores.tolist())) == 1
+NOTHING = ("", " \t\n", "the of and in to", "!?…", "xylitolxyz", "AND OR NOT")
+TYPED = (
+    'aspirin AND "stroke', "aspirin OR (stroke", "aspirin ] [ stroke } {", "+aspirin -stroke !", "aspirin / stroke /",
+    "aspirin~ stroke^", "*aspirin* ?stroke?", "NOT aspirin && stroke || \\", "aspirin : stroke",
+    "\x00aspirin\x07 stroke",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["bm25", "qld", "bm25+rm3"])
-@pytest.mark.parametrize("text", ['AND OR "( ] / * ~ aspirin:', "", "the of and", "!?", "aspirin " * 3000])
-def test_queries_are_plain_text(index, name, text):
-    found = search(index, text, name=name)
-    assert len(found) == (3 if "aspirin" in text else 0)
+@pytest.mark.parametrize("name", NAMES)
+def test_query_syntax_is_only_text(index, name):
+    first_stage = index.first_stage(LuceneConfig(name))
+    plain = first_stage.search(Query("q", "aspirin stroke"), 50)
+    assert len(plain) > 5
+    for text in TYPED:
+        found = first_stage.search(Query("q", text), 50)
+        assert found.ids == plain.ids, text
+        np.testing.assert_allclose(found.first_stage_scores, plain.first_stage_scores, rtol=1e-6)
+    for text in NOTHING:
+        assert first_stage.search(Query("q", text), 10).ids == [], text
+
+
+MALARIA = {"doc_with_a_rather_long_identifier_0001", "doc_with_a_rather_long_identifier_0002"}
+MARKS = "aspirn stoke:\"()[]{}/\\*?~^+-!&|<>=.'\x00 \n"
+
+
+@settings(max_examples=100)
+@given(st.text(st.sampled_from(MARKS) | st.characters(codec="utf-8"), max_size=20))
+@example('content:aspirin title:"a')
+@example("aspirin^^2 [a TO b]")
+def test_no_text_is_a_bad_query(index, text):
+    assert set(search(index, f"{text} malaria", 50).ids) >= MALARIA
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_half_a_character_and_very_many_words(index, name):
+    """What a terminal passes on that is not UTF-8 arrives as half a surrogate pair."""
+    text = " ".join(f"word{number}" for number in range(5000)) + " malaria \udcff"
+    assert set(search(index, text, 2, name=name).ids) == MALARIA
 
 
 def test_rm3_brings_words_of_the_best_documents(tmp_path):
@@ -89,47 +170,98 @@ def test_rm3_brings_words_of_the_best_documents(tmp_path):
     assert search(index, "heart", name="bm25+rm3").ids == ["r2", "r1", "r3"]
 
 
-def test_query_likelihood_scores_differ_with_mu(index):
-    low, high = (search(index, "aspirin", name="qld", mu=mu).first_stage_scores for mu in (10, 1000))
-    assert low.shape == high.shape and not np.allclose(low, high)
+def test_rm3_changes_scores_and_finds_at_least_what_bm25_finds(index):
+    for text in ("migraine", "malaria", "statins"):
+        found, more = search(index, text), search(index, text, name="bm25+rm3")
+        assert set(found.ids) <= set(more.ids)
+        assert not np.allclose([scored(more)[id] for id in found.ids], found.first_stage_scores)
+        assert np.isfinite(more.first_stage_scores).all()
 
 
-def test_threads_search_as_one_does(index):
-    first_stage = index.first_stage(LuceneConfig())
-    texts = ["aspirin", "brain", "heart kidney", "mouse"] * 10
-    alone = [first_stage.search(Query("q", text), 5).ids for text in texts]
-    with ThreadPoolExecutor(4) as executor:
-        assert [
-            found.ids for found in executor.map(lambda text: first_stage.search(Query("q", text), 5), texts)
-        ] == alone
+def test_rm3_per_field_and_after_each_other(index):
+    for field in LUCENE_FIELDS:
+        first_stage = index.first_stage(LuceneConfig("bm25+rm3", field, rm3_terms=5, rm3_documents=3))
+        first = scored(first_stage.search(Query("q", "stroke"), 20))
+        first_stage.search(Query("q", "malaria"), 20)
+        assert scored(first_stage.search(Query("q", "stroke"), 20)) == first and first
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_threads_at_once_find_what_one_finds(index, name):
+    first_stage = index.first_stage(LuceneConfig(name))
+    alone = [scored(first_stage.search(Query("q", text), 30)) for text in QUERIES]
+    with ThreadPoolExecutor(2) as executor:
+        for _ in range(5):
+            together = executor.map(lambda text: scored(first_stage.search(Query("q", text), 30)), QUERIES)
+            assert list(together) == alone
+
+
+def test_two_first_stages_over_one_index_do_not_disturb_each_other(index):
+    one = index.first_stage(LuceneConfig())
+    before = scored(one.search(Query("q", "stroke"), 20))
+    other = index.first_stage(LuceneConfig("qld", "title"))
+    assert scored(other.search(Query("q", "stroke"), 20)) != before
+    other.close()
+    assert scored(one.search(Query("q", "stroke"), 20)) == before
+
+
+# 240 documents in groups that tie: 150 twins under ids of every length, 60 of another kind, 30 that say the word twice.
+TIED = (
+    [Document(str(7**number % 100_003), "twin", "same words here") for number in range(1, 151)]
+    + [Document(f"m{number}", "twin", "same words here and there also") for number in range(60)]
+    + [Document(f"Z{number}", "twin twin", "words here") for number in range(30)]
+)
+
+
+@pytest.fixture(scope="module")
+def tied(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tied") / "index"
+    assert build_index(iter(TIED), folder, "ties", Problems(), threads=2).documents == len(TIED)
+    return Index(folder)
+
+
+@pytest.mark.parametrize("name", ["bm25", "qld"])
+def test_the_cut_within_a_group_of_ties_keeps_the_highest_ids(tied, name):
+    """By their titles the documents fall into two groups of one score each; qld gives both the same."""
+    first_stage = tied.first_stage(LuceneConfig(name, field="title"))
+    whole = scored(first_stage.search(Query("q", "twin"), 500))
+    assert len(whole) == 240 and len(set(whole.values())) == {"bm25": 2, "qld": 1}[name]
+    for depth in (1, 2, 29, 30, 31, 100, 179, 180, 181, 239, 240, 241, 1000):
+        found = first_stage.search(Query("q", "twin"), depth)
+        assert found.ids == sorted(whole, key=lambda id: (whole[id], id), reverse=True)[:depth]
+        assert scored(found) == {id: whole[id] for id in found.ids}
+
+
+def test_the_cut_by_the_contents(tied):
+    """Contents: three groups, twice in the fewest words first, then by length. k1 = 0 makes every score the IDF."""
+    groups = [TIED[210:], TIED[:150], TIED[150:210]]
+    in_order = [id for group in groups for id in sorted((document.id for document in group), reverse=True)]
+    first_stage, constant = (tied.first_stage(LuceneConfig(k1=k1)) for k1 in (0.9, 0.0))
+    for depth in (1, 10, 30, 75, 150, 180, 200, 240):
+        assert first_stage.search(Query("q", "twin"), depth).ids == in_order[:depth]
+        assert constant.search(Query("q", "twin"), depth).ids == sorted(in_order, reverse=True)[:depth]
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"name": "splade"}, {"field": "body"}, {"k1": -1}, {"b": 2}, {"mu": 0}, {"rm3_terms": 0}]
+    "said, wrong",
+    [
+        ("unknown first stage 'bm26'; known: bm25, qld, bm25[+]rm3", {"name": "bm26"}),
+        ("unknown first stage ''", {"name": ""}),
+        ("unknown field 'body'; known: contents, title, abstract", {"field": "body"}),
+        *((f"k1={wrong}", {"k1": wrong}) for wrong in (-0.1, math.nan, math.inf)),
+        *((f"b={wrong}", {"b": wrong}) for wrong in (-0.1, 1.1, math.nan)),
+        *((f"mu={wrong}", {"mu": wrong}) for wrong in (0.0, -5.0, math.nan, math.inf)),
+        *(("RM3", {name: 0}) for name in ("rm3_terms", "rm3_documents")),
+        *(("RM3", {"rm3_weight": wrong}) for wrong in (1.5, -0.5, math.nan)),
+    ],
 )
-def test_settings_are_checked(wrong):
-    with pytest.raises(InputError):
+def test_settings_are_refused_by_name(said, wrong):
+    with pytest.raises(InputError, match=said):
         LuceneConfig(**wrong)
 
 
-def test_an_interrupted_build_leaves_nothing(tmp_path):
-    def broken():
-        yield DOCUMENTS[0]
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build_index(broken(), tmp_path / "index", "test", Problems())
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_damaged_index_is_refused(tmp_path):
-    build_index(iter(DOCUMENTS), tmp_path / "index", "test", Problems())
-    path = tmp_path / "index" / "forward" / "tokens.npy"
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(InputError, match="tokens.npy does not match its checksum"):
-        verify(Index(tmp_path / "index"))
-    path.write_bytes(content[:-4])
-    with pytest.raises(InputError, match="tokens.npy has .* damaged or half copied"):
-        Index(tmp_path / "index")
+def test_settings_at_their_limits_are_taken(index):
+    for allowed in ({"k1": 0.0, "b": 0.0}, {"b": 1.0}, {"rm3_weight": 0.0}, {"rm3_weight": 1.0}, {"mu": 1e-3}):
+        for name in NAMES:
+            found = search(index, "stroke migraine", 10, name=name, **allowed)
+            assert len(found) and np.isfinite(found.first_stage_scores).all()

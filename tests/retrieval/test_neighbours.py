@@ -49,12 +49,17 @@ def workspace(tmp_path_factory):
     return made
 
 
-def plain(workspace, text, depth, neighbours, power):
-    """The docstring's formula, query by query and document by document; ids and scores."""
+def relevant(workspace, query_id):
+    judged = workspace.judgments[query_id].items()
+    return {id for id, grade in judged if grade > 0} - {"not-in-the-index"}
+
+
+def plain(workspace, text, neighbours, power):
+    """Scores by id: the docstring's formula, query by query and document by document."""
     query = workspace.encoder.encode(text).astype(np.float64)
     near = []
     for number, one in enumerate(workspace.queries):
-        judged = {id for id, grade in workspace.judgments[one.id].items() if grade > 0} - {"not-in-the-index"}
+        judged = relevant(workspace, one.id)
         other = workspace.encoder.encode(one.text).astype(np.float64)
         cosine = float(query @ other / np.linalg.norm(query) / np.linalg.norm(other))
         if judged:
@@ -63,16 +68,16 @@ def plain(workspace, text, depth, neighbours, power):
     for cosine, _, judged in sorted(near, key=lambda one: one[:2], reverse=True)[:neighbours]:
         for id in judged if cosine > 0 else ():
             scores[id] = scores.get(id, 0.0) + cosine**power / math.sqrt(len(judged))
-    return sorted(scores.items(), key=lambda one: (one[1], one[0].encode()), reverse=True)[:depth]
+    return scores
 
 
 @pytest.mark.parametrize("neighbours, power", [(100, 4.0), (5, 1.0), (1, 2.0), (12, 0.5)])
 def test_against_the_plain_formula(workspace, neighbours, power):
     stage = NeighboursConfig(str(workspace.model), neighbours, power).open(workspace)
     for text in ("aspirin heart attack", "risk of stroke", texts()[0]):
+        expected = plain(workspace, text, neighbours, power)
         for depth in (1, 7, 1000):
             found = stage.search(Query("q", text), depth)
-            expected = dict(plain(workspace, text, 1000, neighbours, power))
             assert len(found) == min(depth, len(expected)) > 0
             np.testing.assert_allclose(found.first_stage_scores, [expected[id] for id in found.ids], rtol=1e-4)
             pairs = list(zip(found.first_stage_scores.tolist(), (id.encode() for id in found.ids)))
@@ -81,16 +86,18 @@ def test_against_the_plain_formula(workspace, neighbours, power):
             assert all(score <= pairs[-1][0] * 1.0001 for score in cut)
 
 
+def here_index(folder, ids):
+    forward = encodable.build_index(folder, [(id, "aspirin", "") for id in ids])
+    return SimpleNamespace(folder=folder, forward=forward)
+
+
 def test_by_hand(workspace, tmp_path):
     """The query itself was judged: with one neighbour its cosine is 1, so each of its three documents has 1 / sqrt 3,
     and they come by decreasing id."""
-    folder = tmp_path / "index"
-    forward = encodable.build_index(folder, [(id, "aspirin", "") for id in ("a", "b", "c", "d")])
-    encoder = QueryEncoder(forward, workspace.model)
+    here = here_index(tmp_path / "index", "abcd")
     judged = {"q": {"b": 1, "a": 2, "d": 1, "c": 0}}
-    write_judged(forward, encoder, [("by hand", [Query("q", "heart attack")], judged)])
-    here = SimpleNamespace(folder=folder, forward=forward)
-    found = NeighboursConfig(str(workspace.model), 1).open(here).search(Query("q", "heart attack"), 10)
+    write_judged(here.forward, QueryEncoder(here.forward, workspace.model), [("s", [Query("q", "heart")], judged)])
+    found = NeighboursConfig(str(workspace.model), 1).open(here).search(Query("q", "heart"), 10)
     assert found.ids == ["d", "b", "a"]
     np.testing.assert_allclose(found.first_stage_scores, 3**-0.5, rtol=1e-6)
 
@@ -98,11 +105,7 @@ def test_by_hand(workspace, tmp_path):
 def test_what_is_kept(workspace):
     folder, count = workspace.kept
     described = json.loads((folder / "judged.json").read_text())
-    usable = [
-        query
-        for query in workspace.queries
-        if any(grade > 0 and id != "not-in-the-index" for id, grade in workspace.judgments[query.id].items())
-    ]
+    usable = [query for query in workspace.queries if relevant(workspace, query.id)]
     assert count == described["queries"] == len(usable) < len(workspace.queries)
     assert described["sources"] == ["first", "second", "unknown"]
     vectors = np.load(folder / "vectors.npy")
@@ -123,9 +126,8 @@ def test_nothing_to_keep(workspace):
     with pytest.raises(InputError, match="exists already"):
         write_judged(workspace.forward, workspace.encoder, [("s", workspace.queries, workspace.judgments)])
     with pytest.raises(InputError, match="here: no query has a word"):
-        write_judged(
-            workspace.forward, workspace.encoder, [("here", [Query("q0", UNKNOWN)], workspace.judgments)], True
-        )
+        unknown = [("here", [Query("q0", UNKNOWN)], workspace.judgments)]
+        write_judged(workspace.forward, workspace.encoder, unknown, overwrite=True)
 
 
 @pytest.mark.parametrize("wrong", [{"neighbours": 0}, {"power": 0.0}, {"power": math.nan}, {"checkpoint": ""}])
@@ -144,13 +146,12 @@ def test_wrong_options(wrong):
     ],
 )
 def test_damaged(workspace, tmp_path, damage, said):
-    forward = encodable.build_index(tmp_path / "index", [("a", "aspirin", "")])
-    encoder, here = QueryEncoder(forward, workspace.model), SimpleNamespace(folder=tmp_path / "index", forward=forward)
-    config = NeighboursConfig(str(workspace.model))
+    here = here_index(tmp_path / "index", "a")
+    encoder, config = QueryEncoder(here.forward, workspace.model), NeighboursConfig(str(workspace.model))
     with pytest.raises(InputError, match="holds no judged queries.*--judged QJ"):
         config.open(here)
-    write_judged(forward, encoder, [("s", [Query("q", "heart")], {"q": {"a": 1}})])
+    write_judged(here.forward, encoder, [("s", [Query("q", "heart")], {"q": {"a": 1}})])
     assert config.open(here).search(Query("q", "heart"), 5).ids == ["a"]
-    damage(judged_folder(forward, encoder.key))
+    damage(judged_folder(here.forward, encoder.key))
     with pytest.raises(InputError, match=said):
         config.open(here)

@@ -1,4 +1,4 @@
-"""Judged documents as candidates, and as a filter of other candidates."""
+"""Candidates that are given: the documents of a run, and judged ones, also as a filter of other candidates."""
 
 import logging
 
@@ -7,12 +7,41 @@ import pytest
 
 from rerank_plugin.corpora import Query
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.runs import RankedList, write_run
 from rerank_plugin.ranking.pipeline import rank
 from rerank_plugin.retrieval.given_run import GivenRun
 from rerank_plugin.retrieval.judged import JudgedDocuments, JudgedOnly, judged_rows
+from rerank_plugin.retrieval.register import configure
 
-RUN = {"q1": (["MED-1", "b", "100", "x.2"], np.array([4.0, 3.0, 2.0, 1.0], np.float32))}
+RUN = {
+    "q1": (["MED-1", "b", "100", "x.2"], np.array([4.0, 3.0, 2.0, 1.0], np.float32)),
+    "q2": (["MED-1", "nobody", "b", "noone"], np.array([4.0, 3.0, 2.0, 1.0], np.float32)),
+}
 JUDGMENTS = {"q1": {"10": 0, "b": 2, "é": -1, "B": 0.5, "aa": 1, "nobody": 1}, "q2": {"1": 1, "noone": 0, "nobody": 0}}
+
+
+@pytest.fixture(scope="module")
+def given(index):
+    return GivenRun(RUN, index.forward, "some.run")
+
+
+def test_candidates_of_a_run(given):
+    found = given.search(Query("q1", "anything"), 3)
+    assert found.ids == ["MED-1", "b", "100"]
+    assert found.first_stage_scores.tolist() == [4.0, 3.0, 2.0]
+    assert len(given.search(Query("q3", "not in the run"), 3)) == 0
+
+
+def test_a_run_of_another_collection_is_refused(given):
+    with pytest.raises(InputError, match="some.run: query q2 ranks 2 documents .* first 'nobody'"):
+        given.search(Query("q2", "x"), 10)
+    assert given.search(Query("q2", "x"), 1).ids == ["MED-1"]  # beyond the depth: unread
+
+
+def test_a_run_by_name(index, given, tmp_path):
+    write_run(tmp_path / "a.run", {"q1": RankedList(*RUN["q1"])}, "t")
+    found = index.first_stage(configure(f"run:{tmp_path}/a.run")).search(Query("q1", "x"), 3)
+    assert found.ids == given.search(Query("q1", "x"), 3).ids
 
 
 def test_candidates_by_judgments_stand_by_decreasing_id(index, caplog):
@@ -27,21 +56,15 @@ def test_candidates_by_judgments_stand_by_decreasing_id(index, caplog):
     assert len(stage.search(Query("q3", "not judged"), 1)) == 0
 
 
-def test_no_depth_cuts_judged_candidates(index, documents):
-    everything = {"q": {document.id: 0 for document in documents}}
-    found = JudgedDocuments(everything, index.forward, "all").search(Query("q", "x"), 1)
-    assert found.ids == sorted((document.id for document in documents), key=str.encode, reverse=True)
-
-
 @pytest.mark.parametrize("judgments", [{"q": {"nobody": 1, "noone": 1}}, {}])
 def test_judgments_of_another_collection_are_refused(index, judgments):
     with pytest.raises(InputError, match="some.qrels: none of its . judged documents is in the index"):
         JudgedDocuments(judgments, index.forward, "some.qrels")
 
 
-def test_judged_candidates_keep_their_scores_and_order(index):
+def test_judged_candidates_keep_their_scores_and_order(index, given):
     judgments = {"q1": {"100": 0, "MED-1": 1, "aa": 1}, "q2": {"1": 1}}
-    stage = JudgedOnly(GivenRun(RUN, index.forward, "some.run"), judged_rows(judgments, index.forward, "some.qrels"))
+    stage = JudgedOnly(given, judged_rows(judgments, index.forward, "some.qrels"))
     found = stage.search(Query("q1", "x"), 3)
     assert found.ids == ["MED-1", "100"] and found.first_stage_scores.tolist() == [4.0, 2.0]
     assert len(stage.search(Query("q3", "not in the run"), 3)) == 0
