@@ -116,9 +116,8 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
     _check(parser, options)
-    from rerank_plugin.benchmark.rows import ROWS, TABLE, write_json
+    from rerank_plugin.benchmark.rows import ROWS, TABLE, markdown, write_json
     from rerank_plugin.benchmark.suite import measure
-    from rerank_plugin.benchmark.summary import markdown
     from rerank_plugin.files.outputs import PICTURE, check_free, is_stream, replacing
 
     for path, kind in ((options.json, ROWS), (options.markdown, TABLE), (options.plot, PICTURE)):

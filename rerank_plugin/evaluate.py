@@ -144,7 +144,7 @@ def main(argv: list[str] | None = None) -> None:
     if options.output is None:
         print(text, end="")
         return
-    from rerank_plugin.evaluation.report_files import REPORT
+    from rerank_plugin.evaluation.report import REPORT
     from rerank_plugin.files.outputs import replacing
 
     with replacing(options.output, REPORT, options.overwrite) as file:
@@ -217,7 +217,7 @@ def measured(options) -> str:
         return marks.marked_table(evaluation, against, options.alpha or marks.ALPHA)
     if options.format == LETTERS:
         return letters.markdown(evaluation, lettered)
-    return report.FORMATS[options.format](evaluation, options.alpha or 0.05, options.per_query)
+    return report.report(evaluation, options.alpha or 0.05, options.per_query).text(options.format)
 
 
 def before_and_after(options) -> str:
@@ -235,10 +235,8 @@ def before_and_after(options) -> str:
     )
     say(many_runs.warnings(found))
     if options.scatter is not None:
-        from rerank_plugin.evaluation.scatter import plot_scatter
-
-        plot_scatter(found, options.scatter, overwrite=options.overwrite)
-    return many_runs.FORMATS[options.format](found, lettered)
+        many_runs.plot_scatter(found, options.scatter, overwrite=options.overwrite)
+    return many_runs.report(found, lettered).text(options.format)
 
 
 def pairs_compared(options) -> str:
@@ -254,7 +252,7 @@ def pairs_compared(options) -> str:
     runs = {path: part(read_run(path)) for path in paths}
     found = document_pairs.document_pairs(judged, runs, options.unjudged_as_nonrelevant, labels)
     say(document_pairs.warnings(found))
-    return document_pairs.FORMATS[options.format](found, lettered)
+    return document_pairs.report(found, lettered).text(options.format)
 
 
 def say(lines) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import rerank_plugin
 from rerank_plugin.evaluate import FORMATS, main
-from rerank_plugin.evaluation import report
+from rerank_plugin.files import tables
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
 GOOD = "q1 Q0 a 1 9 t\nq1 Q0 b 2 8 t\nq2 Q0 a 1 9 t\nq3 Q0 c 1 1 t\n"
@@ -108,7 +108,7 @@ def test_default_measures_formats_and_output(folder, capsys):
 
 
 def test_the_formats_offered_are_those_there_are():
-    assert (*report.FORMATS, "paper", "letters") == FORMATS
+    assert (*tables.FORMATS, "paper", "letters") == FORMATS
 
 
 def test_the_scale_of_err(folder, capsys):

@@ -20,11 +20,10 @@ CONTRACTS = ROOT / ".importlinter"
 NAMED = re.compile(r"(?<![\w./@-])rerank_plugin(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)*")
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
 COMMAND_LINE = re.compile(r"python -m rerank_plugin\.|(?:with: |^)\{\} --")  # a whole command to run
-# What belongs to a command though it is no command: options of evaluate, and the programs of the papers' experiments.
+# What belongs to a command though it is no command: options of evaluate.
 OF_COMMANDS = (
     "rerank_plugin.evaluation.subset_options",
     "rerank_plugin.evaluation.run_names",
-    "rerank_plugin.experiments",
 )
 # Groups of entry points that are not called like a module.
 GROUPS = {"rerank_plugin.first_stages", "rerank_plugin.formats"}

@@ -31,7 +31,6 @@ COMMANDS = (
     "bench",
     "weak",
     "clicks",
-    "experiment",
     "fuse",
     "knowledge",
 )

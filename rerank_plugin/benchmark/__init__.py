@@ -3,13 +3,13 @@
 * `machine`: the machine in one line, and peak memory.
 * `collection`: what is searched: collections of the sample's kind in any size, or an index that is there.
 * `best_matches`: documents to score where no first stage ran.
-* `subjects`: the rerankers, by default with random weights (speed does not depend on them), each on its plain and on its
-  fast path; `stored_encodings`: what SevMos and KTRel score from.
+* `subjects`: the rerankers, by default with random weights (speed does not depend on them), each on its plain and its
+  fast path, and the encodings that SevMos and KTRel score from.
 * `measuring`: the clock. Paths take turns, so that whatever else the machine does hits both.
-* `scoring`, `whole_query`: what is timed for a reranker.
+* `scoring`, `whole_query`, `dense_search`: what is timed for a reranker.
 * `cross_encoders`: what users would pick instead.
 * `suite`: all measurements of a run, in order.
-* `rows`, `summary`, `latency_plot`: the results, for programs and for people.
+* `rows`, `latency_plot`: the results, for programs and for people.
 
 Nothing here needs Java but `whole_query` and collections with a Lucene index.
 """

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from rerank_plugin.files.outputs import INNER, replacing
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.forward import ForwardIndex, idf
 
@@ -26,9 +27,8 @@ class Ranked(NamedTuple):
     scores: np.ndarray
 
     def save(self, path: Path) -> None:
-        partial = path.with_name(f"{path.name}.partial.npz")
-        np.savez(partial, rows=self.rows, scores=self.scores)
-        partial.replace(path)
+        with replacing(path, INNER, overwrite=True) as file:
+            np.savez(file, rows=self.rows, scores=self.scores)
 
     @classmethod
     def load(cls, path: Path) -> Ranked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
@@ -86,7 +86,7 @@ def generated(work_folder: Path, documents: int, seed: int, depth: int, lucene: 
         index = _kept_index(folder / "index", _index_with_lucene, folder / "corpus")
     else:
         index = _kept_index(folder / "forward-only", _index_without_lucene, folder / "corpus")
-    queries = _shuffled(_read_queries(str(folder / "corpus")), seed)
+    queries = _queries(str(folder / "corpus"), seed)
     kept = folder / "candidates.npz"
     if not kept.is_file() or Ranked.load(kept).rows.shape[1] < min(depth, documents):
         log.info("looking for candidates among %s documents", f"{documents:,}")
@@ -101,7 +101,7 @@ def existing(folder: Path, queries: str, seed: int) -> Collection:
     Raises:
         InputError: the index or the queries cannot be read.
     """
-    return Collection(str(folder), Index(folder), _shuffled(_read_queries(queries), seed), [], "none")
+    return Collection(str(folder), Index(folder), _queries(queries, seed), [], "none")
 
 
 def with_scan(collection: Collection, depth: int, seed: int) -> Collection:
@@ -137,17 +137,14 @@ def with_candidates(collection: Collection, source, name: str) -> Collection:
     return replace(collection, queries=[query for query, _ in found], ranked=ranked, source=name)
 
 
-def _read_queries(spec: str) -> list[Query]:
+def _queries(spec: str, seed: int) -> list[Query]:
+    """In random order: neighbours in a file are alike, and slow paths see the first ones only."""
     from rerank_plugin.corpora import queries
 
-    return list(queries(spec))
-
-
-def _shuffled(queries: list[Query], seed: int) -> list[Query]:
-    """In random order: neighbours in a file are alike, and slow paths see the first ones only."""
-    if not queries:
+    found = list(queries(spec))
+    if not found:
         raise InputError("there are no queries to measure with")
-    return Random(seed).sample(queries, len(queries))
+    return Random(seed).sample(found, len(found))
 
 
 def _in_a_process_of_its_own(function, *arguments):
@@ -196,13 +193,15 @@ def _index_with_lucene(corpus: Path, folder: Path) -> None:
 
 def _index_without_lucene(corpus: Path, folder: Path) -> None:
     """An index folder whose Lucene index is missing: all that scoring needs, made without Java."""
+    from rerank_plugin.corpora import documents
     from rerank_plugin.files.string_table import hash_strings
     from rerank_plugin.indexes.forward import ForwardIndexWriter
     from rerank_plugin.text.tokenizer import SETTINGS
 
     with replacing_folder(folder, INDEX, overwrite=True) as writing:
         writer = ForwardIndexWriter(writing / "forward")
-        for batch in _batches(corpus):
+        stream = progress(documents(str(corpus)), "indexing", "documents")
+        while batch := list(islice(stream, BATCH)):
             ids, titles, abstracts = (list(column) for column in zip(*batch))
             writer.extend(ids, titles, abstracts, hash_strings(ids))
         writer.close_streams()
@@ -216,11 +215,3 @@ def _index_without_lucene(corpus: Path, folder: Path) -> None:
             "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
         }
         write_description(writing / DESCRIPTION, description)
-
-
-def _batches(corpus: Path) -> Iterator[list]:
-    from rerank_plugin.corpora import documents
-
-    stream = progress(documents(str(corpus)), "indexing", "documents")
-    while batch := list(islice(stream, BATCH)):
-        yield batch

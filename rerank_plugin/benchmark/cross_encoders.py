@@ -22,7 +22,7 @@ import numpy as np
 
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Meter
-from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, Measurement, latencies
+from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, Measurement, measurements
 from rerank_plugin.benchmark.scoring import Setup, query_numbers
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
@@ -65,36 +65,19 @@ def cross_encoder_rows(collection: Collection, depth: int, setup: Setup, seed: i
     for name, shape in SHAPES.items():
         with _scorers(shape, setup, seed) as scorers:
             for at_once in BATCHES:
-                yield from _rows(name, scorers, collection, depth, at_once, setup, seed)
-
-
-def _rows(
-    name: str, scorers: dict[str, Scorer], collection: Collection, depth: int, at_once: int, setup: Setup, seed: int
-) -> list[Measurement]:
-    timed = _documents_to_time(scorers, collection, depth, at_once, setup.meter, seed)
-    cases = {path: _case(scorer, collection, depth, timed, at_once, seed) for path, scorer in scorers.items()}
-    measured = {path: timings.scaled(depth / timed) for path, timings in setup.meter.measure(cases).items()}
-    return [
-        Measurement(
-            reranker=name,
-            path=path,
-            device=setup.device,
-            threads=setup.threads,
-            depth=depth,
-            batch=1,
-            stage=CROSS_ENCODER,
-            collection=collection.name,
-            documents=len(collection),
-            candidates=depth,
-            candidate_source=collection.source,
-            machine=setup.machine,
-            measured_documents=timed if timed < depth else None,
-            document_batch=at_once,
-            precision="float32" if path == PLAIN else "int8",
-            **latencies(timings, measured[PLAIN], 1),
-        )
-        for path, timings in measured.items()
-    ]
+                timed = _documents_to_time(scorers, collection, depth, at_once, setup.meter, seed)
+                cases = {path: _case(one, collection, depth, timed, at_once, seed) for path, one in scorers.items()}
+                measured = {path: one.scaled(depth / timed) for path, one in setup.meter.measure(cases).items()}
+                shared = {
+                    **setup.columns(collection, depth),
+                    "reranker": name,
+                    "candidates": depth,
+                    "measured_documents": timed if timed < depth else None,
+                    "document_batch": at_once,
+                }
+                kinds = {PLAIN: "float32", FAST: "int8"}
+                columns = {path: {**shared, "path": path, "precision": kinds[path]} for path in measured}
+                yield from measurements(CROSS_ENCODER, measured, 1, columns.__getitem__)
 
 
 def _documents_to_time(scorers, collection, depth: int, at_once: int, meter: Meter, seed: int) -> int:

@@ -10,9 +10,9 @@ import numpy as np
 
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case
-from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN, Measurement, latencies
+from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN, Measurement, measurements
 from rerank_plugin.benchmark.scoring import Setup, columns, query_numbers
-from rerank_plugin.benchmark.subjects import CHECKED, SMALLEST_SCALE, Subject
+from rerank_plugin.benchmark.subjects import CHECKED, Subject, relative_difference
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
@@ -63,27 +63,16 @@ def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setu
     timings = setup.meter.measure({path: _case(stage, collection, depth) for path, stage in stages.items()})
     known = {"candidates": min(depth, len(collection)), "candidate_source": "all documents"}
     known |= {"largest_difference": difference, "precision": "float32"}
-    return [
-        Measurement(
-            stage=DENSE,
-            **{**columns(subject, path, collection, depth, 1, setup), **known},
-            **latencies(timings[path], timings[PLAIN], 1),
-        )
-        for path in stages
-    ]
+    return measurements(DENSE, timings, 1, lambda path: {**columns(subject, path, collection, depth, setup), **known})
 
 
 def largest_difference(stages: dict, collection: Collection, depth: int) -> float:
     """Between the scores at the same ranks of the first queries, relative to the largest one of each."""
-    differences = [0.0]
-    for query in collection.queries[:CHECKED]:
-        plain, fast = (
-            stages[path].search(query, depth).first_stage_scores.astype(np.float64) for path in (PLAIN, FAST)
-        )
-        if len(fast):  # otherwise the model can read nothing of it
-            scale = max(np.abs(plain).max(initial=0.0), SMALLEST_SCALE)
-            differences.append(float(np.abs(plain - fast).max(initial=0.0)) / scale)
-    return max(differences)
+    scores = [
+        [stages[path].search(query, depth).first_stage_scores for path in (PLAIN, FAST)]
+        for query in collection.queries[:CHECKED]
+    ]
+    return relative_difference(pair for pair in scores if len(pair[1]))  # else the model can read nothing of it
 
 
 def _case(stage, collection: Collection, depth: int) -> Case:

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, SCORING, Measurement
-from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing
+from rerank_plugin.files.pictures import legend_below, panels
 
 BUDGET_MS = 100.0  # what [D18] allows for a query
 COLOURS = {PLAIN: "tab:gray", FAST: "tab:blue"}
 
 
 def plot(rows: Sequence[Measurement], path: Path, overwrite: bool = False) -> None:
-    """Draw the rows as a PNG: bars of the first depth and collection, and curves where there were several."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    """Draw the rows as a PNG: bars of the first depth and collection, and curves below where there were several."""
     single = [row for row in rows if row.batch == 1]
     first = single[0]
-    panels: list[Callable] = [lambda axes: _bars(axes, [row for row in single if _same(row, first)])]
-    by_depth = [row for row in single if row.documents == first.documents and row.stage != CROSS_ENCODER]
-    if len({row.depth for row in by_depth}) > 1:
-        panels.append(lambda axes: _curves(axes, by_depth, "depth", "candidates a query"))
-    by_size = [row for row in single if row.depth == first.depth and row.stage != CROSS_ENCODER]
-    if len({row.documents for row in by_size}) > 1:
-        panels.append(lambda axes: _curves(axes, by_size, "documents", "documents in the collection"))
-
-    figure = Figure(figsize=(7 * len(panels), 5.5), layout="constrained")
-    FigureCanvasAgg(figure)
-    for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels):
-        draw(axes)
-    with replacing(path, PICTURE, overwrite) as file:
-        figure.savefig(file, format="png", dpi=120, metadata=PICTURE_METADATA)
-
-
-def _same(row: Measurement, first: Measurement) -> bool:
-    return (row.depth, row.documents) == (first.depth, first.documents)
+    bars = [row for row in single if (row.depth, row.documents) == (first.depth, first.documents)]
+    rerankers = [row for row in single if row.stage != CROSS_ENCODER]
+    curves = {
+        ("depth", "candidates a query"): [row for row in rerankers if row.documents == first.documents],
+        ("documents", "documents in the collection"): [row for row in rerankers if row.depth == first.depth],
+    }
+    grown = {key: of_key for key, of_key in curves.items() if len({getattr(row, key[0]) for row in of_key}) > 1}
+    with panels(path, 1 + len(grown), 1, 4.5, overwrite) as axes:
+        _bars(axes[0][0], bars)
+        for (one,), ((along, label), of_key) in zip(axes[1:], grown.items()):
+            _curves(one, of_key, along, label)
+        legend_below(axes[0][0].figure)
 
 
 def _bars(axes, rows: Sequence[Measurement]) -> None:
@@ -67,6 +58,5 @@ def _curves(axes, rows: Sequence[Measurement], along: str, label: str) -> None:
         chosen = [row for row in rows if (row.reranker, row.stage, row.path) == (name, stage, path)]
         points = sorted((getattr(row, along), row.median_ms) for row in chosen)
         style = "-" if stage == SCORING else "--"
-        axes.plot(*zip(*points), style, marker="o", label=name if stage == SCORING else f"{name}, {stage}")
+        axes.plot(*zip(*points), style, marker="o", label=_name(chosen[0]))
     axes.set(xscale="log", yscale="log", xlabel=label, ylabel="median milliseconds a query")
-    axes.legend(fontsize="small")

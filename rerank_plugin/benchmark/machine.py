@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 LIBRARIES = ("torch", "numpy", "numba")
@@ -87,11 +88,8 @@ class PeakMemory:
 
             torch.cuda.reset_peak_memory_stats(self.device)
             return
-        try:
-            with open("/proc/self/clear_refs", "w") as file:
-                file.write("5")  # man 5 proc: resets the peak resident set size
-        except OSError:
-            pass
+        with suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # man 5 proc: resets the peak resident set size
 
     def read(self) -> float:
         if self.device.startswith("cuda"):

@@ -38,7 +38,7 @@ class Timings(NamedTuple):
     Attributes:
         seconds: of each repetition, float64 [n].
         returned: what the timed calls returned.
-        peak_memory_mb: see :class:`~rerank_plugin.benchmark.machine.PeakMemory`.
+        peak_memory_mb: see `machine.PeakMemory`.
     """
 
     seconds: np.ndarray
@@ -68,7 +68,10 @@ class Meter:
     def measure(self, cases: dict[str, Case]) -> dict[str, Timings]:
         """Time all cases, in turns."""
         estimates = {name: self.estimate(case) for name, case in cases.items()}
-        counts = {name: self._count(seconds) for name, seconds in estimates.items()}
+        counts = {
+            name: int(np.clip(self.seconds / max(seconds, 1e-9), self.fewest, self.repetitions))
+            for name, seconds in estimates.items()
+        }
         timed: dict[str, list] = {name: [] for name in cases}
         calls = {name: itertools.count() for name in cases}
         peaks = dict.fromkeys(cases, 0.0)
@@ -82,7 +85,8 @@ class Meter:
                         continue
                     self.memory.restart()
                     if len(cases) > 1 and estimates[name] < LONG:
-                        self._switch(case, next(calls[name]))
+                        time.sleep(PAUSE)  # the previous case's threads sleep then
+                        self._time(case, next(calls[name]))  # warms the caches
                     timed[name] += [self._time(case, next(calls[name])) for _ in range(repetitions)]
                     peaks[name] = max(peaks[name], self.memory.read())
         finally:
@@ -96,14 +100,6 @@ class Meter:
         """Seconds of one call, after a warm-up call if that is short."""
         first = self._time(case, -1)[0]
         return first if first > LONG else self._time(case, -2)[0]
-
-    def _count(self, estimate: float) -> int:
-        return int(np.clip(self.seconds / max(estimate, 1e-9), self.fewest, self.repetitions))
-
-    def _switch(self, case: Case, call: int) -> None:
-        """Wait until the previous case's threads sleep, and warm the caches for this case."""
-        time.sleep(PAUSE)
-        self._time(case, call)
 
     def _time(self, case: Case, call: int) -> tuple[float, object]:
         work = case(call)

@@ -1,8 +1,9 @@
-"""Rows of results: what is written as JSON and the report and the plots read."""
+"""Rows of results: what is measured, and how it is written, as JSON for programs and as Markdown for people."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from rerank_plugin.benchmark.measuring import Timings
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
+from rerank_plugin.files.tables import padded_markdown
 
 PLAIN, FAST = "plain", "fast"
 SCORING, WHOLE, CROSS_ENCODER, DENSE = "scoring", "whole query", "cross-encoder", "dense search"
@@ -66,6 +68,16 @@ class Measurement:
         return {key: _rounded(value) for key, value in asdict(self).items() if value is not None}
 
 
+def measurements(
+    stage: str, timings: Mapping[str, Timings], batch: int, columns: Callable[[str], Mapping]
+) -> list[Measurement]:
+    """A row a path, of calls that answer ``batch`` queries; ``columns`` gives what does not depend on the clock."""
+    return [
+        Measurement(stage=stage, batch=batch, **columns(path), **latencies(timings[path], timings[PLAIN], batch))
+        for path in timings
+    ]
+
+
 def latencies(timings: Timings, plain: Timings, batch: int) -> dict[str, float]:
     """The columns of a row that follow from the repetitions' times."""
     milliseconds = timings.seconds * 1000
@@ -101,3 +113,86 @@ def _rounded(value):
     if isinstance(value, dict):
         return {key: _rounded(one) for key, one in value.items()}
     return value
+
+
+HEADINGS = {
+    SCORING: "Scoring alone (gather, features, model)",
+    WHOLE: "The whole query (first stage, gather, features, model, sorting)",
+    DENSE: "Dense search over all documents (encoding the query, inner products, the best of them)",
+    CROSS_ENCODER: "Cross-encoders (model alone; plain: float32 through transformers, fast: int8 through ONNX Runtime)",
+}
+
+_COLUMNS: dict[str, Callable[[Measurement], str]] = {
+    "reranker": lambda row: row.reranker,
+    "path": lambda row: row.path,
+    "documents": lambda row: f"{row.documents:,}",
+    "depth": lambda row: depth(row),
+    "batch": lambda row: f"{row.batch}",
+    "documents at once": lambda row: f"{row.document_batch}",
+    "timed": lambda row: f"{row.measured_documents or row.depth} of {row.depth}",
+    "median ms": lambda row: number(row.median_ms),
+    "p95 ms": lambda row: number(row.p95_ms),
+    "p99 ms": lambda row: number(row.p99_ms),
+    "queries/s": lambda row: number(row.queries_per_second),
+    "times plain": lambda row: number(row.ratio_to_plain),
+    "peak MB": lambda row: f"{row.peak_memory_mb:,.0f}",
+    "repetitions": lambda row: f"{row.repetitions}",
+    "difference": lambda row: "" if row.largest_difference is None else f"{row.largest_difference:.0e}",
+    "share of the time": lambda row: shares(row.stages),
+}
+_ONLY_OF = {  # columns that only some stages have
+    "batch": (SCORING, WHOLE),
+    "documents at once": (CROSS_ENCODER,),
+    "timed": (CROSS_ENCODER,),
+    "difference": (SCORING, DENSE),
+    "share of the time": (WHOLE,),
+}
+
+
+def markdown(rows: Sequence[Measurement], command: str) -> str:
+    """A table for each stage that was measured, under the command and the machine."""
+    parts = [f"`{command}`", f"{rows[0].machine}.", _notes(rows)]
+    for stage, heading in HEADINGS.items():
+        of_stage = [row for row in rows if row.stage == stage]
+        if of_stage:
+            shown = {name: show for name, show in _COLUMNS.items() if stage in _ONLY_OF.get(name, (stage,))}
+            cells = [[show(row) for show in shown.values()] for row in of_stage]
+            parts += [f"### {heading}", padded_markdown([list(shown), *cells]).rstrip("\n")]
+    return "\n\n".join(parts) + "\n"
+
+
+def _notes(rows: Sequence[Measurement]) -> str:
+    collections = ", ".join(dict.fromkeys(row.collection for row in rows))
+    sources = ", ".join(dict.fromkeys(row.candidate_source for row in rows))
+    notes = [
+        f"Device {rows[0].device}, threads: {rows[0].threads}. Collections: {collections}. Candidates: {sources}.",
+        "Times are those of a batch. 'peak MB' is all that the process held: libraries, both paths, touched pages of "
+        "the index, Java (on a GPU: what was allocated there).",
+        "'times plain' compares medians with the plain path in the same process; 'difference' is the largest one "
+        "between the paths' scores, relative to the largest score.",
+    ]
+    if any(row.measured_queries for row in rows):
+        notes.append("Slow paths were timed on a part of a batch's queries, and the times brought to the whole batch.")
+    if any(row.measured_documents for row in rows):
+        notes.append("Cross-encoders were timed on a part of the candidates, and the times brought to all of them.")
+    return " ".join(notes)
+
+
+def depth(row: Measurement) -> str:
+    """The depth, and how many candidates there were on average where it was not reached."""
+    return f"{row.depth:,}" if row.candidates == row.depth else f"{row.depth:,} ({row.candidates:,.0f} found)"
+
+
+def shares(stages: dict[str, float] | None) -> str:
+    """What each stage takes of the whole: 'first stage 61%, model 30%'."""
+    if not stages:
+        return ""
+    total = max(sum(stages.values()), 1e-12)
+    return ", ".join(f"{name} {100 * part / total:.0f}%" for name, part in stages.items())
+
+
+def number(value: float) -> str:
+    """A number with about three significant digits, without an exponent."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rerank_plugin import rerankers
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Meter
-from rerank_plugin.benchmark.rows import FAST, PLAIN, SCORING, Measurement, latencies
+from rerank_plugin.benchmark.rows import FAST, PLAIN, SCORING, Measurement, measurements
 from rerank_plugin.benchmark.subjects import Subject
 
 
@@ -21,6 +21,18 @@ class Setup:
     machine: str
     precision: str = "float32"
 
+    def columns(self, collection: Collection, depth: int) -> dict:
+        """The columns that all rows of a collection and depth share."""
+        return {
+            "device": self.device,
+            "threads": self.threads,
+            "depth": depth,
+            "collection": collection.name,
+            "documents": len(collection),
+            "candidate_source": collection.source,
+            "machine": self.machine,
+        }
+
 
 def scoring_rows(subject: Subject, collection: Collection, depth: int, batch: int, setup: Setup) -> list[Measurement]:
     """One row a path, for calls that each score ``depth`` candidates of ``batch`` queries."""
@@ -31,31 +43,24 @@ def scoring_rows(subject: Subject, collection: Collection, depth: int, batch: in
     cases = {path: scoring_case(reranker, collection, depth, parts[path]) for path, reranker in subject.paths.items()}
     measured = setup.meter.measure(cases)
     timings = {path: measured[path].scaled(batch / parts[path]) for path in cases}
-    return [
-        Measurement(
-            stage=SCORING,
-            measured_queries=parts[path] if parts[path] != batch else None,
-            **columns(subject, path, collection, depth, batch, setup),
-            **latencies(timings[path], timings[PLAIN], batch),
-        )
-        for path in cases
-    ]
+    return measurements(
+        SCORING,
+        timings,
+        batch,
+        lambda path: {
+            "measured_queries": parts[path] if parts[path] != batch else None,
+            **columns(subject, path, collection, depth, setup),
+        },
+    )
 
 
-def columns(subject: Subject, path: str, collection: Collection, depth: int, batch: int, setup: Setup) -> dict:
-    """The columns of a row that do not depend on the clock."""
+def columns(subject: Subject, path: str, collection: Collection, depth: int, setup: Setup) -> dict:
+    """The columns of a reranker's row that do not depend on the clock."""
     return {
+        **setup.columns(collection, depth),
         "reranker": subject.name,
         "path": path,
-        "device": setup.device,
-        "threads": setup.threads,
-        "depth": depth,
-        "batch": batch,
-        "collection": collection.name,
-        "documents": len(collection),
         "candidates": collection.mean_candidates(depth),
-        "candidate_source": collection.source,
-        "machine": setup.machine,
         "largest_difference": subject.largest_difference,
         "precision": setup.precision if path == FAST else "float32",
     }

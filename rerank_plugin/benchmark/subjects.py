@@ -7,7 +7,8 @@ speed does not depend on the weights, and so needs no training.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,6 @@ import numpy as np
 
 from rerank_plugin import rerankers
 from rerank_plugin.benchmark.collection import Collection
-from rerank_plugin.benchmark.random_encodings import stored_encodings
 from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 DIMENSION = 200  # of the random word vectors
 MOST_WORDS = 100_000  # the most frequent ones of a collection that a model knows
 CHECKED = 2  # queries whose scores are compared between the paths
+PIECE = 16_384  # vectors in memory at once
+AT_ONCE = 256  # documents encoded at once
 SMALLEST_SCALE = 1e-3  # differences are relative to the largest score, or to this
 
 
@@ -179,12 +181,77 @@ def largest_difference(paths: dict[str, rerankers.Scorer], collection: Collectio
     """Between the paths' scores of the first queries, relative to the largest plain score of each."""
     if FAST not in paths:
         return None
-    differences = [0.0]
-    for number, query in enumerate(collection.queries[:CHECKED]):
-        plain, fast = (
-            np.asarray(paths[path].score(query, collection.candidates(number, depth)), np.float64)
-            for path in (PLAIN, FAST)
-        )
+    return relative_difference(
+        [paths[path].score(query, collection.candidates(number, depth)) for path in (PLAIN, FAST)]
+        for number, query in enumerate(collection.queries[:CHECKED])
+    )
+
+
+def relative_difference(scores: Iterable[Sequence[np.ndarray]]) -> float:
+    """The largest difference of plain and fast scores, [C] each, relative to the largest plain score of their query."""
+    largest = 0.0
+    for plain, fast in scores:
+        plain, fast = np.asarray(plain, np.float64), np.asarray(fast, np.float64)
         scale = max(np.abs(plain).max(initial=0.0), SMALLEST_SCALE)
-        differences.append(float(np.abs(plain - fast).max(initial=0.0)) / scale)
-    return max(differences)
+        largest = max(largest, float(np.abs(plain - fast).max(initial=0.0)) / scale)
+    return largest
+
+
+@contextmanager
+def stored_encodings(
+    reranker, collection: Collection, queries: int, depth: int, seed: int, always: bool = False
+) -> Iterator[None]:
+    """Write encodings for a neural reranker into the index, and remove them in the end; nothing where its model has
+    none, or does not use them on its device.
+
+    Encoding a million documents takes longer than all measurements together, and times do not depend on vectors'
+    values. So only the candidates of the first queries, on which the two paths' scores are compared, are encoded; the
+    other vectors are random.
+
+    Args:
+        queries, depth: the candidates that are encoded, rather than at random.
+        always: also where its device does not use them.
+    """
+    from rerank_plugin.indexes.stored_encodings import encodings_folder, write_encodings
+    from rerank_plugin.models.document_encodings import weights_checksum
+    from rerank_plugin.models.ranking_model import EncodingModel
+
+    encodes = isinstance(reranker, NeuralReranker) and isinstance(reranker.model, EncodingModel)
+    if not encodes or not (reranker.on_cpu or always):
+        yield
+        return
+    model = reranker.model
+    index, key = collection.forward, weights_checksum(model, reranker.builder.vocabulary)
+    count = min(queries, len(collection.queries))
+    rows = np.unique(np.concatenate([collection.candidates(number, depth).rows for number in range(count)]))
+    folder = encodings_folder(index, key)
+    try:
+        pieces = _pieces(len(index), rows, _encode(reranker, rows), seed)
+        write_encodings(index, key, pieces, model.encoding_size, description={"made_by": "bench"}, overwrite=True)
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _encode(reranker, rows: np.ndarray) -> np.ndarray:
+    """Encodings of some documents, float32 [n, E]."""
+    import torch
+
+    from rerank_plugin.models.document_encodings import encode_batch
+
+    builder, device = reranker.builder, reranker.options.device
+    with torch.inference_mode():
+        pieces = (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
+        encoded = [encode_batch(reranker.model, builder, piece, builder.document_words, device) for piece in pieces]
+    return np.concatenate(encoded)
+
+
+def _pieces(documents: int, rows: np.ndarray, encoded: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """Vectors of all documents in order, float32 [n, E]: random but for ``rows``, which are sorted."""
+    random = np.random.default_rng(seed)
+    for start in range(0, documents, PIECE):
+        stop = min(start + PIECE, documents)
+        piece = random.standard_normal((stop - start, encoded.shape[1]), dtype=np.float32)
+        inside = slice(*np.searchsorted(rows, [start, stop]))
+        piece[rows[inside] - start] = encoded[inside]
+        yield piece

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,8 @@ from rerank_plugin.benchmark.dense_search import dense_rows
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import PLAIN, Measurement
 from rerank_plugin.benchmark.scoring import Setup, scoring_rows
-from rerank_plugin.benchmark.subjects import Subject, check_spec, measured_by_default, opened
+from rerank_plugin.benchmark.subjects import check_spec, measured_by_default, opened
+from rerank_plugin.benchmark.whole_query import whole_query_rows
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
 
@@ -84,8 +85,7 @@ def measure(suite: Suite) -> Iterator[Measurement]:
     with ExitStack() as stack:
         setup = _set_up(suite)
         log.info("%s; load average %s", setup.machine, machine.load_average())
-        for number, make in enumerate(_collections(suite, stack)):
-            searched = make()
+        for number, searched in enumerate(_collections(suite, stack)):
             if suite.deepest > len(searched.collection):
                 raise InputError(f"the depth {suite.deepest}: {suite.index} holds {len(searched.collection)} documents")
             for spec in suite.specs or measured_by_default():
@@ -118,46 +118,38 @@ class Searched(NamedTuple):
     first_stage: object | None = None
 
 
-def _collections(suite: Suite, stack: ExitStack) -> list[Callable[[], Searched]]:
-    """Functions that each open or generate one collection."""
-    if suite.index is not None:
-        return [lambda: _existing(suite)]
-    folder = suite.work_folder
-    if folder is None:
-        folder = stack.enter_context(scratch_folder())
-    lucene = suite.first_stage is not None
+def _collections(suite: Suite, stack: ExitStack) -> Iterator[Searched]:
+    """Each collection; one is opened or generated when it is asked for.
 
-    def make(size: int) -> Searched:
-        return _searched(suite, collections.generated(folder, size, suite.seed, suite.deepest, lucene))
-
-    return [lambda size=size: make(size) for size in suite.documents]
-
-
-def _existing(suite: Suite) -> Searched:
-    """The user's index, with candidates from the run, else from the first stage, else from a scan."""
+    The user's index has candidates from the run, else from the first stage, else from a scan.
+    """
+    if suite.index is None:
+        folder = suite.work_folder or stack.enter_context(scratch_folder())
+        for size in suite.documents:
+            lucene = suite.first_stage is not None
+            yield _searched(suite, collections.generated(folder, size, suite.seed, suite.deepest, lucene))
+        return
     collection = collections.existing(suite.index, suite.queries, suite.seed)
     if suite.run is not None:
-        return _searched(suite, collections.with_run(collection, suite.run, suite.deepest))
-    if suite.first_stage is None:
-        return Searched(collections.with_scan(collection, suite.deepest, suite.seed))
-    searched = _searched(suite, collection)
-    return searched._replace(collection=searched.of_first_stage)
+        yield _searched(suite, collections.with_run(collection, suite.run, suite.deepest))
+    elif suite.first_stage is None:
+        yield Searched(collections.with_scan(collection, suite.deepest, suite.seed))
+    else:
+        searched = _searched(suite, collection)
+        yield searched._replace(collection=searched.of_first_stage)
 
 
 def _searched(suite: Suite, collection: Collection) -> Searched:
     if suite.first_stage is None:
         return Searched(collection)
     from rerank_plugin.ranking.pipeline import from_first_stage
-
-    first_stage = collection.index.first_stage(suite.first_stage)
-    source, name = from_first_stage(first_stage, suite.deepest), _first_stage_name(suite.first_stage)
-    return Searched(collection, collections.with_candidates(collection, source, name), first_stage)
-
-
-def _first_stage_name(config) -> str:
     from rerank_plugin.retrieval.lucene import LuceneConfig
 
-    return f"{config.name} by Lucene" if isinstance(config, LuceneConfig) else config.name
+    config = suite.first_stage
+    first_stage = collection.index.first_stage(config)
+    name = f"{config.name} by Lucene" if isinstance(config, LuceneConfig) else config.name
+    source = from_first_stage(first_stage, suite.deepest)
+    return Searched(collection, collections.with_candidates(collection, source, name), first_stage)
 
 
 def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Iterator[Measurement]:
@@ -166,7 +158,10 @@ def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Itera
         dense = suite.dense is not None
         with opened(spec, searched.collection, suite.deepest, suite.options, suite.seed, dense) as subject:
             for depth, batch in suite.combinations:
-                yield from _said(_measured(subject, searched, depth, batch, setup))
+                yield from _said(scoring_rows(subject, searched.collection, depth, batch, setup))
+                if searched.first_stage is not None:
+                    of_first_stage = (searched.of_first_stage, searched.first_stage, depth, batch, setup)
+                    yield from _said(whole_query_rows(subject, *of_first_stage))
             if dense and subject.retrieves:
                 for depth in dict.fromkeys(suite.depths):
                     yield from _said(dense_rows(subject, searched.collection, depth, setup, suite.dense))
@@ -174,14 +169,6 @@ def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Itera
         if suite.specs:
             raise InputError(f"cannot measure {spec}: {error}") from error
         log.warning("left out %s: %s", spec, error)
-
-
-def _measured(subject: Subject, searched: Searched, depth: int, batch: int, setup: Setup) -> Iterator[Measurement]:
-    yield from scoring_rows(subject, searched.collection, depth, batch, setup)
-    if searched.first_stage is not None:
-        from rerank_plugin.benchmark.whole_query import whole_query_rows
-
-        yield from whole_query_rows(subject, searched.of_first_stage, searched.first_stage, depth, batch, setup)
 
 
 def _said(rows: Iterable[Measurement]) -> Iterator[Measurement]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Timings
-from rerank_plugin.benchmark.rows import FAST, PLAIN, WHOLE, Measurement, latencies
+from rerank_plugin.benchmark.rows import FAST, WHOLE, Measurement, measurements
 from rerank_plugin.benchmark.scoring import Setup, affordable, columns, query_numbers
 from rerank_plugin.benchmark.subjects import Subject
 from rerank_plugin.ranking.pipeline import CandidateSource, from_first_stage, rank_all
@@ -44,16 +44,16 @@ def whole_query_rows(
         }
     measured = setup.meter.measure(cases | details)
     timings = {path: measured[path].scaled(batch / parts[path]) for path in cases}
-    return [
-        Measurement(
-            stage=WHOLE,
-            stages=_stages(path, measured) if batch == 1 else None,
-            measured_queries=parts[path] if parts[path] < batch else None,
-            **columns(subject, path, collection, depth, batch, setup),
-            **latencies(timings[path], timings[PLAIN], batch),
-        )
-        for path in cases
-    ]
+    return measurements(
+        WHOLE,
+        timings,
+        batch,
+        lambda path: {
+            "stages": _stages(path, measured) if batch == 1 else None,
+            "measured_queries": parts[path] if parts[path] < batch else None,
+            **columns(subject, path, collection, depth, setup),
+        },
+    )
 
 
 def _one_query(reranker: Scorer, collection: Collection, source: CandidateSource) -> Case:

@@ -4,30 +4,25 @@ The pairs are those of two documents of one query that have different labels. La
 0, or names that grades share. What the paper leaves open is decided here:
 
 * Table 3 ("over individual queries") is the mean, over the queries that have pairs of a combination of labels, of the
-  share of them that is ranked rightly; the letters are of paired t-tests over these queries. Its last row weighs
-  combinations by their pairs, as the numbers of the paper do.
-* Figure 4 ("the number of correctly predicted document pairs" by their total) is the same share of the pairs of all
-  queries together.
+  share of them that is ranked rightly; its last row weighs combinations by their pairs, as the numbers of the paper do.
+* Figure 4 is the same share of the pairs of all queries together.
 * Binary judgments (3.5) are one combination more, relevant against not; 0, and what shares its label, is not relevant.
 * Runs are compared on the same pairs: those of documents that all runs hold. What a run lacks is counted.
-
-A run holds its documents in order, so no two of them tie.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 
 from rerank_plugin.evaluation import letters
-from rerank_plugin.files import tables
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Judgments
 from rerank_plugin.files.runs import RankedList
+from rerank_plugin.files.tables import Report, Table
 
 RELEVANT, NOT_RELEVANT = "relevant", "not relevant"
 MOST_LABELS = 20  # with as many there are 190 combinations
@@ -53,20 +48,15 @@ class Combination:
         return f"{self.higher} vs {self.lower}"
 
     def accuracies(self, run: str) -> np.ndarray:
-        """Of each query, float64 [Q]."""
+        """Of each query, float64 [Q]; table 3 has their mean."""
         return self.right[run] / self.pairs
 
     def accuracy(self, run: str) -> float:
-        """Mean over the queries: table 3."""
         return float(self.accuracies(run).mean())
 
     def pooled(self, run: str) -> float:
         """Over the pairs of all queries: figure 4."""
         return float(self.right[run].sum() / self.pairs.sum())
-
-    def letters(self, against: letters.Against) -> dict[str, str]:
-        """By run."""
-        return letters.letters({run: self.accuracies(run) for run in self.right}, against)
 
 
 @dataclass(frozen=True)
@@ -142,9 +132,8 @@ def document_pairs(
             lacking[name] += len(asked - held[name])
             order = [levels[document] for document in run[query].doc_ids if document in common] if common else []
             right[name].append(_right(np.array(order, np.int64), len(names)))
-    combinations, binary = _combinations(
-        names, level_of, np.stack(counts), {n: np.stack(one) for n, one in right.items()}
-    )
+    in_order = {name: np.stack(of_run) for name, of_run in right.items()}
+    combinations, binary = _combinations(names, level_of, np.stack(counts), in_order)
     if not combinations:
         raise InputError(
             f"no query has two documents with different labels ({', '.join(names)}) that all runs hold; where "
@@ -199,52 +188,39 @@ def _combinations(
     names: list[str], level_of: Mapping[float, int], counts: np.ndarray, right: Mapping[str, np.ndarray]
 ) -> tuple[list[Combination], Combination | None]:
     """Of labels, and of binary judgments, from documents by label [Q, L] and pairs in order [Q, L, L]."""
+
+    def combination(higher: str, lower: str, pairs: np.ndarray, right: dict[str, np.ndarray]) -> list[Combination]:
+        """Of the queries that have such pairs; none where there are none."""
+        has = pairs > 0
+        return [Combination(higher, lower, pairs[has], {n: r[has] for n, r in right.items()})] if has.any() else []
+
     found = []
     for a in range(len(names)):
         for b in range(a + 1, len(names)):
             in_order = {name: of_run[:, a, b] for name, of_run in right.items()}
-            found.append(_combination(names[a], names[b], counts[:, a] * counts[:, b], in_order))
-    binary = None
-    if 0 in level_of:  # the last label, then
-        in_order = {name: of_run[:, :-1, -1].sum(axis=1) for name, of_run in right.items()}
-        binary = _combination(RELEVANT, NOT_RELEVANT, counts[:, :-1].sum(axis=1) * counts[:, -1], in_order)
-    return [one for one in found if one], binary
+            found += combination(names[a], names[b], counts[:, a] * counts[:, b], in_order)
+    if 0 not in level_of:  # the last label, then
+        return found, None
+    in_order = {name: of_run[:, :-1, -1].sum(axis=1) for name, of_run in right.items()}
+    binary = combination(RELEVANT, NOT_RELEVANT, counts[:, :-1].sum(axis=1) * counts[:, -1], in_order)
+    return found, binary[0] if binary else None
 
 
-def _combination(higher: str, lower: str, pairs: np.ndarray, right: Mapping[str, np.ndarray]) -> Combination | None:
-    """Of the queries that have such pairs; None where there are none."""
-    has = pairs > 0
-    if not has.any():
-        return None
-    return Combination(higher, lower, pairs[has], {name: of_run[has] for name, of_run in right.items()})
+def report(pairs: DocumentPairs, against: letters.Against, titles: Mapping[str, str] | None = None) -> Report:
+    """[P], table 3, with a row for binary judgments, and below it the numbers of figure 4.
 
-
-def markdown(pairs: DocumentPairs, against: letters.Against, titles: Mapping[str, str] | None = None) -> str:
-    """[P], table 3, in Markdown, with a row for binary judgments, and below it the numbers of figure 4.
+    Shares are in percent; in JSON they are from 0 to 1.
 
     Args:
-        against: letters by run.
-        titles: of runs; others stand with their names.
+        against: letters by run. titles: of runs; others stand with their names.
     """
-    return _text(pairs, against, titles or {}, tables.markdown)
-
-
-def table(pairs: DocumentPairs, against: letters.Against) -> str:
-    """`markdown`'s tables, aligned for a terminal."""
-    return _text(pairs, against, {}, tables.aligned)
-
-
-def _text(
-    pairs: DocumentPairs, against: letters.Against, titles: Mapping[str, str], drawn: Callable[[tables.Rows], str]
-) -> str:
     every = [*pairs.combinations, *([pairs.binary] if pairs.binary else [])]
-    runs = [titles.get(run, run) for run in pairs.runs]
+    found = [letters.letters({run: one.accuracies(run) for run in one.right}, against) for one in every]
+    runs = [(titles or {}).get(run, run) for run in pairs.runs]
     by_query, pooled = [["labels", "volume", "queries", *runs]], [["labels", "pairs", *runs]]
-    for one in every:
-        found = one.letters(against)
-        volume = f"{pairs.volume(one):.1%}"
-        accuracies = [f"{one.accuracy(run):.1%} {found[run]}".strip() for run in pairs.runs]
-        by_query.append([one.name, volume, str(len(one.pairs)), *accuracies])
+    for one, marks in zip(every, found):
+        accuracies = [f"{one.accuracy(run):.1%} {marks[run]}".strip() for run in pairs.runs]
+        by_query.append([one.name, f"{pairs.volume(one):.1%}", str(len(one.pairs)), *accuracies])
         pooled.append([one.name, f"{one.pairs.sum():,}", *(f"{one.pooled(run):.1%}" for run in pairs.runs)])
     at = 1 + len(pairs.combinations)  # the averages stand before the row of binary judgments
     by_query.insert(at, ["weighted average", "", "", *(f"{pairs.weighted_accuracy(run):.1%}" for run in pairs.runs)])
@@ -252,24 +228,20 @@ def _text(
     pooled.insert(at, ["all", f"{total:,}", *(f"{pairs.pooled(run):.1%}" for run in pairs.runs)])
     legend = letters.legend(against, "these queries", titles)
     explained = f"Document pairs ranked rightly, mean over the queries that have such pairs. {legend}".rstrip()
-    return f"{drawn(by_query)}\n{explained}\n\n{drawn(pooled)}\nThe share of the pairs of all queries together.\n"
-
-
-def as_json(pairs: DocumentPairs, against: letters.Against) -> str:
-    """All numbers, as shares from 0 to 1."""
-    result = {
+    objects = [_as_object(pairs, one, marks) for one, marks in zip(every, found)]
+    values = {
         "queries": pairs.queries,
         "documents": {"all": pairs.documents, "compared": pairs.compared, "lacking": pairs.lacking},
-        "combinations": [_as_object(pairs, one, against) for one in pairs.combinations],
+        "combinations": objects[: at - 1],
         "weighted_average": {run: pairs.weighted_accuracy(run) for run in pairs.runs},
         "pooled": {run: pairs.pooled(run) for run in pairs.runs},
-        "binary": _as_object(pairs, pairs.binary, against) if pairs.binary else None,
+        "binary": objects[-1] if pairs.binary else None,
     }
-    return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    said = "The share of the pairs of all queries together.\n"
+    return Report([Table(by_query), f"{explained}\n", Table(pooled), said], values)
 
 
-def _as_object(pairs: DocumentPairs, one: Combination, against: letters.Against) -> dict:
-    found = one.letters(against)
+def _as_object(pairs: DocumentPairs, one: Combination, marks: Mapping[str, str]) -> dict:
     return {
         "higher": one.higher,
         "lower": one.lower,
@@ -277,12 +249,9 @@ def _as_object(pairs: DocumentPairs, one: Combination, against: letters.Against)
         "volume": pairs.volume(one),
         "queries": len(one.pairs),
         "runs": {
-            run: {"accuracy": one.accuracy(run), "pooled": one.pooled(run), "letters": found[run]} for run in pairs.runs
+            run: {"accuracy": one.accuracy(run), "pooled": one.pooled(run), "letters": marks[run]} for run in pairs.runs
         },
     }
-
-
-FORMATS = {"table": table, "markdown": markdown, "json": as_json}
 
 
 def warnings(pairs: DocumentPairs) -> Iterator[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rerank_plugin.evaluation.agreement import Agreement, agreement
-from rerank_plugin.evaluation.significance import Comparison, compare
+from rerank_plugin.evaluation.significance import Agreement, Comparison, agreement, compare
 from rerank_plugin.evaluation.values import Evaluator, Values
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Judgments

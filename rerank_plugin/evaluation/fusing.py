@@ -1,12 +1,10 @@
 """Fusion of runs, and tuning of its weights to maximize a measure on judged queries.
 
-The methods are those of :mod:`rerank_plugin.retrieval.fusion`. Weights are tuned on validation queries, in one of two
-ways, both deterministic:
+The methods are those of :mod:`rerank_plugin.retrieval.fusion`. Weights are tuned in one of two deterministic ways:
 
 * grid search: all weights that are multiples of a step and add up to 1;
-* coordinate ascent (Metzler and Croft, Information Retrieval 2007): starting from equal weights, each run's weight in
-  turn is set to the best of 0, step, 2 * step, ..., 1, until a round over all runs changes nothing. It is meant for
-  more runs than a grid search can handle.
+* coordinate ascent (Metzler and Croft, Information Retrieval 2007), for more runs: starting from equal weights, each
+  run's weight in turn is set to the best of 0, step, ..., 1, until a round over all runs changes nothing.
 
 Ties are won by the weights that were tried first; equal weights are tried first.
 """
@@ -47,7 +45,7 @@ class Fusion:
 
     @classmethod
     def of(cls, method: str, weights: Sequence[float] | None, k: float, runs: int) -> Fusion:
-        """Checked; see :func:`rerank_plugin.retrieval.fusion.lists_weights` for the weights that may be left out.
+        """Checked; some weights may be left out (:func:`rerank_plugin.retrieval.fusion.lists_weights`).
 
         Raises:
             InputError: invalid weights or k.

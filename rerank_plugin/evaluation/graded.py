@@ -22,13 +22,14 @@ def scaled_gains(grades: Iterable[float], highest: float) -> np.ndarray:
     return np.exp2(levels - highest) - np.exp2(-float(highest))
 
 
-def ndcg(ranked: Sequence[float], judged: Iterable[float], cutoff: int | None = None) -> float:
+def ndcg(ranked: Sequence[float], judged: Iterable[float], cutoff: int | None = None, linear: bool = False) -> float:
     """NDCG(n) = DCG(n) / IDCG(n) with DCG(n) = sum over ranks i <= n of (2^rel(i) - 1) / log2(i + 1): [D18] 4.4.1.
 
     Args:
         ranked: the grades of the ranked documents from rank 1 on, 0 where not judged.
         judged: the grades of all judged documents of the query, for the ideal ranking.
         cutoff: n; None for the whole ranking.
+        linear: whether the gain is the grade itself, those below 0 counting as 0 (Järvelin and Kekäläinen, TOIS 2002).
 
     Returns:
         0 for a query without relevant documents.
@@ -36,20 +37,11 @@ def ndcg(ranked: Sequence[float], judged: Iterable[float], cutoff: int | None = 
     ideal = sorted(judged, reverse=True)[:cutoff]
     if not ideal or ideal[0] <= 0:
         return 0.0
-    return _dcg(ranked[:cutoff], ideal[0]) / _dcg(ideal, ideal[0])
-
-
-def linear_ndcg(ranked: Sequence[float], judged: Iterable[float], cutoff: int | None = None) -> float:
-    """`ndcg` with the grade itself as gain, grades below 0 counting as 0 (Järvelin and Kekäläinen, TOIS 2002)."""
-    ideal = sorted(judged, reverse=True)[:cutoff]
-    if not ideal or ideal[0] <= 0:
-        return 0.0
-    found, best = (np.maximum(np.array(grades, np.float64), 0.0) for grades in (ranked[:cutoff], ideal))
+    found, best = (
+        np.maximum(np.array(grades, np.float64), 0.0) if linear else scaled_gains(grades, ideal[0])
+        for grades in (ranked[:cutoff], ideal)
+    )
     return _discounted(found) / _discounted(best)
-
-
-def _dcg(grades: Sequence[float], highest: float) -> float:
-    return _discounted(scaled_gains(grades, highest))
 
 
 def _discounted(gains: np.ndarray) -> float:

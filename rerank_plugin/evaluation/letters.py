@@ -14,9 +14,10 @@ from string import ascii_letters
 import numpy as np
 
 from rerank_plugin.evaluation.evaluation import Evaluation
+from rerank_plugin.evaluation.report import noted_values
 from rerank_plugin.evaluation.significance import paired_t_test
-from rerank_plugin.files import tables
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.tables import Report
 
 UPPER_CASE, LOWER_CASE = 0.05, 0.1  # p is below these
 
@@ -71,16 +72,13 @@ def markdown(evaluation: Evaluation, against: Against, titles: Mapping[str, str]
     Raises:
         InputError: see `check`.
     """
-    titles = titles or {}
-    rows = [["", *evaluation.measures], *([titles.get(run, run)] for run in evaluation.summaries)]
-    for measure in evaluation.measures:
-        found = letters({run: of_run[measure] for run, of_run in evaluation.values.items()}, against)
-        best = max(summary[measure] for summary in evaluation.summaries.values())
-        for row, (run, summary) in zip(rows[1:], evaluation.summaries.items()):
-            value = f"{summary[measure]:.3f}"
-            row.append(f"**{value}** {found[run]}" if summary[measure] == best else f"{value} {found[run]}")
+    found = {
+        measure: letters({run: of_run[measure] for run, of_run in evaluation.values.items()}, against)
+        for measure in evaluation.measures
+    }
     explained = legend(against, f"{len(evaluation.queries)} queries", titles)
-    return f"{tables.markdown(rows)}\n{explained}The highest values are in bold.\n"
+    parts = [noted_values(evaluation, found, titles), f"{explained}The highest values are in bold.\n"]
+    return Report(parts).text("markdown")
 
 
 def legend(against: Against, units: str, titles: Mapping[str, str] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Many runs before and after re-ranking them by several methods: [P] 3.3, table 2.
+"""Many runs before and after re-ranking them by several methods: [P] 3.3, table 2 and figure 3.
 
 The change of a run is that of its measure, relative to what it was: (after - before) / before, in percent. A run whose
 measure is 0 before has none: it is left out of the average and named, but counts among the runs that may improve.
@@ -7,7 +7,6 @@ Letters (see `letters`) are of paired t-tests between two methods over the chang
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,14 @@ import numpy as np
 
 from rerank_plugin.evaluation import letters
 from rerank_plugin.evaluation.evaluation import evaluate
-from rerank_plugin.files import tables
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.pictures import panels
 from rerank_plugin.files.records import Judgments
 from rerank_plugin.files.runs import RankedList, read_run
+from rerank_plugin.files.tables import Report, Table, known
 
 Run = Mapping[str, RankedList]
+BEFORE = "before re-ranking"
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,14 @@ class BulkEvaluation:
         runs: R names.
         before: by measure, float64 [R].
         after: by method and measure, float64 [R].
-        incomplete_before, incomplete_after: the runs that lack judged queries, the latter by method; such queries
-            count as if the run had found nothing.
+        incomplete: by method, and `BEFORE`, the runs that lack judged queries, which count as if nothing was found.
     """
 
     queries: int
     runs: list[str]
     before: dict[str, np.ndarray]
     after: dict[str, dict[str, np.ndarray]]
-    incomplete_before: list[str]
-    incomplete_after: dict[str, list[str]]
+    incomplete: dict[str, list[str]]
 
     def changes(self, method: str, measure: str) -> np.ndarray:
         """Relative changes in percent, float64 [R]; NaN for a run that had 0."""
@@ -123,107 +122,100 @@ def evaluate_bulk(
             raise InputError(f"{method}: lacks the run {lacking[0]}; each run needs one of that name after re-ranking")
         if surplus := sorted(runs.keys() - before.keys()):
             raise InputError(f"{method}: its run {surplus[0]} is not among those before re-ranking")
-    names = list(before)
-    of_before, incomplete_before = _measured(judgments, before, names, measures, highest)
-    of_after = {method: _measured(judgments, runs, names, measures, highest) for method, runs in after.items()}
-    return BulkEvaluation(
-        queries=sum(map(bool, judgments.values())),
-        runs=names,
-        before=of_before,
-        after={method: values for method, (values, _) in of_after.items()},
-        incomplete_before=incomplete_before,
-        incomplete_after={method: incomplete for method, (_, incomplete) in of_after.items()},
-    )
+    names, values, incomplete = list(before), {}, {}
+    for method, runs in {BEFORE: before, **after}.items():
+        found = evaluate(judgments, runs, measures, highest=highest)
+        values[method] = {one: np.array([found.summaries[name][one] for name in names]) for one in found.measures}
+        incomplete[method] = [name for name in names if found.missing[name]]
+    return BulkEvaluation(sum(map(bool, judgments.values())), names, values.pop(BEFORE), values, incomplete)
 
 
-def _measured(judgments, runs, names, measures, highest) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Values by measure in the order of ``names``, and the runs that lack judged queries."""
-    found = evaluate(judgments, runs, measures, highest=highest)
-    values = {measure: np.array([found.summaries[name][measure] for name in names]) for measure in found.measures}
-    return values, [name for name in names if found.missing[name]]
+def report(bulk: BulkEvaluation, against: letters.Against, titles: Mapping[str, str] | None = None) -> Report:
+    """[P], table 2: a row a method; average changes in percent with letters, and how many runs improved.
 
-
-def markdown(bulk: BulkEvaluation, against: letters.Against, titles: Mapping[str, str] | None = None) -> str:
-    """[P], table 2, in Markdown: a row a method; average changes with letters, and how many runs improved.
+    In JSON all numbers are by measure, and the change of a run that had 0 is null.
 
     Args:
-        against: letters by method.
-        titles: of methods; others stand with their names.
+        against: letters by method. titles: of methods; others stand with their names.
     """
-    return tables.markdown(_rows(bulk, against, titles or {})) + _notes(bulk, against, titles or {})
-
-
-def table(bulk: BulkEvaluation, against: letters.Against) -> str:
-    """`markdown`'s table, aligned for a terminal."""
-    return tables.aligned(_rows(bulk, against, {})) + _notes(bulk, against, {})
-
-
-def _rows(bulk: BulkEvaluation, against: letters.Against, titles: Mapping[str, str]) -> tables.Rows:
-    of_measures = {measure: bulk.letters(measure, against) for measure in bulk.before}
+    found = {measure: bulk.letters(measure, against) for measure in bulk.before}
     rows = [["", *(f"{one} change" for one in bulk.before), *(f"{one} improved" for one in bulk.before)]]
     for method in bulk.after:
         averages = {measure: bulk.average_change(method, measure) for measure in bulk.before}
         changes = [
-            "-" if math.isnan(average) else f"{average:+.1f}% {of_measures[measure][method]}".strip()
+            "-" if math.isnan(average) else f"{average:+.1f}% {found[measure][method]}".strip()
             for measure, average in averages.items()
         ]
         improved = [f"{bulk.improved(method, measure)} of {len(bulk.runs)}" for measure in bulk.before]
-        rows.append([titles.get(method, method), *changes, *improved])
-    return rows
-
-
-def _notes(bulk: BulkEvaluation, against: letters.Against, titles: Mapping[str, str]) -> str:
-    runs, queries = len(bulk.runs), bulk.queries
+        rows.append([(titles or {}).get(method, method), *changes, *improved])
     left_out = "".join(
         f" Without {len(zero)} runs whose {measure} was 0: {', '.join(zero)}."
         for measure in bulk.before
         if (zero := bulk.zero_before(measure))
     )
-    return (
-        f"\nChange: mean over {runs} runs of (after - before) / before, {queries} queries.{left_out} "
-        f"{letters.legend(against, 'the changes of the runs', titles)}".rstrip()
-        + "\n"
+    said = (
+        f"Change: mean over {len(bulk.runs)} runs of (after - before) / before, {bulk.queries} queries.{left_out} "
+        f"{letters.legend(against, 'the changes of the runs', titles)}"
     )
+    measures = {measure: _values(bulk, measure, found[measure]) for measure in bulk.before}
+    values = {"queries": bulk.queries, "runs": len(bulk.runs), "measures": measures}
+    return Report([Table(rows), f"{said.rstrip()}\n"], values)
 
 
-def as_json(bulk: BulkEvaluation, against: letters.Against) -> str:
-    """All numbers, by measure; changes are in percent, null for a run that had 0."""
-    measures = {}
-    for measure, before in bulk.before.items():
-        found = bulk.letters(measure, against)
-        measures[measure] = {
-            "before": dict(zip(bulk.runs, before.tolist())),
-            "zero_before": bulk.zero_before(measure),
-            "after": {
-                method: {
-                    "average_change": _or_none(bulk.average_change(method, measure)),
-                    "letters": found[method],
-                    "improved": bulk.improved(method, measure),
-                    "runs": {
-                        run: {"after": after, "change": _or_none(change)}
-                        for run, after, change in zip(
-                            bulk.runs, of_method[measure].tolist(), bulk.changes(method, measure).tolist()
-                        )
-                    },
-                }
-                for method, of_method in bulk.after.items()
-            },
+def _values(bulk: BulkEvaluation, measure: str, found: Mapping[str, str]) -> dict:
+    """The numbers of a measure, for JSON."""
+    after = {}
+    for method, of_method in bulk.after.items():
+        changes = zip(bulk.runs, of_method[measure].tolist(), bulk.changes(method, measure).tolist())
+        after[method] = {
+            "average_change": known(bulk.average_change(method, measure)),
+            "letters": found[method],
+            "improved": bulk.improved(method, measure),
+            "runs": {run: {"after": value, "change": known(change)} for run, value, change in changes},
         }
-    result = {"queries": bulk.queries, "runs": len(bulk.runs), "measures": measures}
-    return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _or_none(value: float) -> float | None:
-    """JSON knows no NaN."""
-    return None if math.isnan(value) else value
-
-
-FORMATS = {"table": table, "markdown": markdown, "json": as_json}
+    before = dict(zip(bulk.runs, bulk.before[measure].tolist()))
+    return {"before": before, "zero_before": bulk.zero_before(measure), "after": after}
 
 
 def warnings(bulk: BulkEvaluation) -> Iterator[str]:
     """Warnings about the numbers, one per line."""
-    for method, incomplete in {"before re-ranking": bulk.incomplete_before, **bulk.incomplete_after}.items():
+    for method, incomplete in bulk.incomplete.items():
         if incomplete:
             of = f"{len(incomplete)} of {len(bulk.runs)} runs"
             yield f"{method}: {of} lack judged queries, which count as 0, as {incomplete[0]}"
+
+
+def plot_scatter(
+    bulk: BulkEvaluation, path: Path, titles: Mapping[str, str] | None = None, overwrite: bool = False
+) -> None:
+    """Draw [P], figure 3: a row of panels a measure, a panel a method, a point a run, x before and y after re-ranking.
+
+    Points above the dashed line y = x are runs that improved; panels of a measure have the same scale. The paper puts
+    all methods of a year into one panel; on one collection a panel each keeps many runs apart. More than four methods
+    go on in further rows.
+
+    Args:
+        titles: of methods; others stand with their names.
+        overwrite: whether a picture that is there already is replaced.
+    """
+    columns = min(4, len(bulk.after))
+    rows = -(-len(bulk.after) // columns)
+    with panels(path, rows * len(bulk.before), columns, 9.0 / columns + 0.3, overwrite) as axes:
+        for at, measure in enumerate(bulk.before):
+            ours = axes[at * rows : (at + 1) * rows].ravel()
+            limits = _limits([bulk.before[measure], *(of_method[measure] for of_method in bulk.after.values())])
+            for one, method in zip(ours, bulk.after):
+                one.plot(limits, limits, "k--", linewidth=0.8)
+                one.scatter(bulk.before[measure], bulk.after[method][measure], s=14, alpha=0.6)
+                one.set(xlim=limits, ylim=limits, aspect="equal", xlabel="before", ylabel=f"{measure} after")
+                improved = f"{bulk.improved(method, measure)} of {len(bulk.runs)} improved"
+                one.set_title(f"{(titles or {}).get(method, method)}\n{improved}", fontsize="medium")
+            for unused in ours[len(bulk.after) :]:
+                unused.set_axis_off()
+
+
+def _limits(values: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Of both axes, with some room around the values."""
+    lowest, highest = min(one.min() for one in values), max(one.max() for one in values)
+    room = 0.05 * (highest - lowest) or 0.05
+    return float(lowest - room), float(highest + room)

@@ -36,7 +36,8 @@ def parse(name: str) -> ir_measures.Measure:
         measure = ir_measures.parse_measure(written)
         measure.validate_params()
     except Exception as error:  # it raises a different one for each kind of mistake, TypeError and AssertionError too
-        raise _unknown(name, f"no such measure ({error})" if isinstance(error, AssertionError) else "no such measure")
+        said = f" ({error})" if isinstance(error, AssertionError) else ""
+        raise _unknown(name, f"no such measure{said}") from error
     for at_least_one in ("cutoff", "rel"):  # below 1, trec_eval crashes the process or counts every document
         value = measure.params.get(at_least_one)
         if isinstance(value, int) and value < 1:

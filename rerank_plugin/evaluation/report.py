@@ -1,54 +1,65 @@
-"""An evaluation as text: aligned table, Markdown, CSV, or JSON."""
+"""An evaluation as text, Markdown, CSV or JSON, and how the files of such reports are recognized."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from rerank_plugin.evaluation.agreement import TOP
 from rerank_plugin.evaluation.evaluation import Evaluation
-from rerank_plugin.files import tables
+from rerank_plugin.evaluation.measures import parse
+from rerank_plugin.evaluation.significance import TOP
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import FileKind, beginning
+from rerank_plugin.files.tables import Report, Rows, Table, known
 
 
-def table(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:
-    """Columns aligned for a terminal."""
-    blocks = [tables.aligned(rows, _texts(rows)) for rows in _blocks(evaluation, alpha, per_query)]
-    return "\n".join([*blocks, *_footnote(evaluation, alpha)])
-
-
-def markdown(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:
-    blocks = [tables.markdown(rows, _texts(rows)) for rows in _blocks(evaluation, alpha, per_query)]
-    return "\n".join([*blocks, *_footnote(evaluation, alpha)])
-
-
-def as_csv(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:
-    """A row a run, with full digits; the query column says "all", or the query of a row that ``per_query`` adds."""
-    tested = [f"{name} {what}" for name in evaluation.measures for what in ("difference", "t", "p")]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["run", "query", *evaluation.measures, *(tested if evaluation.comparisons else [])])
+def report(evaluation: Evaluation, alpha: float, per_query: bool = False) -> Report:
+    """The values of all runs; in CSV the query column says "all", or the query of a row that ``per_query`` adds."""
+    compared, measures = evaluation.comparisons, evaluation.measures
+    no_mark = " " if compared else ""  # keeps the digits of marked and unmarked values under one another
+    rows = [["run", *measures]]
     for run, summary in evaluation.summaries.items():
-        of_run = evaluation.comparisons.get(run, {})
-        tests = [part for name in evaluation.measures if name in of_run for part in of_run[name]]
-        empty = [""] * (len(tested) - len(tests)) if evaluation.comparisons else []
-        writer.writerow([run, "all", *(summary[name] for name in evaluation.measures), *tests, *empty])
+        marks = {name: test.mark(alpha) for name, test in compared.get(run, {}).items()}
+        rows.append([run, *(f"{summary[name]:.4f}{marks.get(name, no_mark)}" for name in measures)])
+    parts: list[Table | str] = [Table(rows)]
+    if evaluation.agreements:
+        header = ["run", "Kendall's tau", f"same top {TOP}", "queries in common"]
+        agreed = evaluation.agreements.items()
+        parts.append(Table([header, *([run, f"{a.tau:.4f}", f"{a.top:.4f}", str(a.queries)] for run, a in agreed)]))
+    detail = list(_per_query(evaluation)) if per_query else []
     if per_query:
-        for run, query, values in _per_query(evaluation):
-            writer.writerow([run, query, *values, *([""] * len(tested) if evaluation.comparisons else [])])
-    return text.getvalue()
+        shown = ([run, query, *(f"{value:.4f}" for value in values)] for run, query, *values in detail)
+        parts.append(Table([["run", "query", *measures], *shown], texts=2))
+    if compared:
+        times = f"{len(compared)} comparison{'s' * (len(compared) > 1)} a measure"
+        parts.append(
+            f"+ higher, - lower, = no significant difference from {evaluation.baseline}: two-tailed paired t-test over "
+            f"{len(evaluation.queries)} queries, p < {alpha:g} after Bonferroni correction for {times}\n"
+        )
+    return Report(parts, as_dictionary(evaluation, alpha, per_query), _records(evaluation, detail))
 
 
-def as_json(evaluation: Evaluation, alpha: float, per_query: bool = False) -> str:
-    """:func:`as_dictionary` as text."""
-    values = as_dictionary(evaluation, alpha, per_query)
-    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def _records(evaluation: Evaluation, detail: Rows) -> Rows:
+    compared, measures = evaluation.comparisons, evaluation.measures
+    tested = [f"{name} {what}" for name in measures for what in ("difference", "t", "p")] if compared else []
+    untested = [""] * len(tested)
+    rows = [["run", "query", *measures, *tested]]
+    for run, summary in evaluation.summaries.items():
+        tests = [part for name in measures for part in compared[run][name]] if run in compared else untested
+        rows.append([run, "all", *(summary[name] for name in measures), *tests])
+    return rows + [[*row, *untested] for row in detail]
+
+
+def _per_query(evaluation: Evaluation) -> Iterator[list]:
+    for run, of_run in evaluation.values.items():
+        for at, query in enumerate(evaluation.queries):
+            yield [run, query, *(float(of_run[name][at]) for name in evaluation.measures)]
 
 
 def as_dictionary(evaluation: Evaluation, alpha: float, per_query: bool = False) -> dict:
-    """The values for programs. An infinite t is None: JSON knows no infinity."""
+    """The values for programs; an infinite t is None."""
     result: dict = {"queries": len(evaluation.queries), "runs": evaluation.summaries}
     if evaluation.baseline is not None:
         result["tests"] = {
@@ -57,15 +68,14 @@ def as_dictionary(evaluation: Evaluation, alpha: float, per_query: bool = False)
             "alpha": alpha,
             "runs": {
                 run: {
-                    name: {"p": one.p, "t": one.t if math.isfinite(one.t) else None, "difference": one.difference}
-                    for name, one in of_run.items()
+                    name: {"p": one.p, "t": known(one.t), "difference": one.difference} for name, one in tests.items()
                 }
-                for run, of_run in evaluation.comparisons.items()
+                for run, tests in evaluation.comparisons.items()
             },
         }
     if evaluation.agreements:
         result["agreement"] = {
-            run: {"kendall_tau": _or_none(one.tau), f"same_top_{TOP}": _or_none(one.top), "queries": one.queries}
+            run: {"kendall_tau": known(one.tau), f"same_top_{TOP}": known(one.top), "queries": one.queries}
             for run, one in evaluation.agreements.items()
         }
     result["reported"] = {
@@ -77,14 +87,6 @@ def as_dictionary(evaluation: Evaluation, alpha: float, per_query: bool = False)
             for run, of_run in evaluation.values.items()
         }
     return result
-
-
-def _or_none(value: float) -> float | None:
-    """JSON knows no NaN."""
-    return value if math.isfinite(value) else None
-
-
-FORMATS = {"table": table, "markdown": markdown, "csv": as_csv, "json": as_json}
 
 
 def warnings(evaluation: Evaluation) -> Iterator[str]:
@@ -101,43 +103,50 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def _blocks(evaluation: Evaluation, alpha: float, per_query: bool) -> list[tables.Rows]:
-    marked = " " if evaluation.comparisons else ""  # keeps the digits of marked and unmarked values under one another
-    rows = [["run", *evaluation.measures]]
+def noted_values(
+    evaluation: Evaluation, notes: Mapping[str, Mapping[str, str]], titles: Mapping[str, str] | None = None
+) -> Table:
+    """The values of all runs with three digits, the highest ones in bold, each with a note behind it.
+
+    Args:
+        notes: by measure and run. titles: of runs, for the first column; others stand with their names.
+    """
+    best = {name: max(summary[name] for summary in evaluation.summaries.values()) for name in evaluation.measures}
+    rows = [["", *evaluation.measures]]
     for run, summary in evaluation.summaries.items():
-        of_run = evaluation.comparisons.get(run, {})
-        marks = {name: of_run[name].mark(alpha) if name in of_run else marked for name in evaluation.measures}
-        rows.append([run, *(f"{summary[name]:.4f}{marks[name]}" for name in evaluation.measures)])
-    blocks = [rows]
-    if evaluation.agreements:
-        header = ["run", "Kendall's tau", f"same top {TOP}", "queries in common"]
-        cells = [
-            [run, f"{one.tau:.4f}", f"{one.top:.4f}", str(one.queries)] for run, one in evaluation.agreements.items()
-        ]
-        blocks.append([header, *cells])
-    if per_query:
-        detail = [[run, query, *(f"{value:.4f}" for value in values)] for run, query, values in _per_query(evaluation)]
-        blocks.append([["run", "query", *evaluation.measures], *detail])
-    return blocks
+        shown = {name: f"{summary[name]:.3f}" for name in evaluation.measures}
+        bold = {name: f"**{text}**" if summary[name] == best[name] else text for name, text in shown.items()}
+        rows.append([(titles or {}).get(run, run), *(f"{bold[name]} {notes[name][run]}" for name in bold)])
+    return Table(rows)
 
 
-def _per_query(evaluation: Evaluation) -> Iterator[tuple[str, str, list[float]]]:
-    for run, of_run in evaluation.values.items():
-        for at, query in enumerate(evaluation.queries):
-            yield run, query, [float(of_run[name][at]) for name in evaluation.measures]
+FIRST_CELLS = ("", "run", "labels")  # of the header of a table, before its measures
+JSON_KEYS = ({"queries", "runs", "reported"}, {"queries", "runs", "measures"}, {"queries", "combinations"})
 
 
-def _footnote(evaluation: Evaluation, alpha: float) -> list[str]:
-    compared = len(evaluation.comparisons)
-    if not compared:
-        return []
-    times = f"{compared} comparison{'s' * (compared > 1)} a measure"
-    return [
-        f"+ higher, - lower, = no significant difference from {evaluation.baseline}: two-tailed paired t-test over "
-        f"{len(evaluation.queries)} queries, p < {alpha:g} after Bonferroni correction for {times}\n"
-    ]
+def _is_report(path: Path) -> bool:
+    """Whether a file is one of measures: as JSON by its keys, as a table by a header that names measures."""
+    text = beginning(path).decode(errors="replace")
+    if text.startswith("{"):
+        try:
+            found = json.loads(path.read_bytes())
+        except ValueError:
+            return False
+        return any(keys <= found.keys() for keys in JSON_KEYS)
+    header, *rest = text.split("\n", 3)
+    cells = [cell.strip() for cell in re.split(r"\||,|\s{2,}", header.strip().removeprefix("|").removesuffix("|"))]
+    measures = [cell for cell in cells if _is_measure(cell.removesuffix(" change").removesuffix(" improved"))]
+    of_pairs = cells[0] == "labels" and {"volume", "pairs"} & {*cells}
+    of_subsets = any(line.startswith("| Number of queries |") for line in rest)
+    return bool(measures and (cells[0] in FIRST_CELLS or measures == cells) or of_pairs or of_subsets)
 
 
-def _texts(rows: tables.Rows) -> int:
-    """The number of columns that hold text."""
-    return sum(name in ("run", "query") for name in rows[0][:2])
+def _is_measure(name: str) -> bool:
+    try:
+        parse(name)
+    except InputError:
+        return False
+    return True
+
+
+REPORT = FileKind("a table of measures", _is_report)

@@ -1,4 +1,4 @@
-"""Whether a run differs from a baseline by more than chance: the paired t-test of [D18], tables 2 to 5."""
+"""How a run compares with a baseline: the paired t-test of [D18], tables 2 to 5, and the agreement of their orders."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rerank_plugin.files.runs import RankedList
+
+TOP = 10
 HIGHER, LOWER, EQUIVALENT = "+", "-", "="  # the superscripts of [D18], table 2
 
 
@@ -64,3 +67,35 @@ def compare(values: Mapping[str, Mapping[str, np.ndarray]], baseline: str) -> di
             raw = paired_t_test(of_queries, values[baseline][measure])
             result[run][measure] = raw._replace(p=min(1.0, raw.p * len(others)))
     return result
+
+
+class Agreement(NamedTuple):
+    """How two runs agree, independent of judgments: means over their queries with at least two documents in common.
+
+    Attributes:
+        queries: the number of these queries.
+        tau: Kendall's tau over the common documents, 1 for the same order and -1 for the reverse; NaN for no query.
+        top: share of the first :data:`TOP` documents that are among the first of the other run, too.
+    """
+
+    queries: int
+    tau: float
+    top: float
+
+
+def agreement(run: Mapping[str, RankedList], other: Mapping[str, RankedList]) -> Agreement:
+    """How much ``run`` agrees with ``other``."""
+    from scipy.stats import kendalltau
+
+    taus, tops = [], []
+    for query in [query for query in run if query in other]:
+        places = {document: place for place, document in enumerate(other[query].doc_ids)}
+        common = [places[document] for document in run[query].doc_ids if document in places]
+        if len(common) < 2:
+            continue
+        taus.append(kendalltau(np.arange(len(common)), common).statistic)
+        first, other_first = set(run[query].doc_ids[:TOP]), set(other[query].doc_ids[:TOP])
+        tops.append(len(first & other_first) / max(len(first), len(other_first)))
+    if not taus:
+        return Agreement(0, math.nan, math.nan)
+    return Agreement(len(taus), float(np.mean(taus)), float(np.mean(tops)))

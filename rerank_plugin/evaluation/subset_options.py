@@ -77,34 +77,30 @@ def subset_ids(options, judged) -> list[str]:
         return subsets.read_ids(options.subset)
     asked = subsets.judged_queries(queries(options.queries), judged)
     if at_least is None:
-        return of_words[options.subset](asked, seen_words(options))
-    of_queries = subsets.samples(asked, judged, forward_index(options), subset_run(options))
-    return subsets.hard_queries(of_queries, at_least)
+        return of_words[options.subset](asked, _seen_words(options))
+    return subsets.hard_queries(subsets.samples(asked, judged, *_index_and_run(options)), at_least)
 
 
 def subset_description(options) -> str:
     from rerank_plugin.corpora import judgments, queries
     from rerank_plugin.evaluation import subsets
 
-    seen = seen_words(options) if options.seen_queries else None
+    seen = _seen_words(options) if options.seen_queries else None
     asked, judged = queries(options.queries), judgments(options.qrels)
-    return subsets.markdown(subsets.describe(asked, judged, forward_index(options), seen, subset_run(options)))
+    index, run = _index_and_run(options)
+    return subsets.markdown(subsets.describe(asked, judged, index, seen, run))
 
 
-def forward_index(options):
+def _index_and_run(options) -> tuple:
+    """The forward index, and the run of ``--subset-run``, None without one."""
+    from rerank_plugin.files.runs import read_run
     from rerank_plugin.indexes.index_folder import Index
 
-    return Index(options.index).forward
+    run = read_run(options.subset_run) if options.subset_run is not None else None
+    return Index(options.index).forward, run
 
 
-def subset_run(options):
-    """The run of ``--subset-run``; None without one."""
-    from rerank_plugin.files.runs import read_run
-
-    return read_run(options.subset_run) if options.subset_run is not None else None
-
-
-def seen_words(options) -> set[str]:
+def _seen_words(options) -> set[str]:
     from rerank_plugin.corpora import queries
     from rerank_plugin.evaluation.subsets import words_of
 

@@ -86,7 +86,11 @@ def samples(
     Raises:
         InputError: the index has none of the documents.
     """
-    grades = {query.id: _grades(query.id, judgments, run) for query in queries}
+    grades: dict[str, Mapping[str, float]] = {}
+    for query in queries:
+        judged = judgments.get(query.id, {})
+        ranked = run[query.id].doc_ids if run is not None and query.id in run else ()
+        grades[query.id] = judged if run is None else {document: judged.get(document, 0) for document in ranked}
     ids = list(dict.fromkeys(document for of_query in grades.values() for document in of_query))
     row_of = dict(zip(ids, index.rows(ids).tolist()))
     missing = [document for document in ids if row_of[document] < 0]
@@ -99,22 +103,14 @@ def samples(
         log.warning(
             "%d of %d documents are not in the index and are left out, as %s", len(missing), len(ids), missing[0]
         )
-    return {query.id: _samples(query, grades[query.id], row_of, index) for query in queries}
-
-
-def _grades(query: str, judgments: Judgments, run: Mapping[str, RankedList] | None) -> Mapping[str, float]:
-    """The documents of a query and their grades."""
-    judged = judgments.get(query, {})
-    if run is None:
-        return judged
-    return {document: judged.get(document, 0) for document in run[query].doc_ids} if query in run else {}
-
-
-def _samples(query: Query, grades: Mapping[str, float], row_of: Mapping[str, int], index: ForwardIndex) -> Samples:
-    known = [document for document in grades if row_of[document] >= 0]
-    rows = np.array([row_of[document] for document in known], np.int64)
-    relevant = np.array([grades[document] > 0 for document in known], bool)
-    return Samples(relevant, all_words_in_title(query.text, Candidates(index, rows, np.zeros(len(rows), np.float32))))
+    found = {}
+    for query in queries:
+        known = [document for document in grades[query.id] if row_of[document] >= 0]
+        rows = np.array([row_of[document] for document in known], np.int64)
+        relevant = np.array([grades[query.id][document] > 0 for document in known], bool)
+        candidates = Candidates(index, rows, np.zeros(len(rows), np.float32))
+        found[query.id] = Samples(relevant, all_words_in_title(query.text, candidates))
+    return found
 
 
 def all_words_in_title(text: str, candidates: Candidates) -> np.ndarray:
@@ -237,31 +233,29 @@ def describe(
     if seen is not None:
         subsets["OneNewWord"] = one_new_word(judged, seen)
         subsets["AllNewWords"] = all_new_words(judged, seen)
-    return [_described(title, [of_queries[id] for id in ids]) for title, ids in subsets.items()]
-
-
-def _described(title: str, chosen: list[Samples]) -> Description:
-    relevant = np.concatenate([np.zeros(0, bool), *(one.relevant for one in chosen)])
-    in_title = np.concatenate([np.zeros(0, bool), *(one.in_title for one in chosen)])
-    counts = (relevant, relevant & ~in_title, ~relevant, ~relevant & in_title)
-    return Description(title, len(chosen), *(int(one.sum()) for one in counts))
+    described = []
+    for title, ids in subsets.items():
+        relevant = np.concatenate([np.zeros(0, bool), *(of_queries[id].relevant for id in ids)])
+        in_title = np.concatenate([np.zeros(0, bool), *(of_queries[id].in_title for id in ids)])
+        counts = (relevant, relevant & ~in_title, ~relevant, ~relevant & in_title)
+        described.append(Description(title, len(ids), *(int(one.sum()) for one in counts)))
+    return described
 
 
 def markdown(descriptions: Sequence[Description]) -> str:
     """[D18], table 1, in Markdown; a share of nothing is a dash."""
     rows = [
-        ("Number of queries", [f"{one.queries:,}" for one in descriptions]),
-        ("Number of samples", [f"{one.samples:,}" for one in descriptions]),
-        ("Proportion of samples +ive", [_share(one.positives, one.samples) for one in descriptions]),
-        ("Proportion of samples -ive", [_share(one.negatives, one.samples) for one in descriptions]),
-        (
-            "+ives without all query terms in title",
-            [_share(one.positives_without, one.positives) for one in descriptions],
-        ),
-        ("-ives with all query terms in title", [_share(one.negatives_with, one.negatives) for one in descriptions]),
+        ["", *(one.title for one in descriptions)],
+        ["Number of queries", *(f"{one.queries:,}" for one in descriptions)],
+        ["Number of samples", *(f"{one.samples:,}" for one in descriptions)],
     ]
-    return tables.markdown([["", *(one.title for one in descriptions)], *([name, *cells] for name, cells in rows)])
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%}" if whole else "-"
+    shares = {
+        "Proportion of samples +ive": ("positives", "samples"),
+        "Proportion of samples -ive": ("negatives", "samples"),
+        "+ives without all query terms in title": ("positives_without", "positives"),
+        "-ives with all query terms in title": ("negatives_with", "negatives"),
+    }
+    for name, (part, whole) in shares.items():
+        counts = [(getattr(one, part), getattr(one, whole)) for one in descriptions]
+        rows.append([name, *(f"{some / every:.1%}" if every else "-" for some, every in counts)])
+    return tables.markdown(rows)

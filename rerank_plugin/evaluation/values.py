@@ -23,8 +23,7 @@ class Evaluator:
     """Measures runs against judgments.
 
     Every query with a judgment counts. One that a run does not have scores 0, or what the measure gives when nothing
-    is found; queries without judgments are left out. Ties are resolved here, once ([D18] 4.4), and all providers get
-    the same ranks as scores, because they resolve ties differently.
+    is found. Ties are resolved here, once ([D18] 4.4), and all providers get the same ranks as scores.
 
     Grades may be any numbers. Where some are no whole ones, or beyond what trec_eval takes, linear nDCG is computed
     here and measures that only ask whether a document is relevant get judgments that say just that (see `_decided`).
@@ -84,11 +83,11 @@ class Evaluator:
         cutoff = measure.params.get("cutoff")
         if measure.NAME == "ERR":
             return graded.err(grades, self.highest, cutoff)
-        ndcg = graded.ndcg if is_ours(measure) else graded.linear_ndcg
-        return ndcg(grades, self.judgments[query].values(), cutoff)
+        return graded.ndcg(grades, self.judgments[query].values(), cutoff, linear=not is_ours(measure))
 
     def _is_graded_here(self, measure) -> bool:
-        return is_ours(measure) or bool(self._unusual and _is_linear_ndcg(measure))
+        linear_ndcg = measure.NAME == "nDCG" and not measure.params.keys() - {"dcg", "cutoff"}
+        return is_ours(measure) or bool(self._unusual and linear_ndcg and measure["dcg"] == "log2")
 
     def _readable_judgments(self, name: str, measure) -> Judgments:
         """Judgments that a provider can read: as they are, if it can, else those of `_decided`."""
@@ -101,10 +100,6 @@ class Evaluator:
                 "measure nDCG@k, NDCG.k, ERR@k, AP, P@k and other measures of relevant or not"
             )
         return {query: _decided(judged, level) for query, judged in self.judgments.items()}
-
-
-def _is_linear_ndcg(measure) -> bool:
-    return measure.NAME == "nDCG" and measure["dcg"] == "log2" and not measure.params.keys() - {"dcg", "cutoff"}
 
 
 def _lowest_relevant(measure) -> int | None:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rerank_plugin.files.outputs import PICTURE_METADATA
+from rerank_plugin.files.pictures import legend_below, panels
 
 NOT_MEASURES = ("epoch", "loss", "deciding", "training_seconds", "validation_seconds")
 
 
 def plot_history(history: list[dict], path: Path) -> None:
     """Draw the history as a PNG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    draw_history(figure.add_subplot(), history)
-    figure.savefig(path, format="png", dpi=120, metadata=PICTURE_METADATA)
+    with panels(path, 1, 1, height=4.5, overwrite=True) as axes:
+        draw_history(axes[0][0], history)
+        legend_below(axes[0][0].figure)
 
 
 def draw_history(losses, history: list[dict]) -> None:
-    """Draw the loss on the axes ``losses``, and the measures on a second scale."""
+    """Draw the loss on the axes ``losses``, and the measures on a second scale; the legend is the picture's."""
     epochs = [entry["epoch"] for entry in history]
     losses.plot(epochs, [entry["loss"] for entry in history], color="tab:gray", label="training loss")
     losses.set(xlabel="epoch", ylabel="loss")
@@ -31,5 +27,3 @@ def draw_history(losses, history: list[dict]) -> None:
         if name not in NOT_MEASURES:
             measures.plot(epochs, [entry[name] for entry in history], marker="o", label=name)
     measures.set_ylabel("validation measure")
-    lines = [*losses.get_lines(), *measures.get_lines()]
-    losses.legend(lines, [line.get_label() for line in lines], loc="center right")

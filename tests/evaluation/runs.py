@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 
+from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.runs import RankedList
 
 # Every kind of measure that can be computed here, from each provider, with and without cutoffs.
@@ -14,6 +15,12 @@ EVERY_MEASURE = [
     "RR", "RR@10", "RR(rel=2)@10", "ERR", "ERR@5", "ERR@20", "Rprec", "Bpref", "infAP", "IPrec@0.5", "Success@1",
     "SetP", "SetR", "SetF", "SetAP", "Judged@5", "Compat", "NumRet", "NumRel", "NumRet(rel=1)",
 ]  # fmt: skip
+
+
+def mean_measures(run, judgments, measures):
+    """Means over all judged queries, by measure name."""
+    evaluator = Evaluator(judgments, measures)
+    return evaluator.summary(evaluator.values(run))
 
 
 def ranked(*doc_ids):

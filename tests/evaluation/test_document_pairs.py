@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from rerank_plugin.evaluation.document_pairs import as_json, document_pairs, markdown, parse_labels, table, warnings
+from rerank_plugin.evaluation.document_pairs import document_pairs, parse_labels, report, warnings
 from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import by_chance, ranked
 
@@ -25,25 +25,8 @@ RUNS = {
 NAMES = {2: "HRel", 1: "Rel", 0: "NRel"}
 
 
-def test_by_hand():
-    found = document_pairs(JUDGMENTS, RUNS)
-    assert [one.name for one in found.combinations] == ["2 vs 1", "2 vs 0", "1 vs 0"]
-    assert [one.pairs.tolist() for one in found.combinations] == [[1], [1], [1, 2]]
-    assert [found.volume(one) for one in found.combinations] == pytest.approx([0.2, 0.2, 0.6])
-    assert [one.accuracy("m") for one in found.combinations] == [1, 1, 0.75]
-    assert [one.accuracy("n") for one in found.combinations] == [0, 0, 0.5]
-    assert [one.pooled("m") for one in found.combinations] == pytest.approx([1, 1, 2 / 3])
-    assert [found.weighted_accuracy(run) for run in "mn"] == pytest.approx([0.85, 0.3])
-    assert [found.pooled(run) for run in "mn"] == pytest.approx([0.8, 0.4])
-    assert found.binary.pairs.tolist() == [2, 2] and found.volume(found.binary) == 0.8
-    assert [found.binary.accuracy(run) for run in "mn"] == [0.75, 0.5]
-    assert [found.binary.pooled(run) for run in "mn"] == [0.75, 0.5]
-    assert (found.queries, found.documents, found.compared, found.lacking) == (3, 7, 7, {"m": 0, "n": 0})
-    assert list(warnings(found)) == []
-
-
 def test_table_3_and_the_numbers_of_figure_4():
-    assert markdown(document_pairs(JUDGMENTS, RUNS, labels=NAMES), {}, {"m": "M"}) == (
+    assert report(document_pairs(JUDGMENTS, RUNS, labels=NAMES), {}, {"m": "M"}).text("markdown") == (
         "| labels | volume | queries | M | n |\n"
         "| --- | ---: | ---: | ---: | ---: |\n"
         "| HRel vs Rel | 20.0% | 1 | 100.0% | 0.0% |\n"
@@ -90,9 +73,7 @@ def test_letters_are_over_the_queries_of_a_combination():
     runs = {"right": right, "some": {**wrong, "q0": right["q0"]}, "wrong": wrong}
     found = document_pairs(judgments, runs)
     # right - some 0 1 1 1: mean .75, s .5, t 3, p .0577; some - wrong 1 0 0 0: t 1
-    expected = {"right": "(sW)", "some": "", "wrong": ""}
-    assert found.combinations[0].letters({"some": "S", "wrong": "W"}) == expected
-    lines = table(found, {"some": "S", "wrong": "W"}).splitlines()
+    lines = report(found, {"some": "S", "wrong": "W"}).text("table").splitlines()
     assert lines[1].split() == ["1", "vs", "0", "100.0%", "4", "100.0%", "(sW)", "25.0%", "0.0%"]
     assert "from S some, W wrong (two-tailed paired t-test over these queries" in lines[5]
 
@@ -218,7 +199,7 @@ def test_a_turned_run_is_right_where_the_other_is_wrong():
 
 
 def test_json():
-    result = json.loads(as_json(document_pairs(JUDGMENTS, RUNS), {"m": "M"}))
+    result = json.loads(report(document_pairs(JUDGMENTS, RUNS), {"m": "M"}).text("json"))
     assert result["documents"] == {"all": 7, "compared": 7, "lacking": {"m": 0, "n": 0}} and result["queries"] == 3
     assert result["combinations"][2] == {
         "higher": "1",
@@ -233,5 +214,6 @@ def test_json():
     }
     assert result["weighted_average"] == pytest.approx({"m": 0.85, "n": 0.3})
     assert result["pooled"] == pytest.approx({"m": 0.8, "n": 0.4}) and result["binary"]["pairs"] == 4
+    assert list(warnings(document_pairs(JUDGMENTS, RUNS))) == []
     without_zero = document_pairs({"q": {"a": 2, "b": 1}}, {"m": {"q": ranked("a", "b")}})
-    assert json.loads(as_json(without_zero, {}))["binary"] is None
+    assert json.loads(report(without_zero, {}).text("json"))["binary"] is None

@@ -5,8 +5,8 @@ import math
 import ir_measures
 import pytest
 
-from rerank_plugin.evaluation.graded import err, linear_ndcg, ndcg
-from tests.evaluation.runs import by_chance, ranked
+from rerank_plugin.evaluation.graded import err, ndcg
+from tests.evaluation.runs import by_chance, mean_measures, ranked
 
 # Grades of the ranking 1 0 2 3; judged are 3 2 1 0.
 RANKED, JUDGED = [1, 0, 2, 3], [2, 0, 1, 3]
@@ -23,7 +23,16 @@ def test_ndcg_by_hand():
 
 
 def test_ndcg_without_relevant_or_found_documents():
-    assert ndcg([0, 0], [0, 0, -1]) == ndcg([], [1]) == ndcg([0], [1]) == ndcg([], []) == 0.0
+    for linear in (False, True):
+        for grades, judged in (
+            ([0, 0.0], [0, -0.5]),
+            ([0, 0], [0, 0, -1]),
+            ([], [1]),
+            ([0], [1]),
+            ([], []),
+            ([], [0.5]),
+        ):
+            assert ndcg(grades, judged, linear=linear) == 0.0
     assert ndcg([-1, 1], [1, -1]) == pytest.approx(1 / math.log2(3))  # a negative grade gains nothing, loses nothing
 
 
@@ -81,8 +90,6 @@ def test_ndcg_is_equal_to_ir_measures_with_these_gains(cutoff):
 
 
 def test_the_scale_of_err_ends_at_the_highest_judged_grade():
-    from rerank_plugin.evaluation import mean_measures
-
     # q1 alone: R = 1/2. With a 3 anywhere in the judgments: R = 1/8.
     assert mean_measures({"q1": ranked("a")}, {"q1": {"a": 1}}, ["ERR@5"]) == {"ERR@5": 0.5}
     both = mean_measures({"q1": ranked("a")}, {"q1": {"a": 1}, "q2": {"b": 3}}, ["ERR@5"])
@@ -109,11 +116,6 @@ def test_linear_ndcg_equals_trec_eval_on_whole_grades():
     for cutoff in (1, 3, 10, None):
         measure = ir_measures.nDCG @ cutoff if cutoff else ir_measures.nDCG
         assert min(judgments["q"].values()) < 0
-        assert linear_ndcg(grades, judgments["q"].values(), cutoff) == pytest.approx(
+        assert ndcg(grades, judgments["q"].values(), cutoff, linear=True) == pytest.approx(
             measure.calc_aggregate(judgments, ranked), abs=1e-12
         )
-
-
-def test_linear_ndcg_without_relevant_documents():
-    assert linear_ndcg([0, 0.0], [0, -0.5]) == linear_ndcg([], []) == 0
-    assert linear_ndcg([], [0.5]) == 0

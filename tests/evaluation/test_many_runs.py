@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from rerank_plugin.evaluation import many_runs
-from rerank_plugin.evaluation.scatter import plot_scatter
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import write_run
 from tests.evaluation.runs import ranked
@@ -35,22 +34,8 @@ def evaluated():
     return many_runs.evaluate_bulk(JUDGMENTS, BEFORE, AFTER, ["RR", "P@1"])
 
 
-def test_by_hand(evaluated):
-    assert evaluated.runs == ["a", "b", "c", "d"] and evaluated.queries == 1
-    assert evaluated.before["RR"].tolist() == [0.5, 0.5, 0.25, 0]
-    assert evaluated.after["m"]["RR"].tolist() == [1, 0.5, 0.5, 1]
-    assert evaluated.changes("m", "RR")[:3].tolist() == [100, 0, 100] and np.isnan(evaluated.changes("m", "RR")[3])
-    assert evaluated.changes("n", "RR")[:3].tolist() == [-50, -50, -50]
-    assert evaluated.average_change("m", "RR") == pytest.approx(200 / 3)
-    assert [evaluated.improved(method, "RR") for method in "mn"] == [3, 0]  # the run that had 0 counts
-    assert evaluated.zero_before("RR") == ["d"] and evaluated.zero_before("P@1") == ["a", "b", "c", "d"]
-    assert evaluated.letters("RR", AGAINST) == {"m": "(n)", "n": "(m)"}
-    assert np.isnan(evaluated.average_change("m", "P@1")) and evaluated.improved("m", "P@1") == 2
-    assert evaluated.letters("P@1", AGAINST) == {"m": "", "n": ""}
-
-
 def test_table_2(evaluated):
-    assert many_runs.markdown(evaluated, AGAINST, {"m": "M|P"}) == (
+    assert many_runs.report(evaluated, AGAINST, {"m": "M|P"}).text("markdown") == (
         "|  | RR change | P@1 change | RR improved | P@1 improved |\n"
         "| --- | ---: | ---: | ---: | ---: |\n"
         "| M\\|P | +66.7% (n) | - | 3 of 4 | 2 of 4 |\n"
@@ -61,8 +46,8 @@ def test_table_2(evaluated):
         "(two-tailed paired t-test over the changes of the runs, upper case p < 0.05, lower case p < 0.1, no "
         "correction).\n"
     )
-    lines = many_runs.table(many_runs.evaluate_bulk(JUDGMENTS, runs(2), {"m": runs(1)}, ["RR"]), {}).splitlines()
-    assert lines == [
+    one = many_runs.evaluate_bulk(JUDGMENTS, runs(2), {"m": runs(1)}, ["RR"])
+    assert many_runs.report(one, {}).text("table").splitlines() == [
         "   RR change  RR improved",
         "m    +100.0%       1 of 1",
         "",
@@ -71,7 +56,7 @@ def test_table_2(evaluated):
 
 
 def test_json(evaluated):
-    result = json.loads(many_runs.as_json(evaluated, AGAINST))
+    result = json.loads(many_runs.report(evaluated, AGAINST).text("json"))
     assert (result["queries"], result["runs"], list(result["measures"])) == (1, 4, ["RR", "P@1"])
     reciprocal = result["measures"]["RR"]
     assert reciprocal["before"] == {"a": 0.5, "b": 0.5, "c": 0.25, "d": 0} and reciprocal["zero_before"] == ["d"]
@@ -128,9 +113,10 @@ def test_a_folder_of_runs(tmp_path):
 def test_the_figure(tmp_path, evaluated):
     from matplotlib.image import imread
 
-    plot_scatter(evaluated, tmp_path / "new" / "figure.png", {"m": "M"})
-    plot_scatter(many_runs.evaluate_bulk(JUDGMENTS, runs(None), {"m": runs(None)}, ["RR"]), tmp_path / "one.png")
-    large, small = imread(tmp_path / "new" / "figure.png"), imread(tmp_path / "one.png")
-    assert large.shape[0] > 1.5 * small.shape[0] and large.shape[1] > 1.5 * small.shape[1]  # two rows, two columns
+    many_runs.plot_scatter(evaluated, tmp_path / "new" / "figure.png", {"m": "M"})
+    five = {name: runs(None) for name in "abcde"}  # a line for measures has four panels
+    many_runs.plot_scatter(many_runs.evaluate_bulk(JUDGMENTS, runs(None), five, ["RR"]), tmp_path / "five.png")
+    large, other = imread(tmp_path / "new" / "figure.png"), imread(tmp_path / "five.png")
+    assert large.shape[1] == other.shape[1] and large.shape[0] > 1.5 * other.shape[0]
     first, second = np.split(large[:, : large.shape[1] // 2 * 2], 2, axis=1)
     assert first.std() > 0.05 and not np.array_equal(first, second)

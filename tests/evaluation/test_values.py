@@ -4,11 +4,10 @@ import ir_measures
 import numpy as np
 import pytest
 
-from rerank_plugin.evaluation import mean_measures
 from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import RankedList, read_run, write_run
-from tests.evaluation.runs import EVERY_MEASURE, by_chance, ranked
+from tests.evaluation.runs import EVERY_MEASURE, by_chance, mean_measures, ranked
 
 JUDGMENTS = {"q1": {"d1": 2, "d2": 1, "d3": 0, "d4": 3}, "q2": {"e1": 1, "e2": 1}}
 RUN = {"q1": ranked("d2", "d9", "d1", "d4"), "q2": ranked("e7", "e2")}

@@ -2,9 +2,8 @@
 
 import pytest
 
-from rerank_plugin.experiments import match_counts
-from rerank_plugin.files.records import Query
-from rerank_plugin.files.runs import RankedList
+from experiments import match_counts
+from rerank_plugin import Query, RankedList
 from tests import small
 
 QUERIES = [Query("q", "aspirin heart heart"), Query("nothing", "zebra"), Query("unretrieved", "cancer")]

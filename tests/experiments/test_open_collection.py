@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from experiments import open_collection
+from rerank_plugin import InputError
 from rerank_plugin.corpora import documents, judgments, queries
-from rerank_plugin.experiments import open_collection
-from rerank_plugin.files.errors import InputError
 
 SENTENCES = "The first sentence is here. A second one follows it. The third ends the text."
 
@@ -39,7 +39,8 @@ def folder(tmp_path_factory):
     ]  # a synonym joins the first to disease 7
     write(folder / "medquad.jsonl.gz", answers)
     write(folder / "articles.jsonl.gz", [
-        {"title": f"A trial of drug {n} in adults with pain", "paragraphs": [f"Article {n}. {SENTENCES}", "More."], "license": licence}
+        {"title": f"A trial of drug {n} in adults with pain", "paragraphs": [f"Article {n}. {SENTENCES}", "More."],
+         "license": licence}
         for n, licence in enumerate(["CC BY", "CC0"] * 30 + ["CC BY-NC"] * 3)
     ])  # fmt: skip
     write(folder / "abstracts.jsonl.gz", [
@@ -61,7 +62,8 @@ def folder(tmp_path_factory):
 def make(folder, output, *more):
     open_collection.main([
         "--medquad", str(folder / "medquad.jsonl.gz"), "--pubmedqa", str(folder / "pubmedqa"), "--articles",
-        str(folder / "articles.jsonl.gz"), "--abstracts", str(folder / "abstracts.jsonl.gz"), "--output", str(output), *more,
+        str(folder / "articles.jsonl.gz"), "--abstracts", str(folder / "abstracts.jsonl.gz"),
+        "--output", str(output), *more,
     ])  # fmt: skip
     return output
 

@@ -4,16 +4,21 @@ import re
 
 import pytest
 
-from rerank_plugin import embed, experiment, train
-from rerank_plugin.experiments.pacrr import BASELINES, FIRSTK, PacrrCollection, PacrrPlan, PacrrSettings, Sizes
-from rerank_plugin.files.errors import InputError
+import rerank_plugin as rp
+from experiments.__main__ import main
+from experiments.pacrr import BASELINES, FIRSTK, KWINDOW, PacrrPlan, PacrrSettings, Sizes
+from rerank_plugin import train
 
-ONE = PacrrCollection("one", "C", "T", "V", "E", judged="J")
-TWO = PacrrCollection("two", "C2", "T2", "V2", "E2")
+ONE, TWO = ("one", "C", "T", "V", "E"), ("two", "C2", "T2", "V2", "E2")
 
 
 def settings(tmp_path, **more):
-    return PacrrSettings(tmp_path, (ONE, TWO), "W", **more)
+    always = dict(work=tmp_path, output=tmp_path / "page.md", collection=(ONE, TWO), judged=(("one", "J"),), words="W")
+    return PacrrSettings(**{**always, **more})
+
+
+def dry(tmp_path, **more):
+    return [step for stage in PacrrPlan(settings(tmp_path, **more), dry=True).stages() for step in stage]
 
 
 def test_one_hyper_parameter_varies_at_a_time(tmp_path):
@@ -21,91 +26,83 @@ def test_one_hyper_parameter_varies_at_a_time(tmp_path):
     assert sizes == [Sizes(256, 8, 3), Sizes(8, 8, 3), Sizes(256, 1, 3), Sizes(256, 2, 3), Sizes(256, 8, 2)]
     assert [one.words for one in settings(tmp_path, distilled=(512, 8)).along("words")] == [8, 256, 512]
     assert len({one.row for one in settings(tmp_path).sizes()}) == 5 + 5 + 3 - 2
-
-
-def test_the_grid_of_the_paper_is_reachable(tmp_path):
     grid = settings(tmp_path, base=Sizes(256, 2, 3), distilled=(256, 384, 512, 640, 768), signals=(1, 2, 3, 4)).sizes()
-    assert {one.signals for one in grid} == {1, 2, 3, 4} and {one.longest for one in grid} == {2, 3, 4}
+    assert {one.signals for one in grid} == {1, 2, 3, 4} and {one.longest for one in grid} == {2, 3, 4}  # the paper's
 
 
 @pytest.mark.parametrize(
     "more, message",
     [
-        ({"collections": ()}, "at least one collection"),
-        ({"collections": (ONE, ONE)}, "name of its own"),
-        ({"models": ("bert",)}, "unknown models bert; known: duet-local, drmm"),
+        ({"collection": ()}, "at least one collection"),
+        ({"collection": (ONE, ONE)}, "name of its own"),
+        ({"only": ("bert",)}, "unknown models bert; known: duet-local, drmm"),
         ({"sweep": ("three",)}, "no collection three to sweep; there are: one, two"),
+        ({"judged": (("b", "J"),)}, "no collection b to judge; there are: one, two"),
     ],
 )
 def test_settings_that_cannot_be(tmp_path, more, message):
-    with pytest.raises(InputError, match=message):
-        PacrrSettings(**{"work": tmp_path, "collections": (ONE, TWO), "words": "W", **more})
+    with pytest.raises(rp.InputError, match=message):
+        settings(tmp_path, **more)
 
 
 def test_steps_name_their_outputs_and_nothing_twice(tmp_path):
-    """The stages up to the trainings, which need nothing that ran before."""
-    stages = PacrrPlan(settings(tmp_path, stem="krovetz")).stages()
-    steps = [step for _ in range(3) for step in next(stages)]
+    steps = dry(tmp_path, stem="krovetz")
     assert len({step.name for step in steps}) == len({step.output for step in steps}) == len(steps)
     assert all(str(step.output) in step.command for step in steps)
     trained = [step.name for step in steps if step.command[0] == "train"]
-    assert sum(name.startswith("one-train-kwindow") for name in trained) == 11
-    assert not any(name.startswith("two-train-kwindow") for name in trained)  # it takes what the first one chose
-    assert {f"two-train-{name}" for name, *_ in BASELINES} < set(trained)
+    assert sum(name.startswith("one-checkpoints-kwindow") for name in trained) == 11
+    assert sum(name.startswith("two-checkpoints-kwindow") for name in trained) == 1  # what the first one chose
+    assert all(any(name.startswith(f"two-checkpoints-{model}-") for name in trained) for model in BASELINES)
     assert "--stem krovetz" in " ".join(steps[0].command)
-    runs = [step for step in steps if "runs/all/order" in str(step.output) and step.name.startswith("one")]
-    assert len(runs) >= 25 and len({step.command[2:] for step in runs}) == len(runs)
+    runs = [step for step in steps if step.output.parent.name.startswith("many-") and step.name.startswith("one")]
+    assert len(runs) >= 25 and len({step.command[2:-2] for step in runs}) == len(runs)
+    assert len({step.output.parent for step in runs}) == 1
+    fewer = dry(tmp_path, runs=2)
+    assert {step.output.parent for step in runs}.isdisjoint(step.output.parent for step in fewer)  # no stale runs
+    judged = [step for step in steps if "J" in step.command or "judged:J" in step.command]
+    assert len(judged) == 1 + 2 * (2 + len(BASELINES)) and all("--judged-only" in one.command for one in judged[:1])
 
 
 def test_training_options_are_accepted_by_the_command(tmp_path):
     """Every row's options are parsed, and its model is built from them."""
     from rerank_plugin.models.checkpoints import build_config, model_classes
 
-    stages = PacrrPlan(settings(tmp_path)).stages()
-    for step in [step for _ in range(3) for step in next(stages)]:
+    for step in dry(tmp_path, train_option=("--patience=4",)):
         if step.command[0] == "train":
             options = train.arguments().parse_args(step.command[1:])
             values = train._model_values(options)
             config = build_config(model_classes(options.model)[1], values, step.name)
+            assert train.training_config(options).patience == 4
             if "kwindow-32-" in step.name:
                 assert (config.distillation, config.distilled_words, config.signals) == ("kwindow", 32, 8)
+            if FIRSTK in step.name:
+                assert (config.distillation, config.signals, config.longest_ngram) == ("firstk", 8, 3)
             if "duet" in step.name:
                 assert config.parts == "local"
 
 
-def test_from_the_command_to_the_page(tmp_path):
-    """Three models on the sample with very small trainings: every table and figure, and nothing is run again."""
-    words, judged = tmp_path / "words", tmp_path / "judged.qrels"
-    options = "--min-count 5 --dimension 12 --epochs 1 --output".split()
-    embed.main(["words", "--corpus", "sample", *options, str(words)])
-    from rerank_plugin.corpora import judgments
+def test_the_best_on_the_validation_queries_stands_in_the_tables(tmp_path, monkeypatch):
+    plan = PacrrPlan(settings(tmp_path, signals=(1,), longest=(3,), distilled=(256,)))
+    monkeypatch.setattr(PacrrPlan, "reached", lambda self, step: {"ERR@20": "kwindow-256-1-3" in step.name})
+    for collection in plan.settings.collections:  # the second one takes what the first one chose
+        assert plan.best(collection) == Sizes(256, 1, 3)
+        assert plan.training(collection, KWINDOW).name.startswith(f"{collection.name}-checkpoints-kwindow-256-1-3")
+        assert "signals=1" in plan.training(collection, FIRSTK).command
 
-    sample = judgments("sample:test")
-    everything = sorted({document for of_query in sample.values() for document in of_query})[:60]
-    judged.write_text(
-        "".join(f"{q} 0 {d} {of_query.get(d, 0)}\n" for q, of_query in sample.items() for d in {*everything, *of_query})
-    )
-    command = [
-        "pacrr", "--collection", "one", "sample", "sample:train", "sample:dev", "sample:test", "--judged", "one",
-        str(judged), "--words", str(words), "--work", str(tmp_path / "work"), "--output", str(tmp_path / "page.md"),
-        "--models", "drmm", "--epochs", "1", "--pairs", "1", "--depth", "15", "--runs", "2", "--distilled", "256",
-        "--signals", "1", "--longest", "3",
-    ]  # fmt: skip
-    experiment.main(command)
+
+def test_from_the_command_to_the_page(tmp_path, in_process, words, judged):
+    """Three models on the sample with very small trainings: every table and figure, and nothing is run again."""
+    command = (
+        "pacrr --collection one sample sample:train sample:dev sample:test --judged one "
+        f"{judged} --words {words} --work {tmp_path}/work --output {tmp_path}/page.md --models drmm --epochs 1 "
+        "--at-once 1 --pairs 1 --depth 15 --runs 2 --distilled 256 --signals 1 --longest 3"
+    ).split()
+    main(command)
     page = (tmp_path / "page.md").read_text()
-    for heading in (
-        "Table 1: re-ranking the top 15 of BM25",
-        "of QLD",
-        "Table 2",
-        "Table 3",
-        "Figure 2",
-        "Figure 5",
-        "candidates of BM25",
-    ):
-        assert heading in page
+    headings = "Table 1: re-ranking the top 15 of BM25;of QLD;Table 2;Table 3;Figure 2;Figure 5;candidates of BM25"
+    assert all(heading in page for heading in headings.split(";"))
     for title in ("PACRR-firstk", "PACRR-kwindow", "DRMM"):
-        rows = re.findall(rf"^\| {title} \|", page, re.MULTILINE)
-        assert len(rows) == 5  # table 1 twice, table 2 twice, the trainings
+        assert len(re.findall(rf"^\| {title} \|", page, re.MULTILINE)) == 5  # tables 1 and 2 twice, the trainings
     assert "the judged documents alone" in page and "KNRM" not in page
     figures = re.findall(r"\]\((page-[\w-]+\.png)\)", page)
     assert len(figures) == len(set(figures)) == 4  # runs of all and of judged documents, hyper-parameters, trainings
@@ -113,30 +110,21 @@ def test_from_the_command_to_the_page(tmp_path):
     assert not re.search(r"\bnan\b", page)
     assert "| DRMM | 162 |" in page
     before = (tmp_path / "work" / "journal.json").stat().st_mtime_ns
-    experiment.main(command)
+    main(command)
     assert (tmp_path / "work" / "journal.json").stat().st_mtime_ns == before
     assert (tmp_path / "page.md").read_text() == page
-    assert (tmp_path / "work" / "one" / "checkpoints" / FIRSTK / "config.json").exists()
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--epochs", "0"], "--epochs must be at least 1"),
+        (["--epochs", "0"], "--epochs: must be at least 1"),
         (["--notes", "no-such-file"], "--notes no-such-file"),
-        (["--judged", "b", "J"], "--judged b: no such collection; there are: a"),
+        (["--judged", "b", "J"], "no collection b to judge; there are: a"),
         (["--longest", "1", "0"], "--longest"),
     ],
 )
-def test_wrong_options(tmp_path, options, message, capsys):
-    always = [f"--{name}" for name in ("words", "work", "output")]
-    always = ["pacrr", "--collection", *"abcde", *(part for name in always for part in (name, str(tmp_path / "x")))]
-    try:
-        experiment.main([*always, *options])
-    except InputError as error:
-        assert message in str(error)
-    except SystemExit as raised:
-        assert raised.code == 2 and message in capsys.readouterr().err
-    else:
-        raise AssertionError("taken as it is")
+def test_wrong_options(tmp_path, options, message, refused):
+    always = [part for name in ("words", "work", "output") for part in (f"--{name}", str(tmp_path / "x"))]
+    assert message in refused(["pacrr", "--collection", *"abcde", *always, *options])
     assert not (tmp_path / "x").exists()

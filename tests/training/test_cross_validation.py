@@ -4,7 +4,6 @@ import pytest
 
 from rerank_plugin import search, train
 from rerank_plugin.corpora import judgments
-from rerank_plugin.evaluation import mean_measures
 from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import RankedList, read_run
@@ -14,6 +13,7 @@ from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training import session
 from rerank_plugin.training.cross_validation import FOLDS_FILE, RUN_FILE, TABLE_FILE
 from tests import small
+from tests.evaluation.runs import mean_measures
 from tests.training import learnable
 from tests.training.commanded import always, cross_validate, run, validation_killed
 

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing
+from rerank_plugin.files import pictures
 from rerank_plugin.training.history_plot import draw_history
+
+ABREAST = 3  # panels in a row, at most
 
 
 def plot_sweep(filters: Sequence[int], curves: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> None:
@@ -23,7 +25,6 @@ def plot_sweep(filters: Sequence[int], curves: Mapping[str, Sequence[Mapping[str
                 axes.plot(filters, [point[measure] for point in points], marker="o", label=measure)
             axes.set(xscale="log", xlabel="filters", title=title, xticks=filters, xticklabels=filters)
             axes.minorticks_off()
-            axes.legend()
 
 
 class Curve(NamedTuple):
@@ -52,12 +53,11 @@ def plot_hyper_parameters(curves: Sequence[Curve], measure: str, path: Path) -> 
                     place = list(curve.values).index(curve.chosen)
                     axes.plot(place, points[place], marker="x", markersize=14, color=line.get_color())
             axes.set(xlabel=curve.name, ylabel=measure, xticks=places, xticklabels=curve.values)
-            axes.legend()
 
 
 def plot_trainings(histories: Mapping[str, list[dict]], path: Path) -> None:
     """[P] figure 2 for several models: a panel each, the loss and the validation measures by epoch."""
-    with _panels(path, len(histories), columns=4) as panels:
+    with _panels(path, len(histories)) as panels:
         for axes, (title, history) in zip(panels, histories.items()):
             draw_history(axes, history)
             axes.set_title(title)
@@ -78,7 +78,7 @@ class Line(NamedTuple):
 
 def plot_sizes(lines: Sequence[Line], levels: Mapping[str, float], path: Path) -> None:
     """[K] figure 2: MAP by the number of training queries, and what needs none as horizontal lines."""
-    with _panels(path, 1) as (axes,):
+    with _panels(path, 1, height=5) as (axes,):
         for line in lines:
             (drawn,) = axes.plot(line.counts, line.points, marker=".", label=line.title)
             marked = [(count, point) for count, point, star in zip(line.counts, line.points, line.stars) if star]
@@ -86,22 +86,14 @@ def plot_sizes(lines: Sequence[Line], levels: Mapping[str, float], path: Path) -
         for (title, level), style in zip(levels.items(), ("--", ":")):
             axes.axhline(level, color="black", linestyle=style, linewidth=1, label=title)
         axes.set(xlabel="training queries", ylabel="MAP")
-        axes.legend(fontsize="small")
 
 
 @contextmanager
-def _panels(path: Path, count: int, columns: int = 8) -> Iterator[Sequence]:
-    """Axes side by side, ``columns`` in a row at most; written as a PNG at the end."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    columns = min(columns, count)
-    rows = -(-count // columns)
-    figure = Figure(figsize=(5.5 * columns, 4 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    for unused in panels[count:]:
-        unused.set_axis_off()
-    yield panels[:count]
-    with replacing(path, PICTURE, overwrite=True) as file:
-        figure.savefig(file, format="png", dpi=120, metadata=PICTURE_METADATA)
+def _panels(path: Path, count: int, height: float = 3.2) -> Iterator[Sequence]:
+    """Axes in rows of at most `ABREAST`, with one legend below; written as a PNG at the end."""
+    columns = min(ABREAST, count)
+    with pictures.panels(path, -(-count // columns), columns, height, overwrite=True) as axes:
+        for unused in axes.ravel()[count:]:
+            unused.set_axis_off()
+        yield axes.ravel()[:count]
+        pictures.legend_below(axes.flat[0].figure)

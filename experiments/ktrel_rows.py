@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import NamedTuple
 
-from rerank_plugin.experiments.delta import DELTA
-from rerank_plugin.features.lexical_features import FIRST_STAGE_SHARE, LEX3
+from experiments.delta import WITH_LEX3
+from rerank_plugin.features.lexical_features import FIRST_STAGE_SHARE
 
-# What a row's run is made by.
-LEXICAL = "lexical"  # a search of Lucene, its parameters tuned
-INTERACTION = "interaction"  # a model that scores every pair of query and document
-PAPER = "paper"  # KTRel as [K] 4.2 trains it
-OURS = "ours"  # KTRel by RECIPE
-FEEDBACK = "feedback"  # dense search with pseudo-relevance feedback
-NEIGHBOURS = "neighbours"  # the judgments of similar training queries
-FUSED = "fused"  # runs of other rows
-RERANKED = "reranked"  # the best of HYBRID
-NOT_RUN = "not run"
-ENCODERS = (PAPER, OURS)
-TRAINED = (INTERACTION, *ENCODERS, RERANKED)
+
+class Kind(Enum):
+    """What makes a row's run."""
+
+    LEXICAL = "a search of Lucene, its parameters tuned"
+    INTERACTION = "a model that scores every pair of query and document"
+    PAPER = "KTRel as [K] 4.2 trains it"
+    OURS = "KTRel by RECIPE"
+    FEEDBACK = "dense search with pseudo-relevance feedback"
+    NEIGHBOURS = "the judgments of similar training queries"
+    FUSED = "runs of other rows"
+    RERANKED = "the best of HYBRID"
+    NOT_RUN = "nothing: no weights"
+
+
+ENCODERS = (Kind.PAPER, Kind.OURS)
+TRAINED = (Kind.INTERACTION, *ENCODERS, Kind.RERANKED)
 
 BM25, RM3, HYBRID = "bm25", "bm25-rm3", "hybrid"
 BEST = "best"  # stands for the row of OURS with the highest validation MAP
 VALIDATION_MEASURES = ("AP", "nDCG@10")  # [K] 4.2 stops and chooses by MAP
 
 # Ours, found on NFCorpus's dev split.
-RECIPE = tuple(
+RECIPE = (
     "--loss softmax --batch-size 256 --learning-rate 0.002 --queries-per-document 4 --epochs 40 --patience 8 --set "
-    "document_words=250 query_words=32 layers=0 unit_vectors=true embedding_dropout=0.3 factor=1".split()
-)
+    "document_words=250 query_words=32 layers=0 unit_vectors=true embedding_dropout=0.3 factor=1"
+).split()
 
 # Of [K]'s recipe, what the paper does not give and what takes most of the time: the lengths of texts, and how many
 # queries of a document are in a batch.
-LENGTHS = tuple("--queries-per-document 2 --set document_words=100 document_concepts=100 query_concepts=32".split())
+LENGTHS = "--queries-per-document 2 --set document_words=100 document_concepts=100 query_concepts=32".split()
 
 
 class KtrelRow(NamedTuple):
@@ -41,7 +47,7 @@ class KtrelRow(NamedTuple):
 
     Attributes:
         name: of its runs and checkpoint. title: in the tables.
-        kind: what makes its run, one of the constants above.
+        kind: what makes its run.
         train: options of its training, where there is one.
         stages: of a fused row, the rows it fuses; of rows of FEEDBACK and NEIGHBOURS, the one whose encodings they
             search. BEST is chosen when the trainings have run.
@@ -51,8 +57,8 @@ class KtrelRow(NamedTuple):
 
     name: str
     title: str
-    kind: str
-    train: tuple[str, ...] = ()
+    kind: Kind
+    train: str = ""
     stages: tuple[str, ...] = ()
     method: str = "linear"
     pretrained: bool = False
@@ -63,52 +69,59 @@ class KtrelRow(NamedTuple):
         return self.kind in ENCODERS and "ktrel-w" not in self.train
 
 
-def _interaction(name: str, title: str, *more: str) -> KtrelRow:
-    return KtrelRow(name, title, INTERACTION, ("--model", name, "--training-documents", "collection", *more))
-
-
+_DOCUMENTS = "--training-documents collection"
 ROWS = (
-    KtrelRow(BM25, "BM25", LEXICAL),
-    KtrelRow(RM3, "BM25-RM3", LEXICAL),
-    _interaction("duet", "DUET", "--set", "parts=both"),  # the full model: local and distributed
-    _interaction("knrm", "KNRM"),
-    _interaction("drmm", "DRMM"),
-    _interaction("conv-knrm", "Conv-KNRM"),
-    KtrelRow("bert", "BERT", NOT_RUN),
-    KtrelRow("biobert", "BioBERT", NOT_RUN),
-    KtrelRow("ktrel-c", "KTRel-C", PAPER, ("--model", "ktrel-c")),
-    KtrelRow("ktrel-w", "KTRel-W", PAPER, ("--model", "ktrel-w")),
-    KtrelRow("ktrel", "KTRel", PAPER, ("--model", "ktrel")),
-    KtrelRow("ktrel-c-ours", "KTRel-C, our recipe", OURS, ("--model", "ktrel-c")),
-    KtrelRow("ktrel-w-ours", "KTRel-W, our recipe", OURS, ("--model", "ktrel-w")),
-    KtrelRow("ktrel-ours", "KTRel, our recipe", OURS, ("--model", "ktrel")),
-    KtrelRow("ktrel-w-titles", "KTRel-W, our recipe, pre-trained", OURS, ("--model", "ktrel-w"), pretrained=True),
-    KtrelRow("ktrel-titles", "KTRel, our recipe, pre-trained", OURS, ("--model", "ktrel"), pretrained=True),
-    KtrelRow("feedback", "The best of our recipe, with feedback", FEEDBACK, stages=(BEST,)),
-    KtrelRow("feedback-w", "KTRel-W, pre-trained, with feedback", FEEDBACK, stages=("ktrel-w-titles",)),
-    KtrelRow("feedback-both", "KTRel, pre-trained, with feedback", FEEDBACK, stages=("ktrel-titles",)),
-    KtrelRow("hybrid-rrf", "BM25-RM3 and KTRel, rrf", FUSED, stages=(RM3, BEST), method="rrf"),
-    KtrelRow(HYBRID, "BM25-RM3 and KTRel, linear", FUSED, stages=(RM3, BEST)),
-    KtrelRow("hybrid-feedback", "BM25-RM3 and KTRel with feedback", FUSED, stages=(RM3, "feedback")),
+    KtrelRow(BM25, "BM25", Kind.LEXICAL),
+    KtrelRow(RM3, "BM25-RM3", Kind.LEXICAL),
+    KtrelRow("duet", "DUET", Kind.INTERACTION, f"--model duet {_DOCUMENTS} --set parts=both"),  # local and distributed
+    KtrelRow("knrm", "KNRM", Kind.INTERACTION, f"--model knrm {_DOCUMENTS}"),
+    KtrelRow("drmm", "DRMM", Kind.INTERACTION, f"--model drmm {_DOCUMENTS}"),
+    KtrelRow("conv-knrm", "Conv-KNRM", Kind.INTERACTION, f"--model conv-knrm {_DOCUMENTS}"),
+    KtrelRow("bert", "BERT", Kind.NOT_RUN),
+    KtrelRow("biobert", "BioBERT", Kind.NOT_RUN),
+    KtrelRow("ktrel-c", "KTRel-C", Kind.PAPER, "--model ktrel-c"),
+    KtrelRow("ktrel-w", "KTRel-W", Kind.PAPER, "--model ktrel-w"),
+    KtrelRow("ktrel", "KTRel", Kind.PAPER, "--model ktrel"),
+    KtrelRow("ktrel-c-ours", "KTRel-C, our recipe", Kind.OURS, "--model ktrel-c"),
+    KtrelRow("ktrel-w-ours", "KTRel-W, our recipe", Kind.OURS, "--model ktrel-w"),
+    KtrelRow("ktrel-ours", "KTRel, our recipe", Kind.OURS, "--model ktrel"),
+    KtrelRow("ktrel-w-titles", "KTRel-W, our recipe, pre-trained", Kind.OURS, "--model ktrel-w", pretrained=True),
+    KtrelRow("ktrel-titles", "KTRel, our recipe, pre-trained", Kind.OURS, "--model ktrel", pretrained=True),
+    KtrelRow("feedback", "The best of our recipe, with feedback", Kind.FEEDBACK, stages=(BEST,)),
+    KtrelRow("feedback-w", "KTRel-W, pre-trained, with feedback", Kind.FEEDBACK, stages=("ktrel-w-titles",)),
+    KtrelRow("feedback-both", "KTRel, pre-trained, with feedback", Kind.FEEDBACK, stages=("ktrel-titles",)),
+    KtrelRow("hybrid-rrf", "BM25-RM3 and KTRel, rrf", Kind.FUSED, stages=(RM3, BEST), method="rrf"),
+    KtrelRow(HYBRID, "BM25-RM3 and KTRel, linear", Kind.FUSED, stages=(RM3, BEST)),
+    KtrelRow("hybrid-feedback", "BM25-RM3 and KTRel with feedback", Kind.FUSED, stages=(RM3, "feedback")),
     KtrelRow(
-        "hybrid-both", "BM25-RM3, KTRel-W and KTRel with feedback", FUSED, stages=(RM3, "feedback-w", "feedback-both")
+        "hybrid-both",
+        "BM25-RM3, KTRel-W and KTRel with feedback",
+        Kind.FUSED,
+        stages=(RM3, "feedback-w", "feedback-both"),
     ),
     KtrelRow(
         "hybrid-delta",
         "BM25-RM3 and KTRel, linear, re-ranked by Delta",
-        RERANKED,
-        (*DELTA, "--lexical-features", *LEX3, FIRST_STAGE_SHARE),
+        Kind.RERANKED,
+        f"{WITH_LEX3} {FIRST_STAGE_SHARE}",
     ),
-    KtrelRow("neighbours", "Judgments of similar queries", NEIGHBOURS, stages=(BEST,)),
+    KtrelRow("neighbours", "Judgments of similar queries", Kind.NEIGHBOURS, stages=(BEST,)),
     KtrelRow(
         "hybrid-neighbours",
         "BM25-RM3, KTRel with feedback, similar queries",
-        FUSED,
+        Kind.FUSED,
         stages=(RM3, "feedback", "neighbours"),
     ),
 )
 BY_NAME = {row.name: row for row in ROWS}
-FIGURE = ("drmm", "duet", "knrm", "conv-knrm", "ktrel", "ktrel-ours")  # of figure 2, without the lines of LEXICAL rows
+FIGURE = (
+    "drmm",
+    "duet",
+    "knrm",
+    "conv-knrm",
+    "ktrel",
+    "ktrel-ours",
+)  # of figure 2, without the lines of lexical rows
 
 
 class Ingredient(NamedTuple):
@@ -127,7 +140,7 @@ class Ingredient(NamedTuple):
     name: str
     title: str
     base: str
-    train: tuple[str, ...] = ()
+    train: str = ""
     sets: int | None = None
     plain: bool = False
     concepts: bool = True
@@ -135,11 +148,8 @@ class Ingredient(NamedTuple):
 
 
 # The paper's loss goes with its optimizer's default learning rate, the middle of its batch sizes, and factors as there.
-_MARGIN = tuple(
-    "--loss hinge --weights none --sampling batch --batch-size 20 --learning-rate 0.001 --set factor=20".split()
-)
-
-_LAYER = tuple("--set layers=1 heads=5 feed_forward=200 identity_start=true dropout=0.2 embedding_dropout=0".split())
+_MARGIN = "--loss hinge --weights none --sampling batch --batch-size 20 --learning-rate 0.001 --set factor=20"
+_LAYER = "--set layers=1 heads=5 feed_forward=200 identity_start=true dropout=0.2 embedding_dropout=0"
 
 INGREDIENTS = (
     Ingredient("recipe", "our recipe", "ktrel-ours"),
@@ -149,19 +159,19 @@ INGREDIENTS = (
     Ingredient("words-margin", "KTRel-W, the paper's margin loss", "ktrel-w-ours", _MARGIN),
     Ingredient("titles", "the first training set alone", "ktrel-ours", sets=1),
     Ingredient("words-titles", "KTRel-W, the first training set alone", "ktrel-w-ours", sets=1),
-    Ingredient("words-cold", "KTRel-W, temperature 0.05", "ktrel-w-ours", ("--temperature", "0.05")),
-    Ingredient("words-warm", "KTRel-W, temperature 0.2", "ktrel-w-ours", ("--temperature", "0.2")),
+    Ingredient("words-cold", "KTRel-W, temperature 0.05", "ktrel-w-ours", "--temperature 0.05"),
+    Ingredient("words-warm", "KTRel-W, temperature 0.2", "ktrel-w-ours", "--temperature 0.2"),
     Ingredient("words-unknown", "KTRel-W, one vector for all rare words", "ktrel-w-ours", extended=False),
     Ingredient("words-layer", "KTRel-W, with the transformer layer", "ktrel-w-ours", _LAYER),
-    Ingredient("words-dropout", "KTRel-W, dropout 0.1", "ktrel-w-ours", ("--set", "embedding_dropout=0.1")),
-    Ingredient("words-lengths", "KTRel-W, vectors of any length", "ktrel-w-ours", ("--set", "unit_vectors=false")),
-    Ingredient("words-short", "KTRel-W, 100 words of a document", "ktrel-w-ours", ("--set", "document_words=100")),
+    Ingredient("words-dropout", "KTRel-W, dropout 0.1", "ktrel-w-ours", "--set embedding_dropout=0.1"),
+    Ingredient("words-lengths", "KTRel-W, vectors of any length", "ktrel-w-ours", "--set unit_vectors=false"),
+    Ingredient("words-short", "KTRel-W, 100 words of a document", "ktrel-w-ours", "--set document_words=100"),
     Ingredient("random-concepts", "concepts without vectors of the graph", "ktrel-ours", concepts=False),
     Ingredient("words-plain", "KTRel-W, words without stemming", "ktrel-w-ours", plain=True),
 )
 
 
-def merged(*parts: Sequence[str]) -> tuple[str, ...]:
+def merged(*parts: Sequence) -> tuple[str, ...]:
     """Options of a command, those of a later part instead of an earlier one's; values of --set by their names.
 
     Options may be written ``--name value...`` or ``--name=value``.
@@ -170,7 +180,7 @@ def merged(*parts: Sequence[str]) -> tuple[str, ...]:
     values: dict[str, str] = {}  # of --set
     for part in parts:
         name = ""
-        for word in part:
+        for word in map(str, part):
             if word.startswith("--"):
                 name, equals, word = word.partition("=")
                 options[name] = []

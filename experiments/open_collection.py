@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.experiments.open_collection``: the judged collection that the bundled model is trained on.
+"""``python -m experiments.open_collection``: the judged collection that the bundled model is trained on.
 
 It is made of three sources whose licences let a model be passed on, and nothing else:
 
@@ -31,9 +31,10 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from rerank_plugin import InputError
 from rerank_plugin import options as commandline
+from rerank_plugin.corpora import documents, queries_and_judgments
 from rerank_plugin.corpora.formats.jsonl import parse
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.files.text_files import byte_lines
 from rerank_plugin.rerankers.wmd import STOP_WORDS
@@ -70,9 +71,6 @@ class OpenCollection:
         self.documents: list[tuple[str, str, str]] = []
         self.judged: list[Judged] = []
 
-    def _split(self) -> str:
-        return "dev" if self.random.random() < HELD_OUT else "train"
-
     def add_medquad(self, path: Path) -> None:
         """Answers under their questions, and a query for every disease that has two answers or more."""
         records = [record for record in _records(path) if record.get("answer")]
@@ -103,6 +101,9 @@ class OpenCollection:
             if not self._add_document(id, title, " ".join(rest)):
                 self.documents[-1] = (id, "", text)
             self.judged.append(Judged(self._split(), id, self._shortened(query), {id: 2}))
+
+    def _split(self) -> str:
+        return "dev" if self.random.random() < HELD_OUT else "train"
 
     def _add_document(self, id: str, title: str, text: str) -> bool:
         """Add a document with its title or, half of the time, without; says which."""
@@ -135,14 +136,13 @@ class OpenCollection:
                     file.write(json.dumps({"_id": query.id, "text": query.text}, ensure_ascii=False) + "\n")
             (writing / "qrels").mkdir()
             for split in ("train", "dev"):
-                lines = [
-                    f"{query.id}\t{document}\t{grade}\n"
-                    for query in self.judged
-                    if query.split == split
-                    for document, grade in query.grades.items()
-                ]
-                text = "query-id\tcorpus-id\tscore\n" + "".join(lines)
-                (writing / "qrels" / f"{split}.tsv").write_text(text, encoding="utf-8")
+                of_split = [query for query in self.judged if query.split == split]
+                with open(writing / "qrels" / f"{split}.tsv", "w", encoding="utf-8") as file:
+                    file.write("query-id\tcorpus-id\tscore\n")
+                    for query in of_split:
+                        file.writelines(
+                            f"{query.id}\t{document}\t{grade}\n" for document, grade in query.grades.items()
+                        )
 
 
 def _diseases(records: list[dict]) -> dict[int, list[int]]:
@@ -173,8 +173,6 @@ def _records(path: Path) -> Iterator[dict]:
 
 def pubmedqa(folder: Path) -> Iterator[tuple[str, str]]:
     """Questions and abstracts of the training split: the test split stays unseen."""
-    from rerank_plugin.corpora import documents, queries_and_judgments
-
     texts = {document.id: document.abstract for document in documents(str(folder))}
     queries, judged = queries_and_judgments(f"{folder}:train")
     for query in queries:
@@ -192,8 +190,6 @@ def articles(path: Path) -> Iterator[tuple[str, str]]:
 
 def abstracts(paths: list[Path]) -> Iterator[tuple[str, str]]:
     """Titles and abstracts."""
-    from rerank_plugin.corpora import documents
-
     for path in paths:
         for document in documents(str(path), ids_required=False):
             if document.title and document.abstract:
@@ -201,7 +197,8 @@ def abstracts(paths: list[Path]) -> Iterator[tuple[str, str]]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = commandline.parser("experiments.open_collection", __doc__.split("\n\n", 1)[1])
+    parser = commandline.parser("open_collection", __doc__.split("\n\n", 1)[1])
+    parser.prog = "python -m experiments.open_collection"
     parser.add_argument("--medquad", type=Path, required=True, help="question-answer pairs, JSONL")
     parser.add_argument("--pubmedqa", type=Path, required=True, help="BEIR folder with a train split")
     parser.add_argument("--articles", type=Path, required=True, help="articles with paragraphs and licence, JSONL")

@@ -4,8 +4,17 @@ from dataclasses import replace
 import pytest
 
 from rerank_plugin.benchmark.latency_plot import plot
-from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, WHOLE, Measurement, write_json
-from rerank_plugin.benchmark.summary import markdown, number, shares
+from rerank_plugin.benchmark.rows import (
+    CROSS_ENCODER,
+    FAST,
+    PLAIN,
+    WHOLE,
+    Measurement,
+    markdown,
+    number,
+    shares,
+    write_json,
+)
 
 PLAIN_ROW = Measurement(
     reranker="delta", path=PLAIN, device="cpu", threads=2, depth=500, batch=1, median_ms=48.0, p95_ms=50.0, p99_ms=52.5,
@@ -76,4 +85,4 @@ def test_plot_of_one_depth_and_of_growth(tmp_path):
     batch = replace(FAST_ROW, batch=64)
     plot([*ROWS, batch, *deeper, *larger], tmp_path / "all.png")
     one, all = (Image.open(tmp_path / name).size for name in ("one.png", "all.png"))
-    assert all[0] == 3 * one[0] and all[1] == one[1]
+    assert all[0] == one[0] and all[1] == 3 * one[1]  # panels below one another

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+import rerank_plugin as rp
 from rerank_plugin.files import tables
-from rerank_plugin.files.records import Judgments, Query
-from rerank_plugin.files.runs import RankedList
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 
@@ -30,7 +29,7 @@ class Matches(NamedTuple):
     relevant: np.ndarray
 
 
-def matches(query: Query, found: RankedList, judged: Mapping[str, float], index: ForwardIndex) -> Matches:
+def matches(query: rp.Query, found: rp.RankedList, judged: Mapping[str, float], index: ForwardIndex) -> Matches:
     """Exact matches as the models see them: of the forward index's words."""
     rows = index.rows(found.doc_ids)
     candidates = Candidates(index, rows, np.zeros(len(rows), np.float32))
@@ -42,36 +41,38 @@ def matches(query: Query, found: RankedList, judged: Mapping[str, float], index:
     return Matches(np.array(counts).reshape(len(words), len(rows)), candidates.lengths, relevant)
 
 
-def markdown(queries: Sequence[Query], run: Mapping[str, RankedList], judgments: Judgments, index: ForwardIndex) -> str:
+def markdown(
+    queries: Sequence[rp.Query],
+    run: Mapping[str, rp.RankedList],
+    judgments: Mapping[str, Mapping[str, float]],
+    index: ForwardIndex,
+) -> str:
     """A table of the relevant candidates beside the others, all of all queries together."""
     found = [matches(query, run[query.id], judgments[query.id], index) for query in queries if query.id in run]
     found = [one for one in found if one.counts.size]
-    lengths = [len(index.query(query.text).terms) for query in queries]
-    relevant = sum(sum(grade > 0 for grade in judgments.get(query.id, {}).values()) for query in queries)
-    retrieved = sum(int(one.relevant.sum()) for one in found)
-    rows = [["", "relevant", "others"], ["candidates", *(f"{len(one):,}" for one in _split(found, _every))]]
-    rows.append(["words, median", *(f"{np.median(one):.0f}" for one in _split(found, lambda one: one.lengths))])
-    rows.append(["with all query words", *_shares(found, lambda one: (one.counts > 0).all(axis=0))])
-    rows.append(["with none of them", *_shares(found, lambda one: (one.counts == 0).all(axis=0))])
-    for often in OFTEN:
-        most = _shares(found, lambda one: one.counts.max(axis=0) > often)
-        rows.append([f"with one of them more than {often} times", *most])
-    return (
-        f"{len(queries):,} queries of {np.median(lengths):.0f} words in the median; {retrieved:,} of their "
-        f"{relevant:,} relevant documents are candidates.\n\n{tables.markdown(rows)}"
-    )
-
-
-def _every(one: Matches) -> np.ndarray:
-    return np.ones(len(one.relevant), bool)
-
-
-def _split(found: Sequence[Matches], value) -> list[np.ndarray]:
-    """Values [C] of the relevant candidates of all queries, and of the others."""
     relevant = np.concatenate([one.relevant for one in found])
-    values = np.concatenate([value(one) for one in found])
-    return [values[relevant], values[~relevant]]
 
+    def split(value) -> list[np.ndarray]:
+        """Values [C] of the relevant candidates of all queries, and of the others."""
+        values = np.concatenate([value(one) for one in found])
+        return [values[relevant], values[~relevant]]
 
-def _shares(found: Sequence[Matches], holds) -> list[str]:
-    return [f"{one.mean():.1%}" if len(one) else "-" for one in _split(found, holds)]
+    def shares(holds) -> list[str]:
+        return [f"{one.mean():.1%}" if len(one) else "-" for one in split(holds)]
+
+    rows = [
+        ["", "relevant", "others"],
+        ["candidates", *(f"{len(one):,}" for one in split(lambda one: one.lengths))],
+        ["words, median", *(f"{np.median(one):.0f}" for one in split(lambda one: one.lengths))],
+        ["with all query words", *shares(lambda one: (one.counts > 0).all(axis=0))],
+        ["with none of them", *shares(lambda one: (one.counts == 0).all(axis=0))],
+    ]
+    for often in OFTEN:
+        most = shares(lambda one: one.counts.max(axis=0) > often)
+        rows.append([f"with one of them more than {often} times", *most])
+    lengths = [len(index.query(query.text).terms) for query in queries]
+    judged = sum(sum(grade > 0 for grade in judgments.get(query.id, {}).values()) for query in queries)
+    return (
+        f"{len(queries):,} queries of {np.median(lengths):.0f} words in the median; {relevant.sum():,} of their "
+        f"{judged:,} relevant documents are candidates.\n\n{tables.markdown(rows)}"
+    )

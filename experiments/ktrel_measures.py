@@ -1,0 +1,87 @@
+"""What the runs of the experiments of [K] measure: sets of test queries alone and pooled, and tests of differences.
+
+The same id may stand in several sets with different texts, so sets are measured one by one and their values put after
+one another: a query text counts as often as it occurs. Letters in shapes: Q test queries of all sets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import rerank_plugin as rp
+from experiments.ktrel import Judgments
+from rerank_plugin.evaluation.significance import EQUIVALENT, Comparison, paired_t_test
+
+
+class Measured(NamedTuple):
+    """Values of several runs for the same queries.
+
+    Attributes:
+        queries: the set and the id of each query, [Q].
+        values: by row and measure, float64 [Q].
+    """
+
+    queries: list[tuple[str, str]]
+    values: dict[str, dict[str, np.ndarray]]
+
+    def means(self, row: str) -> dict[str, float]:
+        return {measure: float(of_queries.mean()) for measure, of_queries in self.values[row].items()}
+
+    def part(self, kept: Sequence[bool]) -> Measured:
+        """The queries that are kept, bool [Q]."""
+        places = np.flatnonzero(kept)
+        values = {
+            row: {measure: of_queries[places] for measure, of_queries in of_row.items()}
+            for row, of_row in self.values.items()
+        }
+        return Measured([self.queries[place] for place in places], values)
+
+    def of_set(self, name: str) -> Measured:
+        return self.part([of == name for of, _ in self.queries])
+
+    def comparison(self, row: str, baseline: str, measure: str, comparisons: int) -> Comparison:
+        """Two-tailed paired t-test, p multiplied by the number of comparisons (Bonferroni)."""
+        raw = paired_t_test(self.values[row][measure], self.values[baseline][measure])
+        return raw._replace(p=min(1.0, raw.p * comparisons))
+
+    def mark(self, row: str, baseline: str, measure: str, comparisons: int, alpha: float) -> str:
+        """+ or - where a row differs from the baseline, as a superscript; "" where it does not."""
+        found = self.comparison(row, baseline, measure, comparisons).mark(alpha)
+        return superscript(found.replace(EQUIVALENT, ""))
+
+
+def superscript(mark: str) -> str:
+    return f"<sup>{mark}</sup>" if mark else ""
+
+
+def measure(sets: Mapping[str, Judgments], runs: Mapping[str, Mapping[str, Path]], measures: Sequence[str]) -> Measured:
+    """The values of every run.
+
+    Args:
+        sets: judgments by set. runs: files by row and set; all of them at once would not fit in memory.
+    """
+    queries = [(name, query) for name, judgments in sets.items() for query in judgments if judgments[query]]
+    values = {}
+    for row, of_row in runs.items():
+        of_sets = [
+            rp.evaluate_runs(judgments, {"run": of_row[name]}, measures, per_query=True)["per_query"]["run"]
+            for name, judgments in sets.items()
+        ]
+        values[row] = {one: np.concatenate([list(of_set[one].values()) for of_set in of_sets]) for one in measures}
+    return Measured(queries, values)
+
+
+def words(text: str) -> str:
+    """A query's words in small letters, for comparisons."""
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def unseen(sets: Mapping[str, Iterable[rp.Query]], training: Iterable[rp.Query]) -> set[tuple[str, str]]:
+    """The sets and ids of those test queries whose words are not those of a training query."""
+    seen = {words(query.text) for query in training}
+    return {(name, query.id) for name, queries in sets.items() for query in queries if words(query.text) not in seen}

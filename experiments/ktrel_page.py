@@ -1,0 +1,292 @@
+"""The page of the experiments of [K]: table 1 and figure 2 beside what was published, from what :mod:`ktrel` ran."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from experiments.figures import Line, plot_sizes
+from experiments.ktrel import KtrelPlan, read
+from experiments.ktrel_measures import Measured, measure, superscript, unseen
+from experiments.ktrel_rows import (
+    BM25,
+    BY_NAME,
+    HYBRID,
+    MEASURES,
+    PUBLISHED,
+    RM3,
+    TRAINED,
+    VALIDATION_MEASURES,
+    Ingredient,
+    Kind,
+    KtrelRow,
+)
+from experiments.ktrel_settings import ALL, KtrelSettings
+from experiments.page import Page, image
+from experiments.plan import Runner, Step
+from rerank_plugin.files import tables
+
+ALPHA, FIGURE_ALPHA = 0.01, 0.05  # [K] table 1, figure 2
+POOLED = "all test queries"
+TITLES = {"AP": "MAP"}
+HEADER = ["", *(TITLES.get(name, name) for name in MEASURES)]
+VALIDATION_TITLES = [f"validation {TITLES.get(name, name)}" for name in VALIDATION_MEASURES]
+
+
+class KtrelPage(Page):
+    """All runs are measured once; what is of one set of test queries is a part of that."""
+
+    name = "KTRel"
+    plan: KtrelPlan
+    settings: KtrelSettings
+
+    def __init__(self, plan: KtrelPlan, journal: Runner, command: str):
+        super().__init__(plan, journal, command)
+        self.queries, self.judgments = {}, {}
+        for one in self.settings.tests:
+            self.queries[one.name], self.judgments[one.name] = read(one)
+        self.first, self.several = self.settings.tests[0].name, len(self.judgments) > 1
+        self.rows = [row for row in plan.rows() if row.kind != Kind.NOT_RUN]
+
+    @cached_property
+    def measured(self) -> Measured:
+        """All rows on all sets."""
+        return measure(self.judgments, {row.name: self._runs(row) for row in self.rows}, list(MEASURES))
+
+    def _runs(self, row: KtrelRow, size: str = ALL) -> dict[str, Path]:
+        """The files of a row's runs by set."""
+        return {test.name: self.plan.run(row, test, size).output for test in self.settings.tests}
+
+    def about(self) -> tuple[str, str]:
+        settings = self.settings
+        tests = ", ".join(
+            f"`{test.spec}` ({test.name}, {len(self.judgments[test.name]):,} judged queries)" for test in settings.tests
+        )
+        train = ", ".join(f"`{spec}`" for spec in settings.train)
+        return (
+            f"Table 1 and figure 2 of Frej et al., CIRCLE 2020, on `{settings.corpus}`: trained on {train}, chosen on "
+            f"`{settings.validation}`, measured on {tests}.",
+            ", but those of the paper, which stand in italics below ours. All rows rank the whole collection and are "
+            f"measured on the best {settings.depth:,} documents, re-ranked ones on {settings.rerank_depth:,}. MAP, P "
+            "and R take every grade above 0 as relevant; judged queries without results count as 0.",
+        )
+
+    def parts(self) -> Iterator[str]:
+        yield from self._table_1()
+        yield from self._against_the_hybrid()
+        yield from self._ingredients()
+        yield from self._figure_2()
+        yield from self._chosen()
+        yield from self._trainings()
+        yield from self._steps()
+
+    # Table 1.
+
+    def _table_1(self) -> Iterator[str]:
+        """The first set alone and all of them, each also without the texts that training has seen."""
+        new = unseen(self.queries, self.plan.training_queries())
+        yield "## Table 1"
+        groups = [(self.first, self.measured.of_set(self.first), not self.several)]
+        if self.several:
+            groups.append((f"{POOLED} ({', '.join(self.judgments)})", self.measured, True))
+        for title, measured, published in groups:
+            yield f"### {_capital(title)}: {len(measured.queries):,} queries"
+            if published:
+                yield "In italics: the paper's table 1, which is of all query fields."
+            yield self._table(measured, published)
+            rest = measured.part([query in new for query in measured.queries])
+            if 0 < len(rest.queries) < len(measured.queries):
+                yield (
+                    f"The same without the {len(measured.queries) - len(rest.queries)} whose text is also a training "
+                    f"query's ({len(rest.queries):,} queries):"
+                )
+                yield self._table(rest, False)
+
+    def _table(self, measured: Measured, published: bool) -> str:
+        """Rows by measures; with ``published``, a line below each row that the paper has."""
+        means = {row.name: measured.means(row.name) for row in self.rows}
+        highest = {name: max(of_row[name] for of_row in means.values()) for name in MEASURES}
+        comparisons = len(self.rows) - 1
+        lines = [HEADER]
+        for row in self.plan.rows():
+            if row.kind != Kind.NOT_RUN:
+                cells = [value_cell(means[row.name][name], highest[name]) for name in MEASURES]
+                if row.name != RM3:
+                    marks = (measured.mark(row.name, RM3, name, comparisons, ALPHA) for name in MEASURES)
+                    cells = [cell + mark for cell, mark in zip(cells, marks)]
+                lines.append([row.title, *cells])
+            elif published:
+                lines.append([row.title, "not run: no weights", *[""] * (len(MEASURES) - 1)])
+            if published and row.name in PUBLISHED:
+                lines.append(published_line(row.name))
+        return tables.markdown(lines) + (
+            f"\n+ higher, - lower than BM25-RM3: two-tailed paired t-test over {len(measured.queries):,} queries, "
+            f"p < {ALPHA:g} after Bonferroni correction for {comparisons} comparisons a measure. The highest of our "
+            "values are in bold.\n"
+        )
+
+    def _against_the_hybrid(self) -> Iterator[str]:
+        """What was added to the hybrid, on the first set, compared with it."""
+        added = [row for row in self.rows if row.kind in (Kind.FUSED, Kind.RERANKED) and row.name != HYBRID]
+        if HYBRID not in {row.name for row in self.rows} or not added:
+            return
+        measured, lines = self.measured.of_set(self.first), [HEADER]
+        for row in added:
+            cells = []
+            for name in MEASURES:
+                difference = measured.comparison(row.name, HYBRID, name, len(added)).difference
+                cells.append(f"{difference:+.4f}{measured.mark(row.name, HYBRID, name, len(added), ALPHA)}")
+            lines.append([row.title, *cells])
+        yield f"### Against the hybrid: {self.first}"
+        yield (
+            f"Differences from '{BY_NAME[HYBRID].title}'; + higher, - lower by the same test with Bonferroni "
+            f"correction for {len(added)} comparisons a measure."
+        )
+        yield tables.markdown(lines)
+
+    # Ingredients.
+
+    def _ingredients(self) -> Iterator[str]:
+        ingredients, measure = self.plan.ingredients(), VALIDATION_MEASURES[0]
+        if not ingredients:
+            return
+        reached = {one.name: self.plan.reached(self.plan.ingredient(one)) for one in ingredients}
+        bases = {one.base: one.name for one in ingredients if one == Ingredient(one.name, one.title, one.base)}
+        lines = [["", *VALIDATION_TITLES, "MAP, less our recipe's"]]
+        for one in ingredients:
+            values = [f"{reached[one.name][name]:.4f}" for name in VALIDATION_MEASURES]
+            base, difference = bases.get(one.base, one.name), ""
+            if base != one.name:
+                difference = f"{reached[one.name][measure] - reached[base][measure]:+.4f}"
+            lines.append([one.title, *values, difference])
+        yield "## What each contributed"
+        yield (
+            "Trainings that differ from our recipe in one thing, by their best epoch on the validation queries. "
+            "Differences are from the same model (KTRel, KTRel-W or KTRel-C) by our recipe."
+        )
+        yield tables.markdown(lines)
+
+    # Figure 2.
+
+    def _figure_2(self) -> Iterator[str]:
+        rows, sizes = self.plan.figure_rows(), self.settings.sizes
+        if not rows:
+            return
+        runs = {f"{row.name}@{size}": self._runs(row, size) for row in rows for size in sizes if size != ALL}
+        values = dict(measure(self.judgments, runs, ["AP"]).values)
+        values |= {f"{row.name}@{ALL}": self.measured.values[row.name] for row in rows}
+        values |= {name: self.measured.values[name] for name in (BM25, RM3) if name in self.measured.values}
+        together = Measured(self.measured.queries, values)
+        yield "## Figure 2: MAP by the number of training queries"
+        yield (
+            f"A star: significantly above BM25-RM3 (two-tailed paired t-test, p < {FIGURE_ALPHA:g} after Bonferroni "
+            f"correction for {len(rows)} models). The trainings with fewer queries are the tables' otherwise, with "
+            "the parameters that were chosen with all queries."
+        )
+        groups = [(self.first, together.of_set(self.first), "first")]
+        if self.several:
+            groups.append((POOLED, together, "pooled"))
+        for title, measured, name in groups:
+            yield f"### {_capital(title)}"
+            yield from self._curves(measured, self.figure(f"sizes-{name}"))
+
+    def _curves(self, measured: Measured, figure: Path) -> Iterator[str]:
+        """The figure, and its numbers."""
+        rows, sizes = self.plan.figure_rows(), self.settings.sizes
+        counts = [len(self.plan.training_queries()) if size == ALL else int(size) for size in sizes]
+        lines, table = [], [["", *(f"{count:,}" for count in counts)]]
+        for row in rows:
+            names = [f"{row.name}@{size}" for size in sizes]
+            points = [measured.means(name)["AP"] for name in names]
+            tests = [measured.comparison(name, RM3, "AP", len(rows)) for name in names]
+            stars = [test.p < FIGURE_ALPHA and test.difference > 0 for test in tests]
+            lines.append(Line(row.title, counts, points, stars))
+            table.append([row.title, *(f"{point:.4f}{'*' if star else ''}" for point, star in zip(points, stars))])
+        levels = {BY_NAME[name].title: measured.means(name)["AP"] for name in (BM25, RM3) if name in measured.values}
+        table += [[title, *[f"{level:.4f}"] * len(sizes)] for title, level in levels.items()]
+        plot_sizes(lines, levels, figure)
+        yield image("MAP by the number of training queries", figure)
+        yield tables.markdown(table)
+
+    # What was chosen, and what it took.
+
+    def _chosen(self) -> Iterator[str]:
+        """What the validation queries decided."""
+        plan, settings, needed = self.plan, self.settings, self.plan.needed()
+        searched = [
+            (BY_NAME[BM25].title, plan.bm25, plan.bm25.shown, settings.bm25(), plan.validation_search),
+            (BY_NAME[RM3].title, plan.rm3, plan.rm3.shown, settings.rm3(plan.bm25), plan.validation_search),
+        ]
+        if any(row.kind == Kind.FEEDBACK for row in needed):
+            shown = f"{plan.feedback.shown}; with {plan.best().title}"
+            searched.append(("KTRel's feedback", plan.feedback, shown, settings.feedback(), plan.feedback_search))
+        lines = [["", "chosen", "of", "validation MAP"]]
+        for title, chosen, shown, tried, search in searched:
+            lines.append([title, shown, str(len(tried)), f"{plan.validation_ap(search(chosen)):.4f}"])
+        for row in needed:
+            if row.kind == Kind.PAPER:
+                lines.append(self._chosen_shape(row))
+            if row.kind == Kind.FUSED and row.method == "linear":
+                lines.append(self._chosen_weights(row))
+        yield "## What the validation queries chose"
+        yield tables.markdown(lines, texts=2)
+        if any(row.kind == Kind.PAPER and plan.shapes(row) for row in needed):
+            yield f"KTRel's sizes were tried in trainings of at most {settings.grid_epochs} epochs."
+
+    def _chosen_shape(self, row: KtrelRow) -> list[str]:
+        tried, shape = self.plan.shapes(row), self.plan.shape(row)
+        if not tried:
+            return [row.title, f"{shape} (given)", "1", ""]
+        reached = self.plan.reached(self.plan.grid_training(row, shape))["AP"]
+        return [row.title, str(shape), str(len(tried)), f"{reached:.4f}"]
+
+    def _chosen_weights(self, row: KtrelRow) -> list[str]:
+        found = json.loads(self.plan.fusion_weights(row).output.read_text(encoding="utf-8"))
+        stages, best = self.plan.stages_of(row), found["best"]
+        weights = ", ".join(f"{stage.title} {weight:.2f}" for stage, weight in zip(stages, best["weights"]))
+        return [row.title, weights, str(len(found["tried"])), f"{best['AP']:.4f}"]
+
+    def _trainings(self) -> Iterator[str]:
+        """What each training of a row reached on the validation queries, and the time it took."""
+        lines = [["training", "best epoch", "of", *VALIDATION_TITLES, "minutes", "processor minutes"]]
+        for row in self.plan.needed():
+            if row.kind in TRAINED:
+                step = self.plan.training(row)
+                reached = self.best_epoch(step, VALIDATION_MEASURES)
+                lines.append([row.title, *reached, *self.journal.minutes([step])])
+        if len(lines) == 1:
+            return
+        on_few = any(row.kind == Kind.RERANKED for row in self.plan.needed())
+        some = " Re-rankers are validated on the documents they re-rank." if on_few else ""
+        yield "## The trainings"
+        yield tables.markdown(lines)
+        yield f"The best epoch by MAP.{some}"
+
+    def _steps(self) -> Iterator[str]:
+        """All steps by what they made."""
+        found: dict[str, list[Step]] = {}
+        for stage in self.plan.stages():
+            for step in stage:
+                found.setdefault(step.output.relative_to(self.plan.work).parts[0], []).append(step)
+        found["together"] = [step for steps in found.values() for step in steps]
+        lines = [["", "steps", "minutes", "processor minutes"]]
+        lines += [[kind, f"{len(steps):,}", *self.journal.minutes(steps)] for kind, steps in found.items()]
+        yield "## The steps"
+        yield f"Minutes are of whole commands with {self.settings.at_once} steps at a time; other work makes them more."
+        yield tables.markdown(lines)
+
+
+def value_cell(value: float, highest: float) -> str:
+    return f"**{value:.4f}**" if value == highest else f"{value:.4f}"
+
+
+def published_line(name: str) -> list[str]:
+    """A row of the paper's table 1, in italics."""
+    numbers = [(value, value.rstrip("+-")) for value in PUBLISHED[name]]
+    return ["*in the paper*", *(f"*{number}*{superscript(value[len(number) :])}" for value, number in numbers)]
+
+
+def _capital(title: str) -> str:
+    return f"{title[0].upper()}{title[1:]}"

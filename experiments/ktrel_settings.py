@@ -1,0 +1,194 @@
+"""What the experiments of [K] are run on, how large they are, and what they try on the validation queries.
+
+BM25 and RM3 are tuned by grid search ([K] 4.3): first k1 and b, then with them RM3's terms, documents and weight.
+KTRel's grid ([K] 4.2) has 240 shapes; some are drawn from it by chance.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+import rerank_plugin as rp
+from experiments import ktrel_rows as rows_of
+from experiments.ktrel_rows import BY_NAME
+from experiments.settings import Settings, check_known, option, size
+from rerank_plugin.corpora.specs import exists
+
+VALIDATION = "validation"
+ALL = "all"  # a size: all training queries
+
+
+class Queries(NamedTuple):
+    """Queries that are searched with: a name, and where they and their judgments are from."""
+
+    name: str
+    spec: str
+
+    @property
+    def texts(self) -> str:
+        """The part of ``QUERIES,QRELS`` that names queries; other forms name both."""
+        return self._parts()[0]
+
+    @property
+    def judgments(self) -> str:
+        """The part that names judgments."""
+        return self._parts()[-1]
+
+    def _parts(self) -> list[str]:
+        return self.spec.split(",") if "," in self.spec and not exists(self.spec) else [self.spec]
+
+
+class Tried(NamedTuple):
+    """Parameters of a search: a name for the run, the options of the search, and how the page shows them."""
+
+    name: str
+    options: tuple[str, ...]
+    shown: str
+
+
+class Shape(NamedTuple):
+    """What [K] 4.2 chooses of KTRel by grid search."""
+
+    heads: int
+    feed_forward: int
+    batch: int
+    dropout: float
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of its training."""
+        values = (f"heads={self.heads}", f"feed_forward={self.feed_forward}", f"dropout={self.dropout}")
+        return ("--batch-size", str(self.batch), "--set", *values)
+
+    def __str__(self) -> str:
+        return (
+            f"heads {self.heads}, feed-forward {self.feed_forward}, batches of {self.batch}, dropout {self.dropout:g}"
+        )
+
+
+GRID = [Shape(*one) for one in product((1, 2, 5, 10), (50, 100, 200, 500), (10, 20, 50), (0.1, 0.2, 0.3, 0.4, 0.5))]
+
+
+def drawn(model: str, count: int, seed: int) -> list[Shape]:
+    """So many different shapes of the grid, by chance; more of them begin with the fewer ones."""
+    return random.Random(f"{model} {seed}").sample(GRID, len(GRID))[:count]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KtrelSettings(Settings):
+    """Table 1 and figure 2 of the KTRel paper (CIRCLE 2020) on a judged collection with a knowledge base: tunes BM25
+    and RM3, trains DUET, KNRM, DRMM, Conv-KNRM and KTRel by the paper's recipe, KTRel by ours, and hybrids of KTRel and
+    BM25-RM3, ranks the whole collection with each, and writes a Markdown page with the published values beside ours.
+    Several --test are given one by one and pooled, as the paper pools titles and descriptions."""
+
+    corpus: str = option("documents to index")
+    train: tuple[str, ...] = option(
+        "queries and judgments; may be repeated, with other texts of the same queries, too",
+        action="append",
+        metavar="QJ",
+    )
+    validation: str = option("queries and judgments to choose by", metavar="QJ")
+    test: tuple[tuple[str, str], ...] = option(
+        "a name, and queries and judgments to measure on; may be repeated, and is then pooled, too",
+        nargs=2,
+        action="append",
+        metavar=("NAME", "QJ"),
+    )
+    knowledge: str = option("a compiled knowledge base", metavar="KB")
+    concepts: str = option("concept vectors of it, written by rerank_plugin.embed concepts")
+    stem: str | None = option("stemmer of the forward index: krovetz, with word vectors of the same", None)
+    plain_words: str | None = option(
+        "word vectors without stemming, to measure what stemming contributes", None, metavar="WORDS"
+    )
+    weak: tuple[str, ...] = option(
+        "corpus to pre-train on, by its titles and abstracts", (), action="append", metavar="CORPUS"
+    )
+    only: tuple[str, ...] = option("run only these rows, and BM25-RM3", (), metavar="ROW")
+    figure_models: tuple[str, ...] = option(
+        "models of figure 2; none: no figure", rows_of.FIGURE, nargs="*", metavar="ROW"
+    )
+    ingredients: tuple[str, ...] = option(
+        "ingredients to train; none: no table",
+        tuple(one.name for one in rows_of.INGREDIENTS),
+        nargs="*",
+        metavar="NAME",
+    )
+    device: str = option("torch device of trainings and searches", "cpu")
+    depth: int = size("documents a query that are measured", 1000)
+    rerank_depth: int = size("documents of the hybrid that are re-ranked", 500)
+    epochs: int = size("epochs of a training, at most, but of our recipe", 30)
+    recipe_epochs: int | None = size("epochs of our recipe, at most (as it says)", None)
+    pairs: int = size("pairs a query in an epoch, at most, where pairs are learned", 10)
+    patience: int = size("epochs without a better MAP before a training stops", 5)
+    ingredient_epochs: int | None = size("epochs of an ingredient's training, at most (as the recipe's)", None)
+    validation_candidates: int = size(
+        "documents of the tuned BM25-RM3 on which DUET, KNRM, DRMM and Conv-KNRM are validated; 0: all there are",
+        0,
+        least=0,
+    )
+    sizes: tuple[str, ...] = size("of figure 2", ("100", "200", "500", "1000", "2000", ALL))
+    grid: int = size("configurations of the paper's grid that are tried for each KTRel; 0: one", 6, least=0)
+    grid_epochs: int = size("epochs of these trials", 4)
+    weak_queries: int = size("titles to pre-train on", 38_000)
+    weak_epochs: int = size("epochs of the pre-training", 3)
+    k1: tuple[float, ...] = size("of BM25, to try", (0.5, 0.9, 1.2, 1.6, 2.0))
+    b: tuple[float, ...] = size("of BM25, to try", (0.2, 0.4, 0.6, 0.75, 0.9))
+    rm3_terms: tuple[int, ...] = size("of RM3, to try", (10, 20, 50, 100))
+    rm3_documents: tuple[int, ...] = size("of RM3, to try", (5, 10, 20))
+    rm3_weights: tuple[float, ...] = size("of RM3, to try", (0.3, 0.5, 0.7))
+    feedback_documents: tuple[int, ...] = size("of KTRel's feedback, to try", (3, 5, 10))
+    feedback_weights: tuple[float, ...] = size("of KTRel's feedback, to try", (0.3, 0.6, 1.0))
+    fusion_step: float = size("between weights of hybrids", 0.05)
+    shape: Shape = Shape(2, 200, 20, 0.2)  # of the paper's KTRel where none is tried
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.test]
+        if not names or len(set(names)) < len(names) or VALIDATION in names:
+            raise rp.InputError(
+                f"give at least one set of test queries, each with a name of its own, not '{VALIDATION}'"
+            )
+        if bad := [name for name in names if not re.fullmatch(r"[\w.-]+", name)]:
+            raise rp.InputError(f"'{bad[0]}' cannot name a set of test queries: use letters, digits, '-', '_' and '.'")
+        check_known("rows", self.only, BY_NAME)
+        check_known("models of the figure", self.figure_models, rows_of.FIGURE)
+        check_known("ingredients", self.ingredients, [one.name for one in rows_of.INGREDIENTS])
+        if bad := [one for one in self.sizes if one != ALL and not (one.isdecimal() and int(one) > 0)]:
+            raise rp.InputError(f"'{bad[0]}' is no number of training queries: expected 1, 2, ... or '{ALL}'")
+
+    @property
+    def tests(self) -> list[Queries]:
+        """Sets of test queries; the first one has tables of its own, and all of them pooled."""
+        return [Queries(*one) for one in self.test]
+
+    def bm25(self) -> list[Tried]:
+        return [
+            Tried(f"bm25-{k1}-{b}", ("--first-stage", "bm25", "--k1", str(k1), "--b", str(b)), f"k1 {k1}, b {b}")
+            for k1, b in product(self.k1, self.b)
+        ]
+
+    def rm3(self, bm25: Tried) -> list[Tried]:
+        """With the parameters of its BM25."""
+        return [
+            Tried(
+                f"rm3-{terms}-{documents}-{weight}",
+                f"--first-stage bm25+rm3 --rm3-terms {terms} --rm3-documents {documents} --rm3-weight {weight} ".split()
+                + list(bm25.options[2:]),
+                f"{terms} terms of {documents} documents, weight {weight} of the query, BM25 as above",
+            )
+            for terms, documents, weight in product(self.rm3_terms, self.rm3_documents, self.rm3_weights)
+        ]
+
+    def feedback(self) -> list[Tried]:
+        """Of dense search's pseudo-relevance feedback."""
+        return [
+            Tried(
+                f"feedback-{documents}-{weight}",
+                ("--dense-feedback", str(documents), "--dense-feedback-weight", str(weight)),
+                f"{documents} documents, weight {weight:g}",
+            )
+            for documents, weight in product(self.feedback_documents, self.feedback_weights)
+        ]

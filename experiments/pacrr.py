@@ -1,0 +1,283 @@
+"""The experiments of [P] on any judged collections: its rows, and the steps that make a run of each.
+
+On every collection each model is trained once, on the candidates of BM25, and re-ranks the test queries' candidates of
+BM25 and of query likelihood (table 1), a folder of runs (table 2, figure 3) and, where there are judgments of documents
+that are not relevant, the judged documents alone (table 3). PACRR-kwindow is trained with several hyper-parameters
+(figure 5); the best on the validation queries stands in the tables, and gives PACRR-firstk n_s and l_g.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import rerank_plugin as rp
+from experiments.plan import Plan, Step, digest
+from experiments.settings import Settings, check_known, option, size
+
+ORDER, FIRSTK, KWINDOW = "order", "pacrr-firstk", "pacrr-kwindow"  # ORDER: the runs before re-ranking
+FIRST_STAGES = ("bm25", "qld")
+MEASURES = ("ERR@20", "NDCG.20")  # [P] takes both from the TREC script: gains 2^rel - 1
+
+# Learning rates and epochs other than a training's defaults were found on NFCorpus's dev split.
+PACRR = "--model pacrr --learning-rate 0.003 --set"
+
+
+class Baseline(NamedTuple):
+    """A model that PACRR is compared with.
+
+    Attributes:
+        title: in the tables. letter: of comparisons with it. train: options of its training.
+    """
+
+    title: str
+    letter: str
+    train: str
+
+
+BASELINES = {
+    "duet-local": Baseline("DUET-local", "L", "--model duet --set parts=local"),
+    "drmm": Baseline("DRMM", "D", "--model drmm"),
+    "matchpyramid": Baseline("MatchPyramid", "M", "--model matchpyramid"),
+    "knrm": Baseline("KNRM", "K", "--model knrm"),
+    "conv-knrm": Baseline("Conv-KNRM", "C", "--model conv-knrm --epochs 4"),
+}
+
+# Runs of many kinds, for there are no participants' runs: name and options of the search.
+RUNS = {
+    **{
+        f"bm25-{field}-{k1}-{b}": f"--field {field} --k1 {k1} --b {b}"
+        for field in ("contents", "abstract")
+        for k1 in (0.5, 0.9, 2.0)
+        for b in (0.2, 0.4, 0.75)
+    },
+    "bm25-title": "--field title",
+    **{
+        f"qld-{field}-{mu}": f"--first-stage qld --field {field} --mu {mu}"
+        for field in ("contents", "title")
+        for mu in (100, 500, 1000, 2500)
+    },
+    **{
+        f"rm3-{terms}-{weight}": f"--first-stage bm25+rm3 --rm3-terms {terms} --rm3-weight {weight}"
+        for terms in (10, 30)
+        for weight in (0.5, 0.8)
+    },
+}
+
+
+class Collection(NamedTuple):
+    """A judged collection.
+
+    Attributes:
+        corpus: documents. train, validation, test: queries and judgments.
+        judged: judgments of the test queries with documents that are not relevant; None where there are none.
+    """
+
+    name: str
+    corpus: str
+    train: str
+    validation: str
+    test: str
+    judged: str | None = None
+
+
+class Sizes(NamedTuple):
+    """Hyper-parameters of PACRR-kwindow: l_d, n_s and l_g."""
+
+    words: int
+    signals: int
+    longest: int
+
+    @property
+    def row(self) -> str:
+        return f"kwindow-{self.words}-{self.signals}-{self.longest}"
+
+    @property
+    def options(self) -> str:
+        return f"{PACRR} distillation=kwindow distilled_words={self.words} {self.shared}"
+
+    @property
+    def shared(self) -> str:
+        """What PACRR-firstk takes over."""
+        return f"signals={self.signals} longest_ngram={self.longest}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PacrrSettings(Settings):
+    """Tables 1 to 3 and figures 2, 3 and 5 of the PACRR paper (2017) on judged collections: trains PACRR-firstk and
+    -kwindow, DRMM, DUET-local, MatchPyramid, KNRM and Conv-KNRM, re-ranks BM25 and query likelihood, some thirty runs
+    of other first stages and, with --judged, the judged documents alone, and writes a Markdown page. The
+    hyper-parameters of PACRR-kwindow are chosen on the validation queries of the first collection."""
+
+    collection: tuple[tuple[str, ...], ...] = option(
+        "a name, documents, and queries with judgments; may be repeated",
+        nargs=5,
+        action="append",
+        metavar=("NAME", "CORPUS", "TRAIN", "VALIDATION", "TEST"),
+    )
+    judged: tuple[tuple[str, str], ...] = option(
+        "a collection's judgments of the test queries that hold grade 0, too", (), nargs=2, action="append",
+        metavar=("NAME", "J"),
+    )  # fmt: skip
+    sweep: tuple[str, ...] = option("collections for figure 5 (the first one)", (), metavar="NAME")
+    only: tuple[str, ...] = option("baselines to run (all five)", (), flags=("--models",), metavar="ROW")
+    stem: str | None = option("stemmer of the forward indexes: krovetz, with word vectors of the same", None)
+    depth: int = size("candidates a query", 500)
+    epochs: int = size("epochs of a training", 12)
+    pairs: int = size("pairs a query in an epoch, on average", 10)
+    runs: int | None = size("runs of table 2, at most (all there are)", None)
+    distilled: tuple[int, ...] = size("l_d of figure 5", (32, 64, 128, 256, 512))
+    signals: tuple[int, ...] = size("n_s of figure 5", (1, 2, 4, 8, 16))
+    longest: tuple[int, ...] = size("l_g of figure 5", (2, 3, 4))
+    base: Sizes = Sizes(256, 8, 3)  # of figure 5, in which one varies at a time; [P] 3.1 has the grid of all three
+
+    def __post_init__(self) -> None:
+        names = [name for name, *_ in self.collection]
+        if not names or len(set(names)) < len(names):
+            raise rp.InputError("give at least one collection, each with a name of its own")
+        for asked, what in ((self.sweep, "to sweep"), ([name for name, _ in self.judged], "to judge")):
+            if unknown := set(asked) - set(names):
+                raise rp.InputError(f"no collection {', '.join(sorted(unknown))} {what}; there are: {', '.join(names)}")
+        check_known("models", self.only, BASELINES)
+        object.__setattr__(self, "sweep", self.sweep or tuple(names[:1]))
+
+    @cached_property
+    def collections(self) -> list[Collection]:
+        return [Collection(*one, dict(self.judged).get(one[0])) for one in self.collection]
+
+    @property
+    def baselines(self) -> dict[str, Baseline]:
+        return {name: one for name, one in BASELINES.items() if not self.only or name in self.only}
+
+    def sizes(self) -> list[Sizes]:
+        """The models of figure 5, each once, the base first."""
+        return list(dict.fromkeys([self.base, *(one for name in Sizes._fields for one in self.along(name))]))
+
+    def along(self, name: str) -> list[Sizes]:
+        """The models of figure 5 that differ from the base in one hyper-parameter at most, by its value."""
+        values = getattr(self, {"words": "distilled"}.get(name, name))
+        return [self.base._replace(**{name: value}) for value in sorted({*values, getattr(self.base, name)})]
+
+
+class PacrrPlan(Plan):
+    """The steps of [P]'s experiments."""
+
+    settings: PacrrSettings
+
+    def rows(self) -> dict[str, str]:
+        """The rows of the tables, and their titles."""
+        baselines = {name: model.title for name, model in self.settings.baselines.items()}
+        return {FIRSTK: "PACRR-firstk", KWINDOW: "PACRR-kwindow", **baselines}
+
+    def stages(self) -> Iterator[list[Step]]:
+        settings = self.settings
+        every, swept = settings.collections, [one for one in settings.collections if one.name in settings.sweep]
+        yield [self.index(one) for one in every]
+        yield [
+            step
+            for one in every
+            for step in (
+                *(self.candidates(one, split) for split in ("train", "validation")),
+                *(self.run(one, stage, ORDER) for stage in FIRST_STAGES),
+                *self.many_runs(one),
+            )
+        ]
+        yield [
+            *(self.training(one, sizes.row) for one in swept for sizes in settings.sizes()),
+            *(self.training(one, name) for one in every for name in settings.baselines),
+        ]
+        yield [
+            self.training(one, name)
+            for one in every
+            for name in (FIRSTK, *(() if one in swept else (self.best(one).row,)))
+        ]
+        yield [
+            *(self.run(one, "judged", ORDER) for one in every if one.judged),
+            *(self.run(one, setting, name) for one in every for name in self.rows() for setting in _settings(one)),
+            *(self.run(one, "sweep", sizes.row) for one in swept for sizes in settings.sizes()),
+        ]
+
+    def best(self, collection: Collection) -> Sizes:
+        """The hyper-parameters of PACRR-kwindow with the best measure on the validation queries."""
+        swept = collection.name if collection.name in self.settings.sweep else self.settings.sweep[0]
+        where = next(one for one in self.settings.collections if one.name == swept)
+        return self.chosen(
+            self.settings.sizes(), lambda sizes: self.reached(self.training(where, sizes.row))[MEASURES[0]]
+        )
+
+    def index(self, collection: Collection) -> Step:
+        return self.indexing(collection.name, "index", collection.corpus, stem=self.settings.stem)
+
+    def candidates(self, collection: Collection, split: str) -> Step:
+        return self._search(collection, split, split)
+
+    def many_runs(self, collection: Collection) -> list[Step]:
+        """The runs of table 2, in a folder that is named after all of their commands."""
+        named = {name: options.split() for name, options in list(RUNS.items())[: self.settings.runs]}
+        steps = [self._search(collection, "test", name, *options) for name, options in named.items()]
+        folder = self.work / collection.name / f"many-{digest(step.name for step in steps)}"
+        return [
+            self._search(collection, "test", name, *options, output=folder / f"{name}.run")
+            for name, options in named.items()
+        ]
+
+    def runs_before(self, collection: Collection, documents: str) -> Path:
+        """The folder of table 2's runs before re-ranking: of ``all`` their documents, or of the ``judged`` ones."""
+        return self.run(collection, documents, ORDER).output if documents == "judged" else self._many(collection)
+
+    def _many(self, collection: Collection) -> Path:
+        return self.many_runs(collection)[0].output.parent
+
+    def training(self, collection: Collection, name: str) -> Step:
+        """The training of a row of the tables, or of figure 5."""
+        settings = self.settings
+        if name == KWINDOW:
+            name = self.best(collection).row
+        options = {sizes.row: sizes.options for sizes in settings.sizes()}
+        options |= {baseline: model.train for baseline, model in settings.baselines.items()}
+        if name == FIRSTK:
+            options[FIRSTK] = f"{PACRR} distillation=firstk {self.best(collection).shared}"
+        candidates = [self.candidates(collection, split).output for split in ("train", "validation")]
+        command = [
+            "--train", collection.train, "--validation", collection.validation, "--train-run", candidates[0],
+            "--validation-run", candidates[1], "--depth", settings.depth, "--measures", *MEASURES,
+            "--epochs", settings.epochs, "--pairs-per-query", settings.pairs, *settings.train_option,
+            *options[name].split(),
+        ]  # fmt: skip
+        return self.train(f"{collection.name}/checkpoints", name, self.index(collection), settings.words, *command)
+
+    def run(self, collection: Collection, setting: str, name: str) -> Step:
+        """A row's run of the test queries in a setting; `ORDER` is what is re-ranked.
+
+        Settings are the first stages of table 1, ``all`` and ``judged`` documents of table 2's runs, which are folders,
+        the document ``pairs`` of table 3, and the ``sweep`` of figure 5.
+        """
+        how: list = []
+        if setting in FIRST_STAGES:
+            how = (
+                ["--first-stage", setting] if name == ORDER else ["--run", self.run(collection, setting, ORDER).output]
+            )
+        elif setting == "sweep":
+            how = ["--run", self.run(collection, "qld", ORDER).output]
+        elif setting == "pairs":
+            how = ["--first-stage", f"judged:{collection.judged}"]
+        else:
+            how = ["--run", self._many(collection)]
+            how += ["--judged-only", collection.judged] if setting == "judged" else []
+        if name != ORDER:
+            how += ["--reranker", self.training(collection, name).output, "--tag", name]
+        folder = setting in ("all", "judged")
+        return self._search(collection, "test", f"{setting}/{name}", *how, suffix="" if folder else ".run")
+
+    def _search(self, collection: Collection, split: str, name: str, *options, **more) -> Step:
+        words = ("--depth", self.settings.depth, *options)
+        kind = f"{collection.name}/runs"
+        return self.search(kind, name, self.index(collection), getattr(collection, split), *words, **more)
+
+
+def _settings(collection: Collection) -> tuple[str, ...]:
+    """The settings in which the rows of the tables are run."""
+    return (*FIRST_STAGES, "all", *(("judged", "pairs") if collection.judged else ()))

@@ -1,0 +1,178 @@
+"""The page of the PACRR experiments: tables 1 to 3 and figures 2, 3 and 5 of [P], from what :mod:`pacrr` ran."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import rerank_plugin as rp
+from experiments import match_counts
+from experiments.figures import Curve, plot_hyper_parameters, plot_trainings
+from experiments.pacrr import FIRST_STAGES, MEASURES, ORDER, Collection, PacrrPlan, PacrrSettings
+from experiments.page import Page, image
+from experiments.plan import Runner, Step, history
+from rerank_plugin.corpora import judgments, queries_and_judgments
+from rerank_plugin.evaluation import document_pairs, letters, many_runs
+from rerank_plugin.evaluation.evaluation import evaluate
+from rerank_plugin.files import tables
+
+FIRST_STAGE_TITLES = {"bm25": ("BM25", "B"), "qld": ("QLD", "Q")}
+TABLE_1 = (*MEASURES, "AP")
+SYMBOLS = {"words": "l_d", "signals": "n_s", "longest": "l_g"}
+DOCUMENTS = {"all": "all candidates", "judged": "the judged documents alone"}
+
+
+class PacrrPage(Page):
+    """A part for each collection."""
+
+    name = "PACRR"
+    plan: PacrrPlan
+    settings: PacrrSettings
+
+    def about(self) -> tuple[str, str]:
+        return (
+            "Tables 1 to 3 and figures 2, 3 and 5 of Hui et al., 2017.",
+            ". NDCG.20 has gain 2^rel - 1, as the paper's nDCG@20; the top of ERR@20's scale is the highest grade of "
+            "the collection's test judgments; judged queries without candidates count as 0.",
+        )
+
+    def parts(self) -> Iterator[str]:
+        for collection in self.settings.collections:
+            yield from CollectionPart(self, self.journal, collection).parts()
+
+
+class CollectionPart:
+    """The tables and figures of one collection."""
+
+    def __init__(self, page: PacrrPage, journal: Runner, collection: Collection):
+        self.page, self.plan, self.journal, self.collection = page, page.plan, journal, collection
+        self.settings, self.titles = page.settings, page.plan.rows()
+        self.letters = {name: model.letter for name, model in self.settings.baselines.items()}
+        self.queries, self.judgments = queries_and_judgments(collection.test)
+
+    def parts(self) -> Iterator[str]:
+        one = self.collection
+        sizes = ", ".join(f"{SYMBOLS[name]} {value}" for name, value in self.plan.best(one)._asdict().items())
+        yield f"## {one.name}"
+        yield (
+            f"`{one.corpus}`: trained on `{one.train}`, chosen on `{one.validation}`, measured on `{one.test}` "
+            f"({len(self.judgments):,} judged queries). PACRR-kwindow has {sizes}, PACRR-firstk the same n_s and l_g "
+            "and l_d 768."
+        )
+        yield from self._candidates()
+        yield from self._table_1()
+        yield from self._table_2()
+        yield from self._table_3()
+        if one.name in self.settings.sweep:
+            yield from self._hyper_parameters()
+        yield from self._trainings()
+
+    def _figure(self, name: str):
+        return self.page.figure(f"{self.collection.name}-{name}")
+
+    def _read(self, setting: str, name: str):
+        return rp.read_run(self.plan.run(self.collection, setting, name).output)
+
+    def _candidates(self) -> Iterator[str]:
+        """What there is to match in the candidates of the test queries."""
+        index = rp.Index(self.plan.index(self.collection).output).forward
+        judged = [query for query in self.queries if self.judgments.get(query.id)]
+        yield "### The candidates of BM25"
+        yield match_counts.markdown(judged, self._read("bm25", ORDER), self.judgments, index)
+
+    def _table_1(self) -> Iterator[str]:
+        for stage in FIRST_STAGES:
+            title, letter = FIRST_STAGE_TITLES[stage]
+            runs = {name: self._read(stage, name) for name in (ORDER, *self.titles)}
+            against, titles = {**self.letters, ORDER: letter}, {ORDER: title, **self.titles}
+            yield f"### Table 1: re-ranking the top {self.settings.depth} of {title}"
+            yield letters.markdown(evaluate(self.judgments, runs, TABLE_1), against, titles)
+
+    def _table_2(self) -> Iterator[str]:
+        yield "### Table 2 and figure 3: re-ranking runs of many first stages"
+        for documents in ("all", "judged") if self.collection.judged else ("all",):
+            after = {name: self.plan.run(self.collection, documents, name).output for name in self.titles}
+            found = many_runs.evaluate_bulk(
+                self._judged() if documents == "judged" else self.judgments,
+                many_runs.RunFolder(self.plan.runs_before(self.collection, documents)),
+                {name: many_runs.RunFolder(folder) for name, folder in after.items()},
+                MEASURES,
+            )
+            figure = self._figure(f"runs-{documents}")
+            many_runs.plot_scatter(found, figure, self.titles, overwrite=True)
+            yield f"Of {len(found.runs)} runs, {DOCUMENTS[documents]}:"
+            yield many_runs.report(found, self.letters, self.titles).text("markdown")
+            yield image("The measures of each run before and after re-ranking", figure)
+
+    def _judged(self) -> dict:
+        """The judgments with documents that are not relevant, of the queries that count everywhere."""
+        every = judgments(self.collection.judged)
+        return {query: every[query] for query in self.judgments if query in every}
+
+    def _table_3(self) -> Iterator[str]:
+        yield "### Table 3: document pairs"
+        if self.collection.judged:
+            found = document_pairs.document_pairs(self._judged(), {n: self._read("pairs", n) for n in self.titles})
+            yield "All judged documents, retrieved or not:"
+            yield document_pairs.report(found, self.letters, self.titles).text("markdown")
+        runs = {name: self._read("bm25", name) for name in (ORDER, *self.titles)}
+        found = document_pairs.document_pairs(self.judgments, runs, unjudged_as_nonrelevant=True)
+        title, letter = FIRST_STAGE_TITLES["bm25"]
+        yield "BM25's candidates, those without a judgment as not relevant:"
+        against, titles = {**self.letters, ORDER: letter}, {ORDER: title, **self.titles}
+        yield document_pairs.report(found, against, titles).text("markdown")
+
+    def _hyper_parameters(self) -> Iterator[str]:
+        """Figure 5, and its numbers."""
+        measure, tried = MEASURES[0], self.settings.sizes()
+        best, figure = self.plan.best(self.collection), self._figure("hyper-parameters")
+        validation = {one: self.plan.reached(self._training(one.row))[measure] for one in tried}
+        runs = {one.row: self._read("sweep", one.row) for one in tried}
+        summaries = evaluate(self.judgments, runs, [measure]).summaries
+        test = {one: summaries[one.row][measure] for one in tried}
+        rows = [["", *SYMBOLS.values(), f"validation {measure}", f"test {measure}"]]
+        for one in tried:
+            values = [f"{validation[one]:.4f}", f"{test[one]:.4f}"]
+            rows.append(["chosen" if one == best else "", *map(str, one), *values])
+        curves = []
+        for field, symbol in SYMBOLS.items():
+            line = self.settings.along(field)
+            lines = {"validation": [validation[one] for one in line], "test": [test[one] for one in line]}
+            chosen = getattr(best, field) if best in line else None
+            curves.append(Curve(symbol, [getattr(one, field) for one in line], lines, chosen))
+        plot_hyper_parameters(curves, measure, figure)
+        yield "### Figure 5: the hyper-parameters of PACRR-kwindow"
+        yield (
+            "One is varied at a time. Validation queries re-rank BM25's candidates, test queries those of QLD; a cross "
+            "is the model in the tables above, which the validation queries chose."
+        )
+        yield image(f"{measure} by hyper-parameter", figure)
+        yield tables.markdown(rows)
+
+    def _training(self, name: str) -> Step:
+        return self.plan.training(self.collection, name)
+
+    def _trainings(self) -> Iterator[str]:
+        """Figure 2 for all models, and what each training took."""
+        rows = [["training", "parameters", "best epoch", "of", *(f"validation {one}" for one in MEASURES)]]
+        rows[0] += ["minutes", "processor minutes"]
+        trainings = {title: self._training(name) for name, title in self.titles.items()}
+        for title, step in trainings.items():
+            reached = self.page.best_epoch(step, MEASURES)
+            rows.append([title, f"{parameters(step):,}", *reached, *self.journal.minutes([step])])
+        figure = self._figure("trainings")
+        plot_trainings({title: history(step) for title, step in trainings.items()}, figure)
+        yield "### Figure 2: the trainings"
+        yield image("Loss and validation measures by epoch", figure)
+        yield tables.markdown(rows)
+        at_once = self.settings.at_once
+        yield f"Minutes are of the whole command with {at_once} steps at a time, reading included."
+
+
+def parameters(training: Step) -> int:
+    """How many numbers are trained: what a checkpoint holds beside the word vectors."""
+    from safetensors import safe_open
+
+    with safe_open(training.output / "model.safetensors", "numpy") as file:
+        names = file.keys()
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in names)

@@ -1,0 +1,64 @@
+"""The writer of the experiments' pages: Markdown with a head that says how it was made, and figures beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from experiments.plan import Plan, Runner, Step, history
+from rerank_plugin.benchmark import machine
+from rerank_plugin.files.outputs import FileKind, beginning, replacing
+
+MADE_BY = rb"# The \w+ experiments\n[^#]*```sh\npython -m (experiments|rerank_plugin\.experiment) "
+PAGE = FileKind("a page of this experiment", lambda path: re.match(MADE_BY, beginning(path)) is not None)
+
+
+class Page:
+    """The page of one experiment; subclasses give its parts.
+
+    Args:
+        plan: whose steps have run. journal: of these steps. command: that makes the page.
+    """
+
+    name: str
+
+    def __init__(self, plan: Plan, journal: Runner, command: str):
+        self.plan, self.settings, self.journal, self.command = plan, plan.settings, journal, command
+
+    def about(self) -> tuple[str, str]:
+        """What the experiments are, above the command, and how to read their figures, below it."""
+        raise NotImplementedError
+
+    def parts(self) -> Iterable[str]:
+        """The paragraphs, tables and headings below head and notes."""
+        raise NotImplementedError
+
+    def write(self) -> None:
+        settings, (what, how) = self.settings, self.about()
+        parts = [
+            f"# The {self.name} experiments",
+            f"{what} Made by",
+            f"```sh\n{self.command}\n```",
+            f"on {machine.processor()}, {settings.at_once} steps at a time with a thread each, seed {settings.seed}. "
+            f"Every figure below comes from that command{how}",
+        ]
+        if settings.notes is not None:
+            parts.append(settings.notes.read_text(encoding="utf-8"))
+        parts += self.parts()
+        with replacing(settings.output, PAGE, overwrite=True) as file:
+            file.write(("\n\n".join(part.strip() for part in parts) + "\n").encode())
+
+    def figure(self, name: str) -> Path:
+        """Where a figure of the page is."""
+        return self.settings.output.with_name(f"{self.settings.output.stem}-{name}.png")
+
+    def best_epoch(self, training: Step, measures: Sequence[str]) -> list[str]:
+        """A training's best epoch, the number of its epochs, and the measures of the best one."""
+        entries = history(training)
+        best = max(entries, key=lambda entry: entry["deciding"] or 0.0)
+        return [str(best["epoch"]), str(len(entries)), *(f"{best[name]:.4f}" for name in measures)]
+
+
+def image(text: str, path: Path) -> str:
+    return f"![{text}]({path.name})"

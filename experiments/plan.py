@@ -1,0 +1,207 @@
+"""The engine of all experiments: steps, which are commands of this package, and plans, which are stages of steps.
+
+The work folder keeps a log of every step and a journal with its command and the time it took. A step whose output is
+there and whose command is the journal's is not run again, so an experiment that was interrupted goes on. Outputs are
+named after a digest of the commands that lead to them: after a change of options nothing is taken for done that is
+not, and what is still the same is not made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import resource
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import IO, TypeVar
+
+import rerank_plugin as rp
+from experiments.settings import Settings
+from rerank_plugin.files.outputs import INNER, replacing
+
+log = logging.getLogger(__name__)
+
+JOURNAL, LOGS = "journal.json", "logs"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command.
+
+    Attributes:
+        name: of the step, for its log and the journal.
+        command: what follows ``python -m rerank_plugin.``, in words.
+        output: the file or folder it makes.
+        prints: whether the output is a file of what the command prints.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    output: Path
+    prints: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The command as one would type it."""
+        typed = "python -m rerank_plugin." + shlex.join(self.command)
+        return f"{typed} > {shlex.quote(str(self.output))}" if self.prints else typed
+
+
+class Runner:
+    """Runs steps in a work folder.
+
+    Attributes:
+        journal: by step, its command, the seconds it took and the seconds of processor time.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder, self.lock = Path(folder), Lock()
+        (self.folder / LOGS).mkdir(parents=True, exist_ok=True)
+        path = self.folder / JOURNAL
+        try:
+            self.journal = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        except (OSError, ValueError) as error:
+            raise rp.InputError(f"cannot read {path}: {error}; delete it to run everything again") from None
+
+    def run(self, stages: Iterable[Sequence[Step]], at_once: int = 1) -> None:
+        """Run those steps that are still to do, stage by stage, several of a stage at once.
+
+        A stage may be made from what the ones before it gave; its own steps must not need one another.
+
+        Raises:
+            InputError: a step failed; its log says why. Steps that were done before are kept.
+        """
+        for stage in stages:
+            to_do = [step for step in stage if not self.is_done(step)]
+            with ThreadPoolExecutor(max(at_once, 1)) as executor:
+                for future in [executor.submit(self._run, step) for step in to_do]:
+                    future.result()
+
+    def is_done(self, step: Step) -> bool:
+        return step.output.exists() and self.journal.get(step.name, {}).get("command") == list(step.command)
+
+    def minutes(self, steps: Sequence[Step]) -> list[str]:
+        """Minutes and processor minutes of some steps together."""
+        taken = [self.journal[step.name] for step in steps]
+        return [f"{sum(one[kind] for one in taken) / 60:.1f}" for kind in ("seconds", "processor_seconds")]
+
+    def _run(self, step: Step) -> None:
+        log.info("%s: %s", step.name, step.shown)
+        started = time.monotonic()
+        path = self.folder / LOGS / f"{step.name}.log"
+        with open(path, "wb") as file, _printed(step, file) as printed:
+            # The arithmetic of one thread is the same everywhere; steps share the processors instead.
+            environment = {"OMP_NUM_THREADS": "1", **os.environ}
+            command = [sys.executable, "-m", f"rerank_plugin.{step.command[0]}", *step.command[1:]]
+            process = subprocess.Popen(command, stdout=printed, stderr=file, env=environment)
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode == 0 and step.prints:
+                Path(printed.name).replace(step.output)
+        if process.returncode:
+            last = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+            raise rp.InputError(f"step {step.name} failed ({' '.join(last)}); see {path}, and run again to go on")
+        self._remember(step, time.monotonic() - started, used)
+
+    def _remember(self, step: Step, seconds: float, used: resource.struct_rusage) -> None:
+        entry = {
+            "command": list(step.command),
+            "seconds": round(seconds, 1),
+            "processor_seconds": round(used.ru_utime + used.ru_stime, 1),
+        }
+        with self.lock:
+            self.journal[step.name] = entry
+            with replacing(self.folder / JOURNAL, INNER, overwrite=True) as file:
+                file.write(json.dumps(self.journal, indent=1).encode())
+
+
+@contextmanager
+def _printed(step: Step, log_file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Where a step's standard output goes: to its log, or to a file beside its output."""
+    if not step.prints:
+        yield log_file
+        return
+    step.output.parent.mkdir(parents=True, exist_ok=True)
+    with open(step.output.with_name(f"{step.output.name}.part"), "wb") as file:
+        yield file
+
+
+class Plan:
+    """The steps of an experiment, in stages: what stands in one stage needs nothing of the same stage.
+
+    Args:
+        dry: whether what would be chosen is taken as the first that would be tried, to see steps before any has run.
+    """
+
+    def __init__(self, settings: Settings, dry: bool = False):
+        self.settings, self.work, self.dry = settings, Path(settings.work), dry
+
+    def stages(self) -> Iterator[list[Step]]:
+        """The stages one by one: what one chose is read when it has run."""
+        raise NotImplementedError
+
+    def step(
+        self,
+        kind: str,
+        name: str,
+        command: Sequence,
+        suffix: str = "",
+        prints: bool = False,
+        output: Path | None = None,
+    ) -> Step:
+        """A step whose output, in the folder ``kind``, is named after its command, unless it is given."""
+        words = tuple(map(str, (*command, "--seed", self.settings.seed)))
+        name = f"{name}-{digest(words)}"
+        output = output or self.work / kind / f"{name}{suffix}"
+        where = () if prints else ("--index" if words[0] == "index" else "--output", str(output))
+        return Step(f"{kind}-{name}".replace("/", "-"), (*words, *where), output, prints)
+
+    def indexing(self, kind: str, name: str, corpus: str | Path, *options, stem: str | None = None) -> Step:
+        stemmed = ("--stem", stem) if stem else ()
+        return self.step(kind, name, ("index", "--corpus", corpus, *options, *stemmed, "--overwrite"))
+
+    def search(self, kind: str, name: str, index: Step, queries: str, *options, **more) -> Step:
+        command = ("search", "--index", index.output, "--queries", queries, *options, "--overwrite")
+        return self.step(kind, name, command, **{"suffix": ".run", **more})
+
+    def train(self, kind: str, name: str, index: Step, words: str | Path, *options) -> Step:
+        command = ("train", "--index", index.output, "--words", words, *options, "--overwrite", "--resume")
+        return self.step(kind, name, command)
+
+    def chosen(self, tried: Sequence[T], value: Callable[[T], float]) -> T:
+        """The one with the highest value, of equal ones the first."""
+        return tried[0] if self.dry else max(tried, key=value)
+
+    def reached(self, training: Step) -> dict[str, float]:
+        """The measures of a training's best epoch on the validation queries."""
+        return checkpoint_config(training)["measures"]
+
+
+def digest(words: Iterable[str]) -> str:
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:8]
+
+
+def checkpoint_config(training: Step) -> dict:
+    """What a checkpoint says of itself."""
+    return json.loads((training.output / "config.json").read_text(encoding="utf-8"))
+
+
+def history(training: Step) -> list[dict]:
+    """What a training reached, an entry an epoch."""
+    return [json.loads(line) for line in (training.output / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def once(steps: Iterable[Step]) -> list[Step]:
+    """The steps without repetitions, in their order."""
+    return list({step.name: step for step in steps}.values())

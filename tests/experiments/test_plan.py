@@ -1,0 +1,149 @@
+"""The engine: steps run once, remembered, and said when they fail; settings from a command line; what it may use."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import experiments
+import rerank_plugin as rp
+from experiments.page import PAGE
+from experiments.plan import Plan, Runner, Step
+from experiments.settings import Settings
+
+
+def weak(tmp_path, name, *more):
+    """A real command that takes half a second."""
+    output = tmp_path / name
+    return Step(
+        name,
+        ("weak", "--corpus", "sample", "--queries", "20", "--held-out", "5", *more, "--output", str(output)),
+        output,
+    )
+
+
+def test_a_step_runs_once(tmp_path):
+    steps = [weak(tmp_path, "a"), weak(tmp_path, "b", "--seed", "1")]
+    runner = Runner(tmp_path / "work")
+    runner.run([steps], at_once=2)
+    made = [step.output.stat().st_mtime_ns for step in steps]
+    assert all((step.output / "queries.jsonl").exists() for step in steps)
+    journal = json.loads((tmp_path / "work" / "journal.json").read_text())
+    assert journal == runner.journal and set(journal) == {"a", "b"}
+    assert journal["a"]["command"] == list(steps[0].command)
+    assert journal["a"]["processor_seconds"] > 0 and journal["a"]["seconds"] > 0
+    assert "documents" in (tmp_path / "work" / "logs" / "a.log").read_text()
+    again = Runner(tmp_path / "work")
+    again.run([steps])
+    assert [step.output.stat().st_mtime_ns for step in steps] == made
+    changed = weak(tmp_path, "a", "--overwrite", "--seed", "3")
+    again.run([[changed]])
+    assert changed.output.stat().st_mtime_ns > made[0]
+
+
+def test_a_missing_output_is_made_again(tmp_path):
+    step = weak(tmp_path, "a")
+    runner = Runner(tmp_path / "work")
+    runner.run([[step]])
+    (step.output / "queries.jsonl").rename(tmp_path / "moved")
+    step.output.rename(tmp_path / "aside")
+    runner.run([[step]])
+    assert (step.output / "queries.jsonl").read_bytes() == (tmp_path / "moved").read_bytes()
+
+
+def test_a_failure_is_said_and_the_others_are_kept(tmp_path):
+    good, bad = weak(tmp_path, "good"), weak(tmp_path, "bad", "--corpus", "no-such-corpus")
+    runner = Runner(tmp_path / "work")
+    with pytest.raises(rp.InputError, match=r"step bad failed \(.*no-such-corpus.*bad\.log"):
+        runner.run([[bad, good]], at_once=2)
+    assert set(runner.journal) == {"good"} and good.output.exists() and not bad.output.exists()
+
+
+def test_a_damaged_journal(tmp_path):
+    (tmp_path / "journal.json").write_text("{")
+    with pytest.raises(rp.InputError, match="journal.json.*delete it"):
+        Runner(tmp_path)
+
+
+def test_shown_as_it_would_be_typed(tmp_path):
+    step = Step("x", ("search", "--query", "heart attack"), tmp_path)
+    assert step.shown == "python -m rerank_plugin.search --query 'heart attack'"
+
+
+def test_a_step_whose_output_is_what_it_prints(tmp_path):
+    output = tmp_path / "deep" / "known names.txt"
+    step = Step("names", ("search", "--list-rerankers", "--verbose"), output, prints=True)
+    runner = Runner(tmp_path / "work")
+    runner.run([[step]])
+    assert "delta" in output.read_text().splitlines() and list(output.parent.iterdir()) == [output]
+    assert (tmp_path / "work" / "logs" / "names.log").exists()
+    assert step.shown.endswith(f"--list-rerankers --verbose > '{output}'")
+    bad = Step("bad", ("search", "--no-such-option"), tmp_path / "bad.txt", prints=True)
+    with pytest.raises(rp.InputError, match="step bad failed"):
+        runner.run([[bad]])
+    assert not bad.output.exists()
+
+
+def test_a_stage_begins_when_the_one_before_is_done(tmp_path):
+    """Stages may be made of what earlier ones gave."""
+    first = weak(tmp_path, "a")
+
+    def stages():
+        yield [first]
+        yield [weak(tmp_path, f"b{len((first.output / 'queries.jsonl').read_text().splitlines())}")]
+
+    runner = Runner(tmp_path / "work")
+    runner.run(stages())
+    assert len(runner.journal) == 2 and "b0" not in runner.journal
+
+
+def test_outputs_are_named_after_their_commands(tmp_path):
+    """Equal commands have one output; another seed, option or place before them another one."""
+    plan, other = (Plan(Settings(words="W", work=tmp_path, output=tmp_path / "p.md", seed=seed)) for seed in (1, 2))
+    one = plan.indexing("indexes", "index", "C")
+    assert one == plan.indexing("indexes", "index", "C") and str(one.output) == one.command[-1]
+    assert one.output.parent == tmp_path / "indexes" and one.command[-2] == "--index"
+    assert (
+        len({one.output, other.indexing("indexes", "index", "C").output, plan.indexing("indexes", "index", "D").output})
+        == 3
+    )
+    runs = {plan.search("runs/a", "x", index, "Q").output for index in (one, other.indexing("indexes", "index", "C"))}
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize("command", ["python -m experiments delta", "python -m rerank_plugin.experiment delta"])
+def test_pages_are_recognized(tmp_path, command):
+    """Those of versions whose experiments were in the package, too; nothing else is replaced."""
+    page = tmp_path / "page.md"
+    page.write_text(f"# The Delta experiments\n\nTables. Made by\n\n```sh\n{command} --corpus C\n```\n")
+    assert PAGE.fault(page) is None
+    page.write_text("# The Delta experiments\n\nMy own notes.\n")
+    assert "is not a page" in PAGE.fault(page)
+
+
+def test_the_old_command_says_where_they_are():
+    done = subprocess.run([sys.executable, "-m", "rerank_plugin.experiment", "delta"], capture_output=True, text=True)
+    assert done.returncode == 2 and "python -m experiments" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_what_the_library_offers_is_taken_from_there():
+    """Other modules of the package are for what is not public."""
+    for path in Path(experiments.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("rerank_plugin."):
+                assert not {alias.name for alias in node.names} & set(rp.__all__), path
+
+
+def test_the_experiments_are_not_in_the_package():
+    from setuptools import find_packages
+
+    from tests.test_layers import ROOT, ConfigParser
+
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    included = config["options.packages.find"]["include"].split()
+    found = find_packages(str(ROOT), include=included)
+    assert "rerank_plugin.evaluation" in found and all(name.split(".")[0] == "rerank_plugin" for name in found)
