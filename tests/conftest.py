@@ -15,8 +15,10 @@ from rerank_plugin.corpora import Document, Problems
 REAL_DATA = Path(rerank_plugin.__file__).parents[1].parent / "shared" / "data"
 
 # Properties run beside Java's start and on busy machines: only what they find may fail them, never how long they took.
-settings.register_profile("tests", deadline=None, print_blob=True)
-settings.load_profile("tests")
+# The default tries the same examples every time; --hypothesis-profile thorough tries others, and more of them.
+settings.register_profile("ci", deadline=None, print_blob=True, max_examples=60, derandomize=True)
+settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2000)
+settings.load_profile("ci")
 
 DOCUMENTS = (
     Document("1", "Aspirin and the prevention of heart attack", "Low-dose aspirin (81 mg) in 31,236 women: 5% fewer."),

@@ -57,12 +57,18 @@ def test_rerankers_need_neither_java_nor_torch_until_one_is_loaded():
 
 
 def test_models_features_and_training_need_no_java():
-    modules = "models.delta.model, rerankers.neural, features.lexical_features, training.trainer, models.checkpoints, indexes.index_folder"
-    code = "import " + ", ".join(f"rerank_plugin.{module}" for module in modules.split(", "))
+    modules = (
+        "models.delta.model rerankers.neural features.lexical_features training.trainer models.checkpoints "
+        "indexes.index_folder"
+    )
+    code = "import " + ", ".join(f"rerank_plugin.{module}" for module in modules.split())
     assert not imported(code) & {"jnius", "pyserini"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_imports_nothing_heavy(command):
-    code = f"import sys, runpy; sys.argv = ['{command}', '--help']; runpy.run_module('rerank_plugin.{command}', run_name='__main__')"
+    code = (
+        f"import sys, runpy; sys.argv = ['{command}', '--help']; "
+        f"runpy.run_module('rerank_plugin.{command}', run_name='__main__')"
+    )
     assert not imported(code) & HEAVY
