@@ -9,15 +9,14 @@ import importlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import rerank_plugin as rp
+from tests.processes import ROOT, run
 
-ROOT = Path(rp.__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
@@ -39,20 +38,17 @@ def blocks(page, kind):
     return [code for language, code in PARTS.findall(page.read_text("utf-8")) if language == kind]
 
 
-def run(program, text, folder):
-    """Run a script in a folder, over the package of this tree; ``python`` is the one that runs the tests."""
+def shell(script, folder):
+    """Run a script in which ``python`` is the one that runs the tests; its stdout."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}
-    done = subprocess.run([program, "-"], input=text, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run("-", program="bash", text=script, folder=folder, PATH=path)
 
 
 def command_lines(page, folder):
     """The arguments of every ``python`` of a page, as the shell passes them."""
     log = folder / "log"
     log.touch()
-    run("bash", NOTE.format(log=log) + "\n".join(blocks(page, "sh")), folder)
+    shell(NOTE.format(log=log) + "\n".join(blocks(page, "sh")), folder)
     return [line.split("\0") for line in log.read_text("utf-8").split("\0\n") if line]
 
 
@@ -110,19 +106,19 @@ def test_the_first_pages_run(tmp_path):
     readme, steps = ROOT / "README.md", DOCS / "first-steps.md"
     installing, *commands = blocks(readme, "sh")
     assert "make install" in installing
-    said = run("bash", "set -e\n" + "\n".join(commands), tmp_path)
-    hits = run(sys.executable, "\n".join(blocks(readme, "python")), tmp_path)
+    said = shell("set -e\n" + "\n".join(commands), tmp_path)
+    hits = run("-", text="\n".join(blocks(readme, "python")), folder=tmp_path)
     assert "nDCG@10" in said and len(hits.splitlines()) == 10
     shutil.rmtree(tmp_path / "runs")
     commands = re.sub(r"--epochs \d+", "--epochs 1", "\n".join(blocks(steps, "sh")))
     first, *rest = commands.splitlines()
     assert "rerank_plugin.index" in first  # the README has built that index
-    said = run("bash", "set -e\n" + "\n".join(rest), tmp_path)
+    said = shell("set -e\n" + "\n".join(rest), tmp_path)
     assert said.splitlines()[-1] == "wmd-title-top20" and "runs/delta.run" in said
 
 
 def test_the_examples_of_the_library_run(tmp_path):
-    run(sys.executable, "\n".join(blocks(DOCS / "api.md", "python")), tmp_path)
+    run("-", text="\n".join(blocks(DOCS / "api.md", "python")), folder=tmp_path)
 
 
 def test_every_public_name_stands_on_the_page():

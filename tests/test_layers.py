@@ -1,10 +1,7 @@
 """Folders depend downward only (.importlinter), modules on no circle, and what a string names is there."""
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from configparser import ConfigParser
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -12,10 +9,9 @@ from pathlib import Path
 import grimp
 import pytest
 
-import rerank_plugin
+from tests.processes import ROOT, run
 
-PACKAGE = Path(rerank_plugin.__file__).parent
-ROOT = PACKAGE.parent
+PACKAGE = ROOT / "rerank_plugin"
 CONTRACTS = ROOT / ".importlinter"
 NAMED = re.compile(r"(?<![\w./@-])rerank_plugin(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)*")
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
@@ -65,10 +61,7 @@ def test_folders_depend_downward_only():
         "import sys; from importlinter import cli; "
         "sys.exit(cli.lint_imports(config_filename=sys.argv[1], no_cache=True))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code, str(CONTRACTS)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run("-c", code, CONTRACTS)
 
 
 def test_no_modules_import_each_other_in_a_circle(graph):
