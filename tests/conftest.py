@@ -4,6 +4,7 @@ The JVM starts in the process of the tests and stays there, so no test may fork 
 """
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ import rerank_plugin
 from rerank_plugin.corpora import Document, Problems
 
 REAL_DATA = Path(rerank_plugin.__file__).parents[1].parent / "shared" / "data"
+
+# The tests start Java many times and for little: compiling and collecting garbage in the background costs more than it
+# gives. Processes that they start inherit this.
+os.environ.setdefault("RERANK_PLUGIN_JVM_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # Properties run beside Java's start and on busy machines: only what they find may fail them, never how long they took.
 # The default tries the same examples every time; --hypothesis-profile thorough tries others, and more of them.
