@@ -46,9 +46,9 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# A file stays on one worker, which starts Java and makes the shared index once.
+# A file stays on one worker, which starts Java and makes the shared index once. tests/conftest.py orders the files.
 test: install
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 wheel: install
 	$(BIN)/python -m build --no-isolation
