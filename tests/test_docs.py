@@ -5,17 +5,13 @@ loops mean what they mean to a reader. Then each command line is read by the com
 """
 
 import argparse
-import importlib
-import os
+import importlib.util
 import re
-import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
 import rerank_plugin as rp
-from tests.processes import ROOT, run
+from tests.processes import ROOT, Commands, run
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
@@ -38,17 +34,11 @@ def blocks(page, kind):
     return [code for language, code in PARTS.findall(page.read_text("utf-8")) if language == kind]
 
 
-def shell(script, folder):
-    """Run a script in which ``python`` is the one that runs the tests; its stdout."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return run("-", program="bash", text=script, folder=folder, PATH=path)
-
-
 def command_lines(page, folder):
     """The arguments of every ``python`` of a page, as the shell passes them."""
     log = folder / "log"
-    log.touch()
-    shell(NOTE.format(log=log) + "\n".join(blocks(page, "sh")), folder)
+    log.write_text("")
+    run("-", program="bash", text=NOTE.format(log=log) + "\n".join(blocks(page, "sh")), folder=folder)
     return [line.split("\0") for line in log.read_text("utf-8").split("\0\n") if line]
 
 
@@ -102,23 +92,26 @@ def test_a_wrong_command_is_not_understood(tmp_path, monkeypatch):
 
 
 def test_the_first_pages_run(tmp_path):
-    """The README's commands and then its lines of Python; the first steps with a training of one epoch."""
-    readme, steps = ROOT / "README.md", DOCS / "first-steps.md"
-    installing, *commands = blocks(readme, "sh")
-    assert "make install" in installing
-    said = shell("set -e\n" + "\n".join(commands), tmp_path)
-    hits = run("-", text="\n".join(blocks(readme, "python")), folder=tmp_path)
-    assert "nDCG@10" in said and len(hits.splitlines()) == 10
-    shutil.rmtree(tmp_path / "runs")
-    commands = re.sub(r"--epochs \d+", "--epochs 1", "\n".join(blocks(steps, "sh")))
-    first, *rest = commands.splitlines()
-    assert "rerank_plugin.index" in first  # the README has built that index
-    said = shell("set -e\n" + "\n".join(rest), tmp_path)
-    assert said.splitlines()[-1] == "wmd-title-top20" and "runs/delta.run" in said
+    """The README's commands, then the first steps with trainings of one epoch, in one process."""
+    readme = command_lines(ROOT / "README.md", tmp_path)
+    steps = command_lines(DOCS / "first-steps.md", tmp_path)
+    assert [line[1:2] for line in readme[:1]] == [line[1:2] for line in steps[:1]] == [["rerank_plugin.index"]]
+    said = []
+    with Commands(tmp_path) as process:
+        for _, module, *arguments in [*readme, *steps[1:]]:  # the README has built the index
+            if "--epochs" in arguments:
+                arguments[arguments.index("--epochs") + 1] = "1"
+            if module == "rerank_plugin.search" and "--output" in arguments:
+                arguments.append("--overwrite")
+            said.append(process.run(module.removeprefix("rerank_plugin."), *arguments))
+    assert "nDCG@10" in said[len(readme) - 1] and "runs/delta.run" in said[-2]
+    assert "wmd-title-top20" in said[-1].split()
 
 
 def test_the_examples_of_the_library_run(tmp_path):
-    run("-", text="\n".join(blocks(DOCS / "api.md", "python")), folder=tmp_path)
+    """Those of its page, and then the README's, on the index that the page has built."""
+    examples = blocks(DOCS / "api.md", "python") + blocks(ROOT / "README.md", "python")
+    assert len(run("-", text="\n".join(examples), folder=tmp_path).splitlines()) > 10
 
 
 def test_every_public_name_stands_on_the_page():
