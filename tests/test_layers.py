@@ -69,6 +69,11 @@ def test_no_modules_import_each_other_in_a_circle(graph):
     TopologicalSorter(imports).prepare()  # raises a CycleError that names the circle
 
 
+def test_the_package_knows_nothing_outside_the_wheel():
+    outside = re.compile(r"^\s*(?:from|import) +(?:experiments|tests)\b", re.MULTILINE)
+    assert not [module for module, path in sources() if outside.search(path.read_text("utf-8"))]
+
+
 def test_nothing_imports_a_command(graph):
     importers = {command: graph.find_modules_that_directly_import(command) for command in commands()}
     assert not {command: found for command, found in importers.items() if found}

@@ -13,7 +13,9 @@ def site(tmp_path_factory):
     """A folder with the installed wheel. The wheel is built from the source distribution, so both are complete."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    shutil.copytree(ROOT / "rerank_plugin", source / "rerank_plugin", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ROOT.glob("*/__init__.py"):  # the tests and the experiments are to stay outside
+        name = package.parent.name
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     run("-m", "build", "--no-isolation", "--outdir", folder / "dist", source)
