@@ -1,18 +1,22 @@
-# make run: everything from nothing to an evaluated, re-ranked run on the bundled sample. make test: the tests.
-# make types: mypy.
+# make run      everything from nothing to an evaluated, re-ranked run on the bundled sample
+# make check    style, types and layers: ruff, mypy, import-linter
+# make test     the tests, as many at once as WORKERS says
+# make wheel    the source distribution and the wheel, in dist/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+WORKERS ?= 2
 
-.PHONY: run test types install clean
+.PHONY: install run check format test wheel clean
 
 install: $(VENV)/.installed
 
 # The editable install follows the sources; it is repeated only when the packaging changes.
 $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	$(PIP) torch
+	$(PIP) --editable '.[test]'
 	touch $@
 
 SAMPLE := indexes/sample
@@ -32,12 +36,22 @@ run: install
 	$(BIN)/python -m rerank_plugin.evaluate --qrels sample:test runs/sample-bm25.run runs/sample-bm25-delta.run \
 		--baseline runs/sample-bm25.run
 
-test: install
-	$(BIN)/python -m pytest
-
-# Strict on the public modules (pyproject.toml).
-types: install
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
+	$(BIN)/lint-imports
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# A file stays on one worker, which starts Java and makes the shared index once. tests/conftest.py orders the files.
+test: install
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+wheel: install
+	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build dist *.egg-info

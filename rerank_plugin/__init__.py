@@ -8,7 +8,7 @@ imported when it is first used, so that importing the package costs nothing. The
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # What is public, and where it is defined; type checkers read the same from __init__.pyi.
 _PUBLIC = {

@@ -4,6 +4,7 @@ The JVM starts in the process of the tests and stays there, so no test may fork 
 """
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,17 @@ import rerank_plugin
 from rerank_plugin.corpora import Document, Problems
 
 REAL_DATA = Path(rerank_plugin.__file__).parents[1].parent / "shared" / "data"
+MANY_EXAMPLES = 2000  # of a property, with --hypothesis-profile thorough
+
+# The tests start Java many times and for little: compiling and collecting garbage in the background costs more than it
+# gives. Processes that they start inherit this.
+os.environ.setdefault("RERANK_PLUGIN_JVM_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # Properties run beside Java's start and on busy machines: only what they find may fail them, never how long they took.
-settings.register_profile("tests", deadline=None, print_blob=True)
-settings.load_profile("tests")
+# The default tries the same examples every time; --hypothesis-profile thorough tries others, and more of them.
+settings.register_profile("ci", deadline=None, print_blob=True, max_examples=60, derandomize=True)
+settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=MANY_EXAMPLES)
+settings.load_profile("ci")
 
 DOCUMENTS = (
     Document("1", "Aspirin and the prevention of heart attack", "Low-dose aspirin (81 mg) in 31,236 women: 5% fewer."),
@@ -62,13 +70,20 @@ DOCUMENTS = (
 )
 
 
-def pytest_collection_modifyitems(items):
-    """Tests marked ``real_data`` need the judged collections, which are not part of the package."""
-    if REAL_DATA.is_dir():
-        return
-    for item in items:
-        if item.get_closest_marker("real_data"):
-            item.add_marker(pytest.mark.skip(reason="needs the judged collections in ../shared/data"))
+def pytest_collection_modifyitems(config, items):
+    """Whole commands first, which take longest, so that all workers are busy until the end; more random examples where
+    they are asked for; and no tests marked ``real_data`` where the judged collections are not there.
+    """
+    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
+    if config.getoption("--hypothesis-profile") == "thorough":
+        for item in items:
+            chosen = getattr(item.obj, "_hypothesis_internal_use_settings", None)
+            if chosen is not None:  # a test's own number of examples gives way
+                item.obj._hypothesis_internal_use_settings = settings(chosen, max_examples=MANY_EXAMPLES)
+    if not REAL_DATA.is_dir():
+        for item in items:
+            if item.get_closest_marker("real_data"):
+                item.add_marker(pytest.mark.skip(reason="needs the judged collections in ../shared/data"))
 
 
 @pytest.fixture(autouse=True)

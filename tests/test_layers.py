@@ -1,10 +1,7 @@
 """Folders depend downward only (.importlinter), modules on no circle, and what a string names is there."""
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from configparser import ConfigParser
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -12,10 +9,9 @@ from pathlib import Path
 import grimp
 import pytest
 
-import rerank_plugin
+from tests.processes import ROOT, run
 
-PACKAGE = Path(rerank_plugin.__file__).parent
-ROOT = PACKAGE.parent
+PACKAGE = ROOT / "rerank_plugin"
 CONTRACTS = ROOT / ".importlinter"
 NAMED = re.compile(r"(?<![\w./@-])rerank_plugin(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)*")
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
@@ -64,15 +60,17 @@ def test_folders_depend_downward_only():
         "import sys; from importlinter import cli; "
         "sys.exit(cli.lint_imports(config_filename=sys.argv[1], no_cache=True))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code, str(CONTRACTS)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run("-c", code, CONTRACTS)
 
 
 def test_no_modules_import_each_other_in_a_circle(graph):
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     TopologicalSorter(imports).prepare()  # raises a CycleError that names the circle
+
+
+def test_the_package_knows_nothing_outside_the_wheel():
+    outside = re.compile(r"^\s*(?:from|import) +(?:experiments|tests)\b", re.MULTILINE)
+    assert not [module for module, path in sources() if outside.search(path.read_text("utf-8"))]
 
 
 def test_nothing_imports_a_command(graph):

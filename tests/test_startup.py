@@ -1,67 +1,61 @@
 """Start-up is felt on the command line: what each entry imports is watched here, not the clock."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+import json
 
 import pytest
 
-import rerank_plugin
+from tests.processes import ROOT, run
 
-HEAVY = {
-    "torch",
-    "jnius",
-    "pyserini",
-    "ir_datasets",
-    "ir_measures",
-    "gensim",
-    "matplotlib",
-    "scipy",
-    "lxml",
-    "safetensors",
-    "faiss",
-}
-COMMANDS = (
-    "index",
-    "search",
-    "train",
-    "evaluate",
-    "embed",
-    "bench",
-    "weak",
-    "clicks",
-    "fuse",
-    "knowledge",
+HEAVY = set("torch jnius pyserini ir_datasets ir_measures gensim matplotlib scipy lxml safetensors faiss".split())
+COMMANDS = sorted(
+    {path.stem for path in (ROOT / "rerank_plugin").glob("[a-z]*.py") if path.stem != "options"}
+    | {path.parent.name for path in (ROOT / "rerank_plugin").glob("*/__main__.py")}
 )
 
 
 def imported(code):
-    """Top-level modules in memory after some code ran in a fresh Python."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(rerank_plugin.__file__).parents[1])}
-    report = (
-        "import sys, atexit; atexit.register(lambda: print('\\n' + ' '.join({m.split('.')[0] for m in sys.modules})))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", report + code], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.splitlines()[-1].split())
+    """The top-level modules in memory after some code ran in a fresh Python."""
+    report = "\nimport json, sys; print('\\n' + json.dumps([name.split('.')[0] for name in sys.modules]))"
+    return set(json.loads(run("-c", code + report).splitlines()[-1]))
 
 
-def test_the_package_imports_nothing_heavy():
-    assert not imported("import rerank_plugin") & (HEAVY | {"numpy"})
+@pytest.mark.parametrize(
+    "modules, too_much",
+    [
+        (("rerank_plugin",), HEAVY | {"numpy"}),
+        (("rerank_plugin.rerankers",), {"torch", "jnius", "pyserini"}),
+        (
+            (
+                "rerank_plugin.models.delta.model",
+                "rerank_plugin.models.checkpoints",
+                "rerank_plugin.rerankers.neural",
+                "rerank_plugin.features.lexical_features",
+                "rerank_plugin.training.trainer",
+                "rerank_plugin.indexes.index_folder",
+            ),
+            {"jnius", "pyserini"},
+        ),
+    ],
+)
+def test_modules_import_nothing_that_they_do_not_need(modules, too_much):
+    assert not imported("import " + ", ".join(modules)) & too_much
 
 
-def test_rerankers_need_neither_java_nor_torch_until_one_is_loaded():
-    assert not imported("import rerank_plugin.rerankers") & {"torch", "jnius", "pyserini"}
-
-
-def test_models_features_and_training_need_no_java():
-    modules = "models.delta.model, rerankers.neural, features.lexical_features, training.trainer, models.checkpoints, indexes.index_folder"
-    code = "import " + ", ".join(f"rerank_plugin.{module}" for module in modules.split(", "))
-    assert not imported(code) & {"jnius", "pyserini"}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_imports_nothing_heavy(command):
-    code = f"import sys, runpy; sys.argv = ['{command}', '--help']; runpy.run_module('rerank_plugin.{command}', run_name='__main__')"
-    assert not imported(code) & HEAVY
+def test_help_imports_nothing_heavy():
+    """All commands in one process, each blamed for what is in memory after it and was not before."""
+    assert {"index", "search", "knowledge"} <= set(COMMANDS)
+    code = f"""if True:
+        import contextlib, io, json, runpy, sys
+        heavy, blamed = {sorted(HEAVY)}, {{}}
+        for command in {COMMANDS}:
+            sys.argv = [command, "--help"]
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+                runpy.run_module("rerank_plugin." + command, run_name="__main__")
+            found = [name for name in heavy if name in sys.modules]
+            if found or not said.getvalue().startswith(("usage:", "error:")):
+                blamed[command] = found
+            heavy = [name for name in heavy if name not in found]
+        print(json.dumps(blamed))
+    """
+    assert json.loads(run("-c", code)) == {}

@@ -1,0 +1,146 @@
+"""The documentation: every command is one, the first pages and the examples run, every link leads somewhere.
+
+The blocks of shell of a page are run as one script in which ``python`` only notes its arguments, so that variables and
+loops mean what they mean to a reader. Then each command line is read by the command's own parser.
+"""
+
+import argparse
+import importlib.util
+import re
+
+import pytest
+
+import rerank_plugin as rp
+from tests.processes import ROOT, Commands, run
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+# What surrounds the commands: programs that would download, install or change something do nothing.
+NOTE = """\
+set -euo pipefail
+python() {{ printf '%s\\0' "$@" >> {log}; printf '\\n' >> {log}; }}
+.venv/bin/python() {{ python "$@"; }}
+for program in make pip curl unzip tar gzip zcat awk source .venv/bin/ruff .venv/bin/pre-commit; do
+    eval "$program() {{ :; }}"
+done
+mkdir -p runs data/nfcorpus/qrels
+"""
+PARTS = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, kind):
+    return [code for language, code in PARTS.findall(page.read_text("utf-8")) if language == kind]
+
+
+def command_lines(page, folder):
+    """The arguments of every ``python`` of a page, as the shell passes them."""
+    log = folder / "log"
+    log.write_text("")
+    run("-", program="bash", text=NOTE.format(log=log) + "\n".join(blocks(page, "sh")), folder=folder)
+    return [line.split("\0") for line in log.read_text("utf-8").split("\0\n") if line]
+
+
+class ParsedError(Exception):
+    """A command line was understood, and nothing more is to happen."""
+
+
+def parse(arguments, monkeypatch):
+    """Let a command read its arguments.
+
+    Raises:
+        ParsedError: they are understood.
+    """
+
+    def parse_args(parser, argv=None, namespace=None):
+        unknown = parser.parse_known_args(argv, namespace)[1]
+        if unknown:
+            parser.error(f"unknown: {unknown}")
+        raise ParsedError
+
+    name = arguments[1]
+    if importlib.util.find_spec(name).submodule_search_locations is not None:
+        name += ".__main__"
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_args)
+    importlib.import_module(name).main(arguments[2:])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_is_understood(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(ROOT))
+    for arguments in command_lines(page, tmp_path):
+        if arguments[:1] == ["-m"] and arguments[1].startswith(("rerank_plugin.", "experiments")):
+            try:
+                parse(arguments, monkeypatch)
+            except ParsedError:
+                continue
+            except SystemExit:
+                pytest.fail(f"{' '.join(arguments)}\n{capsys.readouterr().err}")
+            pytest.fail(f"{' '.join(arguments)}: ran without reading its arguments")
+
+
+def test_a_wrong_command_is_not_understood(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text(
+        '```sh\nD=a\nfor x in 1 2; do\n    python -m rerank_plugin.fuse $D "b c" \\\n        --kk $x\ndone\n```\n'
+    )
+    lines = command_lines(page, tmp_path)
+    assert lines == [["-m", "rerank_plugin.fuse", "a", "b c", "--kk", number] for number in "12"]
+    with pytest.raises(SystemExit):
+        parse(lines[0], monkeypatch)
+
+
+def test_the_first_pages_run(tmp_path):
+    """The README's commands, then the first steps with trainings of one epoch, in one process."""
+    readme = command_lines(ROOT / "README.md", tmp_path)
+    steps = command_lines(DOCS / "first-steps.md", tmp_path)
+    assert [line[1:2] for line in readme[:1]] == [line[1:2] for line in steps[:1]] == [["rerank_plugin.index"]]
+    said = []
+    with Commands(tmp_path) as process:
+        for _, module, *arguments in [*readme, *steps[1:]]:  # the README has built the index
+            if "--epochs" in arguments:
+                arguments[arguments.index("--epochs") + 1] = "1"
+            if module == "rerank_plugin.search" and "--output" in arguments:
+                arguments.append("--overwrite")
+            said.append(process.run(module.removeprefix("rerank_plugin."), *arguments))
+    assert "nDCG@10" in said[len(readme) - 1] and "runs/delta.run" in said[-2]
+    assert "wmd-title-top20" in said[-1].split()
+
+
+def test_the_examples_of_the_library_run(tmp_path):
+    """Those of its page, and then the README's, on the index that the page has built."""
+    examples = blocks(DOCS / "api.md", "python") + blocks(ROOT / "README.md", "python")
+    assert len(run("-", text="\n".join(examples), folder=tmp_path).splitlines()) > 10
+
+
+def test_every_public_name_stands_on_the_page():
+    page = (DOCS / "api.md").read_text("utf-8")
+    assert not [name for name in rp.__all__ if not re.search(rf"\b{name}\b", page)]
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = [re.sub(r"\[(.*?)\]\(.*?\)", r"\1", title) for title in HEADING.findall(text)]
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_link_leads_somewhere():
+    broken = []
+    for page in [*PAGES, ROOT / "CHANGELOG.md"]:
+        for link in LINK.findall(page.read_text("utf-8")):
+            name, _, anchor = link.partition("#")
+            target = (page.parent / name).resolve() if name else page
+            if not link.startswith("http") and not (target.exists() and (not anchor or anchor in anchors(target))):
+                broken.append((page.name, link))
+    assert not broken
+
+
+def test_every_page_says_for_whom_it_is_and_stands_in_the_reading_order():
+    listed = {(DOCS / link).resolve() for link in LINK.findall((DOCS / "README.md").read_text("utf-8"))}
+    for page in DOCS.rglob("*.md"):
+        if page.parent.name != "results":  # written by the experiments
+            second = page.read_text("utf-8").split("\n\n")[1]
+            assert second.startswith("This page is for "), page.name
+            assert page in listed or page == DOCS / "README.md", page.name
