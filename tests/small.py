@@ -6,6 +6,7 @@ import torch
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
+from rerank_plugin.ranking.pipeline import checked_scores
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 
@@ -61,3 +62,8 @@ def candidates(index, rows=None, scores=None):
     if scores is None:
         scores = np.linspace(5, 1, len(rows), dtype=np.float32)
     return Candidates(index, rows, scores)
+
+
+def checked(reranker, query, candidates):
+    """Scores as the ranking takes them: an InputError names a document whose score is not finite."""
+    return checked_scores([query], [candidates], reranker)[0]

@@ -70,7 +70,7 @@ def checked_scores(queries: Sequence[Query], candidates: Sequence[Candidates], r
     filled = [place for place, found in enumerate(candidates) if len(found)]
     given = score_many(reranker, [queries[place] for place in filled], [candidates[place] for place in filled])
     for place, one in zip(filled, given, strict=True):
-        scores[place] = _checked(one, queries[place], candidates[place], "the reranker")
+        scores[place] = _checked(one, queries[place], candidates[place], f"the reranker '{as_scorer(reranker).name}'")
     return scores
 
 

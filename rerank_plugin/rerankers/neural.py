@@ -102,11 +102,7 @@ class NeuralReranker(Scorer):
             self.fast, self.prepared = EncodedForNow(self.model, self.builder, self.threads, rows), True
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
-        """Scores of the candidates, float32 [C].
-
-        Raises:
-            InputError: the model gave a score that is not a number.
-        """
+        """Scores of the candidates, float32 [C]. Those of a broken model may be NaN: the ranking checks them."""
         return self.score_many([query], [candidates])[0]
 
     @torch.inference_mode()
@@ -114,9 +110,6 @@ class NeuralReranker(Scorer):
         """Scores of the candidates of several queries, float32 [C] each, equal to those of :meth:`score`.
 
         The fast path on the CPU splits the queries over the threads; the module scores all documents in joint batches.
-
-        Raises:
-            InputError: the model gave a score that is not a number.
         """
         with crew(self.threads if self.on_cpu and self.fast_class else 1):  # first, so that the helpers are awake
             tasks = [self._task(query, found) for query, found in zip(queries, candidates)]
@@ -125,7 +118,6 @@ class NeuralReranker(Scorer):
             scores = self._module_scores(open_tasks) if fast is None else fast.score_many(open_tasks)
             for task, of_task in zip(open_tasks, scores):
                 task.scores = of_task
-                self._check(task)
             return [task.scores for task in tasks]
 
     def _task(self, query: Query, candidates: Candidates) -> Task:
@@ -154,14 +146,6 @@ class NeuralReranker(Scorer):
     def can_read(self, words: ModelQuery) -> bool:
         """Whether a query has a word or concept that the model knows, or a word that it can match by identity."""
         return bool(words.known or (self.model.matches_unknown_words and (words.terms >= 0).any()))
-
-    def _check(self, task: Task) -> None:
-        if not np.isfinite(task.scores).all():
-            row = int(task.candidates.rows[int(np.flatnonzero(~np.isfinite(task.scores))[0])])
-            raise InputError(
-                f"the model '{self.name}' scores document {task.candidates.index.ids[row]} for query {task.query.id} "
-                "as NaN or infinite"
-            )
 
     def _fast_path(self) -> FastPath | DevicePath | None:
         """The model's fast path, built when it is first needed; None if there is none."""

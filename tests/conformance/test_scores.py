@@ -272,7 +272,7 @@ def test_weights_that_are_no_numbers_name_document_and_query(case, path, index, 
             (parameter if parameter.ndim == 0 or "embeddings" in name else parameter[-1]).fill_(float("nan"))
         one.refresh()
         with pytest.raises(InputError, match=r"document MED-14 for query q17 as NaN") as raised:
-            one.score(Query("q17", "heart attack risk"), small.candidates(index, [8, 1]))
+            small.checked(one, Query("q17", "heart attack risk"), small.candidates(index, [8, 1]))
         assert "\n" not in str(raised.value) and not (stored and one.fast), name
         with torch.no_grad():
             parameter.copy_(kept)
@@ -287,7 +287,7 @@ def test_a_word_vector_that_is_no_number_is_reported(case, path, index, vectors)
     broken.matrix[broken.vocabulary.ids["heart"]] = np.nan
     one = opened(make(case, broken), path, index, broken)
     with pytest.raises(InputError, match="document MED-14 for query q17"):
-        one.score(Query("q17", "heart risk"), small.candidates(index, [8, 1]))
+        small.checked(one, Query("q17", "heart risk"), small.candidates(index, [8, 1]))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -309,4 +309,4 @@ def test_one_broken_word_is_not_hidden_by_a_maximum(tmp_path, case, path, value)
     for row in range(1, len(documents)):
         for rows in ([row], [0, row]):
             with pytest.raises(InputError, match=f"document {documents[row][0]} for query q7"):
-                scores_of(one, query, rows)
+                small.checked(one, query, small.candidates(index, rows))

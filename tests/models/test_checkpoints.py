@@ -257,7 +257,7 @@ def test_nan_weights_are_found_when_they_score(folder, index):
     change_weights(folder, layers__0__weight=torch.full((7, 7), float("nan")))
     loaded, vocabulary = load_checkpoint(folder)
     with pytest.raises(InputError, match="q1"):
-        NeuralReranker(loaded, vocabulary, index).score(Query("q1", "heart"), small.candidates(index))
+        small.checked(NeuralReranker(loaded, vocabulary, index), Query("q1", "heart"), small.candidates(index))
 
 
 def test_configurations_from_json():

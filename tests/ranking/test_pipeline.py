@@ -64,7 +64,7 @@ def test_as_many_scores_as_candidates_or_an_error_that_names_the_query(source, s
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_a_score_that_is_no_number_is_an_error_that_names_document_and_query(index, source, wrong):
     found = source(QUERIES[0])
-    with pytest.raises(InputError, match=f"the reranker scores document {found.ids[2]} for query 0 as NaN or inf"):
+    with pytest.raises(InputError, match=f"reranker 'giving' scores document {found.ids[2]} for query 0 as NaN or inf"):
         rank(QUERIES[0], found, Giving([1, 2, wrong, 4, wrong]))
     found = Candidates(index.forward, [0, 1], [1.0, wrong])
     with pytest.raises(InputError, match=f"the first stage scores document {found.ids[1]} for query 0 as NaN or inf"):

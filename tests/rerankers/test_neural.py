@@ -14,7 +14,7 @@ from rerank_plugin.models.delta.model import Delta
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import small
-from tests.conformance.models import Case, assert_same, inputs_of, make, opened, scatter, scores_of
+from tests.conformance.models import QUERY, Case, assert_same, inputs_of, make, opened, scatter, scores_of
 
 CASE = Case("delta", {"filters": 6, "document_words": 20, "lexical_features": LEX3})
 
@@ -198,7 +198,7 @@ def test_infinite_scores_name_the_first_document_that_has_one(index, vectors):
     broken = vectors._replace(matrix=vectors.matrix.copy())
     broken.matrix[vectors.vocabulary.ids["migraine"]] = 1e30
     with pytest.raises(InputError, match="document Z for query q1"):
-        scores_of(opened(make(CASE, broken), "fast", index, broken))
+        small.checked(opened(make(CASE, broken), "fast", index, broken), QUERY, small.candidates(index))
 
 
 def test_repeating_a_query_word_changes_nothing_without_features(index, vectors):
