@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.models.base import RerankerOptions
 
 EXAMPLES = """examples:
   # all models at their papers' sizes, with random weights, scoring 500 candidates from 10,000 generated documents
@@ -43,85 +44,61 @@ def arguments():
         "does. A table goes to stdout, progress to stderr.",
         EXAMPLES,
     )
-    parser.add_argument(
-        "--reranker", "--rerankers", nargs="+", metavar="R",
-        help="a known name (random weights), NAME:CHECKPOINT, a checkpoint folder, or package.module:Class "
-        "(default: all known models)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--depth", type=int, nargs="+", metavar="N",
-        help=f"candidates a query (default: {DEPTH}; {QUICK_DEPTH} with --quick)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--batch", type=int, nargs="+", metavar="N",
-        help="queries scored together; those but 1 at the first depth only (default: 1 8 64; 1 8 with --quick)",
-    )  # fmt: skip
-    parser.add_argument("--whole", action="store_true", help="measure the whole query, too (needs Java)")
-    parser.add_argument(
-        "--dense", action="store_true", help="measure dense search over all documents, too, of models that can (ktrel)"
+    add = parser.add_argument
+    rerankers = (
+        "a known name (random weights), NAME:CHECKPOINT, a checkpoint folder, or package.module:Class (default: all "
+        "known models)"
     )
-    parser.add_argument("--cross-encoders", action="store_true", help="measure cross-encoders, too (extra 'bench')")
-    parser.add_argument("--quick", action="store_true", help="small sizes and few repetitions: figures mean little")
-    _add_collection_options(parser)
-    _add_running_options(parser)
-    _add_output_options(parser)
+    add("--reranker", "--rerankers", nargs="+", metavar="R", help=rerankers)
+    depth = f"candidates a query (default: {DEPTH}; {QUICK_DEPTH} with --quick)"
+    add("--depth", type=int, nargs="+", metavar="N", help=depth)
+    add("--whole", action="store_true", help="measure the whole query, too (needs Java)")
+    add("--quick", action="store_true", help="small sizes and few repetitions: figures mean little")
+    add("--json", type=Path, metavar="FILE", help="write the rows as a JSON list")
+    _add_measured(parser.add_argument_group("what is measured").add_argument)
+    running = parser.add_argument_group("running")
+    commandline.add_settings(running, RerankerOptions)
+    threads = "of both paths (default: OMP_NUM_THREADS, or the processors)"
+    running.add_argument("--threads", type=int, help=threads)
+    seconds = f"for each path of a row, roughly (default: {SECONDS:g}; {QUICK_SECONDS:g} with --quick)"
+    running.add_argument("--seconds", type=float, metavar="S", help=seconds)
+    at_most = (
+        f"of each path of a row, at most; 5 of them in any case (default: {REPETITIONS}; {QUICK_REPETITIONS} with "
+    )
+    running.add_argument("--repetitions", type=int, metavar="N", help=f"{at_most}--quick)")
+    output = parser.add_argument_group("output")
+    output.add_argument("--markdown", type=Path, metavar="FILE", help="write the table that goes to stdout")
+    output.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the latencies")
+    output.add_argument("--overwrite", action="store_true", help="replace such files where they are there already")
     commandline.add_first_stage_options(parser)
     return parser
 
 
-def _add_collection_options(parser) -> None:
-    group = parser.add_argument_group("collection")
-    group.add_argument(
-        "--documents", type=int, nargs="+", metavar="N",
-        help=f"sizes of generated collections (default: {DOCUMENTS}; {QUICK_DOCUMENTS} with --quick)",
-    )  # fmt: skip
-    group.add_argument("--work-folder", type=Path, help="keep generated collections here (default: a temporary folder)")
-    group.add_argument("--index", type=Path, help="measure on this index instead")
-    group.add_argument("--queries", help="queries of --index: what the search command takes")
-    group.add_argument(
-        "--run",
-        type=Path,
-        help="a TREC run with the candidates of --queries (default: first stage with --whole, or a scan)",
-    )
-
-
-def _add_running_options(parser) -> None:
-    group = parser.add_argument_group("running")
-    group.add_argument("--device", default="cpu", help="torch device: cpu, cuda, cuda:1, mps")
-    group.add_argument("--threads", type=int, help="of both paths (default: OMP_NUM_THREADS, or the processors)")
-    group.add_argument("--batch-size", type=int, default=1024, help="candidates that a model scores at once")
-    group.add_argument("--precision", default="float32", help="of the fast path on a GPU: float32, bfloat16 or float16")
-    group.add_argument("--compile", action="store_true", help="compile the fast path (CUDA graphs on a GPU)")
-    group.add_argument(
-        "--seconds", type=float, metavar="S",
-        help=f"for each path of a row, roughly (default: {SECONDS:g}; {QUICK_SECONDS:g} with --quick)",
-    )  # fmt: skip
-    group.add_argument(
-        "--repetitions", type=int, metavar="N",
-        help=f"of each path of a row, at most; 5 of them in any case (default: {REPETITIONS}; {QUICK_REPETITIONS} with "
-        "--quick)",
-    )  # fmt: skip
-
-
-def _add_output_options(parser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument("--json", type=Path, metavar="FILE", help="write the rows as a JSON list")
-    group.add_argument("--markdown", type=Path, metavar="FILE", help="write the table that goes to stdout")
-    group.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the latencies")
-    group.add_argument("--overwrite", action="store_true", help="replace such files where they are there already")
+def _add_measured(add) -> None:
+    batch = "queries scored together; those but 1 at the first depth only (default: 1 8 64; 1 8 with --quick)"
+    add("--batch", type=int, nargs="+", metavar="N", help=batch)
+    documents = f"sizes of generated collections (default: {DOCUMENTS}; {QUICK_DOCUMENTS} with --quick)"
+    add("--documents", type=int, nargs="+", metavar="N", help=documents)
+    add("--work-folder", type=Path, help="keep generated collections here (default: a temporary folder)")
+    add("--index", type=Path, help="measure on this index instead")
+    add("--queries", help="queries of --index: what the search command takes")
+    run = "a TREC run with the candidates of --queries (default: first stage with --whole, or a scan)"
+    add("--run", type=Path, help=run)
+    dense = "measure dense search over all documents, too, of models that can (ktrel)"
+    add("--dense", action="store_true", help=dense)
+    add("--cross-encoders", action="store_true", help="measure cross-encoders, too (extra 'bench')")
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
-    options = parser.parse_args(argv)
-    commandline.set_up_logging(options.verbose)
+    options = commandline.parse(parser, argv)
     _check(parser, options)
     from rerank_plugin.benchmark.rows import ROWS, TABLE, markdown, write_json
     from rerank_plugin.benchmark.suite import measure
-    from rerank_plugin.files.outputs import PICTURE, check_free, is_stream, replacing
+    from rerank_plugin.files.outputs import PICTURE, check_free, replacing
 
     for path, kind in ((options.json, ROWS), (options.markdown, TABLE), (options.plot, PICTURE)):
-        if path and not is_stream(path):  # what cannot be written should not wait for hours of measuring
+        if path:  # what cannot be written should not wait for hours of measuring
             check_free(path, kind, options.overwrite)
 
     rows = list(measure(_suite(options)))
@@ -145,22 +122,17 @@ def _check(parser, options) -> None:
         parser.error("--run needs --index and --queries")
     if options.index and (options.documents or options.work_folder):
         parser.error("--index is measured as it is: it takes neither --documents nor --work-folder")
-    for name in ("depth", "batch", "documents"):
-        if min(getattr(options, name) or [1]) < 1:
-            parser.error(f"--{name} must be at least 1")
-    for name in ("threads", "batch_size", "repetitions", "seconds"):
-        if (value := getattr(options, name)) is not None and not value > 0:
-            parser.error(f"--{name.replace('_', '-')} must be more than 0")
+    parser.check_counts(options, "depth", "batch", "documents", "threads", "batch_size", "repetitions")
+    if options.seconds is not None and not options.seconds > 0:
+        parser.error("--seconds must be more than 0")
 
 
 def _suite(options):
     from rerank_plugin.benchmark.suite import Suite
     from rerank_plugin.kernels.parallel import available_threads
-    from rerank_plugin.rerankers import RerankerOptions
 
     quick = options.quick
     threads = options.threads or available_threads()
-    running = dict(precision=options.precision, compile=options.compile)
     return Suite(
         specs=options.reranker or [],
         depths=options.depth or [QUICK_DEPTH if quick else DEPTH],
@@ -173,7 +145,7 @@ def _suite(options):
         cross_encoders=options.cross_encoders,
         dense=(options.dense_device or options.device) if options.dense else None,
         work_folder=options.work_folder,
-        options=RerankerOptions(options.device, options.batch_size, threads=threads, **running),
+        options=commandline.configured(RerankerOptions, options, threads=threads),
         seconds=options.seconds or (QUICK_SECONDS if quick else SECONDS),
         repetitions=options.repetitions or (QUICK_REPETITIONS if quick else REPETITIONS),
         seed=options.seed,

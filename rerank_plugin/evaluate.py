@@ -70,75 +70,41 @@ def arguments():
     from rerank_plugin.evaluation.measures import DEFAULTS
 
     parser = commandline.parser("evaluate", DESCRIPTION, EXAMPLE)
-    parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="TREC run file, also .gz; with --before a folder of them"
-    )
-    parser.add_argument("--qrels", required=True, metavar="J", help=accepted(JUDGMENTS))
-    parser.add_argument(
-        "--measures",
-        nargs="+",
-        metavar="M",
-        help=f"what to measure (default: {' '.join(DEFAULTS)}; ERR@20 NDCG.20 for the tables of PACRR)",
-    )
-    parser.add_argument(
-        "--highest-grade",
-        type=float,
-        metavar="G",
-        help="top of the scale of ERR (default: the highest grade in the judgments; the script of TREC has 4)",
-    )
-    parser.add_argument("--baseline", metavar="RUN", help="run to compare the others with, among them or another one")
-    parser.add_argument("--alpha", type=float, help="level of significance (default: 0.05; 0.01 for --format paper)")
-    parser.add_argument("--format", choices=FORMATS, default="table", help="what to print")
-    parser.add_argument(
-        "--against",
-        action="append",
-        default=[],
-        metavar="RUN=RUN,...",
-        help="for --format paper: a run and the baselines it is compared with; once for each run",
-    )
-    parser.add_argument("--per-query", action="store_true", help="add the values of each query")
-    parser.add_argument(
-        "--agreement",
-        action="store_true",
-        help="add Kendall's tau and the share of the top 10 in common with --baseline",
-    )
-    parser.add_argument("--output", type=Path, help="file to write instead of printing")
-    parser.add_argument("--overwrite", action="store_true", help="replace --output and --scatter, if there already")
-    add_pacrr_options(parser)
+    add = parser.add_argument
+    add("runs", nargs="*", metavar="RUN", help="TREC run file, also .gz; with --before a folder of them")
+    add("--qrels", required=True, metavar="J", help=accepted(JUDGMENTS))
+    measures = f"what to measure (default: {' '.join(DEFAULTS)}; ERR@20 NDCG.20 for the tables of PACRR)"
+    add("--measures", nargs="+", metavar="M", help=measures)
+    add("--baseline", metavar="RUN", help="run to compare the others with, among them or another one")
+    add("--format", choices=FORMATS, default="table", help="what to print")
+    add("--output", type=Path, help="file to write instead of printing")
+    add = parser.add_argument_group("comparisons and output").add_argument
+    highest = "top of the scale of ERR (default: the highest grade in the judgments; the script of TREC has 4)"
+    add("--highest-grade", type=float, metavar="G", help=highest)
+    add("--alpha", type=float, help="level of significance (default: 0.05; 0.01 for --format paper)")
+    against = "for --format paper: a run and the baselines it is compared with; once for each run"
+    add("--against", action="append", default=[], metavar="RUN=RUN,...", help=against)
+    add("--per-query", action="store_true", help="add the values of each query")
+    agreement = "add Kendall's tau and the share of the top 10 in common with --baseline"
+    add("--agreement", action="store_true", help=agreement)
+    add("--overwrite", action="store_true", help="replace --output and --scatter, if there already")
+    add = parser.add_argument_group("tables of the PACRR paper").add_argument
+    letters = "baselines and their letters, for --format letters, --pairs and --before (there L=FOLDER)"
+    add("--letters", nargs="+", default=[], metavar="L=RUN", help=letters)
+    add("--before", metavar="FOLDER", help="compare runs before and after re-ranking (see above)")
+    add("--scatter", type=Path, metavar="FILE.png", help="for --before: draw every run before and after")
+    add("--pairs", action="store_true", help="compare runs on pairs of documents (see above)")
+    label = "for --pairs: names of grades; neighbouring grades of one name count as one"
+    add("--label", nargs="+", default=[], metavar="GRADE=NAME", help=label)
+    unjudged = "for --pairs: unjudged documents of the runs are not relevant, for judgments of relevant documents only"
+    add("--unjudged-as-nonrelevant", action="store_true", help=unjudged)
     subset_options.add_subset_options(parser)
     return parser
 
 
-def add_pacrr_options(parser) -> None:
-    group = parser.add_argument_group("tables of the PACRR paper")
-    group.add_argument(
-        "--letters",
-        nargs="+",
-        default=[],
-        metavar="L=RUN",
-        help="baselines and their letters, for --format letters, --pairs and --before (there L=FOLDER)",
-    )
-    group.add_argument("--before", metavar="FOLDER", help="compare runs before and after re-ranking (see above)")
-    group.add_argument("--scatter", type=Path, metavar="FILE.png", help="for --before: draw every run before and after")
-    group.add_argument("--pairs", action="store_true", help="compare runs on pairs of documents (see above)")
-    group.add_argument(
-        "--label",
-        nargs="+",
-        default=[],
-        metavar="GRADE=NAME",
-        help="for --pairs: names of grades; neighbouring grades of one name count as one",
-    )
-    group.add_argument(
-        "--unjudged-as-nonrelevant",
-        action="store_true",
-        help="for --pairs: unjudged documents of the runs are not relevant, for judgments of relevant documents only",
-    )
-
-
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
-    options = parser.parse_args(argv)
-    commandline.set_up_logging(options.verbose)
+    options = commandline.parse(parser, argv)
     check(parser, options)
     text = result(options)
     if options.output is None:
@@ -160,18 +126,14 @@ def result(options) -> str:
 
 def kinds(options) -> list[str]:
     """What is asked for; more than one are a contradiction."""
-    asked = [
-        name
-        for name, is_asked in (
-            (SUBSETS, options.describe_subsets),
-            (BEFORE, options.before is not None),
-            (PAIRS, options.pairs),
-            (OF_PAPER, options.format == PAPER),
-            (OF_LETTERS, options.format == LETTERS),
-        )
-        if is_asked
-    ]
-    return asked or [PLAIN]
+    asked = {
+        SUBSETS: options.describe_subsets,
+        BEFORE: options.before is not None,
+        PAIRS: options.pairs,
+        OF_PAPER: options.format == PAPER,
+        OF_LETTERS: options.format == LETTERS,
+    }
+    return [name for name, is_asked in asked.items() if is_asked] or [PLAIN]
 
 
 def check(parser, options) -> None:
@@ -181,7 +143,7 @@ def check(parser, options) -> None:
         parser.error(f"{asked} does not go with {contradicting[0]}")
     for option, takers in TAKEN_BY.items():
         if getattr(options, option) not in (None, False, []) and asked not in takers:
-            name = f"--{option.replace('_', '-')}"
+            name = commandline.flag(option)
             parser.error(f"{asked} takes no {name}" if PLAIN in takers else f"{name} needs {' or '.join(takers)}")
     if asked in (BEFORE, PAIRS) and options.format not in FORMATS_OF_OTHERS:
         parser.error(f"{asked} takes no --format {options.format}, but {', '.join(FORMATS_OF_OTHERS)}")

@@ -29,56 +29,46 @@ examples:
 def arguments():
     parser = commandline.parser("fuse", DESCRIPTION, EXAMPLES)
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="TREC run file, also .gz; two at least")
-    parser.add_argument("--output", type=Path, metavar="RUN", help="run file to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace a run that is there already")
-    parser.add_argument("--method", choices=("rrf", "linear"), help="reciprocal ranks (the default) or scores")
-    parser.add_argument(
-        "--weights",
-        type=float,
-        nargs="+",
-        metavar="W",
-        help="of the runs, one each; of two, the first one's share is enough (default: equal)",
-    )
-    parser.add_argument("--k", type=float, nargs="+", metavar="K", help="of rrf (60); with --tune those to try")
-    parser.add_argument(
-        "--tuned", type=Path, metavar="FILE", help="method, weights and k as --tune found them, in JSON"
-    )
-    parser.add_argument("--depth", type=int, help="ranks of each run that are looked at (default: all)")
-    parser.add_argument("--output-depth", type=int, help="ranks that are written (default: all)")
-    parser.add_argument("--tag", help="run tag (default: the method)")
-    tuning = parser.add_argument_group("tuning")
-    tuning.add_argument("--tune", metavar="J", help="judgments to find the weights with (see evaluate)")
-    tuning.add_argument("--measure", default="AP", help="what is to be high")
-    tuning.add_argument("--step", type=float, default=0.05, help="between weights")
-    tuning.add_argument(
-        "--search", choices=("grid", "ascent"), default="grid", help="all weights, or one run's after the other"
-    )
-    tuning.add_argument("--format", choices=("table", "json"), default="table", help="what to print")
+    add = parser.add_argument
+    add("--output", type=Path, metavar="RUN", help="run file to write")
+    add("--method", choices=("rrf", "linear"), help="reciprocal ranks (the default) or scores")
+    weights = "of the runs, one each; of two, the first one's share is enough (default: equal)"
+    add("--weights", type=float, nargs="+", metavar="W", help=weights)
+    add("--k", type=float, nargs="+", metavar="K", help="of rrf (60); with --tune those to try")
+    add("--tune", metavar="J", help="judgments to find the weights with (see evaluate)")
+    add = parser.add_argument_group("tuning").add_argument
+    add("--measure", default="AP", help="what is to be high")
+    add("--step", type=float, default=0.05, help="between weights")
+    add("--search", choices=("grid", "ascent"), default="grid", help="all weights, or one run's after the other")
+    add("--format", choices=("table", "json"), default="table", help="what to print")
+    add("--tuned", type=Path, metavar="FILE", help="method, weights and k as --tune found them, in JSON")
+    add = parser.add_argument_group("ranks and output").add_argument
+    add("--depth", type=int, help="ranks of each run that are looked at (default: all)")
+    add("--output-depth", type=int, help="ranks that are written (default: all)")
+    add("--tag", help="run tag (default: the method)")
+    add("--overwrite", action="store_true", help="replace a run that is there already")
     return parser
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
-    options = parser.parse_args(argv)
-    commandline.set_up_logging(options.verbose)
+    options = commandline.parse(parser, argv)
     if len(options.runs) < 2:
         parser.error("fusing needs two runs at least")
     if options.output is None and options.tune is None:
         parser.error("--output or --tune is required")
-    if min(options.depth or 1, options.output_depth or 1) < 1:
-        parser.error("--depth and --output-depth must be at least 1")
+    parser.check_counts(options, "depth", "output_depth")
     if options.tuned and (options.tune or options.weights or options.k or options.method):
         parser.error("--tuned says all of method, weights and k, and is no tuning: leave the others out")
     if options.tune and options.weights:
         parser.error("--tune finds weights: it takes no --weights")
     if not options.tune and len(options.k or []) > 1:
         parser.error("several values of --k are for --tune")
-    if options.output is not None:
-        from rerank_plugin.files.outputs import check_free, is_stream
+    if options.output is not None:  # before hours of tuning
+        from rerank_plugin.files.outputs import check_free
         from rerank_plugin.files.runs import RUN
 
-        if not is_stream(options.output):  # before hours of tuning
-            check_free(options.output, RUN, options.overwrite)
+        check_free(options.output, RUN, options.overwrite)
     runs = _read(options.runs)
     fusion = _tuned(options, runs) if options.tune else _given(options)
     if options.output is not None:
@@ -120,10 +110,9 @@ def _tuned(options, runs: list):
     from rerank_plugin.evaluation.measures import parse
 
     parse(options.measure)
-    judged = judgments(options.tune)
     found = tune(
         runs,
-        judged,
+        judgments(options.tune),
         options.measure,
         options.method or "rrf",
         options.step,
@@ -138,23 +127,18 @@ def _tuned(options, runs: list):
 
 def _as_json(options, found) -> str:
     def described(one) -> dict:
-        return {
-            "method": one.fusion.method,
-            "weights": list(one.fusion.weights),
-            "k": one.fusion.k,
-            options.measure: one.value,
-        }
+        fusion = one.fusion
+        how = {"method": fusion.method, "weights": list(fusion.weights), "k": fusion.k}
+        return {**how, options.measure: one.value}
 
-    return json.dumps(
-        {
-            "judgments": options.tune,
-            "measure": options.measure,
-            "runs": {str(path): value for path, value in zip(options.runs, found.single)},
-            "best": described(found.best),
-            "tried": [described(one) for one in found.tried],
-        },
-        indent=1,
-    )
+    said = {
+        "judgments": options.tune,
+        "measure": options.measure,
+        "runs": {str(path): value for path, value in zip(options.runs, found.single)},
+        "best": described(found.best),
+        "tried": [described(one) for one in found.tried],
+    }
+    return json.dumps(said, indent=1)
 
 
 def _as_table(options, found) -> str:

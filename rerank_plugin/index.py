@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rerank_plugin import options as commandline
 from rerank_plugin.corpora import CORPUS, accepted
+from rerank_plugin.indexes.nearest import AnnConfig
 
 log = logging.getLogger(__name__)
 
@@ -23,79 +24,62 @@ def arguments():
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--corpus", help=accepted(CORPUS))
-    mode.add_argument("--verify", action="store_true", help="only check an index's files against their checksums")
-    mode.add_argument(
-        "--encode", type=Path, metavar="CHECKPOINT", help="encode an index's documents with a model (sevmos, ktrel)"
-    )
     parser.add_argument("--index", required=True, type=Path, help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace an index, or encodings, there already")
-    parser.add_argument(
-        "--strict", action="store_true", help="stop at the first duplicate id, empty document or unreadable record"
-    )
-    parser.add_argument(
-        "--stem", choices=("krovetz",), help="stem the words of the forward index; Lucene's fields stay as they are"
-    )
-    parser.add_argument(
-        "--knowledge",
-        type=Path,
-        metavar="KB",
-        help="annotate the documents with the concepts of this compiled knowledge base (rerank_plugin.knowledge "
-        "compile): what KTRel reads beside words",
-    )
-    parser.add_argument("--threads", type=int, help="Lucene indexing threads (default: one per processor)")
-    encoding = parser.add_argument_group("encoding")
-    encoding.add_argument("--device", default="cpu", help="torch device of the model: cpu, cuda, cuda:1, mps")
-    encoding.add_argument("--batch-size", type=int, help="documents encoded at once (default: 16 on a CPU, else 512)")
-    encoding.add_argument("--half", action="store_true", help="keep vectors in half precision, in half the space")
-    encoding.add_argument(
-        "--judged",
-        action="append",
-        default=[],
-        metavar="QJ",
-        help="keep these judged queries, encoded, too: what search --first-stage neighbours:CHECKPOINT ranks by (queries "
-        "and judgments, as train takes them; may be repeated)",
-    )
+    mode.add_argument("--verify", action="store_true", help="only check an index's files against their checksums")
+    encode = "encode an index's documents with a model (sevmos, ktrel)"
+    mode.add_argument("--encode", type=Path, metavar="CHECKPOINT", help=encode)
+    _add_building_options(parser.add_argument_group("building an index").add_argument)
+    _add_encoding_options(parser.add_argument_group("encoding").add_argument)
     ann = parser.add_argument_group("approximate search of encodings (search --first-stage dense:CHECKPOINT)")
-    ann.add_argument(
-        "--ann",
-        choices=("ivf", "hnsw"),
-        help="build this index of the vectors, too, or only it where the vectors are there already",
-    )
-    ann.add_argument("--nlist", type=int, help="groups of ivf (default: 4 times the root of the number of documents)")
-    ann.add_argument("--links", type=int, default=32, help="M of hnsw: neighbours of a vector")
-    ann.add_argument("--ef-construction", type=int, default=80, help="vectors hnsw keeps in view while it is built")
+    build = "build this index of the vectors, too, or only it where the vectors are there already"
+    ann.add_argument("--ann", choices=("ivf", "hnsw"), help=build)
+    commandline.add_settings(ann, AnnConfig)
     return parser
+
+
+def _add_building_options(add) -> None:
+    strict = "stop at the first duplicate id, empty document or unreadable record"
+    add("--strict", action="store_true", help=strict)
+    stem = "stem the words of the forward index; Lucene's fields stay as they are"
+    add("--stem", choices=("krovetz",), help=stem)
+    knowledge = (
+        "annotate the documents with the concepts of this compiled knowledge base (rerank_plugin.knowledge compile): "
+        "what KTRel reads beside words"
+    )
+    add("--knowledge", type=Path, metavar="KB", help=knowledge)
+    add("--threads", type=int, help="Lucene indexing threads (default: one per processor)")
+
+
+def _add_encoding_options(add) -> None:
+    add("--device", default="cpu", help="torch device of the model: cpu, cuda, cuda:1, mps")
+    add("--batch-size", type=int, help="documents encoded at once (default: 16 on a CPU, else 512)")
+    add("--half", action="store_true", help="keep vectors in half precision, in half the space")
+    judged = (
+        "keep these judged queries, encoded, too: what search --first-stage neighbours:CHECKPOINT ranks by (queries "
+        "and judgments, as train takes them; may be repeated)"
+    )
+    add("--judged", action="append", default=[], metavar="QJ", help=judged)
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
-    options = parser.parse_args(argv)
-    commandline.set_up_logging(options.verbose)
-    _check(parser, options)
+    options = commandline.parse(parser, argv)
+    for name in ("ann", "judged"):
+        if getattr(options, name) and not options.encode:
+            parser.error(f"--{name} is for encodings: give it with --encode")
+    for name in ("stem", "knowledge"):
+        if getattr(options, name) and not options.corpus:
+            parser.error(f"--{name} is for building an index: give it with --corpus")
+    parser.check_counts(options, "batch_size", "threads")
     if options.verify:
         verify(options)
     elif options.encode:
         encode(options)
-    else:
+    elif options.corpus:
         build(options)
-
-
-def _check(parser, options) -> None:
-    """Refuse options that need or exclude one another."""
-    if options.ann and not options.encode:
-        parser.error("--ann is for encodings: give it with --encode")
-    if options.judged and not options.encode:
-        parser.error("--judged is for encodings: give it with --encode")
-    if options.stem and not options.corpus:
-        parser.error("--stem is for building an index: give it with --corpus")
-    if options.knowledge and not options.corpus:
-        parser.error("--knowledge is for building an index: give it with --corpus")
-    if options.encode and options.batch_size is not None and options.batch_size < 1:
-        parser.error("--batch-size must be at least 1")
-    if not (options.corpus or options.verify or options.encode):
+    else:
         parser.error("--corpus is required")
-    if options.corpus and options.threads is not None and options.threads < 1:
-        parser.error("--threads must be at least 1")
 
 
 def verify(options) -> None:
@@ -112,6 +96,12 @@ def build(options) -> None:
     from rerank_plugin.indexes.building import build_index
     from rerank_plugin.text.tokenizer import tokenizer
 
+    annotator = None
+    if options.knowledge:
+        from rerank_plugin.knowledge.annotation import Annotator
+        from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+
+        annotator = Annotator(KnowledgeBase(options.knowledge), threads=options.threads)
     problems = Problems(strict=options.strict)
     started = time.monotonic()
     report = build_index(
@@ -123,7 +113,7 @@ def build(options) -> None:
         threads=options.threads,
         progress=lambda items: commandline.progress(items, "indexing", "documents"),
         tokenizer=tokenizer(options.stem),
-        annotator=_annotator(options.knowledge, options.threads),
+        annotator=annotator,
     )
     seconds = time.monotonic() - started
     for line in problems.summary(kept=False):
@@ -138,71 +128,39 @@ def build(options) -> None:
     )
 
 
-def _annotator(knowledge: Path | None, threads: int | None):
-    """The annotator of a compiled knowledge base; None where none is named."""
-    if knowledge is None:
-        return None
-    from rerank_plugin.knowledge.annotation import Annotator
-    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-
-    return Annotator(KnowledgeBase(knowledge), threads=threads)
-
-
 def encode(options) -> None:
     """Encode the documents of an index that is there, and make what is asked for beside the encodings.
 
     Encodings that are there already stay where only something beside them is asked for.
     """
     from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.indexes.nearest import faiss_module
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
-    ann = _ann_config(options)  # what is wrong with it should not wait for all documents to be encoded
+    ann = None
+    if options.ann:  # what is wrong with it should not wait for all documents to be encoded
+        faiss_module()
+        ann = commandline.configured(AnnConfig, options, kind=options.ann, seed=options.seed, threads=options.threads)
     encoder = IndexEncoder(Index(options.index).forward, options.encode, options.device)
-    beside = ann is not None or bool(options.judged)
-    if options.overwrite or not beside or encoder.vectors() is None:
-        _encode_documents(options, encoder)
+    documents, started = len(encoder.index), time.monotonic()
+    if options.overwrite or not (ann or options.judged) or encoder.vectors() is None:
+        folder = encoder.encode(
+            options.batch_size,
+            "float16" if options.half else "float32",
+            options.overwrite,
+            lambda rows: commandline.progress(rows, "encoding", "documents", total=documents),
+        )
+        seconds = time.monotonic() - started
+        rate = f"in {seconds:.1f} s ({documents / seconds:,.0f} documents per second)"
+        print(f"{folder}: {documents:,} documents, {encoder.size} numbers each, {rate}")
     if ann is not None:
-        _build_ann(options, encoder, ann)
+        started = time.monotonic()
+        folder = encoder.build_ann(ann, options.overwrite)
+        megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+        print(f"{folder}: {documents:,} vectors, {megabytes:,.0f} MB, in {time.monotonic() - started:.1f} s")
     if options.judged:
         folder, count = encoder.keep_judged(options.judged, options.overwrite)
         print(f"{folder}: {count:,} judged queries")
-
-
-def _ann_config(options):
-    """The :class:`~rerank_plugin.indexes.nearest.AnnConfig` of the command line; None where none is asked for.
-
-    Raises:
-        InputError: it cannot be, or faiss is not installed.
-    """
-    if not options.ann:
-        return None
-    from rerank_plugin.indexes.nearest import AnnConfig, faiss_module
-
-    faiss_module()
-    return AnnConfig(options.ann, options.nlist, options.links, options.ef_construction, options.seed, options.threads)
-
-
-def _encode_documents(options, encoder) -> None:
-    documents, started = len(encoder.index), time.monotonic()
-    folder = encoder.encode(
-        options.batch_size,
-        "float16" if options.half else "float32",
-        options.overwrite,
-        lambda rows: commandline.progress(rows, "encoding", "documents", total=documents),
-    )
-    seconds = time.monotonic() - started
-    print(
-        f"{folder}: {documents:,} documents, {encoder.size} numbers each, in {seconds:.1f} s "
-        f"({documents / seconds:,.0f} documents per second)"
-    )
-
-
-def _build_ann(options, encoder, config) -> None:
-    started = time.monotonic()
-    folder = encoder.build_ann(config, options.overwrite)
-    megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-    documents, seconds = len(encoder.index), time.monotonic() - started
-    print(f"{folder}: {documents:,} vectors, {megabytes:,.0f} MB, in {seconds:.1f} s")
 
 
 def _peak_memory_mb() -> int:

@@ -1,4 +1,7 @@
-"""What all commands share: common options, logging, progress, and how an error ends the process."""
+"""What all commands share: common options, options made from configurations, logging, and how an error ends a process.
+
+The help of a command shows the required options in its usage, then what most people need, then further groups.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,24 @@ from collections.abc import Callable
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
+from rerank_plugin.files.settings import chosen, settings
+
+COMMON = "common options"
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Keeps line breaks, and shows the defaults that say something."""
+    """Keeps line breaks, shows the defaults that say something, and in the usage only what is required."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         return action.help if action.default in (None, False, []) else super()._get_help_string(action)
+
+    def _format_usage(self, usage, actions, groups, prefix):
+        if prefix == "":  # of a command with subcommands, whose names it begins
+            return super()._format_usage(usage, actions, groups, prefix)
+        groups = [group for group in groups if group.required]
+        either = [action for group in groups for action in group._group_actions]
+        needed = [one for one in actions if one.required or not one.option_strings or one in either]
+        return super()._format_usage(usage, needed, groups, prefix).rstrip("\n") + " [options]\n\n"
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,10 +39,31 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str):
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
+    def format_help(self) -> str:
+        self._action_groups.sort(key=lambda group: group.title == COMMON)  # those of every command are last
+        return super().format_help()
 
-def parser(prog: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    def check_counts(self, options: argparse.Namespace, *names: str) -> None:
+        """Refuse numbers below 1 of the options with these names; those that are not given may be."""
+        for name in names:
+            value = getattr(options, name)
+            if value is not None and (min(value) if isinstance(value, list) else value) < 1:
+                self.error(f"{flag(name)} must be at least 1")
+
+    def subcommand(self, kinds, name: str, help: str, description: str, example: str) -> Parser:
+        """The parser of one of several parts of the command, with the options every command takes."""
+        part = kinds.add_parser(name, help=help, description=description, epilog=example, formatter_class=HelpFormatter)
+        add_common_options(part)
+        return part
+
+
+def flag(name: str) -> str:
+    """The option whose value is the attribute ``name`` of the parsed options."""
+    return f"--{name.replace('_', '-')}"
+
+
+def parser(prog: str, description: str, epilog: str | None = None) -> Parser:
     """An argument parser that shows defaults, keeps line breaks and has the options every command takes."""
-
     built = Parser(
         prog=f"python -m rerank_plugin.{prog}", description=description, epilog=epilog, formatter_class=HelpFormatter
     )
@@ -37,9 +72,43 @@ def parser(prog: str, description: str, epilog: str | None = None) -> argparse.A
 
 
 def add_common_options(to: argparse.ArgumentParser) -> None:
-    common = to.add_argument_group("common options")
+    common = to.add_argument_group(COMMON)
     common.add_argument("--seed", type=int, default=42, help="seed of everything random")
     common.add_argument("--verbose", action="store_true", help="log details to stderr")
+
+
+def parse(built: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
+    """The options of a command line; logging is set up as they ask."""
+    options = built.parse_args(argv)
+    set_up_logging(options.verbose)
+    return options
+
+
+def add_settings(to, config: type, given_only: bool = False) -> None:
+    """An option for each setting of a configuration (:mod:`rerank_plugin.files.settings`).
+
+    Args:
+        to: a parser or a group of its options.
+        given_only: whether options that are not given are None, because something else decides then.
+    """
+    for setting, default in settings(config).values():
+        how: dict = {"metavar": setting.metavar, "type": setting.type or type(default), "choices": setting.choices}
+        if isinstance(default, bool):
+            how = {"action": argparse.BooleanOptionalAction}
+        elif isinstance(default, tuple):
+            how |= {"type": float, "nargs": "+"}
+        if not (given_only or setting.otherwise or isinstance(default, tuple)):
+            how["default"] = default
+        to.add_argument(flag(setting.option), help=setting.help, **how)
+
+
+def configured(config: type, options: argparse.Namespace, **more):
+    """The configuration that the options of its settings give; ``more`` are its other fields.
+
+    Raises:
+        InputError: it cannot be.
+    """
+    return config(**chosen(config, vars(options)), **more)
 
 
 def add_first_stage_options(to: argparse.ArgumentParser) -> None:
@@ -54,29 +123,12 @@ def add_first_stage_options(to: argparse.ArgumentParser) -> None:
     first.add_argument("--first-stage", default="bm25", metavar="STAGE", help="; ".join(summaries))
     for config in dict.fromkeys(entry.config for entry in entries):
         forms = ", ".join(entry.form for entry in entries if entry.config is config)
-        _add_settings(to.add_argument_group(f"settings of {forms}"), config)
+        add_settings(to.add_argument_group(f"settings of {forms}"), config)
     fusion = to.add_argument_group("fusion of first stages")
     fusable = ", ".join(entry.form for entry in entries if entry.fusable)
-    fusion.add_argument(
-        "--fuse",
-        action="append",
-        default=[],
-        metavar="STAGE",
-        help=f"fuse --first-stage with this one ({fusable}); may be repeated",
-    )
-    _add_settings(fusion, FusionConfig)
-
-
-def _add_settings(to, config: type) -> None:
-    """An option for each field of a configuration that is a setting."""
-    from rerank_plugin.retrieval.register import settings
-
-    for setting, default in settings(config).values():
-        how: dict = {"type": type(default), "default": None if setting.otherwise else default}
-        if isinstance(default, tuple):
-            how = {"type": float, "nargs": "+"}
-        flag = f"--{setting.option.replace('_', '-')}"
-        to.add_argument(flag, metavar=setting.metavar, help=setting.help, **how)
+    help = f"fuse --first-stage with this one ({fusable}); may be repeated"
+    fusion.add_argument("--fuse", action="append", default=[], metavar="STAGE", help=help)
+    add_settings(fusion, FusionConfig)
 
 
 def first_stage_config(options: argparse.Namespace):
@@ -86,7 +138,7 @@ def first_stage_config(options: argparse.Namespace):
         InputError: an unknown stage, or options that none can have.
     """
     from rerank_plugin.retrieval.fusion import FusionConfig
-    from rerank_plugin.retrieval.register import chosen, configure, entry_of
+    from rerank_plugin.retrieval.register import configure, entry_of
 
     values = vars(options)
     if not options.fuse:
@@ -97,7 +149,7 @@ def first_stage_config(options: argparse.Namespace):
     unranked = [name for name in names if not entry_of(name).fusable]
     if unranked:
         raise InputError(f"--fuse takes searches: {', '.join(unranked)} ranks nothing that could be fused")
-    return FusionConfig(tuple(configure(name, values) for name in names), **chosen(FusionConfig, values))
+    return configured(FusionConfig, options, stages=tuple(configure(name, values) for name in names))
 
 
 def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from rerank_plugin import options as commandline
 from rerank_plugin.corpora import QUERIES, accepted
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import RerankerOptions
 
 log = logging.getLogger(__name__)
 
@@ -35,53 +36,42 @@ def arguments():
         "(--queries and --output), or a readable list for one query (--query).",
         EXAMPLES,
     )
-    parser.add_argument("--index", type=Path, help="index folder")
+    add = parser.add_argument
+    add("--index", type=Path, help="index folder")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--queries", help=accepted(QUERIES))
     what.add_argument("--query", help="one free-text query; prints a readable list")
+    add("--reranker", help="NAME, NAME:CHECKPOINT, a checkpoint folder, or package.module:Class")
+    add("--output", type=Path, help="TREC run file to write; a folder where --run is one")
     what.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
-    parser.add_argument("--output", type=Path, help="TREC run file to write; a folder where --run is one")
-    parser.add_argument(
-        "--run", type=Path, help="re-rank this TREC run, or all runs of this folder, instead of searching"
-    )
-    parser.add_argument(
-        "--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)"
-    )
-    parser.add_argument("--reranker", help="NAME, NAME:CHECKPOINT, a checkpoint folder, or package.module:Class")
-    parser.add_argument(
-        "--depth", type=int, default=500, help="candidates a query; judged: is not cut, of all the best are written"
-    )
-    parser.add_argument("--show", type=int, default=10, help="documents to print for --query")
-    parser.add_argument("--tag", help="run tag (default: the reranker's or first stage's name)")
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on with an interrupted run of the same settings; one that is finished stays as it is",
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace a run that is there already")
-    parser.add_argument("--device", default="cpu", help="torch device of a neural reranker: cpu, cuda, cuda:1, mps")
-    parser.add_argument("--batch-size", type=int, default=1024, help="candidates a neural reranker scores at once")
-    parser.add_argument("--threads", type=int, default=2, help="first-stage searches that run ahead of the scoring")
-    parser.add_argument("--queries-at-once", type=int, default=8, help="queries that a reranker scores together")
-    parser.add_argument(
-        "--precision", default="float32", help="of a neural reranker on a GPU: float32, bfloat16 or float16"
-    )
-    parser.add_argument(
-        "--compile",
-        action="store_true",
-        help="compile a neural reranker (CUDA graphs on a GPU); takes a minute to start",
-    )
-    parser.add_argument(
-        "--plain", action="store_true", help="score with the plain model instead of the fast path, to compare them"
-    )
+    _add_candidate_options(parser.add_argument_group("candidates and output").add_argument)
+    running = parser.add_argument_group("running")
+    commandline.add_settings(running, RerankerOptions)
+    add = running.add_argument
+    add("--threads", type=int, default=2, help="first-stage searches that run ahead of the scoring")
+    add("--queries-at-once", type=int, default=8, help="queries that a reranker scores together")
+    plain = "score with the plain model instead of the fast path, to compare them"
+    add("--plain", action="store_true", help=plain)
     commandline.add_first_stage_options(parser)
     return parser
 
 
+def _add_candidate_options(add) -> None:
+    run = "re-rank this TREC run, or all runs of this folder, instead of searching"
+    add("--run", type=Path, help=run)
+    add("--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)")
+    depth = "candidates a query; judged: is not cut, of all the best are written"
+    add("--depth", type=int, default=500, help=depth)
+    add("--show", type=int, default=10, help="documents to print for --query")
+    add("--tag", help="run tag (default: the reranker's or first stage's name)")
+    resume = "go on with an interrupted run of the same settings; one that is finished stays as it is"
+    add("--resume", action="store_true", help=resume)
+    add("--overwrite", action="store_true", help="replace a run that is there already")
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
-    options = parser.parse_args(argv)
-    commandline.set_up_logging(options.verbose)
+    options = commandline.parse(parser, argv)
     if options.list_rerankers:
         from rerank_plugin.rerankers import known_names
 
@@ -115,29 +105,12 @@ def _check(parser, options) -> None:
         parser.error("--query has no judgments, nor a run: give --queries, whose ids are looked up")
     if options.run and by_id:
         parser.error(
-            f"--run is a first stage, as --first-stage {options.first_stage} is: to keep the judged documents of a run, "
-            "give --judged-only J instead"
+            f"--run is a first stage, as --first-stage {options.first_stage} is: to keep the judged documents of a "
+            "run, give --judged-only J instead"
         )
     if options.run and options.fuse:
         parser.error("--fuse is for searches: to fuse a run, give --first-stage run:RUN instead of --run")
-    for name in ("depth", "show", "batch_size", "threads", "queries_at_once"):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name.replace('_', '-')} must be at least 1")
-
-
-def _open_reranker(options, index):
-    if not options.reranker:
-        return None
-    from rerank_plugin import rerankers
-
-    how = rerankers.RerankerOptions(
-        options.device,
-        options.batch_size,
-        fast=not options.plain,
-        precision=options.precision,
-        compile=options.compile,
-    )
-    return rerankers.load(options.reranker, index.forward, how)
+    parser.check_counts(options, "depth", "show", "batch_size", "threads", "queries_at_once")
 
 
 def _first_stage_config(options):
@@ -147,17 +120,34 @@ def _first_stage_config(options):
     return RunConfig(str(options.run)) if options.run else commandline.first_stage_config(options)
 
 
-def _open_first_stage(options, config, index):
-    """The first stage; with --judged-only, what it finds of the judged documents."""
-    first_stage = index.first_stage(config)
-    if not options.judged_only:
-        return first_stage
-    from rerank_plugin.retrieval.judged import JudgedOnly
+def _open(options, config):
+    """The index, the reranker and the candidates' source, all of one build of the index."""
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.ranking.pipeline import from_first_stage
 
-    return JudgedOnly(first_stage, _judged_rows(options, index.forward))
+    index = Index(options.index)
+    reranker = _open_reranker(options, index)
+    first_stage = index.first_stage(config)
+    if options.judged_only:
+        from rerank_plugin.retrieval.judged import JudgedOnly
+
+        first_stage = JudgedOnly(first_stage, _judged_rows(options, index.forward))
+    return index, reranker, from_first_stage(first_stage, options.depth)
+
+
+def _open_reranker(options, index):
+    if not options.reranker:
+        return None
+    from rerank_plugin import rerankers
+
+    how = commandline.configured(RerankerOptions, options, fast=not options.plain)
+    return rerankers.load(options.reranker, index.forward, how)
 
 
 def _judged_rows(options, index):
+    """The rows of the documents with a judgment by query; None for all documents."""
+    if not options.judged_only:
+        return None
     from rerank_plugin.corpora import judgments
     from rerank_plugin.retrieval.judged import judged_rows
 
@@ -167,16 +157,20 @@ def _judged_rows(options, index):
 def search_batch(options) -> None:
     """Write a run; whatever happens, finished queries are kept for --resume."""
     from rerank_plugin.corpora import queries as read_queries
+    from rerank_plugin.files.outputs import check_free, is_stream
     from rerank_plugin.files.run_writer import RunWriter
+    from rerank_plugin.files.runs import RUN
     from rerank_plugin.indexes.index_folder import open_whole
     from rerank_plugin.ranking.pipeline import rank_all
+    from rerank_plugin.retrieval.register import RANKING, entry_of
 
-    _check_output(options)
+    check_free(options.output, RUN, options.overwrite or options.resume)
     queries = read_queries(options.queries)
     config = _first_stage_config(options)
     index, reranker, source = open_whole(lambda: _open(options, config))
     tag, settings = _tag(options, reranker, config), _settings(options, config, index)
-    cut = options.depth if _depth_cuts_ranking(options) else None
+    # Where every document is a candidate, the depth cuts what is written.
+    cut = options.depth if not options.run and entry_of(options.first_stage).depth_cuts == RANKING else None
     with RunWriter(options.output, tag, settings, options.resume, options.overwrite) as writer:
         open_queries = [query for query in queries if not writer.complete and query.id not in writer.finished]
         _say_finished(queries, open_queries)
@@ -190,40 +184,8 @@ def search_batch(options) -> None:
     _say_empty(empty)
     seconds = time.monotonic() - started
     rate = len(open_queries) / max(seconds, 1e-9)
-    _say(options, f"{len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)")
-
-
-def _open(options, config):
-    """The index, the reranker and the candidates' source, all of one build of the index."""
-    from rerank_plugin.indexes.index_folder import Index
-    from rerank_plugin.ranking.pipeline import from_first_stage
-
-    index = Index(options.index)
-    reranker = _open_reranker(options, index)
-    return index, reranker, from_first_stage(_open_first_stage(options, config, index), options.depth)
-
-
-def _check_output(options) -> None:
-    """Say at once what would be refused in the end."""
-    from rerank_plugin.files.outputs import check_free, is_stream
-    from rerank_plugin.files.runs import RUN
-
-    if not is_stream(options.output):
-        check_free(options.output, RUN, options.overwrite or options.resume)
-
-
-def _say(options, message: str) -> None:
-    """A last line: on stdout, but not among the lines of a run that goes there."""
-    from rerank_plugin.files.outputs import is_stream
-
-    print(f"{options.output}: {message}", file=sys.stderr if is_stream(options.output) else sys.stdout)
-
-
-def _depth_cuts_ranking(options) -> bool:
-    """Whether every document is a candidate, so that the depth cuts what is written instead."""
-    from rerank_plugin.retrieval.register import RANKING, entry_of
-
-    return not options.run and entry_of(options.first_stage).depth_cuts == RANKING
+    said = f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)"
+    print(said, file=sys.stderr if is_stream(options.output) else sys.stdout)  # not among the lines of a run
 
 
 def _say_finished(queries: list, open_queries: list) -> None:
@@ -247,32 +209,34 @@ def search_folder(options) -> None:
     from rerank_plugin.files.run_writer import RunWriter
     from rerank_plugin.files.runs import run_files
     from rerank_plugin.indexes.index_folder import Index
-    from rerank_plugin.ranking.bulk import rank_lists
+    from rerank_plugin.ranking.bulk import rank_lists, read_runs
     from rerank_plugin.retrieval.given_run import RunConfig
 
-    started = time.monotonic()
-    _check_output_folder(options)
+    started, output = time.monotonic(), options.output
+    if output.exists() and not output.is_dir():
+        raise InputError(
+            f"--run {options.run} is a folder, but --output {output} is a file: name a folder for its runs"
+        )
+    if output.resolve() == options.run.resolve():
+        raise InputError(
+            f"--output {output} is the folder of --run: its runs would be overwritten: name another folder"
+        )
     paths = run_files(options.run)
     index = Index(options.index)
     queries = read_queries(options.queries)
     reranker = _open_reranker(options, index)
-    runs = _candidates_of_runs(options, paths, queries, index.forward)
-    configs = {path: RunConfig(str(path)) for path in paths}
-    tag = _tag(options, reranker, configs[paths[0]])
+    reading = read_runs(paths, queries, index.forward, options.depth, _judged_rows(options, index.forward))
+    # Each gives the candidates of a query once, and then forgets them.
+    runs = list(commandline.progress(reading, "reading", "runs", total=len(paths)))
+    configs = [RunConfig(str(path)) for path in paths]
+    tag = _tag(options, reranker, configs[0])
     without: list[list[str]] = [[] for _ in paths]
     with ExitStack() as files:
-        writers = [
-            files.enter_context(
-                RunWriter(
-                    options.output / path.name,
-                    tag,
-                    _settings(options, config, index),
-                    options.resume,
-                    options.overwrite,
-                )
-            )
-            for path, config in configs.items()
-        ]
+        writers = []
+        for path, config in zip(paths, configs):
+            settings = _settings(options, config, index)
+            writer = RunWriter(output / path.name, tag, settings, options.resume, options.overwrite)
+            writers.append(files.enter_context(writer))
         # Killed between two lines, the runs differ in what is finished: each query is ranked for those that lack it.
         places = {
             query: [at for at, one in enumerate(writers) if not one.complete and query.id not in one.finished]
@@ -290,28 +254,7 @@ def search_folder(options) -> None:
     for path, missing in zip(paths, without):
         _say_empty(missing, f"{path}: ")
     seconds = time.monotonic() - started
-    print(f"{options.output}: {len(paths):,} runs of {len(queries):,} queries in {seconds:.1f} s")
-
-
-def _check_output_folder(options) -> None:
-    output = options.output
-    if output.exists() and not output.is_dir():
-        raise InputError(
-            f"--run {options.run} is a folder, but --output {output} is a file: name a folder for its runs"
-        )
-    if output.resolve() == options.run.resolve():
-        raise InputError(
-            f"--output {output} is the folder of --run: its runs would be overwritten: name another folder"
-        )
-
-
-def _candidates_of_runs(options, paths, queries, index) -> list:
-    """A source of candidates for each run; each gives those of a query once, and then forgets them."""
-    from rerank_plugin.ranking.bulk import read_runs
-
-    judged = _judged_rows(options, index) if options.judged_only else None
-    reading = read_runs(paths, queries, index, options.depth, judged)
-    return list(commandline.progress(reading, "reading", "runs", total=len(paths)))
+    print(f"{output}: {len(paths):,} runs of {len(queries):,} queries in {seconds:.1f} s")
 
 
 def _tag(options, reranker, config) -> str:
@@ -323,19 +266,9 @@ def _settings(options, config, index) -> dict:
     """What a resumed run must have in common with its first part: the options, and what the files they name hold."""
     from rerank_plugin.files.fingerprints import fingerprints
 
-    named = asdict(config) | {
-        "queries": options.queries,
-        "judged_only": options.judged_only,
-        "reranker": options.reranker,
-    }
-    return named | {
-        "index": str(options.index),
-        "generation": index.build,
-        "contents": fingerprints(named),
-        "depth": options.depth,
-        "seed": options.seed,
-        "tag": options.tag,
-    }
+    named = asdict(config) | {name: getattr(options, name) for name in ("queries", "judged_only", "reranker")}
+    same = {"index": str(options.index), "generation": index.build, "contents": fingerprints(named)}
+    return named | same | {name: getattr(options, name) for name in ("depth", "seed", "tag")}
 
 
 def search_one(options) -> None:
@@ -347,8 +280,7 @@ def search_one(options) -> None:
     config = _first_stage_config(options)
     _, reranker, source = open_whole(lambda: _open(options, config))
     query = Query("query", options.query)
-    ranking = rank(query, source(query), reranker)
-    print_ranking(ranking, options.show)
+    print_ranking(rank(query, source(query), reranker), options.show)
 
 
 def print_ranking(ranking, show: int) -> None:

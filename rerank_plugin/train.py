@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
 from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.settings import chosen
+from rerank_plugin.training.config import TrainingConfig, by_recipe
 
-log = logging.getLogger(__name__)
-
-MODEL_OPTIONS = (
-    "filters", "width", "convolutions", "hidden", "dropout", "document_words", "query_words", "lexical_features",
-)  # fmt: skip
-TRAINING_OPTIONS = (
-    "epochs", "patience", "batch_size", "learning_rate", "l2_convolution", "l2_feed_forward", "pairs_per_query", "seed",
-    "loss", "weights", "sampling", "optimizer", "temperature", "queries_per_document",
-)  # fmt: skip
+MODEL_OPTIONS = "filters width convolutions hidden dropout document_words query_words lexical_features"
 
 DESCRIPTION = """\
 Train a neural reranker on judged queries; after each epoch it re-ranks the candidates of the validation
@@ -40,61 +33,23 @@ def arguments():
     from rerank_plugin.corpora.register import accepted_together
 
     parser = commandline.parser("train", DESCRIPTION.format(models=_described_models()), EXAMPLES)
-    parser.add_argument("--model", default="delta", help="model to train; those of other packages can be, too")
-    parser.add_argument("--index", type=Path, required=True, help="index folder")
-    parser.add_argument(
-        "--train",
-        required=True,
-        action="append",
-        metavar="QJ",
-        help=f"queries and judgments: {accepted_together()}; may be repeated, with other texts of the same queries, too",
-    )
-    parser.add_argument("--train-queries", type=int, metavar="N", help="train on so many of the queries, by chance")
+    add = parser.add_argument
+    add("--model", default="delta", help="model to train; those of other packages can be, too")
+    add("--index", type=Path, required=True, help="index folder")
+    add("--words", type=Path, help="word vectors, written by rerank_plugin.embed words; bert and biobert need none")
+    texts = "may be repeated, with other texts of the same queries, too"
+    judged = f"queries and judgments: {accepted_together()}; {texts}"
+    add("--train", required=True, action="append", metavar="QJ", help=judged)
     validation = parser.add_mutually_exclusive_group(required=True)
     validation.add_argument("--validation", metavar="QJ", help="the same for validation")
-    validation.add_argument(
-        "--folds",
-        metavar="K|FILE",
-        help="cross-validate: K parts of the training queries by chance, or those of FILE (query id<TAB>fold name)",
-    )
-    parser.add_argument(
-        "--fold-validation",
-        type=_count_or_share,
-        metavar="N",
-        help="queries held out for validation beside each fold: their number, or their share of those that are not in "
-        "the fold (0.2: the PACRR paper's 50 of 250)",
-    )
-    parser.add_argument(
-        "--words", type=Path, help="word vectors, written by rerank_plugin.embed words; bert and biobert need none"
-    )
-    parser.add_argument(
-        "--concepts", type=Path, help="concept vectors, written by rerank_plugin.embed concepts: for ktrel and ktrel-c"
-    )
-    parser.add_argument("--start-from", type=Path, metavar="CKPT", help="fine-tune this checkpoint of the same model")
-    parser.add_argument("--output", type=Path, required=True, help="checkpoint folder to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace a checkpoint that is there already")
-    parser.add_argument(
-        "--keep-epochs",
-        action="store_true",
-        help="keep every epoch's model, too, as the checkpoint OUTPUT/epochs/NN (their word vectors take space once)",
-    )
-    parser.add_argument("--resume", action="store_true", help="go on with a training that was interrupted")
-    parser.add_argument("--train-run", type=Path, help="TREC run with the training queries' candidates")
-    parser.add_argument("--validation-run", type=Path, help="TREC run with the validation queries' candidates")
-    parser.add_argument("--depth", type=int, default=500, help="candidates a query, in training and validation")
-    parser.add_argument(
-        "--validation-depth", type=int, help="candidates of a validation query, where --depth would take too long"
-    )
-    parser.add_argument(
-        "--measures",
-        nargs="+",
-        help="validation measures; the first decides (nDCG@20 AP; of models by PACRR's recipe ERR@20 nDCG@20, of ktrel "
-        "AP nDCG@10)",
-    )
-    parser.add_argument("--device", default="cpu", help="torch device")
-    parser.add_argument("--threads", type=int, default=2, help="first-stage searches at once")
-    _add_model_options(parser)
-    _add_training_options(parser)
+    parts = "cross-validate: K parts of the training queries by chance, or those of FILE (query id<TAB>fold name)"
+    validation.add_argument("--folds", metavar="K|FILE", help=parts)
+    add("--output", type=Path, required=True, help="checkpoint folder to write")
+    _add_data_options(parser.add_argument_group("data").add_argument)
+    _add_output_options(parser.add_argument_group("output and running").add_argument)
+    _add_model_options(parser.add_argument_group("model (what is not given keeps the paper's value)").add_argument)
+    title = "training (in brackets the defaults where the model's paper says nothing else)"
+    commandline.add_settings(parser.add_argument_group(title), TrainingConfig, given_only=True)
     commandline.add_first_stage_options(parser)
     return parser
 
@@ -113,70 +68,57 @@ def _described_models() -> str:
     return "\n".join(["Each model is trained as its paper says where nothing else is given:", *said, ""])
 
 
-def _add_model_options(parser) -> None:
-    model = parser.add_argument_group("model (what is not given keeps the paper's value)")
-    model.add_argument("--filters", type=int, help="filters of each convolution (32)")
-    model.add_argument("--width", type=int, help="width of the convolutions (3)")
-    model.add_argument("--convolutions", type=int, help="convolution layers (3)")
-    model.add_argument("--hidden", type=int, nargs="+", help="widths of the feed-forward layers before the last")
-    model.add_argument("--dropout", type=float, help="before the max-pooling (0.2)")
-    model.add_argument("--document-words", type=int, help="words of a document that are read (50)")
-    model.add_argument("--query-words", type=int, help="words of a query that are read (7)")
-    model.add_argument(
-        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter by its name in config.json"
+def _add_data_options(add) -> None:
+    add("--train-run", type=Path, help="TREC run with the training queries' candidates")
+    add("--validation-run", type=Path, help="TREC run with the validation queries' candidates")
+    add("--depth", type=int, default=500, help="candidates a query, in training and validation")
+    depth = "candidates of a validation query, where --depth would take too long"
+    add("--validation-depth", type=int, help=depth)
+    add("--train-queries", type=int, metavar="N", help="train on so many of the queries, by chance")
+    documents = (
+        "documents that pairs are drawn from: the first stage's (the default), the judged ones, both, or the whole "
+        "collection (the default of ktrel, by --sampling balanced); what is not judged counts as non-relevant"
     )
-    model.add_argument(
-        "--lexical-features", nargs="+", help="names, 'lex3' for the Delta paper's three, 'all' for its 18, 'none'"
+    add("--training-documents", choices=("candidates", "judged", "all", "collection"), help=documents)
+    held_out = (
+        "queries held out for validation beside each fold: their number, or their share of those that are not in the "
+        "fold (0.2: the PACRR paper's 50 of 250)"
     )
-    model.add_argument(
-        "--select-lexical-features",
-        type=int,
-        metavar="K",
-        help="choose K features greedily by the first validation measure, with a training for each that is tried; "
-        "of those that --lexical-features names, or of all 18",
+    add("--fold-validation", type=_count_or_share, metavar="N", help=held_out)
+    measures = (
+        "validation measures; the first decides (nDCG@20 AP; of models by PACRR's recipe ERR@20 nDCG@20, of ktrel AP "
+        "nDCG@10)"
     )
+    add("--measures", nargs="+", help=measures)
+    add("--concepts", type=Path, help="concept vectors, written by rerank_plugin.embed concepts: for ktrel and ktrel-c")
+    add("--start-from", type=Path, metavar="CKPT", help="fine-tune this checkpoint of the same model")
 
 
-def _add_training_options(parser) -> None:
-    training = parser.add_argument_group(
-        "training (in brackets the defaults where the model's paper says nothing else)"
+def _add_output_options(add) -> None:
+    add("--overwrite", action="store_true", help="replace a checkpoint that is there already")
+    add("--resume", action="store_true", help="go on with a training that was interrupted")
+    kept = "keep every epoch's model, too, as the checkpoint OUTPUT/epochs/NN (their word vectors take space once)"
+    add("--keep-epochs", action="store_true", help=kept)
+    add("--device", default="cpu", help="torch device")
+    add("--threads", type=int, default=2, help="first-stage searches at once")
+
+
+def _add_model_options(add) -> None:
+    add("--filters", type=int, help="filters of each convolution (32)")
+    add("--width", type=int, help="width of the convolutions (3)")
+    add("--convolutions", type=int, help="convolution layers (3)")
+    add("--hidden", type=int, nargs="+", help="widths of the feed-forward layers before the last")
+    add("--dropout", type=float, help="before the max-pooling (0.2)")
+    add("--document-words", type=int, help="words of a document that are read (50)")
+    add("--query-words", type=int, help="words of a query that are read (7)")
+    add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter by its name in config.json")
+    names = "names, 'lex3' for the Delta paper's three, 'all' for its 18, 'none'"
+    add("--lexical-features", nargs="+", help=names)
+    select = (
+        "choose K features greedily by the first validation measure, with a training for each that is tried; of those "
+        "that --lexical-features names, or of all 18"
     )
-    training.add_argument("--epochs", type=int, help="epochs at most (30; delta-classifier 10)")
-    training.add_argument(
-        "--patience", type=int, help="epochs without a better measure before stopping (5; PACRR's recipe 30)"
-    )
-    training.add_argument("--batch-size", type=int, help="examples a step (256; PACRR's recipe 32; ktrel 20 documents)")
-    training.add_argument(
-        "--loss",
-        help="hinge (pairs; the default), bce (documents, as a classifier) or softmax (an encoder's, such as ktrel: the "
-        "relevant pairs of a batch against all its others)",
-    )
-    training.add_argument(
-        "--weights", help="of examples: sqrt (the default) or none; for bce none (the default), sqrt or log"
-    )
-    training.add_argument(
-        "--sampling",
-        help="of pairs: balanced (the default, but of ktrel; as many relevant as other documents of each query), groups "
-        "(the PACRR paper's: highly relevant against relevant, relevant against others) or batch (an encoder's: all "
-        "pairs among the documents of a batch, each of which is encoded once)",
-    )
-    training.add_argument("--optimizer", help="adagrad (the default), adadelta, adam or sgd")
-    training.add_argument("--temperature", type=float, help="of softmax (0.1)")
-    training.add_argument(
-        "--queries-per-document", type=int, help="queries of each document in a batch of an encoder (4)"
-    )
-    training.add_argument("--learning-rate", type=float, help="adagrad 0.01, adadelta 1, adam 0.001, sgd 0.01")
-    training.add_argument("--l2-convolution", type=float, help="L2 cost of the convolutions' weights (1e-4)")
-    training.add_argument("--l2-feed-forward", type=float, help="L2 cost of the feed-forward weights (1e-4)")
-    training.add_argument(
-        "--training-documents",
-        choices=("candidates", "judged", "all", "collection"),
-        help="documents that pairs are drawn from: the first stage's (the default), the judged ones, both, or the whole "
-        "collection (the default of ktrel, by --sampling balanced); what is not judged counts as non-relevant",
-    )
-    training.add_argument(
-        "--pairs-per-query", type=int, help="pairs, or documents, drawn from a query in an epoch, at most (50)"
-    )
+    add("--select-lexical-features", type=int, metavar="K", help=select)
 
 
 def _count_or_share(text: str) -> float:
@@ -189,21 +131,21 @@ def _count_or_share(text: str) -> float:
 
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
-    options = parser.parse_args(argv)
-    commandline.set_up_logging(options.verbose)
-    for name in ("depth", "threads", "validation_depth", "train_queries"):
-        if getattr(options, name) is not None and getattr(options, name) < 1:
-            parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    options = commandline.parse(parser, argv)
+    parser.check_counts(options, "depth", "threads", "validation_depth", "train_queries")
     if options.train_run is not None and len(options.train) > 1:
         parser.error("--train-run gives the candidates of one --train")
-    if options.folds is not None and (len(options.train) > 1 or options.train_queries is not None):
-        parser.error("--folds takes all queries of one --train")
-    if options.folds is not None and options.validation_run is not None:
-        parser.error("--folds validates on training queries, whose candidates --train-run gives: no --validation-run")
-    if options.folds is not None and options.select_lexical_features is not None:
-        parser.error("--select-lexical-features needs --validation: it does not go with --folds")
     if options.folds is None and options.fold_validation is not None:
         parser.error("--fold-validation is for --folds")
+    if options.folds is not None:
+        if len(options.train) > 1 or options.train_queries is not None:
+            parser.error("--folds takes all queries of one --train")
+        if options.validation_run is not None:
+            parser.error(
+                "--folds validates on training queries, whose candidates --train-run gives: no --validation-run"
+            )
+        if options.select_lexical_features is not None:
+            parser.error("--select-lexical-features needs --validation: it does not go with --folds")
     train(options)
 
 
@@ -242,9 +184,14 @@ def _cross_validate(options, session) -> str:
     return cross_validate(session, folds, options.output)
 
 
+SAME_NAMES = (  # of the options and of the task's fields
+    "model index words measures validation train_run validation_run depth validation_depth concepts start_from device "
+    "threads keep_epochs resume overwrite"
+)
+
+
 def _task(options):
     """The :class:`~rerank_plugin.training.session.Task` of the command line."""
-    from rerank_plugin.training import recipes
     from rerank_plugin.training.session import Task
 
     values = _model_values(options)
@@ -253,52 +200,32 @@ def _task(options):
 
         values["lexical_features"] = list(PAPER_NAMES)
     only_runs = options.train_run and (options.validation_run or options.folds is not None)
-    training = training_config(options)
-    documents = options.training_documents or recipes.documents(options.model)
     return Task(
-        model=options.model,
-        index=options.index,
-        words=options.words,
         train=options.train[0],
         more_train=tuple(options.train[1:]),
         queries_at_most=options.train_queries,
-        measures=options.measures or list(recipes.measures(options.model)),
-        training=training,
+        training=training_config(options),
         values=values,
-        validation=options.validation,
         first_stage=None if only_runs else commandline.first_stage_config(options),
-        train_run=options.train_run,
-        validation_run=options.validation_run,
-        depth=options.depth,
-        validation_depth=options.validation_depth,
-        documents="relevant" if training.of_batches else documents,
-        concepts=options.concepts,
-        start_from=options.start_from,
-        device=options.device,
-        threads=options.threads,
-        keep_epochs=options.keep_epochs,
-        resume=options.resume,
-        overwrite=options.overwrite,
+        documents=options.training_documents,
+        **{name: getattr(options, name) for name in SAME_NAMES.split()},
     )
 
 
 def training_config(options):
-    """The :class:`~rerank_plugin.training.trainer.TrainingConfig` of the command line and the model's recipe.
+    """The :class:`~rerank_plugin.training.config.TrainingConfig` of the command line and the model's recipe.
 
     Raises:
         InputError: an option is unknown, or would have no effect beside the others.
     """
-    from rerank_plugin.training import recipes
-
-    given = {name: getattr(options, name) for name in TRAINING_OPTIONS if getattr(options, name) is not None}
-    config = recipes.training_config(options.model, given)
+    config = by_recipe(options.model, {**chosen(TrainingConfig, vars(options)), "seed": options.seed})
     by_batch = config.of_batches
     idle = ["pairs_per_query", "training_documents"] if by_batch else ["queries_per_document"]
     idle += ["weights", "sampling"] if config.loss == "softmax" else ["temperature"]
     if useless := [name for name in idle if getattr(options, name) is not None]:
         needed = {"temperature": "--loss softmax", "queries_per_document": "--loss softmax or --sampling batch"}
         how = f"it is for {needed[useless[0]]}" if useless[0] in needed else f"batches of {by_batch} are of documents"
-        raise InputError(f"--{useless[0].replace('_', '-')} does nothing here ({how}): leave it out")
+        raise InputError(f"{commandline.flag(useless[0])} does nothing here ({how}): leave it out")
     return config
 
 
@@ -308,7 +235,7 @@ def _model_values(options) -> dict:
     Raises:
         InputError: one is given twice, or a --set is not NAME=VALUE.
     """
-    values = {name: getattr(options, name) for name in MODEL_OPTIONS if getattr(options, name) is not None}
+    values = {name: getattr(options, name) for name in MODEL_OPTIONS.split() if getattr(options, name) is not None}
     for one in options.set:
         name, equals, text = one.partition("=")
         if not equals or not name:

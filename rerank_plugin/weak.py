@@ -6,7 +6,9 @@ from itertools import chain
 from pathlib import Path
 
 from rerank_plugin import options as commandline
-from rerank_plugin.corpora import CORPUS, accepted
+from rerank_plugin.corpora import CORPUS, accepted, documents
+from rerank_plugin.corpora.weak_labels import WEAK_LABELS, WeakLabelsConfig, write
+from rerank_plugin.files.outputs import check_free
 
 DESCRIPTION = """\
 Make a BEIR folder for pre-training from titles and abstracts: each drawn title is a query, its own abstract the
@@ -23,22 +25,16 @@ example:
 def arguments():
     parser = commandline.parser("weak", DESCRIPTION, EXAMPLE)
     parser.add_argument("--corpus", action="append", required=True, help=f"{accepted(CORPUS)}; may be repeated")
-    parser.add_argument("--queries", type=int, default=5000, help="titles that become queries")
-    parser.add_argument("--held-out", type=int, default=500, help="of them, for validation")
+    commandline.add_settings(parser, WeakLabelsConfig)
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
     return parser
 
 
 def main(argv: list[str] | None = None) -> None:
-    options = arguments().parse_args(argv)
-    commandline.set_up_logging(options.verbose)
-    from rerank_plugin.corpora import documents
-    from rerank_plugin.corpora.weak_labels import WEAK_LABELS, WeakLabelsConfig, write
-    from rerank_plugin.files.outputs import check_free
-
+    options = commandline.parse(arguments(), argv)
     check_free(options.output, WEAK_LABELS, options.overwrite)
-    config = WeakLabelsConfig(options.queries, options.held_out)
+    config = commandline.configured(WeakLabelsConfig, options)
     streams = (
         commandline.progress(documents(corpus, ids_required=False), f"reading {corpus}", "documents")
         for corpus in options.corpus

@@ -14,8 +14,7 @@ from rerank_plugin.corpora.formats import beir
 from rerank_plugin.corpora.specs import SAMPLE
 from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import ranked
-from tests.test_commands import command, refusal
-from tests.test_startup import HEAVY, imported
+from tests.test_commands import inside, refused  # noqa: F401
 
 # ---- simulated users ----
 
@@ -180,14 +179,8 @@ def test_what_was_left_out_is_reported(tmp_path, capsys):
         ("clicks --log a.tsv --output made --lambda 0", "lambda is 0.0: it must be above 0"),
     ],
 )
-def test_refusals(tmp_path, line, message):
-    assert message in refusal(tmp_path, line)
-
-
-def test_help_imports_nothing_heavy():
-    code = "import sys, runpy; sys.argv = ['clicks', '--help']; "
-    code += "runpy.run_module('rerank_plugin.clicks', run_name='__main__')"
-    assert not imported(code) & (HEAVY | {"numpy"})
+def test_refusals(refused, line, message):
+    assert message in refused(line)
 
 
 # ---- from searching to an evaluated model ----
@@ -195,25 +188,25 @@ def test_help_imports_nothing_heavy():
 
 def test_a_delta_that_learned_from_clicks_ranks_what_others_click_on(tmp_path):
     """Searches, simulated users, judgments, training, and a re-ranking of the logged documents of unseen queries."""
-    command(tmp_path, "index --corpus sample --index index")
-    command(tmp_path, "search --index index --queries sample --output bm25.run")
-    command(tmp_path, "clicks --simulate sample --run bm25.run --output log.tsv --seed 42")
-    said = command(tmp_path, "clicks --log log.tsv --output clicks --seed 42")
+    inside(tmp_path, "index --corpus sample --index index")
+    inside(tmp_path, "search --index index --queries sample --output bm25.run")
+    inside(tmp_path, "clicks --simulate sample --run bm25.run --output log.tsv --seed 42")
+    said = inside(tmp_path, "clicks --log log.tsv --output clicks --seed 42")
     assert "left out, fewer than 21 documents: 3" in said and "clicks:train: 88 queries" in said
-    command(tmp_path, "embed words --corpus sample --min-count 3 --dimension 20 --epochs 2 --output words")
+    inside(tmp_path, "embed words --corpus sample --min-count 3 --dimension 20 --epochs 2 --output words")
     train = (
         "train --model delta --filters 8 --lexical-features lex3 --index index --words words --train clicks:train "
         "--validation clicks:dev --train-run clicks/runs/train.run --validation-run clicks/runs/dev.run "
         "--epochs 2 --pairs-per-query 25"
     )
-    assert "validation nDCG@20 0." in command(tmp_path, f"{train} --output delta")
-    command(
+    assert "validation nDCG@20 0." in inside(tmp_path, f"{train} --output delta")
+    inside(
         tmp_path,
         "search --index index --queries clicks:test --run clicks/runs/test.run --reranker delta:delta "
         "--output delta.run",
     )
     report = json.loads(
-        command(
+        inside(
             tmp_path,
             "evaluate --qrels clicks:test delta.run --baseline clicks/runs/test.run --format json "
             "--measures nDCG@20 NDCG.20 AP P@5 ERR@20",

@@ -8,14 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import rerank_plugin
+from rerank_plugin import options as commandline
 from rerank_plugin.corpora import judgments, queries
 from rerank_plugin.files.runs import read_run
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.rerankers import known_names
 from rerank_plugin.retrieval.register import known_forms
 
@@ -42,6 +47,15 @@ def attempt(folder, line, **more):
     process = start(folder, f"rerank_plugin.{name}", *rest, **more)
     out, err = process.communicate(timeout=300)
     return process.returncode, out, err
+
+
+def inside(folder, line):
+    """What a command prints that runs in this process, in a folder."""
+    name, *rest = line.split(" ")
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
+        patch.chdir(folder)
+        import_module(f"rerank_plugin.{name}").main(rest)
+    return printed.getvalue()
 
 
 def refusal(folder, line, **more):
@@ -117,14 +131,10 @@ def test_one_query_prints_a_readable_list(workspace):
 
 @pytest.mark.parametrize("stage", ["qld", "bm25+rm3"])
 def test_other_first_stages_and_fields(workspace, stage):
-    command(
-        workspace, f"search --index index --queries sample:test --first-stage {stage} --output {stage}.run --depth 20"
-    )
+    search = f"search --index index --queries sample:test --first-stage {stage}"
+    command(workspace, f"{search} --output {stage}.run --depth 20")
     assert read_run(workspace / f"{stage}.run").keys() == read_run(workspace / "bm25.run").keys()
-    command(
-        workspace,
-        f"search --index index --queries sample:test --first-stage {stage} --field title --output {stage}-title.run",
-    )
+    command(workspace, f"{search} --field title --output {stage}-title.run")
     assert read_run(workspace / f"{stage}-title.run")
 
 
@@ -155,18 +165,18 @@ def test_training_from_runs_needs_no_java(workspace):
     assert ours.read_bytes() == theirs.read_bytes()
 
 
-INTERRUPTING = """
+RERANKER = """
 import numpy as np
 
 class Reranker:
-    name = "interrupting"
+    name = "mine"
     def __init__(self, index):
         self.seen = 0
     def score(self, query, candidates):
         self.seen += 1
         if self.seen == {stop}:
             raise KeyboardInterrupt
-        return candidates.first_stage_scores[::-1].copy()
+        return candidates.first_stage_scores[::-1] * np.float32({factor})
 """
 
 
@@ -174,11 +184,11 @@ def test_an_interrupted_search_is_resumed(workspace):
     search = "search --index index --queries sample:test --reranker my_rerankers.interrupting:Reranker --output my.run"
     package = workspace / "my_rerankers"
     package.mkdir()
-    (package / "interrupting.py").write_text(INTERRUPTING.format(stop=6))
+    (package / "interrupting.py").write_text(RERANKER.format(stop=6, factor=1))
     status, _, err = attempt(workspace, search)
     assert status == 130 and "Traceback" not in err
     assert not (workspace / "my.run").exists()
-    (package / "interrupting.py").write_text(INTERRUPTING.format(stop=0))
+    (package / "interrupting.py").write_text(RERANKER.format(stop=0, factor=1))
     refused = refusal(workspace, f"{search} --resume --depth 9")
     assert "depth" in refused
     status, _, err = attempt(workspace, f"{search} --resume")
@@ -195,65 +205,53 @@ def test_an_index_is_not_overwritten_by_chance(workspace):
     assert "match their checksums" in command(workspace, "index --index index --verify")
 
 
-def test_bad_input_gets_one_line(workspace):
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    """The one line on stderr of a command that refuses its input, run in this process and in the test's folder."""
+    monkeypatch.chdir(tmp_path)
+
     def said(line):
-        return refusal(workspace, line)
+        name, *rest = line.split(" ")
+        with pytest.raises(SystemExit) as caught:
+            commandline.run(import_module(f"rerank_plugin.{name}").main, rest)
+        out, err = capsys.readouterr()
+        assert caught.value.code == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1, err
+        return err
 
-    search = "search --queries sample:test --output x.run"
-    assert "no index at nowhere" in said(f"{search} --index nowhere")
+    return said
+
+
+def test_bad_input_gets_one_line(workspace, refused, monkeypatch):
+    monkeypatch.chdir(workspace)
+    monkeypatch.syspath_prepend(workspace)
     (workspace / "half").mkdir()
-    assert "it is not an index" in said(f"{search} --index half")
-    assert f"known: {', '.join(known_names())}" in said(f"{search} --index index --reranker nothing")
-    assert "needs a trained checkpoint" in said(f"{search} --index index --reranker pacrr")
-    assert f"known: {', '.join(known_forms())}" in said(f"{search} --index index --first-stage splade")
     (workspace / "empty.tsv").write_text("")
-    assert "empty.tsv" in said("search --index index --queries empty.tsv --output x.run")
     (workspace / "twice.tsv").write_text("q1\tone\nq1\ttwo\n")
-    assert "q1" in said("search --index index --queries twice.tsv --output x.run")
-    ids = [query.id for query in queries("sample:test")]
-    (workspace / "other.run").write_text(f"{ids[0]} Q0 NOWHERE 1 2.5 tag\n")
-    assert "NOWHERE" in said(f"{search} --index index --run other.run --reranker ./delta")
-    assert not (workspace / "x.run").exists()
-
-
-def test_an_index_of_another_format_version_is_refused(workspace):
-    other = workspace / "other-version"
-    shutil.copytree(workspace / "index", other)
-    description = json.loads((other / "index.json").read_text())
-    (other / "index.json").write_text(json.dumps({**description, "format_version": 99}))
-    assert "format version 99" in refusal(
-        workspace, "search --index other-version --queries sample:test --output x.run"
-    )
-
-
-def test_a_checkpoint_that_does_not_fit_is_refused(workspace):
-    broken = workspace / "broken"
-    shutil.copytree(workspace / "delta", broken)
-    with open(broken / "vocab.txt", "a") as file:
-        file.write("onewordmore\n")
-    said = refusal(workspace, "search --index index --queries sample:test --output x.run --reranker broken")
-    assert "do not belong together" in said
-
-
-NAN = """
-import numpy as np
-
-class Reranker:
-    name = "nan"
-    def __init__(self, index):
-        pass
-    def score(self, query, candidates):
-        return np.full(len(candidates), np.nan, np.float32)
-"""
-
-
-def test_nan_scores_never_reach_a_run(workspace):
+    (workspace / "other.run").write_text(f"{queries('sample:test')[0].id} Q0 NOWHERE 1 2.5 tag\n")
     (workspace / "nan_reranker").mkdir()
-    (workspace / "nan_reranker" / "module.py").write_text(NAN)
-    said = refusal(
-        workspace, "search --index index --queries sample:test --output x.run --reranker nan_reranker.module:Reranker"
-    )
-    assert "NaN" in said and not (workspace / "x.run").exists()
+    (workspace / "nan_reranker" / "module.py").write_text(RERANKER.format(stop=0, factor="'nan'"))
+    shutil.copytree(workspace / "index", workspace / "other-version")
+    description = json.loads((workspace / "index" / "index.json").read_text())
+    (workspace / "other-version" / "index.json").write_text(json.dumps({**description, "format_version": 99}))
+    shutil.copytree(workspace / "delta", workspace / "broken")
+    with open(workspace / "broken" / "vocab.txt", "a") as file:
+        file.write("onewordmore\n")
+    search = "search --queries sample:test --output x.run --index"
+    for line, said in [
+        (f"{search} nowhere", "no index at nowhere"),
+        (f"{search} half", "it is not an index"),
+        (f"{search} other-version", "format version 99"),
+        (f"{search} index --reranker nothing", f"known: {', '.join(known_names())}"),
+        (f"{search} index --reranker pacrr", "needs a trained checkpoint"),
+        (f"{search} index --reranker broken", "do not belong together"),  # a checkpoint whose parts do not fit
+        (f"{search} index --reranker nan_reranker.module:Reranker", "NaN"),  # never reaches a run
+        (f"{search} index --first-stage splade", f"known: {', '.join(known_forms())}"),
+        (f"{search} index --run other.run --reranker ./delta", "NOWHERE"),
+        ("search --index index --queries empty.tsv --output x.run", "empty.tsv"),
+        ("search --index index --queries twice.tsv --output x.run", "q1"),
+    ]:
+        assert said in refused(line), line
+    assert not (workspace / "x.run").exists()
 
 
 PUBMED = """<?xml version="1.0"?>
@@ -329,7 +327,7 @@ def start_index(workspace, name):
 
 def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace):
     """Each of these words stands in one document only, so Lucene finds it and the model has no vector for it."""
-    index = rerank_plugin_index(workspace)
+    index = Index(workspace / "index")
     rare = np.flatnonzero(np.asarray(index.forward.document_frequency["text"]) == 1)
     words = [word for word in index.forward.terms.take(rare) if word.isascii() and word.isalpha() and len(word) > 6]
     (workspace / "rare.tsv").write_text(f"q1\t{' '.join(words[:3])}\n")
@@ -339,12 +337,6 @@ def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace):
     )
     assert status == 0 and "knows none of its words" in err
     assert (workspace / "rare.run").read_text() == (workspace / "rare-bm25.run").read_text()
-
-
-def rerank_plugin_index(workspace):
-    from rerank_plugin.indexes.index_folder import Index
-
-    return Index(workspace / "index")
 
 
 def test_problems_are_counted_and_strict_stops(workspace):

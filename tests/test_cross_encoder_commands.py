@@ -9,7 +9,7 @@ from rerank_plugin.corpora import documents
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.text.tokenizer import PLAIN
 from tests.models import tiny_encoders
-from tests.test_commands import command, refusal
+from tests.test_commands import inside, refusal
 
 SEARCH = "search --index index --queries sample:test --depth 20"
 
@@ -18,7 +18,7 @@ SEARCH = "search --index index --queries sample:test --depth 20"
 def workspace(tmp_path_factory):
     """An index of the sample, and two tiny encoders of its words: one without a head, one with."""
     folder = tmp_path_factory.mktemp("cross-encoder")
-    command(folder, "index --corpus sample --index index")
+    inside(folder, "index --corpus sample --index index")
     words = {word for one in documents("sample") for word in PLAIN.tokenize(f"{one.title} {one.abstract}")}
     tiny_encoders.bert(folder / "encoder", words)
     tiny_encoders.bert(folder / "ready", words, head=True)
@@ -26,7 +26,7 @@ def workspace(tmp_path_factory):
 
 
 def test_training_and_searching(workspace):
-    said = command(
+    said = inside(
         workspace,
         "train --model bert --set encoder=encoder trainable_layers=1 --index index --train sample:train "
         "--validation sample:dev --depth 20 --epochs 1 --pairs-per-query 4 --measures AP --output trained",
@@ -34,8 +34,8 @@ def test_training_and_searching(workspace):
     assert "trained: best epoch 1 of 1, validation AP" in said
     assert json.loads((workspace / "trained" / "config.json").read_text())["config"]["encoder"] == "encoder"
     (workspace / "encoder").rename(workspace / "moved")  # a checkpoint needs it no more
-    command(workspace, f"{SEARCH} --output bm25.run")
-    command(workspace, f"{SEARCH} --reranker bert:trained --output bert.run")
+    inside(workspace, f"{SEARCH} --output bm25.run")
+    inside(workspace, f"{SEARCH} --reranker bert:trained --output bert.run")
     (workspace / "moved").rename(workspace / "encoder")
     before, after = (read_run(workspace / name) for name in ("bm25.run", "bert.run"))
     assert {query: set(ranked.doc_ids) for query, ranked in before.items()} == {
@@ -46,7 +46,7 @@ def test_training_and_searching(workspace):
 
 
 def test_an_encoder_with_a_head_ranks_as_it_is(workspace):
-    command(workspace, f"{SEARCH} --reranker bert:ready --output ready.run")
+    inside(workspace, f"{SEARCH} --reranker bert:ready --output ready.run")
     assert (workspace / "ready.run").read_text().split()[5] == "bert"
 
 

@@ -1,16 +1,16 @@
 """The command, as a user runs it."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-import rerank_plugin
+from rerank_plugin import options as commandline
+from rerank_plugin.corpora import judgments
 from rerank_plugin.evaluate import FORMATS, main
 from rerank_plugin.files import tables
+from rerank_plugin.files.errors import InputError
+from tests.test_commands import attempt
+from tests.test_startup import imported
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
 GOOD = "q1 Q0 a 1 9 t\nq1 Q0 b 2 8 t\nq2 Q0 a 1 9 t\nq3 Q0 c 1 1 t\n"
@@ -25,30 +25,35 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def python(*arguments, folder=None):
-    """Another Python that finds the package, installed or not."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(rerank_plugin.__file__).parents[1])}
-    return subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+@pytest.fixture
+def said(folder, capsys):
+    """What the command says on stdout and stderr, against the judgments ``qrels``; both in lines."""
+
+    def run(line, qrels="qrels"):
+        main(["--qrels", qrels, *line.split()])
+        return [text.splitlines() for text in capsys.readouterr()]
+
+    return run
 
 
-def command(folder, *arguments):
-    return python("-m", "rerank_plugin.evaluate", *arguments, folder=folder)
+@pytest.fixture
+def result(said):
+    """What the command says as JSON."""
+    return lambda line, **more: json.loads("".join(said(f"{line} --format json", **more)[0]))
 
 
 def test_results_go_to_stdout_and_reports_to_stderr(folder):
-    done = command(
-        folder, "--qrels", "qrels", "good.run", "bad.run", "--baseline", "bad.run", "--format", "json",
-        "--measures", "AP", "RR@10",
-    )  # fmt: skip
-    assert done.returncode == 0
-    result = json.loads(done.stdout)
+    line = "evaluate --qrels qrels good.run bad.run --baseline bad.run --format json --measures AP RR@10"
+    status, out, err = attempt(folder, line)
+    assert status == 0
+    result = json.loads(out)
     assert result["queries"] == 3
     assert result["runs"]["good.run"] == {"AP": 1.0, "RR@10": 1.0}
     # bad.run: q1 (1/2)/2 and 1/2, q2 1/2 and 1/2, q3 missing
     assert result["runs"]["bad.run"] == pytest.approx({"AP": 0.25, "RR@10": 1 / 3})
     assert result["tests"]["baseline"] == "bad.run" and list(result["tests"]["runs"]) == ["good.run"]
     assert result["reported"]["bad.run"] == {"missing": ["q3"], "unjudged": ["q9"]}
-    assert done.stderr.splitlines() == [
+    assert err.splitlines() == [
         "bad.run: 1 of 3 judged queries are missing and count as 0: q3",
         "bad.run: 1 queries without judgments are left out: q9",
     ]
@@ -57,132 +62,97 @@ def test_results_go_to_stdout_and_reports_to_stderr(folder):
 @pytest.mark.parametrize(
     "arguments, culprit",
     [
-        (["--qrels", "qrels", "none.run"], "none.run"),
-        (["--qrels", "none", "good.run"], "none"),
-        (["--qrels", "qrels", "good.run", "--measures", "nDGC@10"], "'nDGC@10'"),
-        (["--qrels", "qrels", "good.run", "--measures", "P@0"], "'P@0'"),
-        (["--qrels", "qrels", "good.run", "--baseline", "other.run"], "other.run"),
-        (["--qrels", "qrels", "good.run", "good.run"], "good.run: is given twice"),
-        (["--qrels", "qrels", "good.run", "./good.run"], "./good.run: is given twice"),
-        (["--qrels", "qrels", "broken.run"], "broken.run:2: "),
-        (["--qrels", "qrels", "strange.run"], "strange.run: none of its 1 queries"),
-        (["--qrels", "broken.run", "good.run"], "broken.run"),
-        (["--qrels", "qrels", "good.run", "--output", "qrels/report"], "qrels/report: cannot be written"),
+        ("qrels none.run", "none.run"),
+        ("none good.run", "none"),
+        ("qrels good.run --measures nDGC@10", "'nDGC@10'"),
+        ("qrels good.run --measures P@0", "'P@0'"),
+        ("qrels good.run --baseline other.run", "other.run"),
+        ("qrels good.run good.run", "good.run: is given twice"),
+        ("qrels good.run ./good.run", "./good.run: is given twice"),
+        ("qrels broken.run", "broken.run:2: "),
+        ("qrels strange.run", "strange.run: none of its 1 queries"),
+        ("broken.run good.run", "broken.run"),
+        ("qrels good.run --output qrels/report", "qrels/report: cannot be written"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(folder, arguments, culprit):
+def test_bad_input_is_one_line_and_status_2(folder, arguments, culprit, capsys):
     (folder / "broken.run").write_text("q1 Q0 a 1 9 t\nq1 Q0 b 2 nan t\n")
     (folder / "strange.run").write_text("77 Q0 a 1 9 t\n")
-    done = command(folder, *arguments)
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.count("\n") == 1 and done.stderr.startswith("error: ") and culprit in done.stderr
-
-
-@pytest.mark.parametrize("alpha", ["0", "1", "x", "nan"])
-def test_bad_alpha(folder, alpha, capsys):
     with pytest.raises(SystemExit) as caught:
-        main(["--qrels", "qrels", "good.run", "--alpha", alpha])
-    assert caught.value.code == 2 and "--alpha" in capsys.readouterr().err
+        commandline.run(main, ["--qrels", *arguments.split()])
+    out, err = capsys.readouterr()
+    assert caught.value.code == 2 and out == ""
+    assert err.count("\n") == 1 and err.startswith("error: ") and culprit in err
 
 
 @pytest.mark.parametrize("baseline", ["bad.run", "./bad.run"])
-def test_a_baseline_from_outside_goes_first(folder, capsys, baseline):
-    main(["--qrels", "qrels", "good.run", "--baseline", baseline, "--measures", "AP"])
-    lines = capsys.readouterr().out.splitlines()
+def test_a_baseline_from_outside_goes_first(said, baseline):
+    lines, _ = said(f"good.run --baseline {baseline} --measures AP")
     assert [line.split()[0] for line in lines[:3]] == ["run", baseline, "good.run"]
 
 
-def test_a_baseline_among_the_runs_stays_where_it_is(folder, capsys):
-    main(["--qrels", "qrels", "good.run", "bad.run", "--baseline", "./bad.run", "--measures", "AP", "--format", "csv"])
-    lines = capsys.readouterr().out.splitlines()
+def test_a_baseline_among_the_runs_stays_where_it_is(said):
+    lines, _ = said("good.run bad.run --baseline ./bad.run --measures AP --format csv")
     assert [line.split(",")[0] for line in lines] == ["run", "good.run", "bad.run"]
     assert lines[2].endswith(",,,")
 
 
-def test_default_measures_formats_and_output(folder, capsys):
-    main(["--qrels", "qrels", "good.run", "--format", "markdown", "--per-query", "--output", "new/report.md"])
-    assert capsys.readouterr().out == ""
+def test_default_measures_formats_and_output(folder, said):
+    assert said("good.run --format markdown --per-query --output new/report.md")[0] == []
     text = (folder / "new" / "report.md").read_text()
     assert text.startswith("| run | nDCG@10 | nDCG@20 | NDCG.20 | AP | P@5 | R@500 |\n")
     assert "| good.run | q3 | 1.0000 | 1.0000 | 1.0000 | 1.0000 | 0.2000 | 1.0000 |\n" in text
+    assert (*tables.FORMATS, "paper", "letters") == FORMATS  # those that are offered are there
 
 
-def test_the_formats_offered_are_those_there_are():
-    assert (*tables.FORMATS, "paper", "letters") == FORMATS
-
-
-def test_the_scale_of_err(folder, capsys):
-    asked = ["--qrels", "qrels", "good.run", "--measures", "ERR@1", "--format", "csv"]
-    for more, expected in (([], (3 + 1 + 1) / 4 / 3), (["--highest-grade", "4"], (3 + 1 + 1) / 16 / 3)):
-        main([*asked, *more])
-        assert float(capsys.readouterr().out.split(",")[-1]) == pytest.approx(expected)
+def test_the_scale_of_err(folder, said, result):
+    for more, expected in (("", (3 + 1 + 1) / 4 / 3), ("--highest-grade 4", (3 + 1 + 1) / 16 / 3)):
+        lines, _ = said(f"good.run --measures ERR@1 --format csv {more}")
+        assert float(lines[-1].split(",")[-1]) == pytest.approx(expected)
     (folder / "before").mkdir()
     (folder / "before" / "a.run").write_text(GOOD)
-    main([*asked[:2], "before", "--before", "./before", *asked[3:5], "--format", "json", "--highest-grade", "4"])
-    assert json.loads(capsys.readouterr().out)["measures"]["ERR@1"]["before"]["a.run"] == pytest.approx(5 / 48)
+    found = result("before --before ./before --measures ERR@1 --highest-grade 4")
+    assert found["measures"]["ERR@1"]["before"]["a.run"] == pytest.approx(5 / 48)
 
 
-def test_the_same_measure_twice_is_shown_once(folder, capsys):
-    main(["--qrels", "qrels", "good.run", "--measures", "AP", "AP", "MAP"])
-    assert capsys.readouterr().out.splitlines()[0].split() == ["run", "AP", "MAP"]
+def test_the_same_measure_twice_is_shown_once(said):
+    assert said("good.run --measures AP AP MAP")[0][0].split() == ["run", "AP", "MAP"]
 
 
-def test_the_sample_has_judgments(folder, capsys):
-    from rerank_plugin.corpora import judgments
-
+def test_the_sample_has_judgments(folder, result):
     judged = judgments("sample:test")
     lines = [f"{q} Q0 {d} 1 {grade} t" for q, of_query in judged.items() for d, grade in of_query.items()]
     (folder / "ideal.run").write_text("\n".join(lines))
-    main(["--qrels", "sample:test", "ideal.run", "--measures", "nDCG@10", "NDCG.20", "--format", "json"])
-    result = json.loads(capsys.readouterr().out)
-    assert result["queries"] == len(judged) and result["runs"]["ideal.run"] == {"nDCG@10": 1.0, "NDCG.20": 1.0}
+    found = result("ideal.run --measures nDCG@10 NDCG.20", qrels="sample:test")
+    assert found["queries"] == len(judged) and found["runs"]["ideal.run"] == {"nDCG@10": 1.0, "NDCG.20": 1.0}
 
 
-def test_help_needs_nothing_heavy():
-    code = (
-        "import sys, runpy\n"
-        "sys.argv = ['evaluate', '--help']\n"
-        "try: runpy.run_module('rerank_plugin.evaluate', run_name='__main__')\n"
-        "except SystemExit: pass\n"
-        "heavy = {'numpy', 'scipy', 'ir_measures', 'pytrec_eval', 'torch', 'pandas'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    done = python("-c", code)
-    assert done.returncode == 0, done.stderr
-    assert "--baseline" in done.stdout
+@pytest.mark.parametrize("command", ["evaluate", "clicks"])
+def test_help_needs_nothing_heavy(command):
+    code = f"from rerank_plugin.{command} import arguments; arguments().format_help()"
+    assert not {"numpy", "scipy", "ir_measures", "pytrec_eval", "torch", "pandas"} & imported(code)
 
 
-def test_the_table_of_the_paper(folder, capsys):
-    main(
-        ["--qrels", "qrels", "good.run", "bad.run", "--measures", "MAP", "--format", "paper"]
-        + ["--against", "./bad.run=good.run"]
-    )
-    lines = capsys.readouterr().out.splitlines()
+def test_the_table_of_the_paper(said):
+    asked = "good.run bad.run --measures MAP --format paper"
+    lines, _ = said(f"{asked} --against ./bad.run=good.run")
     # Differences of bad from good: -.75, -.5, -1; t = -.75 / (.25 / sqrt 3) = -5.2, p .035
     assert lines[2:4] == ["| good.run <sup>1</sup> | **1.000** |", "| bad.run | 0.250 <sup>=1</sup> |"]
     assert "p < 0.01 without correction" in lines[-1]
-    main(
-        ["--qrels", "qrels", "good.run", "bad.run", "--measures", "MAP", "--format", "paper", "--alpha", "0.05"]
-        + ["--against", "bad.run=good.run", "--against", "good.run=bad.run"]
-    )
-    lines = capsys.readouterr().out.splitlines()
+    lines, _ = said(f"{asked} --alpha 0.05 --against bad.run=good.run --against good.run=bad.run")
     assert lines[2].startswith("| good.run <sup>1</sup> | **1.000** <sup>+2</sup> |")
     assert lines[3] == "| bad.run <sup>2</sup> | 0.250 <sup>-1</sup> |"
 
 
-def test_table_1_of_the_pacrr_paper(folder, capsys):
+def test_table_1_of_the_pacrr_paper(folder, said):
     (folder / "some.run").write_text(GOOD.replace("q3 Q0 c", "q3 Q0 x"))
-    runs = ["good.run", "bad.run", "some.run"]
-    main(
-        ["--qrels", "qrels", *runs, "--measures", "AP", "--format", "letters", "--letters", "b=./bad.run", "s=some.run"]
-    )
+    asked = "good.run bad.run some.run --format letters"
+    lines, _ = said(f"{asked} --measures AP --letters b=./bad.run s=some.run")
     # good - bad .75 .5 1: t 5.2, p .035; good - some 0 0 1: t 1; some - bad .75 .5 0: t 1.89, p .2
-    lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "|  | AP |"
     assert lines[2:5] == ["| good.run | **1.000** (B) |", "| bad.run | 0.250 |", "| some.run | 0.667 |"]
     assert "from B bad.run, S some.run (two-tailed paired t-test over 3 queries" in lines[-1]
-    main(["--qrels", "qrels", *runs, "--format", "letters", "--letters", "B=bad.run"])
-    assert capsys.readouterr().out.startswith("|  | ERR@20 | NDCG.20 |\n")
+    assert said(f"{asked} --letters B=bad.run")[0][0] == "|  | ERR@20 | NDCG.20 |"
 
 
 @pytest.fixture
@@ -195,123 +165,98 @@ def folders(folder):
     return folder
 
 
-def test_table_2_of_the_pacrr_paper(folders, capsys):
-    asked = ["--qrels", "qrels", "--before", "before", "after", "--measures", "AP"]
-    main([*asked, "--letters", "A=./after", "--scatter", "figures/3.png"])
+def test_table_2_of_the_pacrr_paper(folders, said, result):
+    asked = "--before before after --measures AP"
+    out, err = said(f"{asked} --letters A=./after --scatter figures/3.png")
     # AP 1 and .25 (see above) become .25 and 1: -75% and +300%
-    out, err = capsys.readouterr()
-    assert out.splitlines()[:2] == ["       AP change  AP improved", "after    +112.5%       1 of 2"]
-    assert err.splitlines() == [
+    assert out[:2] == ["       AP change  AP improved", "after    +112.5%       1 of 2"]
+    assert err == [
         "before re-ranking: 1 of 2 runs lack judged queries, which count as 0, as b.run",
         "after: 1 of 2 runs lack judged queries, which count as 0, as a.run",
     ]
     assert (folders / "figures" / "3.png").read_bytes().startswith(b"\x89PNG")
     (folders / "ids").write_text("q2\n")  # AP 1 and .5, and the other way round
-    main([*asked, "--subset", "ids", "--format", "json"])
-    result = json.loads(capsys.readouterr().out)
-    assert result["queries"] == 1 and result["measures"]["AP"]["after"]["after"]["average_change"] == 25
-    main(["--qrels", "qrels", "--before", "before", "after", "--format", "markdown"])
-    assert capsys.readouterr().out.startswith("|  | ERR@20 change | NDCG.20 change | ERR@20 improved |")
+    found = result(f"{asked} --subset ids")
+    assert found["queries"] == 1 and found["measures"]["AP"]["after"]["after"]["average_change"] == 25
+    lines, _ = said("--before before after --format markdown")
+    assert lines[0].startswith("|  | ERR@20 change | NDCG.20 change | ERR@20 improved |")
 
 
-def test_folders_that_do_not_belong_together(folders):
-    from rerank_plugin.files.errors import InputError
-
-    asked = ["--qrels", "qrels", "--before", "before", "after"]
+def test_folders_that_do_not_belong_together(folders, said):
     with pytest.raises(InputError, match="x has the letter X, but it is not among after"):
-        main([*asked, "--letters", "X=x"])
+        said("--before before after --letters X=x")
     with pytest.raises(InputError, match="none: no such folder of runs"):
-        main([*asked[:3], "none", "after"])
+        said("--before none after")
     (folders / "after" / "b.run").rename(folders / "after" / "c.run")
     with pytest.raises(InputError, match="after: lacks the run b.run"):
-        main(asked)
+        said("--before before after")
 
 
-def test_table_3_of_the_pacrr_paper(folder, capsys):
+def test_table_3_of_the_pacrr_paper(folder, said, result):
     (folder / "zero.run").write_text("q1 Q0 b 1 2 t\nq1 Q0 x 2 1 t\nq2 Q0 a 1 9 t\nq2 Q0 x 1 8 t\n")
-    main(["--qrels", "qrels", "good.run", "--pairs", "--label", "2=HRel", "1=Rel"])
-    assert capsys.readouterr().out.splitlines()[1].split() == ["HRel", "vs", "Rel", "100.0%", "1", "100.0%"]
-    asked = ["--qrels", "qrels", "bad.run", "zero.run", "--pairs", "--unjudged-as-nonrelevant", "--format", "json"]
-    main([*asked, "--letters", "B=bad.run"])
-    out, err = capsys.readouterr()
-    result = json.loads(out)
+    lines, _ = said("good.run --pairs --label 2=HRel 1=Rel")
+    assert lines[1].split() == ["HRel", "vs", "Rel", "100.0%", "1", "100.0%"]
+    asked = "bad.run zero.run --pairs --unjudged-as-nonrelevant"
+    found = result(f"{asked} --letters B=bad.run")
     # both hold b and x of q1, and a and x of q2
-    assert result["documents"] == {"all": 6, "compared": 4, "lacking": {"bad.run": 2, "zero.run": 2}}
-    assert result["combinations"][0]["runs"]["bad.run"]["accuracy"] == 0
-    assert result["combinations"][0]["runs"]["zero.run"] == {"accuracy": 1, "pooled": 1, "letters": "(B)"}
-    assert err.splitlines()[0] == "4 of 6 documents are in all runs; the pairs are of these"
+    assert found["documents"] == {"all": 6, "compared": 4, "lacking": {"bad.run": 2, "zero.run": 2}}
+    assert found["combinations"][0]["runs"]["bad.run"]["accuracy"] == 0
+    assert found["combinations"][0]["runs"]["zero.run"] == {"accuracy": 1, "pooled": 1, "letters": "(B)"}
+    assert said(asked)[1][0] == "4 of 6 documents are in all runs; the pairs are of these"
     (folder / "ids").write_text("q2\n")
-    main([*asked, "--subset", "ids"])
-    assert json.loads(capsys.readouterr().out)["combinations"][0]["pairs"] == 1
+    assert result(f"{asked} --subset ids")["combinations"][0]["pairs"] == 1
 
 
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--letters", "bad.run"], "--letters bad.run: expected a letter, =, and a baseline; runs come before"),
-        (["--letters", "=bad.run"], "expected a letter, =, and a baseline"),
-        (["--letters", "B=bad.run", "C=./bad.run"], "--letters C=./bad.run: bad.run has the letter B already"),
-        (["--letters", "B=bad.run", "b=good.run"], "good.run and bad.run have the same letter, B"),
-        (["--letters", "B=other.run"], "other.run has the letter B, but it is not among good.run, bad.run"),
-        (["--label", "x=Rel"], "the label x=Rel: expected a grade"),
-        (["--label", "0=x", "good.run"], "the label good.run: expected a grade"),
+        ("--pairs --letters bad.run", "--letters bad.run: expected a letter, =, and a baseline; runs come before"),
+        ("--pairs --letters =bad.run", "expected a letter, =, and a baseline"),
+        ("--pairs --letters B=bad.run C=./bad.run", "--letters C=./bad.run: bad.run has the letter B already"),
+        ("--pairs --letters B=bad.run b=good.run", "good.run and bad.run have the same letter, B"),
+        ("--pairs --letters B=other.run", "other.run has the letter B, but it is not among good.run, bad.run"),
+        ("--pairs --label x=Rel", "the label x=Rel: expected a grade"),
+        ("--pairs --label 0=x good.run", "the label good.run: expected a grade"),
+        ("--format paper --against bad.run", "--against bad.run: expected a run, =, and its baselines"),
+        ("--format paper --against bad.run=", "expected a run, =, and its baselines"),
+        ("--format paper --against bad.run=good.run,", "expected a run, =, and its baselines"),
+        (
+            "--format paper --against bad.run=other.run",
+            "other.run is to be compared, but it is not among the runs: good.run, bad.run",
+        ),
     ],
 )
-def test_bad_letters_and_labels(folder, arguments, message):
-    from rerank_plugin.files.errors import InputError
-
+def test_bad_letters_labels_and_comparisons(said, arguments, message):
     with pytest.raises(InputError, match=message):
-        main(["--qrels", "qrels", "good.run", "bad.run", "--pairs", *arguments])
+        said(f"good.run bad.run {arguments}")
 
 
-@pytest.mark.parametrize(
-    "against, message",
-    [
-        ("bad.run", "--against bad.run: expected a run, =, and its baselines"),
-        ("bad.run=", "expected a run, =, and its baselines"),
-        ("bad.run=good.run,", "expected a run, =, and its baselines"),
-        ("bad.run=other.run", "other.run is to be compared, but it is not among the runs: good.run, bad.run"),
-    ],
-)
-def test_bad_comparisons(folder, against, message):
-    from rerank_plugin.files.errors import InputError
-
-    with pytest.raises(InputError, match=message):
-        main(["--qrels", "qrels", "good.run", "bad.run", "--format", "paper", "--against", against])
-
-
-def test_a_subset_from_a_file(folder, capsys):
+def test_a_subset_from_a_file(folder, said, result):
     (folder / "ids").write_text("q3\nq1\n")
-    main(["--qrels", "qrels", "bad.run", "--measures", "AP", "--subset", "ids", "--format", "json"])
-    said = capsys.readouterr()
-    result = json.loads(said.out)
-    assert result["queries"] == 2 and result["runs"] == {"bad.run": {"AP": 0.125}}
-    assert result["reported"] == {"bad.run": {"missing": ["q3"], "unjudged": ["q9"]}}  # q2 is neither
-    assert said.err.splitlines()[0] == "subset ids: 2 of 3 judged queries"
+    found = result("bad.run --measures AP --subset ids")
+    assert found["queries"] == 2 and found["runs"] == {"bad.run": {"AP": 0.125}}
+    assert found["reported"] == {"bad.run": {"missing": ["q3"], "unjudged": ["q9"]}}  # q2 is neither
+    assert said("bad.run --measures AP --subset ids")[1][0] == "subset ids: 2 of 3 judged queries"
 
 
-def test_subsets_of_new_words(folder, capsys):
+def test_subsets_of_new_words(folder, said):
     (folder / "test.tsv").write_text("q1\theart attack\nq2\trenal failure\nq3\theart failure\n")
     (folder / "train.tsv").write_text("t\theart\n")
     (folder / "dev.tsv").write_text("t\tattack\n")
-    seen = ["--queries", "test.tsv", "--seen-queries", "train.tsv", "--seen-queries", "dev.tsv"]
+    seen = "--queries test.tsv --seen-queries train.tsv --seen-queries dev.tsv"
     for subset, queries in (("one-new-word", ["q2", "q3"]), ("all-new-words", ["q2"])):
-        main(["--qrels", "qrels", "good.run", "--subset", subset, *seen, "--format", "csv", "--per-query"])
-        lines = capsys.readouterr().out.splitlines()
+        lines, _ = said(f"good.run --subset {subset} {seen} --format csv --per-query")
         assert [line.split(",")[1] for line in lines[2:]] == queries
 
 
-def test_the_subset_of_hard_queries_and_the_sizes_of_all(tmp_path, index_folder, capsys):
+def test_the_subset_of_hard_queries_and_the_sizes_of_all(folder, said, index_folder):
     """Judgments and candidates over the documents of conftest: "cancer" stands in the titles of 20, 300 and MED-2."""
-    (tmp_path / "q.tsv").write_text("q1\tcancer\nq2\ttwins\n")
-    (tmp_path / "qrels").write_text("q1 0 20 1\nq2 0 x.1 1\n")
-    (tmp_path / "a.run").write_text("q1 Q0 300 1 3 t\nq1 Q0 20 2 2 t\nq1 Q0 MED-2 3 1 t\nq2 Q0 x.2 1 1 t\n")
-    asked = ["--qrels", f"{tmp_path}/qrels", "--queries", f"{tmp_path}/q.tsv", "--index", str(index_folder)]
-    candidates = ["--subset-run", f"{tmp_path}/a.run"]
-    main([*asked, *candidates, f"{tmp_path}/a.run", "--subset", "neg2+", "--measures", "AP", "--format", "csv"])
-    assert capsys.readouterr().out.splitlines()[1:] == [f"{tmp_path}/a.run,all,0.5"]
-    main([*asked, *candidates, "--describe-subsets"])
-    lines = capsys.readouterr().out.splitlines()
+    (folder / "q.tsv").write_text("q1\tcancer\nq2\ttwins\n")
+    (folder / "qrels").write_text("q1 0 20 1\nq2 0 x.1 1\n")
+    (folder / "a.run").write_text("q1 Q0 300 1 3 t\nq1 Q0 20 2 2 t\nq1 Q0 MED-2 3 1 t\nq2 Q0 x.2 1 1 t\n")
+    asked = f"--queries q.tsv --index {index_folder} --subset-run a.run"
+    assert said(f"a.run {asked} --subset neg2+ --measures AP --format csv")[0][1:] == ["a.run,all,0.5"]
+    lines, _ = said(f"{asked} --describe-subsets")
     assert lines[0] == "|  | Full test data | Neg20+ |" and lines[2:4] == [
         "| Number of queries | 2 | 0 |",
         "| Number of samples | 4 | 0 |",
@@ -322,39 +267,37 @@ def test_the_subset_of_hard_queries_and_the_sizes_of_all(tmp_path, index_folder,
 @pytest.mark.parametrize(
     "arguments, culprit",
     [
-        ([], "RUN"),
-        (["good.run", "--against", "a=b"], "--against needs --format paper"),
-        (["good.run", "--format", "paper", "--baseline", "bad.run"], "--format paper takes no --baseline"),
-        (["good.run", "--format", "paper", "--per-query"], "--per-query"),
-        (["good.run", "--describe-subsets"], "takes neither runs nor --subset"),
-        (["--describe-subsets"], "--describe-subsets needs the texts of the queries: --queries"),
-        (["--describe-subsets", "--queries", "q"], "--describe-subsets needs the titles of the documents: --index"),
-        (["good.run", "--subset", "neg20+", "--queries", "q"], "--subset neg20+ needs the titles"),
-        (["good.run", "--subset", "one-new-word"], "--subset one-new-word needs the texts"),
-        (["good.run", "--subset", "all-new-words", "--queries", "q"], "needs the training and validation queries"),
-        (["good.run", "--format", "letters"], "--format letters needs the letters of the baselines: --letters"),
-        (["good.run", "--letters", "G=good.run"], "--letters needs --format letters or --before or --pairs"),
-        (["good.run", "--format", "letters", "--letters", "G=good.run", "--alpha", "0.1"], "letters takes no --alpha"),
-        (
-            ["good.run", "--format", "letters", "--letters", "G=good.run", "--against", "a=b"],
-            "--against needs --format",
-        ),
-        (["good.run", "--scatter", "x.png"], "--scatter needs --before"),
-        (["good.run", "--label", "1=Rel"], "--label needs --pairs"),
-        (["good.run", "--unjudged-as-nonrelevant"], "--unjudged-as-nonrelevant needs --pairs"),
-        (["good.run", "--pairs", "--measures", "AP"], "--pairs takes no --measures"),
-        (["good.run", "--pairs", "--highest-grade", "4"], "--pairs takes no --highest-grade"),
-        (["good.run", "--pairs", "--baseline", "bad.run"], "--pairs takes no --baseline"),
-        (["good.run", "--pairs", "--format", "csv"], "--pairs takes no --format csv, but table, markdown, json"),
-        (["good.run", "--pairs", "--format", "letters"], "--pairs does not go with --format letters"),
-        (["good.run", "--pairs", "--before", "x"], "--before does not go with --pairs"),
-        (["x", "--before", "x", "--agreement"], "--before takes no --agreement"),
-        (["x", "--before", "x", "--per-query"], "--before takes no --per-query"),
-        (["--before", "x"], "RUN"),
-        (["--describe-subsets", "--pairs"], "--describe-subsets does not go with --pairs"),
+        ("", "RUN"),
+        ("good.run --against a=b", "--against needs --format paper"),
+        ("good.run --format paper --baseline bad.run", "--format paper takes no --baseline"),
+        ("good.run --format paper --per-query", "--per-query"),
+        ("good.run --describe-subsets", "takes neither runs nor --subset"),
+        ("--describe-subsets", "--describe-subsets needs the texts of the queries: --queries"),
+        ("--describe-subsets --queries q", "--describe-subsets needs the titles of the documents: --index"),
+        ("good.run --subset neg20+ --queries q", "--subset neg20+ needs the titles"),
+        ("good.run --subset one-new-word", "--subset one-new-word needs the texts"),
+        ("good.run --subset all-new-words --queries q", "needs the training and validation queries"),
+        ("good.run --format letters", "--format letters needs the letters of the baselines: --letters"),
+        ("good.run --letters G=good.run", "--letters needs --format letters or --before or --pairs"),
+        ("good.run --format letters --letters G=good.run --alpha 0.1", "letters takes no --alpha"),
+        ("good.run --format letters --letters G=good.run --against a=b", "--against needs --format"),
+        ("good.run --scatter x.png", "--scatter needs --before"),
+        ("good.run --label 1=Rel", "--label needs --pairs"),
+        ("good.run --unjudged-as-nonrelevant", "--unjudged-as-nonrelevant needs --pairs"),
+        ("good.run --pairs --measures AP", "--pairs takes no --measures"),
+        ("good.run --pairs --highest-grade 4", "--pairs takes no --highest-grade"),
+        ("good.run --pairs --baseline bad.run", "--pairs takes no --baseline"),
+        ("good.run --pairs --format csv", "--pairs takes no --format csv, but table, markdown, json"),
+        ("good.run --pairs --format letters", "--pairs does not go with --format letters"),
+        ("good.run --pairs --before x", "--before does not go with --pairs"),
+        ("x --before x --agreement", "--before takes no --agreement"),
+        ("x --before x --per-query", "--before takes no --per-query"),
+        ("--before x", "RUN"),
+        ("--describe-subsets --pairs", "--describe-subsets does not go with --pairs"),
+        *((f"good.run --alpha {alpha}", "--alpha") for alpha in ("0", "1", "x", "nan")),
     ],
 )
 def test_options_that_need_or_exclude_one_another(folder, arguments, culprit, capsys):
     with pytest.raises(SystemExit) as caught:
-        main(["--qrels", "qrels", *arguments])
+        main(["--qrels", "qrels", *arguments.split()])
     assert caught.value.code == 2 and culprit in capsys.readouterr().err

@@ -17,6 +17,11 @@ from tests.test_startup import HEAVY, imported
 PACKAGE = Path(rp.__file__).parent
 
 
+def run(code):
+    """What code prints in a Python of its own."""
+    return subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True).stdout
+
+
 def test_every_public_name_is_there():
     assert [name for name in rp.__all__ if getattr(rp, name).__name__ != name] == []
     assert set(rp.__all__) <= set(dir(rp))
@@ -29,8 +34,7 @@ def test_another_name_is_not():
 
 def test_commands_and_folders_are_still_modules():
     code = "from rerank_plugin import *; from rerank_plugin import index, train, evaluate; print(train.__name__, rank)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
-    assert done.stdout.startswith("rerank_plugin.train <function rank"), done.stderr
+    assert run(code).startswith("rerank_plugin.train <function rank")
 
 
 def test_type_checkers_read_the_same_names():
@@ -46,11 +50,7 @@ def test_records_and_runs_need_no_torch_and_no_java():
 
 def test_the_package_is_imported_at_once():
     code = "import time; t = time.perf_counter(); import rerank_plugin; print(time.perf_counter() - t)"
-    taken = []
-    for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
-        taken.append(float(done.stdout))
-    assert min(taken) < 0.2
+    assert min(float(run(code)) for _ in range(3)) < 0.2
 
 
 def test_the_typed_marker_is_installed():

@@ -2,19 +2,21 @@
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-import rerank_plugin
 from rerank_plugin import bench, embed, fuse, index, search, train
 from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.register import known_forms
+from tests.test_startup import imported
+
+TRAIN = (
+    "--model ktrel-w --set heads=1 feed_forward=20 --index {0}/index --words {0}/words --train sample:train "
+    "--validation sample:dev --epochs 1 --measures AP"
+)
 
 
 @pytest.fixture(scope="module")
@@ -24,39 +26,22 @@ def folder(tmp_path_factory):
     words = f"words --corpus sample --min-count 3 --dimension 20 --epochs 2 --output {folder}/words"
     index.main(f"--corpus sample --index {folder}/index".split())
     embed.main(words.split())
-    train.main(
-        f"--model ktrel-w --set heads=1 feed_forward=20 --index {folder}/index --words {folder}/words "
-        "--train sample:train --validation sample:dev --epochs 1 --depth 50 --measures AP "
-        f"--output {folder}/ktrel".split()
-    )
+    train.main(f"{TRAIN.format(folder)} --depth 50 --output {folder}/ktrel".split())
     index.main(f"--encode {folder}/ktrel --index {folder}/index".split())
     (folder / "q.tsv").write_text("q1\taspirin heart attack\nq2\tzyzzyva\nq3\tbreast cancer risk in women\n")
     return folder
 
 
 def searched(folder, name, *arguments):
-    search.main(
-        [
-            "--index",
-            str(folder / "index"),
-            "--queries",
-            str(folder / "q.tsv"),
-            "--output",
-            str(folder / name),
-            "--overwrite",
-            *arguments,
-        ]
-    )
+    always = f"--index {folder}/index --queries {folder}/q.tsv --output {folder}/{name} --overwrite"
+    search.main([*always.split(), *arguments])
     return read_run(folder / name)
 
 
 def test_dense_retrieval_is_the_reranker_over_all_documents(folder):
     dense = searched(folder, "dense.run", "--first-stage", f"dense:{folder}/ktrel", "--depth", "30")
     whole = searched(folder, "whole.run", "--first-stage", "all", "--reranker", f"{folder}/ktrel", "--depth", "30")
-    assert dense.keys() == {
-        "q1",
-        "q3",
-    }  # the model knows no word of q2: it keeps the order of the first stage, or nothing
+    assert dense.keys() == {"q1", "q3"}  # the model knows no word of q2: it keeps the first stage's order, or nothing
     for query in dense:
         assert dense[query].doc_ids == whole[query].doc_ids and len(dense[query].doc_ids) == 30
         assert dense[query].scores.tolist() == whole[query].scores.tolist()
@@ -98,19 +83,8 @@ def test_a_hybrid_first_stage_is_the_fusion_of_the_runs(folder, fusion):
     )
     weights = ["--weights", fusion[-1]] if "--fusion-weight" in fusion else []
     runs = [str(folder / "one.run"), str(folder / "two.run")]
-    fuse.main(
-        [
-            *runs,
-            "--method",
-            fusion[1],
-            *weights,
-            "--output-depth",
-            "50",
-            "--output",
-            str(folder / "fused.run"),
-            "--overwrite",
-        ]
-    )
+    output = ["--output-depth", "50", "--output", str(folder / "fused.run"), "--overwrite"]
+    fuse.main([*runs, "--method", fusion[1], *weights, *output])
     fused = read_run(folder / "fused.run")
     for query in hybrid:
         # Runs are written without ties, so the two may differ where one list had some
@@ -146,13 +120,8 @@ def journal(folder, hybrid):
 
 
 def test_training_takes_such_first_stages(folder):
-    for name, stage in [("whole", ["all"]), ("mixed", ["bm25", "--fuse", f"dense:{folder}/ktrel"])]:
-        train.main(
-            f"--model ktrel-w --set heads=1 feed_forward=20 --index {folder}/index --words {folder}/words "
-            "--train sample:train --validation sample:dev --epochs 1 --depth 20 --measures AP "
-            f"--output {folder}/{name}".split()
-            + ["--first-stage", *stage]
-        )
+    for name, stage in [("whole", "all"), ("mixed", f"bm25 --fuse dense:{folder}/ktrel")]:
+        train.main(f"{TRAIN.format(folder)} --depth 20 --output {folder}/{name} --first-stage {stage}".split())
     described = json.loads((folder / "mixed" / "config.json").read_text())
     assert "fusion_depth" in json.dumps(described)
 
@@ -176,15 +145,9 @@ def test_approximate_indexes_are_built_beside_the_encodings(folder, capsys):
 
 def test_dense_retrieval_needs_no_java(folder):
     """In a Python of its own: here the tests' Java may run already."""
-    code = (
-        "import sys\nfrom rerank_plugin.search import main\n"
-        f"main(['--index', {str(folder / 'index')!r}, '--query', 'aspirin heart attack', '--show', '2',"
-        f" '--first-stage', 'dense:{folder}/ktrel'])\nassert 'jnius' not in sys.modules"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(rerank_plugin.__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 3
+    asked = ["--index", str(folder / "index"), "--query", "aspirin heart attack", "--show", "2"]
+    code = f"from rerank_plugin.search import main; main({[*asked, '--first-stage', f'dense:{folder}/ktrel']!r})"
+    assert "jnius" not in imported(code)
 
 
 @pytest.mark.parametrize(
@@ -209,10 +172,14 @@ def test_what_is_refused(folder, capsys, arguments, said):
     assert status.value.code == 2 and said in capsys.readouterr().err
 
 
-def test_ann_is_for_encodings(folder, capsys):
+@pytest.mark.parametrize("option", ["--ann ivf", "--judged sample:train"])
+def test_what_is_for_encodings(folder, capsys, option):
     with pytest.raises(SystemExit):
-        index.main(f"--corpus sample --index {folder}/other --ann ivf".split())
-    assert "--ann is for encodings" in capsys.readouterr().err
+        index.main(f"--corpus sample --index {folder}/other {option}".split())
+    assert f"{option.split()[0]} is for encodings" in capsys.readouterr().err
+
+
+def test_benchmarks_take_first_stages_too():
     assert bench.arguments().parse_args(["--fuse", "qld"]).fuse == ["qld"]
 
 
@@ -236,9 +203,3 @@ def test_judged_queries_as_a_first_stage(folder, capsys):
     assert "q2" not in fused and {*found["q1"].doc_ids} <= {*fused["q1"].doc_ids}
     with pytest.raises(commandline.InputError, match="exists already.*overwrite"):
         index.main([*encode, "--judged", "sample:train"])
-
-
-def test_judged_queries_are_for_encodings(capsys):
-    with pytest.raises(SystemExit):
-        index.main(["--corpus", "sample", "--index", "i", "--judged", "sample:train"])
-    assert "--judged is for encodings" in capsys.readouterr().err

@@ -1,17 +1,12 @@
 """Judged documents as candidates, as a user asks for them: --first-stage judged:J and --judged-only J."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-import rerank_plugin
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.run_writer import RunWriter
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.search import main
+from tests.test_startup import imported
 
 QRELS = "q1 0 a 1\nq1 0 b 0\nq1 0 B 2\nq2 0 77 1\nq2 0 nobody 1\n"
 
@@ -56,15 +51,9 @@ def test_the_judged_documents_of_a_run_and_of_a_first_stage(workspace, index_fol
 
 def test_judged_documents_need_no_java(workspace, index_folder):
     """In a Python of its own: here the tests' Java may run already."""
-    code = (
-        "import sys; from rerank_plugin.search import main\n"
-        f"main(['--index', {str(index_folder)!r}, '--queries', 'q.tsv', '--output', 'o.run', "
-        "'--first-stage', 'judged:qrels', '--reranker', 'bm25-title'])\n"
-        "assert not {'jnius', 'pyserini'} & set(sys.modules)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(rerank_plugin.__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    line = f"--index {index_folder} --queries q.tsv --output o.run --first-stage judged:qrels --reranker bm25-title"
+    found = imported(f"from rerank_plugin.search import main; main({line.split()!r})")
+    assert not {"jnius", "pyserini"} & found and (workspace / "o.run").exists()
 
 
 def test_other_judgments_are_other_settings(workspace, index_folder, monkeypatch):
@@ -80,36 +69,22 @@ def test_other_judgments_are_other_settings(workspace, index_folder, monkeypatch
     assert search(index_folder, "--first-stage", "judged:qrels", "--resume").keys() == {"q1", "q2"}
 
 
+RUN = "--queries q.tsv --output o --run a.run"
+
+
 @pytest.mark.parametrize(
     "arguments, culprit",
     [
-        (["--query", "stroke", "--first-stage", "judged:qrels"], "--query has no judgments"),
-        (["--query", "stroke", "--judged-only", "qrels"], "--query has no judgments"),
-        (["--queries", "q.tsv", "--output", "o", "--run", "a.run"], "--run needs --reranker or --judged-only"),
-        (
-            [
-                "--queries",
-                "q.tsv",
-                "--output",
-                "o",
-                "--run",
-                "a.run",
-                "--reranker",
-                "docid",
-                "--first-stage",
-                "judged:q",
-            ],
-            "give --judged-only J instead",
-        ),
-        (
-            ["--queries", "q.tsv", "--output", "o", "--run", "a.run", "--judged-only", "qrels", "--fuse", "qld"],
-            "run:RUN",
-        ),
+        ("--query stroke --first-stage judged:qrels", "--query has no judgments"),
+        ("--query stroke --judged-only qrels", "--query has no judgments"),
+        (RUN, "--run needs --reranker or --judged-only"),
+        (f"{RUN} --reranker docid --first-stage judged:q", "give --judged-only J instead"),
+        (f"{RUN} --judged-only qrels --fuse qld", "run:RUN"),
     ],
 )
 def test_options_that_need_or_exclude_one_another(workspace, index_folder, arguments, culprit, capsys):
     with pytest.raises(SystemExit) as caught:
-        main(["--index", str(index_folder), *arguments])
+        main(["--index", str(index_folder), *arguments.split()])
     assert caught.value.code == 2 and culprit in capsys.readouterr().err
 
 

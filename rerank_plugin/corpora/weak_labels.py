@@ -19,6 +19,7 @@ from rerank_plugin.files.beir import write_queries_and_judgments
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.files.records import Document
+from rerank_plugin.files.settings import setting
 from rerank_plugin.text.tokenizer import tokenize
 
 DESCRIPTION = "weak-labels.json"
@@ -32,13 +33,12 @@ class WeakLabelsConfig:
     """What becomes a query and what a document.
 
     Attributes:
-        queries: how many titles become queries, drawn at random; of them ``held_out`` are for validation.
         title_words: the fewest distinct words of a title, and the most.
         abstract_words: the fewest words of an abstract.
     """
 
-    queries: int = 5000
-    held_out: int = 500
+    queries: int = setting(5000, "titles that become queries, drawn at random")
+    held_out: int = setting(500, "of them, for validation")
     title_words: tuple[int, int] = (3, 30)
     abstract_words: int = 30
 

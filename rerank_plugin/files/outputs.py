@@ -138,6 +138,8 @@ def check_free(path: str | Path, kind: FileKind | FolderKind, overwrite: bool = 
         InputError: something of another kind exists there, or an output of this kind that may not be replaced.
     """
     place = Path(os.path.realpath(path))
+    if isinstance(kind, FileKind) and is_stream(Path(path)):
+        return place
     with writing_to(path):
         if not os.path.lexists(place):
             return place

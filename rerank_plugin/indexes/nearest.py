@@ -25,6 +25,7 @@ import numpy as np
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
+from rerank_plugin.files.settings import setting
 from rerank_plugin.indexes.index_folder import reading, write_description
 from rerank_plugin.indexes.stored_encodings import DESCRIPTION_FILE
 from rerank_plugin.kernels.parallel import available_threads, split
@@ -54,16 +55,15 @@ class AnnConfig:
     """How an approximate index is built.
 
     Attributes:
-        nlist: groups of ``ivf``; by default ``4 * sqrt(R)``, but at most ``R / 39``.
-        links: M of ``hnsw``. ef_construction: candidate vectors kept when a vector is inserted into the graph.
+        nlist: by default ``4 * sqrt(R)``, but at most ``R / 39``.
         seed: of the groups' centres.
         threads: by default all available; with more than one, ``hnsw`` differs slightly between builds.
     """
 
     kind: str
-    nlist: int | None = None
-    links: int = 32
-    ef_construction: int = 80
+    nlist: int | None = setting(None, "groups of ivf (default: 4 times the root of the number of documents)", type=int)
+    links: int = setting(32, "M of hnsw: neighbours of a vector")
+    ef_construction: int = setting(80, "vectors hnsw keeps in view while it is built")
     seed: int = 42
     threads: int | None = None
 

@@ -32,6 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.settings import setting
 
 DRAWN = 100_000  # triples for which corruptions are drawn at once
 REDRAWS = 20  # of corruptions that are true, after which they stay
@@ -41,18 +42,18 @@ REDRAWS = 20  # of corruptions that are true, after which they stay
 class TransEConfig:
     """Defaults beyond [K]'s dimension: the best hits@10 on held-out relations of MeSH among those tried."""
 
-    dimension: int = 200
-    epochs: int = 40
-    margin: float = 3.0
-    learning_rate: float = 0.04
-    batch_size: int = 4
-    negatives: int = 5
-    norm: int = 2
-    relation_length: float = 1.0
-    decay: bool = True
-    bernoulli: bool = True
-    filtered: bool = False
-    inverse: bool = False
+    dimension: int = setting(200, "dimension of the vectors")
+    epochs: int = setting(40, "passes over the relations")
+    margin: float = setting(3.0, "by how much a corruption should be farther")
+    learning_rate: float = setting(0.04, "of stochastic gradient descent")
+    batch_size: int = setting(4, "relations to a step")
+    negatives: int = setting(5, "corruptions of each relation in a step")
+    norm: int = setting(2, "distance: L1, or L2 squared", choices=(1, 2))
+    relation_length: float = setting(1.0, "longest vector of a relation; 0: any, as in the paper")
+    decay: bool = setting(True, "let the learning rate fall to 0")
+    bernoulli: bool = setting(True, "corrupt rather the side that has fewer right answers")
+    filtered: bool = setting(False, "draw corruptions that are true anew")
+    inverse: bool = setting(False, "learn every relation in the opposite direction, too")
 
 
 class Translation(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.settings import setting
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 
@@ -24,12 +25,12 @@ class RerankerOptions:
             one, after the minute that compiling takes.
     """
 
-    device: str = "cpu"
-    batch_size: int = 1024
+    device: str = setting("cpu", "torch device of a neural reranker: cpu, cuda, cuda:1, mps")
+    batch_size: int = setting(1024, "candidates a neural reranker scores at once")
     fast: bool = True
     threads: int | None = None
-    precision: str = "float32"
-    compile: bool = False
+    precision: str = setting("float32", "of a neural reranker on a GPU: float32, bfloat16 or float16")
+    compile: bool = setting(False, "compile a neural reranker (CUDA graphs on a GPU); takes a minute to start")
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:

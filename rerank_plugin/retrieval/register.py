@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.files.register import Register
+from rerank_plugin.files.settings import chosen, setting, settings  # noqa: F401 (first stages take them from here)
 
 if TYPE_CHECKING:
     from rerank_plugin.indexes.candidates import Candidates
@@ -48,45 +49,6 @@ class FirstStageConfig(Protocol):
     def open(self, index: Index) -> FirstStage:
         """The first stage over an index; an `InputError` if it cannot be used with this index."""
         ...
-
-
-class Setting(NamedTuple):
-    """The command-line option of a configuration field.
-
-    Attributes:
-        option: its name as a Python identifier; by default that of the field.
-        metavar: placeholder of the value in the help.
-        otherwise: name of the option whose value is used if this one is not given.
-    """
-
-    help: str
-    option: str = ""
-    metavar: str | None = None
-    otherwise: str = ""
-
-
-def setting(default: Any, help: str, **more: str) -> Any:
-    """A field of a configuration, with a default value, that commands offer as an option; see :class:`Setting`."""
-    return field(default=default, metadata={"setting": Setting(help, **more)})
-
-
-def settings(config: type) -> dict[str, tuple[Setting, Any]]:
-    """The fields of a configuration made by :func:`setting`: for each name its :class:`Setting` and its default."""
-    return {
-        one.name: (declared._replace(option=declared.option or one.name), one.default)
-        for one in fields(config)
-        if (declared := one.metadata.get("setting"))
-    }
-
-
-def chosen(config: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a configuration's settings, by field name, from a command's options; missing ones are left out."""
-    values = {}
-    for name, (declared, _) in settings(config).items():
-        given = (options.get(declared.option), options.get(declared.otherwise))
-        if (value := next((one for one in given if one is not None), None)) is not None:
-            values[name] = tuple(value) if isinstance(value, list) else value
-    return values
 
 
 @dataclass(frozen=True)

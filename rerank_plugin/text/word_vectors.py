@@ -14,6 +14,7 @@ import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, healed, replacing_folder, scratch_folder
+from rerank_plugin.files.settings import setting
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_of
 from rerank_plugin.text.vocabulary import Vocabulary
 
@@ -52,12 +53,12 @@ class Word2VecConfig:
     everything else is the same here, but for the learning rate (``METHODS``).
     """
 
-    dimension: int = 300
-    minimum_count: int = 101
-    window: int = 5
-    epochs: int = 5
-    workers: int = 1
-    model: str = "skip-gram"
+    dimension: int = setting(300, "dimension of the vectors")
+    minimum_count: int = setting(101, "rarer words become UNK", option="min_count")
+    window: int = setting(5, "words to either side")
+    epochs: int = setting(5, "passes over the corpus")
+    workers: int = setting(1, "threads; more than one is not reproducible")
+    model: str = setting("skip-gram", "model of word2vec", option="method", choices=tuple(METHODS))
 
 
 def unknown_vector(dimension: int, seed: int) -> np.ndarray:

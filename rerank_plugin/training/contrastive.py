@@ -23,46 +23,42 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
 from rerank_plugin.features.inputs import ModelQuery
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.models.ranking_model import EncodingModel
-from rerank_plugin.training.losses import pairwise_hinge, relevance_weights
+from rerank_plugin.training.config import SOFTMAX
+from rerank_plugin.training.objectives import pairwise_hinge, relevance_weights
 from rerank_plugin.training.pairs import Pool
-from rerank_plugin.training.trainer import SOFTMAX, Trainer
+from rerank_plugin.training.trainer import Trainer
 
 PIECES = 4  # a batch's documents are encoded in so many pieces of similar lengths: less padding
 
 
 class Relevances(NamedTuple):
-    """Which documents are relevant for which pools, by document.
+    """The relevant documents of all pools.
 
     Attributes:
         rows: the documents, increasing, int64 [D].
-        starts: where the pools of each document start, int64 [D+1].
-        pools: numbers of pools, int64 [n]. grades: float32 [n].
+        grades: their relevance by pool and document, sparse float32 [P, D]; 0 for not relevant.
     """
 
     rows: np.ndarray
-    starts: np.ndarray
-    pools: np.ndarray
-    grades: np.ndarray
+    grades: sparse.csc_array
 
 
 def relevances(pools: Sequence[Pool]) -> Relevances:
     """The relevant documents of all pools, sorted by document and then by pool."""
     numbers = np.repeat(np.arange(len(pools)), [len(pool.rows) for pool in pools])
-    rows = np.concatenate([pool.rows for pool in pools])
     grades = np.concatenate([pool.relevance for pool in pools])
     relevant = grades > 0
-    numbers, rows, grades = numbers[relevant], rows[relevant], grades[relevant]
-    order = np.lexsort((numbers, rows))
-    found, starts = np.unique(rows[order], return_index=True)
-    return Relevances(found, np.append(starts, len(rows)), numbers[order], grades[order])
+    rows, places = np.unique(np.concatenate([pool.rows for pool in pools])[relevant], return_inverse=True)
+    of_all = sparse.coo_array((grades[relevant], (numbers[relevant], places)), shape=(len(pools), len(rows))).tocsc()
+    of_all.sort_indices()
+    return Relevances(rows, of_all)
 
 
 class Batch(NamedTuple):
@@ -74,43 +70,24 @@ class Batch(NamedTuple):
 
 
 def batches(known: Relevances, size: int, queries_per_document: int, generator: np.random.Generator) -> Iterator[Batch]:
-    """Batches of all relevant documents, in random order, with some queries of each.
-
-    Args:
-        size: B. queries_per_document: the most queries drawn for a document; a batch holds each query once.
-    """
+    """Batches of all relevant documents, in random order, with some queries of each; a batch holds a query once."""
     order = generator.permutation(len(known.rows))
     for start in range(0, len(order), size):
         places = order[start : start + size]
         drawn = []
-        for place in places.tolist():
-            first, stop = known.starts[place], known.starts[place + 1]
+        for first, stop in zip(known.grades.indptr[places].tolist(), known.grades.indptr[places + 1].tolist()):
             count = min(queries_per_document, stop - first)
-            drawn.append(known.pools[first + generator.choice(stop - first, count, replace=False)])
-        pools = np.unique(np.concatenate(drawn))
-        yield Batch(known.rows[places], pools, _grades(known, places, pools))
-
-
-def _grades(known: Relevances, places: np.ndarray, pools: np.ndarray) -> np.ndarray:
-    grades = np.zeros((len(pools), len(places)), np.float32)
-    for column, place in enumerate(places.tolist()):
-        inside = slice(known.starts[place], known.starts[place + 1])
-        at = np.searchsorted(pools, known.pools[inside])
-        at[at == len(pools)] = 0
-        drawn = pools[at] == known.pools[inside]
-        np.maximum.at(grades[:, column], at[drawn], known.grades[inside][drawn])
-    return grades
+            drawn.append(known.grades.indices[first + generator.choice(stop - first, count, replace=False)])
+        pools = np.unique(np.concatenate(drawn)).astype(np.int64)
+        yield Batch(known.rows[places], pools, known.grades[:, places].tocsr()[pools].toarray())
 
 
 def softmax_loss(scores: Tensor, grades: Tensor, temperature: float) -> Tensor:
-    """Mean of the softmax cross-entropies over documents and over queries; targets are proportional to the grades.
+    """Mean of the softmax cross-entropies over documents and over queries, a scalar.
 
     Args:
-        scores: float [Q, B]. grades: float [Q, B], 0 for not relevant; a row or a column of zeros has no loss.
-        temperature: divisor of the scores.
-
-    Returns:
-        a scalar.
+        scores: float [Q, B], divided by the temperature.
+        grades: float [Q, B], proportional to the targets; a row or a column of zeros has no loss.
     """
     scores = scores / temperature
     return (_cross_entropy(scores, grades) + _cross_entropy(scores.T, grades.T)) / 2
@@ -124,14 +101,13 @@ def _cross_entropy(scores: Tensor, grades: Tensor) -> Tensor:
 
 
 def margin_loss(scores: Tensor, grades: Tensor, weighted: bool = False) -> Tensor:
-    """Mean of ``max(0, 1 - rel(Q, D+) + rel(Q, D-))`` over all pairs of a batch ([K] equation 2).
+    """Mean of ``max(0, 1 - rel(Q, D+) + rel(Q, D-))`` over all pairs of a batch ([K] equation 2), a scalar.
+
+    It is 0 where all documents are equally relevant.
 
     Args:
         scores: float [Q, B]. grades: float [Q, B]; D+ has a higher one than D-.
         weighted: whether pairs are weighted by relevance ([D18] 4.2.1) or equally.
-
-    Returns:
-        a scalar; 0 where all documents are equally relevant.
     """
     queries, better = (grades > 0).nonzero(as_tuple=True)  # [n]
     more = grades[queries] < grades[queries, better, None]  # [n, B]; D+ against which documents
@@ -167,7 +143,6 @@ class ContrastiveTrainer(Trainer):
             yield self._loss(queries @ documents.T, grades), len(batch.rows)
 
     def _loss(self, scores: Tensor, grades: Tensor) -> Tensor:
-        """Of scores [Q, B] and grades [Q, B], a scalar."""
         if self.config.loss != SOFTMAX:
             return margin_loss(scores, grades, self.config.weights == "sqrt")
         # Scores between -1 and 1: learned factors say how parts weigh, and not how sharp the softmax is.
@@ -182,10 +157,10 @@ class ContrastiveTrainer(Trainer):
 
     def _encode_documents(self, rows: np.ndarray) -> tuple[np.ndarray, Tensor]:
         """Positions in ``rows`` by increasing length, int64 [B], and the encodings in that order, float [B, E]."""
-        order = np.argsort(_candidates(self.builder.index, rows).lengths, kind="stable")
+        order = np.argsort(self.candidates(rows).lengths, kind="stable")
         encoded = []
         for piece in np.array_split(order, min(PIECES, len(order))):
-            words = self.builder.documents(_candidates(self.builder.index, rows[piece]))
+            words = self.builder.documents(self.candidates(rows[piece]))
             concepts = () if words.concepts is None else (words.concepts, words.concept_mask)
             encoded.append(self.model.encode_documents(*self._tensors(words.ids, words.mask, *concepts)))
         return order, torch.cat(encoded)
@@ -197,7 +172,3 @@ class ContrastiveTrainer(Trainer):
             longest = max(int(mask.sum(axis=1).max()), 1)
             tensors += [torch.from_numpy(part[:, :longest].copy()).to(self.device) for part in (ids, mask)]
         return tensors
-
-
-def _candidates(index: ForwardIndex, rows: np.ndarray) -> Candidates:
-    return Candidates(index, rows, np.zeros(len(rows), np.float32))

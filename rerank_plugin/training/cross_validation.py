@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from rerank_plugin.evaluation.significance import paired_t_test
 from rerank_plugin.evaluation.values import Evaluator, Values
 from rerank_plugin.files import tables
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import INNER, FolderKind, check_free, remove_folder, replacing, replacing_folder
+from rerank_plugin.files.outputs import INNER, FolderKind, remove_folder, replacing, replacing_folder
 from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import RankedList, write_run
 from rerank_plugin.indexes.candidates import Candidates
@@ -29,8 +29,9 @@ from rerank_plugin.ranking.pipeline import rank_all
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.word_vectors import WORD_VECTORS
+from rerank_plugin.training import saving
 from rerank_plugin.training.folds import Fold, as_text
-from rerank_plugin.training.saving import TRAINED, TRAINING, WORDS, Outcome, link_all, read_outcome, work_folder
+from rerank_plugin.training.saving import TRAINED, Outcome
 from rerank_plugin.training.session import CROSS_VALIDATION_FILE, HeldOut, Session, Task
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ INTERRUPTED = FolderKind(
     "an interrupted cross-validation",
     CROSS_VALIDATION_FILE,
     ("data", "folds"),
-    (*TRAINED.inside("fold-*"), *TRAINING.inside("fold-*.training"), *WORD_VECTORS.inside(WORDS)),
+    (*TRAINED.inside("fold-*"), *saving.TRAINING.inside("fold-*.training"), *WORD_VECTORS.inside(saving.WORDS)),
 )
 ALPHA = 0.05  # the stricter one of [P] table 1
 
@@ -56,11 +57,11 @@ def cross_validate(session: Session, folds: Sequence[Fold], output: Path) -> str
         InputError: there is an interrupted cross-validation that must not be resumed, or that has other settings.
     """
     folds_text = as_text({fold.name: fold.test for fold in folds})
-    work = work_folder(output)
+    work = saving.work_folder(output)
     settings = _settings(session, folds)
     _check(work, settings, session.task)
     _warn_of_a_start_that_knows_the_folds(session)
-    session.pools  # what is wrong with the candidates is said before there is anything to resume
+    _ = session.pools  # what is wrong with the candidates is said before there is anything to resume
     with replacing(work / CROSS_VALIDATION_FILE, INNER, overwrite=True) as file:
         file.write(json.dumps(settings).encode())
     outcomes = []
@@ -69,16 +70,10 @@ def cross_validate(session: Session, folds: Sequence[Fold], output: Path) -> str
         if (place / CONFIG_FILE).exists():
             log.info("fold %s was finished before", fold.name)
         else:
-            sizes = len(fold.train), len(fold.validation), len(fold.test)
-            log.info(
-                "fold %s, %d of %d: %d queries to train, %d to validate, %d to test",
-                fold.name,
-                number,
-                len(folds),
-                *sizes,
-            )
-            _train(session, fold, place, zlib.crc32(folds_text.encode()), work / WORDS)
-        outcomes.append(read_outcome(place))
+            said = "fold %s, %d of %d: %d queries to train, %d to validate, %d to test"
+            log.info(said, fold.name, number, len(folds), *map(len, fold[1:]))
+            _train(session, fold, place, zlib.crc32(folds_text.encode()), work / saving.WORDS)
+        outcomes.append(saving.read_outcome(place))
     before = _ranked(session, session.queries, None)
     after = {}
     for fold in folds:
@@ -87,7 +82,7 @@ def cross_validate(session: Session, folds: Sequence[Fold], output: Path) -> str
     table = as_markdown(session, folds, outcomes, before, after)
     with replacing_folder(output, CROSS_VALIDATED, session.task.overwrite) as writing:
         for fold in folds:
-            link_all(_checkpoint(work, fold), _checkpoint(writing, fold))
+            saving.link_all(_checkpoint(work, fold), _checkpoint(writing, fold))
         (writing / FOLDS_FILE).write_text(folds_text, encoding="utf-8")
         (writing / TABLE_FILE).write_text(table, encoding="utf-8")
         write_run(writing / RUN_FILE, after, session.task.model)
@@ -114,32 +109,20 @@ def _settings(session: Session, folds: Sequence[Fold]) -> dict:
 
 
 def _check(work: Path, settings: dict, task: Task) -> None:
-    """Check that the work folder is new or can be resumed; empty it if it is to be overwritten.
-
-    Raises:
-        InputError: it is neither.
-    """
+    """Check that the work folder is new or can be resumed; remove it if it is to be overwritten."""
     path = work / CROSS_VALIDATION_FILE
-    if not work.exists() or not any(work.iterdir()):
-        return
-    if not path.exists():
+    if work.is_dir() and any(work.iterdir()) and not path.exists():
         raise InputError(f"{work} holds another training: finish it, or delete it")
-    check_free(work, INTERRUPTED, overwrite=True)
+    if not saving.check_interrupted(work, INTERRUPTED, task.resume, task.overwrite):
+        return
     if not task.resume:
-        if not task.overwrite:
-            raise InputError(f"{work} holds a cross-validation that was interrupted: resume or overwrite it")
         remove_folder(work)
         return
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-        differing = [name for name in settings if before.get(name) != settings[name]]
-    except (OSError, ValueError, AttributeError) as error:
+        before = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
         raise InputError(f"cannot go on from {path}: {error!r}; delete its folder to start over") from None
-    if differing:
-        raise InputError(
-            f"{path} is of a cross-validation with other settings ({', '.join(differing)}): repeat them to go on, or "
-            "delete its folder to start over"
-        )
+    saving.check_settings(path, "a cross-validation", before, settings)
 
 
 def _warn_of_a_start_that_knows_the_folds(session: Session) -> None:
@@ -155,19 +138,10 @@ def _train(session: Session, fold: Fold, place: Path, folds_checksum: int, words
     depth = task.validation_depth or task.depth
     judgments = {query.id: session.judgments[query.id] for query in fold.validation}
     candidates = {query.id: _first(session.candidates[query.id], depth) for query in fold.validation}
-    data = {
-        **session.data,
-        "fold": fold.name,
-        "folds_checksum": folds_checksum,
-        "validation_queries": list(judgments),
-    }
-    held_out = HeldOut(fold.validation, judgments, candidates, _highest_grade(session))
-    session.train(place, pools, held_out, data=data, words=words, overwrite=True)
-
-
-def _highest_grade(session: Session) -> float:
-    """The highest grade of all folds' judgments, so that ERR has the same scale in validation and on all folds."""
-    return max(max(session.judgments[query.id].values()) for query in session.queries)
+    of_fold = {"fold": fold.name, "folds_checksum": folds_checksum, "validation_queries": list(judgments)}
+    highest = max(max(session.judgments[query.id].values()) for query in session.queries)  # one scale of ERR for all
+    held_out = HeldOut(fold.validation, judgments, candidates, highest)
+    session.train(place, pools, held_out, data={**session.data, **of_fold}, words=words, overwrite=True)
 
 
 def _first(candidates: Candidates, depth: int) -> Candidates:
@@ -192,36 +166,30 @@ def as_markdown(
     before: dict[str, RankedList],
     after: dict[str, RankedList],
 ) -> str:
-    """A table with a row for each fold and one for all: measures in validation, in first-stage order, and re-ranked.
-
-    Measures of a fold are means over its queries.
-    """
+    """A table with a row for each fold and one for all: means in validation, in first-stage order, and re-ranked."""
     measures = session.task.measures
     evaluator = Evaluator({query.id: session.judgments[query.id] for query in session.queries}, measures)
     place = {query: number for number, query in enumerate(evaluator.queries)}
     values = [evaluator.values(run) for run in (before, after)]
     kinds = ("validation", "candidates", "re-ranked")
-    header = ["fold", "queries", "best epoch", *(f"{kind} {name}" for name in measures for kind in kinds)]
-    rows = [header]
+    rows = [["fold", "queries", "best epoch", *(f"{kind} {name}" for name in measures for kind in kinds)]]
     for fold, outcome in zip(folds, outcomes):
         of_fold = np.array([place[query.id] for query in fold.test])
-        cells = _cells(evaluator, [{name: one[name][of_fold] for name in measures} for one in values])
-        validation = [f"{outcome.measures[name]:.4f}" for name in measures]
-        best = f"{outcome.epoch} of {outcome.epochs}"
-        rows.append([fold.name, str(len(fold.test)), best, *_interleaved(validation, cells)])
-    rows.append(["all", str(len(place)), "", *_interleaved([""] * len(measures), _cells(evaluator, values))])
+        cells = _cells(evaluator, [{name: one[name][of_fold] for name in measures} for one in values], outcome.measures)
+        rows.append([fold.name, str(len(fold.test)), f"{outcome.epoch} of {outcome.epochs}", *cells])
+    rows.append(["all", str(len(place)), "", *_cells(evaluator, values, {})])
     return tables.markdown(rows) + (
         "\n+ higher, - lower, = no significant difference from the candidates' order: two-tailed paired t-test over "
         f"the queries of the row, p < {ALPHA:g}, without correction.\n"
     )
 
 
-def _cells(evaluator: Evaluator, values: Sequence[Values]) -> list[tuple[str, str]]:
-    """For each measure the value of the candidates and the marked value of the re-ranked ones."""
+def _cells(evaluator: Evaluator, values: Sequence[Values], validated: Mapping[str, float]) -> list[str]:
+    """For each measure the value in validation, that of the candidates, and the marked one of the re-ranked ones."""
     before, after = (evaluator.summary(one) for one in values)
-    marks = {name: paired_t_test(values[1][name], values[0][name]).mark(ALPHA) for name in before}
-    return [(f"{before[name]:.4f}", f"{after[name]:.4f}{marks[name]}") for name in before]
-
-
-def _interleaved(validation: Sequence[str], cells: Sequence[tuple[str, str]]) -> list[str]:
-    return [cell for first, rest in zip(validation, cells) for cell in (first, *rest)]
+    cells = []
+    for name in before:
+        mark = paired_t_test(values[1][name], values[0][name]).mark(ALPHA)
+        validation = f"{validated[name]:.4f}" if validated else ""
+        cells += [validation, f"{before[name]:.4f}", f"{after[name]:.4f}{mark}"]
+    return cells

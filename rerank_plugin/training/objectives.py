@@ -1,38 +1,33 @@
 """Training objectives: how examples are sampled for an epoch, and the loss of their scores.
 
-Letters in shapes: n examples, k documents of an example (2 for a pair, 1 for a single document).
+Letters in shapes: n examples, k documents of an example (2 of a pair, 1 of a single document).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.training.losses import (
-    binary_cross_entropy,
-    log_weights,
-    pairwise_hinge,
-    relevance_weights,
-    root_weights,
-)
-from rerank_plugin.training.pairs import Pool, draw_documents, draw_pairs, draw_pairs_by_groups
+from rerank_plugin.training.config import check_objective
+from rerank_plugin.training.pairs import Examples, Pool, draw_documents, draw_pairs, draw_pairs_by_groups
 
 
-class Examples(NamedTuple):
-    """The examples of an epoch, in random order.
+def pairwise_hinge(better: Tensor, worse: Tensor, weights: Tensor) -> Tensor:
+    """Weighted maximum-margin loss ``mean(w * max(0, 1 - s+ + s-))`` ([D18] 3.4); float [B] each, result scalar.
 
-    Attributes:
-        pool: number of the query's pool, int64 [n].
-        places: positions of the documents in the pool, int64 [k, n]; in a pair the more relevant one is first.
+    The margin is applied to each pair before the mean.
     """
+    return (weights * (1 - better + worse).clamp_min(0)).mean()
 
-    pool: np.ndarray
-    places: np.ndarray
+
+def relevance_weights(better: Tensor, worse: Tensor) -> Tensor:
+    """``sqrt(rel+ - rel-)``, the weight of a pair by the relevance of its documents ([D18] 4.2.1); float [B]."""
+    return (better - worse).sqrt()
 
 
 class Objective(Protocol):
@@ -53,17 +48,9 @@ class PairwiseHinge:
     Pairs are drawn ``balanced`` as [D18] does, or by ``groups`` as [P]: see :mod:`rerank_plugin.training.pairs`.
     """
 
-    SAMPLINGS = {"balanced": draw_pairs, "groups": draw_pairs_by_groups}
-
-    def __init__(self, weights: str = "sqrt", sampling: str = "balanced"):
-        _check("hinge", "weights", weights, ("sqrt", "none"))
-        _check("hinge", "sampling", sampling, tuple(self.SAMPLINGS))
+    def __init__(self, weights: str, sampling: str):
         self.weighted = weights == "sqrt"
-        self.draw_pairs = self.SAMPLINGS[sampling]
-
-    def draw(self, pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
-        drawn = self.draw_pairs(pools, at_most, generator)
-        return Examples(drawn.pool, np.stack([drawn.better, drawn.worse]))
+        self.draw = {"balanced": draw_pairs, "groups": draw_pairs_by_groups}[sampling]
 
     def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
         (better, worse), (more, less) = scores, relevance
@@ -74,27 +61,22 @@ class PairwiseHinge:
 class Classification:
     """Binary cross-entropy over single documents, with equal numbers of relevant and other ones ([D17] 3.1 and 4.6).
 
-    Weights are ``log``, max(1, log(1 + r)) of [D17] 4.6, ``sqrt``, max(1, sqrt(r)) for [D18] 4.3.3's square root, or
-    ``none``. A document that is not relevant weighs 1.
+    A relevant document of relevance r weighs max(1, log(1 + r)) with ``log`` ([D17] 4.6), max(1, sqrt(r)) with ``sqrt``
+    ([D18] 4.3.3) and 1 with ``none``; a document that is not relevant weighs 1.
     """
 
-    WEIGHTS = {"log": log_weights, "sqrt": root_weights, "none": None}
+    WEIGHTS = {
+        "log": lambda relevance: relevance.clamp_min(0).log1p().clamp_min(1),
+        "sqrt": lambda relevance: relevance.clamp_min(1).sqrt(),
+        "none": torch.ones_like,
+    }
 
-    def __init__(self, weights: str = "none", sampling: str = "balanced"):
-        _check("bce", "weights", weights, tuple(self.WEIGHTS))
-        _check("bce", "sampling", sampling, ("balanced",))
-        self.weigh = self.WEIGHTS[weights]
-
-    def draw(self, pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
-        pool, places = draw_documents(pools, at_most, generator)
-        return Examples(pool, places[None])
+    def __init__(self, weights: str, sampling: str):
+        self.weigh, self.draw = self.WEIGHTS[weights], draw_documents
 
     def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
-        weights = torch.ones_like(scores) if self.weigh is None else self.weigh(relevance)
-        return binary_cross_entropy(scores, relevance > 0, weights)
-
-
-OBJECTIVES = {"hinge": PairwiseHinge, "bce": Classification}
+        relevant = (relevance > 0).to(scores.dtype)
+        return functional.binary_cross_entropy_with_logits(scores, relevant, self.weigh(relevance))
 
 
 def objective(loss: str, weights: str, sampling: str = "balanced") -> Objective:
@@ -103,11 +85,5 @@ def objective(loss: str, weights: str, sampling: str = "balanced") -> Objective:
     Raises:
         InputError: there is no such loss, or it has no such weights or sampling.
     """
-    if loss not in OBJECTIVES:
-        raise InputError(f"unknown loss '{loss}'; known: {', '.join(OBJECTIVES)}")
-    return OBJECTIVES[loss](weights, sampling)
-
-
-def _check(loss: str, what: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise InputError(f"the loss '{loss}' has no {what} '{given}'; known: {', '.join(known)}")
+    check_objective(loss, weights, sampling)
+    return {"hinge": PairwiseHinge, "bce": Classification}[loss](weights, sampling)

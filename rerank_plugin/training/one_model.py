@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from rerank_plugin.features.lexical_features import named_features
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.models.checkpoints import build_config, model_classes, read_config
 from rerank_plugin.rerankers import bundled
 from rerank_plugin.retrieval.register import configure
-from rerank_plugin.training import recipes
+from rerank_plugin.training.config import by_recipe
 from rerank_plugin.training.saving import TRAINED, Outcome
 from rerank_plugin.training.session import Session, Task
-from rerank_plugin.training.trainer import TrainingConfig
 
 
 def train_model(
@@ -65,41 +63,29 @@ def train_model(
         InputError: something cannot be read, is unknown, does not fit the rest, or must not be replaced.
     """
     check_free(Path(output), TRAINED, overwrite)
-    before = None if start_from is None else _checkpoint(start_from)
+    before = None
+    if start_from is not None:
+        folder = Path(start_from)
+        before = folder if folder.is_dir() else bundled(str(start_from)) or folder
     given = dict(hyper_parameters or {})
     if "lexical_features" in given:
         given["lexical_features"] = named_features(given["lexical_features"])
     values = {**(read_config(before)["config"] if before else {}), **given}
     build_config(model_classes(model)[1], values, "hyper_parameters")
-    config = _training_config(model, training or {})
     task = Task(
         model=model,
         index=Path(index),
         words=Path(words) if words is not None else before,
         train=train,
         validation=validation,
-        measures=list(measures or recipes.measures(model)),
-        training=config,
+        measures=measures,
+        training=by_recipe(model, training or {}),
         values=values,
         first_stage=configure(first_stage) if isinstance(first_stage, str) else first_stage,
         depth=depth,
-        documents="relevant" if config.of_batches else recipes.documents(model),
         concepts=None if concepts is None else Path(concepts),
         start_from=before,
         device=device,
         overwrite=overwrite,
     )
     return Session(task).train(Path(output))
-
-
-def _checkpoint(given: str | Path) -> Path:
-    """The folder of a checkpoint, or of a model that comes with the package."""
-    folder = Path(given)
-    return folder if folder.is_dir() else bundled(str(given)) or folder
-
-
-def _training_config(model: str, given: Mapping[str, Any]) -> TrainingConfig:
-    known = TrainingConfig.__dataclass_fields__
-    if unknown := sorted(set(given) - set(known)):
-        raise InputError(f"unknown fields of the training: {', '.join(unknown)}; known: {', '.join(known)}")
-    return recipes.training_config(model, dict(given))

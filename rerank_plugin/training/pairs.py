@@ -43,12 +43,16 @@ class Pool(NamedTuple):
     features: np.ndarray
 
 
-class Pairs(NamedTuple):
-    """Sampled pairs: the pool's number and the positions of the more and the less relevant document; int64 [n] each."""
+class Examples(NamedTuple):
+    """The examples of an epoch; letters in shapes: n examples, k documents of an example (2 of a pair).
+
+    Attributes:
+        pool: number of the query's pool, int64 [n].
+        places: positions of the documents in the pool, int64 [k, n]; in a pair the more relevant one is first.
+    """
 
     pool: np.ndarray
-    better: np.ndarray
-    worse: np.ndarray
+    places: np.ndarray
 
 
 def make_pools(
@@ -108,33 +112,29 @@ def _first_stage_scores(rows: np.ndarray, retrieved: Candidates) -> np.ndarray:
     return np.where(retrieved.rows[places] == rows, retrieved.first_stage_scores[places], np.float32(0))
 
 
-def draw_pairs(pools: Sequence[Pool], pairs_per_query: int, generator: np.random.Generator) -> Pairs:
+def draw_pairs(pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
     """Pairs for one epoch, in random order.
 
     For each query, as many non-relevant documents are drawn as it has relevant ones. From all pairs of these documents
-    with different relevance, at most ``pairs_per_query`` are drawn without replacement.
+    with different relevance, at most ``at_most`` are drawn without replacement.
     """
-    numbers, better, worse = [], [], []
+    numbers, places = [], []
     for number, pool in enumerate(pools):
         relevant, others = np.flatnonzero(pool.relevance > 0), np.flatnonzero(pool.relevance <= 0)
         if len(others) > len(relevant) > 0:
             others = generator.choice(others, len(relevant), replace=False)
         balanced = np.concatenate([relevant, others])
         levels = pool.relevance[balanced]
-        first, second = np.nonzero(levels[:, None] > levels[None, :])
-        if len(first) > pairs_per_query:
-            chosen = generator.choice(len(first), pairs_per_query, replace=False)
-            first, second = first[chosen], second[chosen]
-        numbers.append(np.full(len(first), number))
-        better.append(balanced[first])
-        worse.append(balanced[second])
-    drawn = Pairs(*(np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in (numbers, better, worse)))
-    order = generator.permutation(len(drawn.pool))
-    return Pairs(*(part[order] for part in drawn))
+        pairs = np.stack(np.nonzero(levels[:, None] > levels[None, :]))  # [2, pairs]
+        if pairs.shape[1] > at_most:
+            pairs = pairs[:, generator.choice(pairs.shape[1], at_most, replace=False)]
+        numbers.append(np.full(pairs.shape[1], number))
+        places.append(balanced[pairs])
+    return _shuffled(numbers, places, 2, generator)
 
 
-def draw_pairs_by_groups(pools: Sequence[Pool], pairs_per_query: int, generator: np.random.Generator) -> Pairs:
-    """Pairs for one epoch as [P] 2.2 draws its triples, in random order; on average ``pairs_per_query`` for each query.
+def draw_pairs_by_groups(pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
+    """Pairs for one epoch as [P] 2.2 draws its triples, in random order; on average ``at_most`` for each query.
 
     Documents with a grade above 1 are highly relevant, those with a grade above 0 up to 1 relevant. The better document
     is drawn uniformly from both groups of the whole training set, so that a group has a share in proportion to its
@@ -153,33 +153,34 @@ def draw_pairs_by_groups(pools: Sequence[Pool], pairs_per_query: int, generator:
                 of_group.append(np.full(len(places), len(below)))
                 below.append(np.flatnonzero(lower))
     if not below:
-        nothing = np.zeros(0, np.int64)
-        return Pairs(nothing, nothing, nothing)
+        return _shuffled([], [], 2, generator)
     sizes = np.array([len(places) for places in below])
     starts, below = np.cumsum(sizes) - sizes, np.concatenate(below)
     numbers, better, of_group = map(np.concatenate, (numbers, better, of_group))
     # A group in proportion to its size, then a document of it: each document of both groups is as likely as any other.
-    drawn = generator.integers(len(better), size=pairs_per_query * len(pools))
+    drawn = generator.integers(len(better), size=at_most * len(pools))
     worse = below[starts[of_group[drawn]] + generator.integers(sizes[of_group[drawn]])]
-    return Pairs(numbers[drawn], better[drawn], worse)
+    return Examples(numbers[drawn], np.stack([better[drawn], worse]))
 
 
-def draw_documents(
-    pools: Sequence[Pool], at_most: int, generator: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def draw_documents(pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
     """Single documents for one epoch of a classifier, in random order ([D17] 3.1).
 
     For each query, at most ``at_most`` / 2 (at least 1) relevant documents and as many others are drawn.
-
-    Returns:
-        numbers of the pools and positions in them, int64 [n] each.
     """
     numbers, places = [], []
     for number, pool in enumerate(pools):
         relevant, others = np.flatnonzero(pool.relevance > 0), np.flatnonzero(pool.relevance <= 0)
         count = min(len(relevant), len(others), max(at_most // 2, 1))
         for kind in (relevant, others):
-            places.append(generator.choice(kind, count, replace=False))
+            places.append(generator.choice(kind, count, replace=False)[None])
             numbers.append(np.full(count, number))
-    order = generator.permutation(sum(map(len, places)))
-    return tuple((np.concatenate(parts) if parts else np.zeros(0, np.int64))[order] for parts in (numbers, places))
+    return _shuffled(numbers, places, 1, generator)
+
+
+def _shuffled(numbers: list, places: list, documents: int, generator: np.random.Generator) -> Examples:
+    """The examples of all pools, int64 [n] and int64 [k, n] each, in random order."""
+    pool = np.concatenate([np.zeros(0, np.int64), *numbers])
+    joined = np.concatenate([np.zeros((documents, 0), np.int64), *places], axis=1)
+    order = generator.permutation(len(pool))
+    return Examples(pool[order], joined[:, order])

@@ -46,17 +46,40 @@ def work_folder(output: Path) -> Path:
     return output.with_name(output.name + ".training")
 
 
+def check_interrupted(folder: Path, kind: FolderKind, resume: bool, overwrite: bool) -> bool:
+    """Whether something was interrupted in a work folder.
+
+    Raises:
+        InputError: it may neither go on nor be replaced, or other files are there.
+    """
+    check_free(folder, kind, overwrite=True)
+    begun = folder.is_dir() and any(folder.iterdir())
+    if begun and not (resume or overwrite):
+        what = kind.name.replace("an interrupted", "a")
+        raise InputError(f"{folder} holds {what} that was interrupted: resume or overwrite it")
+    return begun
+
+
+def check_settings(path: Path, what: str, before: dict, settings: dict) -> None:
+    """
+    Raises:
+        InputError: what was interrupted, described in the file ``path``, had other settings.
+    """
+    if differing := [name for name in settings if before.get(name) != settings[name]]:
+        raise InputError(
+            f"{path} is of {what} with other settings ({', '.join(differing)}): repeat them to go on, or delete its "
+            "folder to start over"
+        )
+
+
 @contextmanager
-def work_folder_held(folder: Path, resume: bool, overwrite: bool) -> Iterator[None]:
+def held(folder: Path, resume: bool, overwrite: bool) -> Iterator[None]:
     """Lock the work folder of a training for the duration of the block.
 
     Raises:
-        InputError: another process trains there, other files are there, or there is an interrupted training and
-            neither ``resume`` nor ``overwrite`` is set.
+        InputError: as `check_interrupted`, or another process trains there.
     """
-    check_free(folder, TRAINING, overwrite=True)
-    if folder.is_dir() and any(folder.iterdir()) and not (resume or overwrite):
-        raise InputError(f"{folder} holds a training that was interrupted: resume or overwrite it")
+    check_interrupted(folder, TRAINING, resume, overwrite)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with locked(folder):
@@ -64,14 +87,6 @@ def work_folder_held(folder: Path, resume: bool, overwrite: bool) -> Iterator[No
     finally:
         with suppress(OSError):  # there is something to go on with, or all is done
             folder.rmdir()
-
-
-def empty_work_folder(folder: Path, training: dict) -> None:
-    """Remove the files of an older training and write the marker of the new one."""
-    for one in folder.iterdir():
-        if one.name != MARKER_FILE:  # it stays to the last: without it the rest would be taken for the user's
-            shutil.rmtree(one) if one.is_dir() else one.unlink()
-    replace(folder / MARKER_FILE, lambda path: path.write_text(json.dumps({"training": training}), encoding="utf-8"))
 
 
 class Saver:
@@ -92,31 +107,32 @@ class Saver:
         self.fresh, self.epochs = True, 0
 
     def go_on(self, epochs: int) -> None:
-        """Keep the files of the folder, because the training was resumed after ``epochs`` epochs.
-
-        Raises:
-            InputError: every epoch is to be kept, but a checkpoint is missing.
-        """
+        """Keep the files of the folder, because the training was resumed after ``epochs`` epochs."""
         self.fresh, self.epochs = False, epochs
-        if not self.every:
-            return
         missing = [epoch for epoch in range(1, epochs + 1) if not (self._of(epoch) / CONFIG_FILE).exists()]
-        if missing:
+        if self.every and missing:
             raise InputError(
-                f"{self.folder} was begun without keeping every epoch: epoch {missing[0]} is missing; resume without it, "
-                "or delete the folder to start over"
+                f"{self.folder} was begun without keeping every epoch: epoch {missing[0]} is missing; resume without "
+                "it, or delete the folder to start over"
             )
 
     def keep(self, measures: dict) -> None:
         """Called after every epoch, before it counts as done."""
         if self.fresh:
-            empty_work_folder(self.folder, self.training)
-            self.fresh = False
-        self.epochs = measures["epoch"]
+            self._empty()
+        self.fresh, self.epochs = False, measures["epoch"]
         if self.vectors is not None and not self.words.exists():
             word_vectors.save(self.vectors, self.words, {})
         if self.every:
-            self._save(self._of(measures["epoch"]), measures)
+            self._save(self._of(self.epochs), measures)
+
+    def _empty(self) -> None:
+        """Remove the files of an older training and write the marker of the new one."""
+        for one in self.folder.iterdir():
+            if one.name != MARKER_FILE:  # it stays to the last: without it the rest would be taken for the user's
+                shutil.rmtree(one) if one.is_dir() else one.unlink()
+        marker = json.dumps({"training": self.training})
+        replace(self.folder / MARKER_FILE, lambda path: path.write_text(marker, encoding="utf-8"))
 
     def save(self, measures: dict) -> None:
         """Called after that, when the epoch is the best so far."""
@@ -128,10 +144,6 @@ class Saver:
 
     def finish(self, deciding: str, output: Path, overwrite: bool = False) -> Outcome:
         """Move the best checkpoint, the log and the plot to the output, and remove the work folder.
-
-        Args:
-            deciding: name of the measure that selects the best epoch, for the message.
-            overwrite: whether an existing trained checkpoint is replaced.
 
         Raises:
             InputError: no epoch had a finite deciding measure.

@@ -10,9 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rerank_plugin.files import tables
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import INNER, FolderKind, check_free, remove_folder, replacing, replacing_folder
-from rerank_plugin.training.saving import TRAINED, TRAINING, link_all
+from rerank_plugin.files.outputs import INNER, FolderKind, remove_folder, replacing, replacing_folder
+from rerank_plugin.training.saving import TRAINED, TRAINING, check_interrupted, check_settings, link_all
 
 if TYPE_CHECKING:
     from rerank_plugin.training.session import Session
@@ -29,17 +30,11 @@ SELECTION = FolderKind(
 
 
 class Step(NamedTuple):
-    """One step of the selection.
+    """One step of the selection."""
 
-    Attributes:
-        kept: the features before it.
-        tried: the measure reached with each further feature.
-        chosen: the feature with the highest measure; the first of equal ones.
-    """
-
-    kept: tuple[str, ...]
-    tried: dict[str, float]
-    chosen: str
+    kept: tuple[str, ...]  # the features before it
+    tried: dict[str, float]  # the measure reached with each further feature
+    chosen: str  # the feature with the highest measure; the first of equal ones
 
 
 def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[str, ...], str]:
@@ -53,12 +48,8 @@ def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[st
     """
     task, names = session.task, session.model_config.lexical_features
     folder = output.with_name(output.name + ".selection")
-    check_free(folder, SELECTION, overwrite=True)
-    if folder.exists() and any(folder.iterdir()) and not (task.resume or task.overwrite):
-        raise InputError(f"{folder} holds a selection that was interrupted: resume or overwrite it")
-    if not task.resume:
-        if folder.exists():
-            remove_folder(folder)
+    if check_interrupted(folder, SELECTION, task.resume, task.overwrite) and not task.resume:
+        remove_folder(folder)
 
     def measure(features: tuple[str, ...]) -> float:
         place = folder / "+".join(features)
@@ -123,11 +114,10 @@ def _read(path: Path, settings: dict) -> dict[str, float]:
         return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        before, measured = found["settings"], found["measured"]
+        before, measured = dict(found["settings"]), found["measured"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"cannot go on from {path}: {error!r}; delete it to start over") from None
-    if before != settings:
-        raise InputError(f"{path} is of a selection with other settings; delete its folder to start over")
+    check_settings(path, "a selection", before, settings)
     return measured
 
 
@@ -139,9 +129,8 @@ def _write(path: Path, settings: dict, measured: dict[str, float]) -> None:
 
 def as_markdown(path: Sequence[Step], measure: str) -> str:
     """The path as a table: a row a feature, a column a step, the chosen one in bold."""
-    header = ["feature", *(f"step {number}" for number in range(1, len(path) + 1))]
-    rows = [header, ["---"] + ["---:"] * len(path)]
+    rows = [["feature", *(f"step {number}" for number in range(1, len(path) + 1))]]
     for name in path[0].tried:
         cells = [f"{step.tried[name]:.4f}" if name in step.tried else "" for step in path]
         rows.append([name, *(f"**{cell}**" if step.chosen == name else cell for cell, step in zip(cells, path))])
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows) + f"\nValidation {measure}.\n"
+    return tables.markdown(rows) + f"\nValidation {measure}.\n"

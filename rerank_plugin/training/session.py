@@ -11,6 +11,7 @@ import json
 import logging
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,28 +25,24 @@ from rerank_plugin.evaluation.measures import parse
 from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import check_free
+from rerank_plugin.files.progress import progress
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.models.checkpoints import (
-    build_config,
-    check_holds,
-    check_weights,
-    load_checkpoint,
-    model_classes,
-    read_config,
-)
-from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.checkpoints import build_config, model_classes
+from rerank_plugin.models.register import entry_of
+from rerank_plugin.ranking.pipeline import from_first_stage
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.retrieval.given_run import RunConfig
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
-from rerank_plugin.training.candidate_finder import CandidateFinder
+from rerank_plugin.training.config import TrainingConfig
 from rerank_plugin.training.pairs import WITHOUT_CANDIDATES, Pool, make_pools
-from rerank_plugin.training.saving import TRAINED, Outcome, Saver, work_folder, work_folder_held
-from rerank_plugin.training.starting_concepts import check_same_concepts, starting_concepts
-from rerank_plugin.training.trainer import Trainer, TrainingConfig
+from rerank_plugin.training.saving import TRAINED, Outcome, Saver, held, work_folder
+from rerank_plugin.training.starting_point import start_from, starting_concepts
+from rerank_plugin.training.trainer import Trainer
 from rerank_plugin.training.validation import Validation
 
 log = logging.getLogger(__name__)
@@ -55,51 +52,41 @@ CROSS_VALIDATION_FILE = "cross-validation.json"
 
 @dataclass(frozen=True)
 class Task:
-    """The model, data and settings of a training.
+    """The model, data and settings of a training; measures and documents that are not given are the model's recipe's.
 
-    Attributes:
-        model: its name. values: its hyper-parameters, where they are not the paper's.
-        index, words: folders of the index and of the word vectors, None for a model that is built without any.
-        train, validation: queries and judgments, as :func:`rerank_plugin.corpora.queries_and_judgments` takes them;
-            without validation, parts of the training queries must be held out (:class:`HeldOut`).
-        concepts: folder of the concept vectors, for a model that reads concepts.
-        more_train: further training queries and judgments, whose ids may be those of others: other texts of them.
-        queries_at_most: how many of all training queries are kept, the same first ones of a random order.
-        measures: names of the validation measures; the first decides.
-        first_stage: a :class:`~rerank_plugin.retrieval.register.FirstStageConfig`; None where runs give all candidates.
-        train_run, validation_run: runs with the candidates, instead of the first stage.
-        depth: candidates of a query. validation_depth: of a validation query, where that is another number.
-        documents: what pairs are drawn from, see :func:`rerank_plugin.training.pairs.make_pools`.
-        start_from: checkpoint to fine-tune.
-        device: torch's. threads: first-stage searches at once.
-        keep_epochs: whether every epoch's checkpoint is kept.
-        resume: whether trainings that were interrupted go on.
-        overwrite: whether a checkpoint that is there already is replaced, and an interrupted training.
+    Queries and judgments are given as :func:`rerank_plugin.corpora.queries_and_judgments` takes them. Without any for
+    validation, parts of the training queries must be held out (:class:`HeldOut`).
     """
 
     model: str
     index: Path
-    words: Path | None
+    words: Path | None  # folder of the word vectors; None for a model that is built without any
     train: str
-    measures: Sequence[str]
     training: TrainingConfig
-    values: dict = field(default_factory=dict)
+    measures: Sequence[str] | None = None  # of the validation; the first decides
+    values: dict = field(default_factory=dict)  # hyper-parameters, where they are not the paper's
     validation: str | None = None
-    more_train: tuple[str, ...] = ()
-    queries_at_most: int | None = None
-    first_stage: object | None = None
-    train_run: Path | None = None
+    more_train: tuple[str, ...] = ()  # their ids may be those of other training queries: other texts of them
+    queries_at_most: int | None = None  # of all training queries, the same first ones of a random order
+    first_stage: object | None = None  # a FirstStageConfig; None where runs give all candidates
+    train_run: Path | None = None  # candidates instead of those of the first stage
     validation_run: Path | None = None
-    depth: int = 500
-    validation_depth: int | None = None
-    documents: str = "candidates"
-    concepts: Path | None = None
-    start_from: Path | None = None
+    depth: int = 500  # candidates of a query
+    validation_depth: int | None = None  # where it is another number for a validation query
+    documents: str | None = None  # what pairs are drawn from, see rerank_plugin.training.pairs.make_pools
+    concepts: Path | None = None  # folder of the concept vectors, for a model that reads concepts
+    start_from: Path | None = None  # checkpoint to fine-tune
     device: str = "cpu"
-    threads: int = 2
-    keep_epochs: bool = False
+    threads: int = 2  # first-stage searches at once
+    keep_epochs: bool = False  # whether every epoch's checkpoint is kept
     resume: bool = False
-    overwrite: bool = False
+    overwrite: bool = False  # whether a checkpoint that is there, or an interrupted training, is replaced
+
+    def __post_init__(self) -> None:
+        recipe = entry_of(self.model).recipe
+        documents = "relevant" if self.training.of_batches else self.documents or recipe.documents
+        object.__setattr__(self, "measures", list(self.measures or recipe.measures))
+        object.__setattr__(self, "documents", documents)
 
 
 class HeldOut(NamedTuple):
@@ -109,13 +96,6 @@ class HeldOut(NamedTuple):
     judgments: Judgments
     candidates: dict[str, Candidates]
     highest: float | None = None
-
-
-class Fresh(NamedTuple):
-    """A model before its training, and the reranker that validates it."""
-
-    model: RankingModel
-    reranker: NeuralReranker
 
 
 class TrainingSet(NamedTuple):
@@ -170,58 +150,87 @@ class Session:
                 raise InputError(
                     f"{len(shared)} queries are both for training and for validation, e.g. '{min(shared)}'"
                 )
-        self._made = self._make(self.model_config), torch.get_rng_state()
-        self.builder = self._made[0].reranker.builder
-        self.find_candidates = CandidateFinder(self.index, task.first_stage, task.threads)
+        self._made: NeuralReranker | None = self._make(self.model_config)
+        self.builder = self._made.builder
         self.data = json.loads(json.dumps(self._describe()))
+
+    def _read_words(self) -> WordVectors | None:
+        """The word vectors; None for a model that is built without any."""
+        words = self.task.words
+        if self.model_class.has_word_vectors:
+            if words is None:
+                raise InputError(f"the model '{self.task.model}' needs word vectors: give their folder")
+            return word_vectors.load(words)
+        if words is not None:
+            log.warning("the model '%s' needs no word vectors: %s is not read", self.task.model, words)
+        return None
+
+    def _describe(self) -> dict:
+        """The training data as JSON values, for the checkpoint and for the check when a training is resumed."""
+        task = self.task
+        files = self.index.description["files"]
+        forward = {name: file for name, file in files.items() if name.startswith("forward/")}
+        runs = {"train": task.train_run, "validation": task.validation_run}
+        words, before = self.vectors, task.start_from
+        described = {
+            "train": [task.train, *task.more_train] if task.more_train else task.train,
+            "queries_at_most": task.queries_at_most,
+            "validation": task.validation,
+            "index": str(task.index),
+            "index_checksum": zlib.crc32(json.dumps(forward, sort_keys=True).encode()),
+            "words": None if words is None else str(task.words),
+            "words_checksum": None if words is None else zlib.crc32(words.matrix.tobytes()),
+            **self.concepts.described,
+            "runs": {name: str(path) for name, path in runs.items() if path},
+            "first_stage": asdict(task.first_stage) if task.first_stage else None,
+            "depth": task.depth,
+            "documents": task.documents,
+            "start_from": None if before is None else str(before),
+            "validation_depth": task.validation_depth,
+        }
+        return {name: value for name, value in described.items() if value is not None or name == "first_stage"}
+
+    @cached_property
+    def first_stage(self):
+        """The first stage, opened when it is first needed, so that runs need no Java."""
+        return self.index.first_stage(self.task.first_stage)
+
+    def find_candidates(
+        self, queries: Sequence[Query], run: Path | None, depth: int, purpose: str = "training"
+    ) -> dict[str, Candidates]:
+        """Candidates by query id, from a run if one is given, otherwise from the first stage."""
+        log.info("candidates for %d %s queries", len(queries), purpose)
+        first_stage = self.index.first_stage(RunConfig(str(run))) if run else self.first_stage
+        with ThreadPoolExecutor(self.task.threads) as executor:
+            found = executor.map(from_first_stage(first_stage, depth), queries)
+            return {query.id: one for query, one in zip(queries, progress(found, "candidates", "queries"))}
 
     @cached_property
     def candidates(self) -> dict[str, Candidates]:
         """Of the training queries, by id."""
-        return self._find_candidates(self.queries, self.task.train_run)
-
-    def _find_candidates(self, queries: Sequence[Query], run: Path | None) -> dict[str, Candidates]:
-        log.info("candidates for %d training queries", len(queries))
-        return self.find_candidates(queries, run, self.task.depth)
+        return self.find_candidates(self.queries, self.task.train_run, self.task.depth)
 
     @cached_property
     def pools(self) -> list[Pool]:
         """The pools of the training queries that give examples, in the order of the queries."""
-        pools = []
+        task, pools = self.task, []
+        reads_first_stage = not {FIRST_STAGE, FIRST_STAGE_SHARE}.isdisjoint(self.model_config.lexical_features)
         for number, (queries, judged) in enumerate(self.training_sets):
             found = {}
-            if self.task.documents not in WITHOUT_CANDIDATES or self.reads_first_stage:
-                found = self.candidates if number == 0 else self._find_candidates(queries, None)
-            pools += make_pools(queries, judged, found, self.builder, self.task.documents)
+            if task.documents not in WITHOUT_CANDIDATES or reads_first_stage:
+                found = self.candidates if number == 0 else self.find_candidates(queries, None, task.depth)
+            pools += make_pools(queries, judged, found, self.builder, task.documents)
         return pools
-
-    @property
-    def reads_first_stage(self) -> bool:
-        """Whether the model reads the first stage's scores."""
-        return not {FIRST_STAGE, FIRST_STAGE_SHARE}.isdisjoint(self.model_config.lexical_features)
 
     @cached_property
     def held_out(self) -> HeldOut:
         """The validation queries of the task."""
-        task = self.task
-        log.info("candidates for %d validation queries", len(self.validation_queries))
-        depth = task.validation_depth or task.depth
-        found = self.find_candidates(self.validation_queries, task.validation_run, depth)
+        task, depth = self.task, self.task.validation_depth or self.task.depth
+        found = self.find_candidates(self.validation_queries, task.validation_run, depth, "validation")
         return HeldOut(self.validation_queries, self.validation_judgments, found)
 
-    def fresh_model(self, config) -> Fresh:
-        """A model with weights from the seed or from ``start_from``, and the reranker that validates it.
-
-        The first call with the session's configuration returns its own model and restores its random state.
-        """
-        if self._made is not None and config == self.model_config:
-            (made, state), self._made = self._made, None
-            torch.manual_seed(self.task.training.seed)  # of devices, too
-            torch.set_rng_state(state)
-            return made
-        return self._make(config)
-
-    def _make(self, config) -> Fresh:
+    def _make(self, config) -> NeuralReranker:
+        """The reranker of a model with weights from the seed or from ``start_from``."""
         torch.manual_seed(self.task.training.seed)
         if self.vectors is None:
             model = self.model_class(config)
@@ -229,10 +238,9 @@ class Session:
             model = self.model_class(config, torch.from_numpy(self.vectors.matrix), **self.concepts.arguments)
         if self.task.start_from:
             start_from(model, self.task.start_from, self.vectors)
+        vocabulary = Vocabulary([]) if self.vectors is None else self.vectors.vocabulary
         try:
-            options = RerankerOptions(self.task.device)
-            vocabulary = Vocabulary([]) if self.vectors is None else self.vectors.vocabulary
-            return Fresh(model, NeuralReranker(model, vocabulary, self.index.forward, options))
+            return NeuralReranker(model, vocabulary, self.index.forward, RerankerOptions(self.task.device))
         except ValueError as error:
             raise InputError(str(error)) from None
 
@@ -269,21 +277,21 @@ class Session:
         pools, held_out = self.pools if pools is None else pools, held_out or self.held_out
         overwrite = task.overwrite if overwrite is None else overwrite
         check_free(output, TRAINED, overwrite)
-        with work_folder_held(folder, task.resume, overwrite):
+        with held(folder, task.resume, overwrite):
             saver = self._train(folder, pools, held_out, config or self.model_config, data or self.data, words)
             return saver.finish(task.measures[0], output, overwrite)
 
-    def _train(self, folder: Path, pools, held_out, config, data: dict, words: Path | None) -> Saver:
+    def _train(self, folder: Path, pools, held_out: HeldOut, config, data: dict, words: Path | None) -> Saver:
         task = self.task
-        model, reranker = self.fresh_model(config)
+        reranker, self._made = self._made, None  # the first was made to see that all fits together
+        if reranker is None or config != self.model_config:
+            reranker = self._make(config)
+        model = reranker.model
         if pools and config.lexical_features:
             values = np.concatenate([pool.features for pool in pools]).astype(np.float64)
             model.set_feature_statistics(torch.from_numpy(values.mean(axis=0)), torch.from_numpy(values.std(axis=0)))
-        validation = Validation(
-            held_out.queries, held_out.judgments, held_out.candidates, reranker, task.measures, held_out.highest
-        )
-        described = {**data, **asdict(task.training)}
-        saver = Saver(folder, model, self.vectors, described, task.keep_epochs, words)
+        validation = Validation(*held_out[:3], reranker, task.measures, held_out.highest)
+        saver = Saver(folder, model, self.vectors, {**data, **asdict(task.training)}, task.keep_epochs, words)
         kind = Trainer
         if task.training.of_batches:
             from rerank_plugin.training.contrastive import ContrastiveTrainer as kind
@@ -296,71 +304,3 @@ class Session:
         log.info("training on %d queries", len(pools))
         trainer.train()
         return saver
-
-    def _read_words(self) -> WordVectors | None:
-        """The word vectors; None for a model that is built without any."""
-        words = self.task.words
-        if self.model_class.has_word_vectors:
-            if words is None:
-                raise InputError(f"the model '{self.task.model}' needs word vectors: give their folder")
-            return word_vectors.load(words)
-        if words is not None:
-            log.warning("the model '%s' needs no word vectors: %s is not read", self.task.model, words)
-        return None
-
-    def _describe_words(self) -> dict:
-        if self.vectors is None:
-            return {}
-        return {"words": str(self.task.words), "words_checksum": zlib.crc32(self.vectors.matrix.tobytes())}
-
-    def _describe(self) -> dict:
-        """The training data as JSON values, for the checkpoint and for the check when a training is resumed."""
-        task = self.task
-        files = self.index.description["files"]
-        forward = {name: file for name, file in files.items() if name.startswith("forward/")}
-        runs = {"train": task.train_run, "validation": task.validation_run}
-        return {
-            "train": [task.train, *task.more_train] if task.more_train else task.train,
-            **({"queries_at_most": task.queries_at_most} if task.queries_at_most else {}),
-            **({"validation": task.validation} if task.validation is not None else {}),
-            "index": str(task.index),
-            "index_checksum": zlib.crc32(json.dumps(forward, sort_keys=True).encode()),
-            **self._describe_words(),
-            **self.concepts.described,
-            "runs": {name: str(path) for name, path in runs.items() if path},
-            "first_stage": asdict(task.first_stage) if task.first_stage else None,
-            "depth": task.depth,
-            "documents": task.documents,
-            **({"start_from": str(task.start_from)} if task.start_from else {}),
-            **({"validation_depth": task.validation_depth} if task.validation_depth else {}),
-        }
-
-
-def start_from(model: RankingModel, folder: Path, vectors: WordVectors | None) -> None:
-    """Give a model the weights of a checkpoint.
-
-    Raises:
-        InputError: it is of another model, other hyper-parameters, or other word vectors.
-    """
-    described = read_config(folder)
-    check_holds(model.name, folder, described)
-    before, _ = load_checkpoint(folder, described)
-    if before.config.lexical_features != model.config.lexical_features:
-        raise InputError(f"{folder} has other lexical features: {' '.join(before.config.lexical_features) or 'none'}")
-    if vectors is not None:
-        _check_same_words(folder, vectors)
-    weights = before.state_dict()
-    if model.starts_from_words and model.config.concepts and not before.config.concepts:
-        weights = {**model.state_dict(), **weights}  # the concepts start as they would without
-    else:
-        check_same_concepts(before, model, str(folder))
-    check_weights(weights, model.state_dict(), str(folder))
-    model.load_state_dict(weights)
-
-
-def _check_same_words(folder: Path, vectors: WordVectors) -> None:
-    found = word_vectors.load(folder)
-    if found.vocabulary.words != vectors.vocabulary.words or not np.array_equal(found.matrix, vectors.matrix):
-        raise InputError(
-            f"{folder} was trained on other word vectors than those given: give it as the word vectors, too"
-        )

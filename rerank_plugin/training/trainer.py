@@ -13,7 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -24,77 +24,19 @@ from rerank_plugin.features.inputs import InputBuilder, Inputs, concept_tensors
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.models.ranking_model import RankingModel, SparseEmbeddings
-from rerank_plugin.training.objectives import Examples, objective
-from rerank_plugin.training.pairs import Pool
+from rerank_plugin.training.config import TrainingConfig
+from rerank_plugin.training.objectives import objective
+from rerank_plugin.training.pairs import Examples, Pool
 
 log = logging.getLogger(__name__)
 
-# Name to class and learning rate where none is given: torch's defaults, but for Adagrad's and SGD's, which are ours.
 OPTIMIZERS = {
-    "adagrad": (torch.optim.Adagrad, 0.01),
-    "adadelta": (torch.optim.Adadelta, 1.0),
-    "adam": (torch.optim.Adam, 0.001),
-    "sgd": (torch.optim.SGD, 0.01),
+    "adagrad": torch.optim.Adagrad,
+    "adadelta": torch.optim.Adadelta,
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
 }
-
-SOFTMAX, BATCH = "softmax", "batch"  # a loss and a sampling of whole batches, which no Objective has
 STATE_FILE, TENSORS_FILE, LOG_FILE, PLOT_FILE = "state.json", "state.safetensors", "log.jsonl", "log.png"
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How to train. Mini-batch 256 and Adagrad are [D18] 3.4's; the paper tuned the L2 costs and gives no values.
-
-    Attributes:
-        patience: epochs without a better validation measure after which training stops.
-        learning_rate: by default the optimizer's own.
-        l2_convolution, l2_feed_forward: L2 costs of the weights of the two stages.
-        pairs_per_query: examples drawn from a query in an epoch, at most: pairs, or documents for a classifier.
-        loss, weights, sampling: see :mod:`rerank_plugin.training.objectives`; of the loss softmax and the sampling
-            batch, which encoders are trained with, :mod:`rerank_plugin.training.contrastive`.
-        temperature: of softmax. queries_per_document: of softmax and of batch.
-    """
-
-    epochs: int = 30
-    patience: int = 5
-    batch_size: int = 256
-    learning_rate: float | None = None
-    l2_convolution: float = 1e-4
-    l2_feed_forward: float = 1e-4
-    pairs_per_query: int = 50
-    seed: int = 42
-    loss: str = "hinge"
-    weights: str = "sqrt"
-    sampling: str = "balanced"
-    optimizer: str = "adagrad"
-    temperature: float = 0.1
-    queries_per_document: int = 4
-
-    def __post_init__(self) -> None:
-        if self.loss != SOFTMAX:
-            # what is known of the loss beside its sampling
-            objective(self.loss, self.weights, "balanced" if self._by_batch else self.sampling)
-        if self.optimizer not in OPTIMIZERS:
-            raise InputError(f"unknown optimizer '{self.optimizer}'; known: {', '.join(OPTIMIZERS)}")
-        if self.learning_rate is None:
-            object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer][1])
-        counts = (self.epochs, self.patience, self.batch_size, self.pairs_per_query, self.queries_per_document)
-        if min(counts) < 1:
-            raise InputError("epochs, patience, batch size, pairs and queries per document must be at least 1")
-        # written so that NaN is refused, too
-        if not all(0 < number < math.inf for number in (self.learning_rate, self.temperature)) or not all(
-            0 <= cost < math.inf for cost in (self.l2_convolution, self.l2_feed_forward)
-        ):
-            raise InputError("learning rate and temperature must be above 0 and L2 costs not below 0")
-
-    @property
-    def _by_batch(self) -> bool:
-        return (self.loss, self.sampling) == ("hinge", BATCH)
-
-    @property
-    def of_batches(self) -> str | None:
-        """The setting that requires contrastive training, for messages; None if examples are drawn one by one."""
-        return "the loss softmax" if self.loss == SOFTMAX else "the sampling batch" if self._by_batch else None
 
 
 class Trainer:
@@ -135,7 +77,7 @@ class Trainer:
         # Over a whole vocabulary Adam's steps would take about as long as the rest of a batch; fused ones copy no
         # table. Other models keep the usual ones, whose last digits differ.
         fused = {"fused": True} if self.tables and config.optimizer == "adam" else {}
-        self.optimizer = OPTIMIZERS[config.optimizer][0](self._parameter_groups(), lr=config.learning_rate, **fused)
+        self.optimizer = OPTIMIZERS[config.optimizer](self._parameter_groups(), lr=config.learning_rate, **fused)
         self.data = data or {}
         self.history: list[dict] = []
 
@@ -218,8 +160,8 @@ class Trainer:
         drawn = self.objective.draw(self.pools, self.config.pairs_per_query, generator)
         if not len(drawn.pool):
             raise InputError(
-                f"the {len(self.pools)} training queries give no example for the loss {self.config.loss} with the sampling "
-                f"{self.config.sampling}: none has documents of the grades that it tells apart"
+                f"the {len(self.pools)} training queries give no example for the loss {self.config.loss} with the "
+                f"sampling {self.config.sampling}: none has documents of the grades that it tells apart"
             )
         size = self.config.batch_size
         for start in range(0, len(drawn.pool), size):
@@ -234,7 +176,7 @@ class Trainer:
         places = batch.places.ravel().tolist()
         rows = np.array([pool.rows[place] for pool, place in zip(pools, places)])
         relevance = np.array([pool.relevance[place] for pool, place in zip(pools, places)], np.float32)
-        documents = self.builder.documents(Candidates(self.builder.index, rows, np.zeros(len(rows), np.float32)))
+        documents = self.builder.documents(self.candidates(rows))
         words = [pool.words for pool in pools]
         inputs = Inputs(
             torch.from_numpy(documents.ids),
@@ -248,6 +190,10 @@ class Trainer:
             *concept_tensors(documents, words),
         )
         return inputs.to(self.device), torch.from_numpy(relevance.reshape(batch.places.shape)).to(self.device)
+
+    def candidates(self, rows: np.ndarray) -> Candidates:
+        """Documents of the index, int64 [n], without first-stage scores."""
+        return Candidates(self.builder.index, rows, np.zeros(len(rows), np.float32))
 
     def settings(self) -> dict:
         """The settings that must be equal to resume a training; ``epochs`` and ``patience`` may change."""
@@ -309,11 +255,7 @@ class Trainer:
         return True
 
     def _restored(self, tensors: dict) -> tuple[dict, dict]:
-        """The model's and the optimizer's state from the tensors of a state file.
-
-        Raises:
-            KeyError: a tensor is missing. InputError: one does not fit.
-        """
+        """The model's and the optimizer's state; KeyError or InputError if a tensor is missing or does not fit."""
         from rerank_plugin.models.checkpoints import check_weights
 
         weights = {name[len("model.") :]: tensor for name, tensor in tensors.items() if name.startswith("model.")}

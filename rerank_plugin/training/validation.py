@@ -35,12 +35,9 @@ class Validation:
         self.queries, self.reranker = queries, as_scorer(reranker)
         self.evaluator = Evaluator(judgments, measures, highest)  # says mistyped names before an epoch is trained
         # Rows and scores only: the words of candidates are gathered when they are scored, and not kept.
-        self.candidates = {
-            query.id: (candidates[query.id].index, candidates[query.id].rows, candidates[query.id].first_stage_scores)
-            for query in queries
-        }
-        found = [rows for _, rows, _ in self.candidates.values()]
-        self.rows = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        found = {query.id: candidates[query.id] for query in queries}
+        self.candidates = {id: (one.index, one.rows, one.first_stage_scores) for id, one in found.items()}
+        self.rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.rows for one in found.values())]))
 
     def __call__(self) -> dict[str, float]:
         """Means over all judged queries, by measure name."""

@@ -8,32 +8,48 @@ from rerank_plugin import train
 from rerank_plugin.training.validation import Validation
 
 
+def split(options):
+    """Options one by one; several in one text are separated by spaces, where it begins with one."""
+    return [word for text in options for word in (text.split() if text.startswith("--") else [text])]
+
+
 def always(inputs, output, train, *more):
     """The options of every training; what is given twice counts as it is given last.
 
     Of --train, which may be repeated, what is given replaces the usual.
     """
-    folder, _ = inputs
+    folder, more = inputs[0], split(more)
     return [
-        "--index", str(folder / "index"), "--words", str(folder / "words"),
-        *([] if "--train" in more else ["--train", f"{folder / train}.tsv,{folder / train}.qrels"]),
-        "--train-run", str(folder / f"{train}.run"),
-        "--filters", "6", "--document-words", "12", "--batch-size", "16", "--epochs", "3", "--measures", "AP", "P@3",
+        *f"--index {folder}/index --words {folder}/words --train-run {folder}/{train}.run".split(),
+        *([] if "--train" in more else ["--train", f"{folder}/{train}.tsv,{folder}/{train}.qrels"]),
+        *"--filters 6 --document-words 12 --batch-size 16 --epochs 3 --measures AP P@3".split(),
         "--output", str(output), *more,
     ]  # fmt: skip
 
 
-def run(inputs, output, *more, validation="dev", validation_run="dev.run", training="train"):
+def held_out(inputs, name="dev", candidates="dev.run"):
     folder, _ = inputs
-    held_out = [
-        "--validation", f"{folder / validation}.tsv,{folder / validation}.qrels",
-        "--validation-run", str(folder / validation_run),
-    ]  # fmt: skip
-    train.main(always(inputs, output, training, *held_out, *more))
+    return f"--validation {folder}/{name}.tsv,{folder}/{name}.qrels --validation-run {folder}/{candidates}"
+
+
+def run(inputs, output, *more, validation="dev", validation_run="dev.run", training="train"):
+    train.main(always(inputs, output, training, held_out(inputs, validation, validation_run), *more))
 
 
 def cross_validate(inputs, output, *more, folds="3"):
-    train.main(always(inputs, output, "all", "--folds", str(folds), "--epochs", "2", *more))
+    train.main(always(inputs, output, "all", f"--folds {folds} --epochs 2", *more))
+
+
+def weights_of(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+def resumed(monkeypatch, training, output, *more, killed=2):
+    """Let a training be killed in its validation of this number, and go on with it."""
+    with validation_killed(monkeypatch, killed):
+        training(output, *more)
+    assert not output.exists()
+    training(output, *more, "--resume")
 
 
 @contextmanager

@@ -184,9 +184,3 @@ def test_a_model_without_encodings_is_refused(corpus, tmp_path):
             print,
             tmp_path,
         )
-
-
-@pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"temperature": math.nan}, {"queries_per_document": 0}])
-def test_bad_settings(wrong):
-    with pytest.raises(InputError):
-        TrainingConfig(loss="softmax", **wrong)

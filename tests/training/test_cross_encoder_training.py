@@ -18,7 +18,7 @@ from rerank_plugin.training.trainer import Trainer, TrainingConfig
 from tests import small
 from tests.models import tiny_encoders
 from tests.training import learnable
-from tests.training.commanded import validation_killed
+from tests.training.commanded import held_out, resumed, split, weights_of
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +67,17 @@ def test_the_last_layer_learns(encoder, inputs, tmp_path):
     assert sum(losses[-2:]) < 0.8 * sum(losses[:2]), losses
 
 
-def arguments(inputs, encoder, output, *more):
+def made(inputs, encoder, output, *more):
+    """Train a checkpoint by the command."""
     folder, _ = inputs
-    return [
-        "--model", "bert", "--set", f"encoder={encoder}", "--index", str(folder / "index"),
-        "--train", f"{folder}/train.tsv,{folder}/train.qrels", "--train-run", f"{folder}/train.run",
-        "--validation", f"{folder}/dev.tsv,{folder}/dev.qrels", "--validation-run", f"{folder}/dev.run",
-        "--epochs", "2", "--pairs-per-query", "4", "--learning-rate", "0.01", "--measures", "AP",
-        "--output", str(output), *more,
-    ]  # fmt: skip
+    given = (
+        f"--model bert --index {folder}/index --train {folder}/train.tsv,{folder}/train.qrels --epochs 2 --measures AP "
+        f"--train-run {folder}/train.run --pairs-per-query 4 --learning-rate 0.01 --output {output}"
+    )
+    validation = "" if "--folds 2" in more else held_out(inputs)
+    parts = f"--set encoder={encoder}" if encoder else ""
+    train.main(split([given, *filter(None, [validation, parts]), *more]))
+    return output
 
 
 def scores_of(model, index):
@@ -86,7 +88,7 @@ def scores_of(model, index):
 def test_a_checkpoint_is_trained_without_words(encoder, inputs, tmp_path):
     """It needs the encoder's folder no more, holds no word vectors, and scores as its validation measured it."""
     source = shutil.copytree(encoder, tmp_path / "source")
-    train.main(arguments(inputs, source, tmp_path / "made", "--keep-epochs"))
+    made(inputs, source, tmp_path / "made", "--keep-epochs")
     shutil.rmtree(source)
     names = {path.name for path in (tmp_path / "made").iterdir()}
     assert names == {"config.json", "model.safetensors", "encoder", "epochs", "log.jsonl", "log.png"}
@@ -98,66 +100,53 @@ def test_a_checkpoint_is_trained_without_words(encoder, inputs, tmp_path):
     frozen = [name for name in before if "layer.1." not in name and "pooler" not in name]
     assert len(frozen) > 15 and all(torch.equal(before[name], after[f"encoder.{name}"]) for name in frozen)
     one = rerankers.load(f"bert:{tmp_path / 'made'}", inputs[1])
-    held_out = learnable.TOPICS[learnable.TRAINED :]
-    reached = learnable.mean_average_precision(inputs[1], one, held_out)
+    reached = learnable.mean_average_precision(inputs[1], one, learnable.TOPICS[learnable.TRAINED :])
     assert reached == pytest.approx(config["measures"]["AP"], abs=1e-6)
     assert load_checkpoint(tmp_path / "made" / "epochs" / "02")[0].config == one.model.config
 
 
 def test_the_seed_decides_and_a_killed_training_goes_on(encoder, inputs, tmp_path, monkeypatch):
-    train.main(arguments(inputs, encoder, tmp_path / "whole"))
-    with validation_killed(monkeypatch):
-        train.main(arguments(inputs, encoder, tmp_path / "parts"))
-    train.main(arguments(inputs, encoder, tmp_path / "parts", "--resume"))
-    train.main(arguments(inputs, encoder, tmp_path / "other", "--seed", "7"))
-    found = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts", "other")]
-    assert found[0] == found[1] != found[2]
+    made(inputs, encoder, tmp_path / "whole")
+    resumed(monkeypatch, lambda *given: made(inputs, encoder, *given), tmp_path / "parts")
+    made(inputs, encoder, tmp_path / "other", "--seed 7")
+    whole, parts, other = (weights_of(tmp_path / name) for name in ("whole", "parts", "other"))
+    assert whole == parts != other
+
+
+STILL = "--learning-rate 1e-9 --epochs 1"
 
 
 def test_fine_tuning_goes_on_from_a_checkpoint(encoder, inputs, tmp_path):
-    train.main(arguments(inputs, encoder, tmp_path / "first"))
-    tiny_rate = ("--learning-rate", "1e-9", "--epochs", "1", "--start-from", str(tmp_path / "first"))
-    train.main(arguments(inputs, encoder, tmp_path / "second", *tiny_rate))
-    first, second = (scores_of(load_checkpoint(tmp_path / name)[0], inputs[1]) for name in ("first", "second"))
-    np.testing.assert_allclose(first, second, atol=1e-5)
+    first = made(inputs, encoder, tmp_path / "first")
+    second = made(inputs, encoder, tmp_path / "second", f"{STILL} --start-from {first}")
+    np.testing.assert_allclose(*(scores_of(load_checkpoint(one)[0], inputs[1]) for one in (first, second)), atol=1e-5)
 
 
 def test_a_cross_encoder_keeps_its_head(with_head, inputs, tmp_path):
     """What it has learned before is what its training starts from."""
-    rate = ("--learning-rate", "1e-9", "--epochs", "1")
-    train.main(arguments(inputs, with_head, tmp_path / "made", *rate))
-    query = learnable.queries(["gout"])[0]
-    before, after = (
-        rerankers.load(f"bert:{folder}", inputs[1]).score(query, small.candidates(inputs[1]))
-        for folder in (with_head, tmp_path / "made")
+    after = made(inputs, with_head, tmp_path / "made", STILL)
+    np.testing.assert_allclose(
+        *(scores_of(rerankers.load(f"bert:{folder}", inputs[1]).model, inputs[1]) for folder in (with_head, after)),
+        atol=1e-5,
     )
-    np.testing.assert_allclose(before, after, atol=1e-5)
-    assert not any(name.startswith("head.") for name in load_file(tmp_path / "made" / "model.safetensors"))
+    assert not any(name.startswith("head.") for name in load_file(after / "model.safetensors"))
 
 
 def test_cross_validation(encoder, inputs, tmp_path):
-    folder, index = inputs
-    given = arguments(inputs, encoder, tmp_path / "folds", "--folds", "2", "--epochs", "1")
-    start, stop = given.index("--validation"), given.index("--epochs")
-    train.main(given[:start] + given[stop:])
-    for fold in sorted((tmp_path / "folds").glob("fold-*")):
-        assert rerankers.load(str(fold), index).name == "bert"
-    assert len(list((tmp_path / "folds").glob("fold-*"))) == 2
+    folds = sorted(made(inputs, encoder, tmp_path / "folds", "--folds 2", "--epochs 1").glob("fold-*"))
+    assert [rerankers.load(str(fold), inputs[1]).name for fold in folds] == ["bert", "bert"]
 
 
 def test_words_are_not_read(encoder, inputs, tmp_path, capsys):
-    train.main(arguments(inputs, encoder, tmp_path / "made", "--words", "no-such-folder", "--epochs", "1"))
+    made(inputs, encoder, tmp_path / "made", "--words no-such-folder --epochs 1")
     assert "no-such-folder is not read" in capsys.readouterr().err
 
 
-def test_other_models_still_need_words(encoder, inputs, tmp_path):
-    with pytest.raises(InputError, match="'delta' needs word vectors: give their folder"):
-        given = arguments(inputs, encoder, tmp_path / "made", "--model", "delta")
-        train.main([one for one in given if one != "--set" and not one.startswith("encoder=")])
-
-
-def test_an_encoder_must_be_named(inputs, tmp_path):
-    with pytest.raises(InputError, match="set encoder to its folder"):
-        given = arguments(inputs, "x", tmp_path / "made")
-        train.main([one for one in given if one != "--set" and not one.startswith("encoder=")])
+def test_other_models_still_need_words_and_this_one_its_encoder(inputs, tmp_path):
+    for more, said in (
+        (["--model delta"], "'delta' needs word vectors: give their folder"),
+        ([], "set encoder to its"),
+    ):
+        with pytest.raises(InputError, match=said):
+            made(inputs, None, tmp_path / "made", *more)
     assert not any(tmp_path.iterdir())

@@ -15,8 +15,9 @@ from rerank_plugin.training.cross_validation import FOLDS_FILE, RUN_FILE, TABLE_
 from tests import small
 from tests.evaluation.runs import mean_measures
 from tests.training import learnable
-from tests.training.commanded import always, cross_validate, run, validation_killed
+from tests.training.commanded import always, cross_validate, run, validation_killed, weights_of
 
+HOW = "--lexical-features lex3"
 IDS = [f"q-{topic}" for topic in learnable.TOPICS]
 
 
@@ -43,7 +44,7 @@ def folds_of(folder):
 def made(inputs, tmp_path_factory):
     """The output of three folds of the 12 queries: 2 of the other 8 validate, 6 train."""
     made = tmp_path_factory.mktemp("folds") / "made"
-    cross_validate(inputs, made, "--lexical-features", "lex3")
+    cross_validate(inputs, made, HOW)
     assert [path.name for path in made.parent.iterdir()] == ["made"]
     return made
 
@@ -70,15 +71,11 @@ def test_a_fold_is_trained_on_nothing_else(inputs, made, tmp_path):
             lines = (folder / f"all.{kind}").read_text().splitlines(keepends=True)
             (tmp_path / f"{name}.{kind}").write_text("".join(line for line in lines if line.split()[0] in ids))
     files = {name: f"{tmp_path / name}.tsv,{tmp_path / name}.qrels" for name in parts}
-    train.main(
-        always(
-            inputs, tmp_path / "made", "all", "--lexical-features", "lex3", "--epochs", "2", "--train", files["train"]
-        )
-        + ["--train-run", str(tmp_path / "train.run")]
-        + ["--validation", files["dev"], "--validation-run", str(tmp_path / "dev.run")]
+    given = (
+        f"{HOW} --epochs 2 --train {files['train']} --validation {files['dev']} --train-run {tmp_path / 'train.run'}"
     )
-    weights = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path / "made", made / "fold-2")]
-    assert weights[0] == weights[1]
+    train.main(always(inputs, tmp_path / "made", "all", f"{given} --validation-run {tmp_path / 'dev.run'}"))
+    assert weights_of(tmp_path / "made") == weights_of(made / "fold-2")
     assert read_config(tmp_path / "made")["measures"] == read_config(made / "fold-2")["measures"]
 
 
@@ -88,13 +85,8 @@ def test_each_query_is_ranked_by_the_model_of_its_fold(inputs, made, tmp_path):
     assert list(read_run(made / RUN_FILE)) == IDS
     differing = 0
     for name, ids in folds_of(made).items():
-        search.main(
-            [
-                "--index", str(folder / "index"), "--queries", str(folder / "all.tsv"),
-                "--run", str(folder / "all.run"), "--reranker", str(made / f"fold-{name}"),
-                "--output", str(tmp_path / f"{name}.run"),
-            ]
-        )  # fmt: skip
+        given = f"--index {folder}/index --queries {folder}/all.tsv --run {folder}/all.run"
+        search.main(f"{given} --reranker {made}/fold-{name} --output {tmp_path}/{name}.run".split())
         assert lines_of(tmp_path / f"{name}.run", ids) == lines_of(made / RUN_FILE, ids)
         others = [id for id in IDS if id not in ids]
         differing += lines_of(tmp_path / f"{name}.run", others) != lines_of(made / RUN_FILE, others)
@@ -123,42 +115,37 @@ def test_the_table(inputs, made):
     assert rows[-1][2:4] == ["", ""]
 
 
-def test_the_table_is_printed(inputs, tmp_path, capsys):
-    cross_validate(inputs, tmp_path / "made", "--epochs", "1", folds=2)
-    said = capsys.readouterr().out
-    assert (tmp_path / "made" / TABLE_FILE).read_text() in said and str(tmp_path / "made") in said
-
-
-def test_the_same_folds_again(inputs, made, tmp_path):
+def test_the_same_folds_again(inputs, made, tmp_path, capsys):
     """By the file that was written, in another place: all is the same, byte by byte, but for the output's name."""
-    cross_validate(inputs, tmp_path / "again", "--lexical-features", "lex3", folds=made / FOLDS_FILE)
+    cross_validate(inputs, tmp_path / "again", HOW, folds=made / FOLDS_FILE)
     assert everything(tmp_path / "again") == everything(made)
+    said = capsys.readouterr().out
+    assert (made / TABLE_FILE).read_text() in said and str(tmp_path / "again") in said
 
 
 def test_resuming(inputs, made, tmp_path, monkeypatch):
     """Killed in the second fold's second validation: the first fold is not trained again, and all ends the same."""
-    how = ["--lexical-features", "lex3"]
     with validation_killed(monkeypatch, 4):
-        cross_validate(inputs, tmp_path / "made", *how)
+        cross_validate(inputs, tmp_path / "made", HOW)
     assert [path.name for path in tmp_path.iterdir()] == ["made.training"]
     work = tmp_path / "made.training"
     first = (work / "fold-1" / "model.safetensors").stat()
     assert (work / "fold-2.training" / "state.json").exists() and not (work / "fold-3").exists()
     with pytest.raises(InputError, match="made.training holds a cross-validation.*resume"):
-        cross_validate(inputs, tmp_path / "made", *how)
+        cross_validate(inputs, tmp_path / "made", HOW)
     with pytest.raises(InputError, match="made.training holds a cross-validation"):
         run(inputs, tmp_path / "made")
-    for other, named in [(["--seed", "1"], "training, folds"), (["--measures", "AP"], "measures")]:
+    for other, named in [("--seed 1", "training, folds"), ("--measures AP", "measures")]:
         with pytest.raises(InputError, match=rf"other settings \({named}"):
-            cross_validate(inputs, tmp_path / "made", *how, "--resume", *other)
-    cross_validate(inputs, tmp_path / "made", *how, "--resume")
+            cross_validate(inputs, tmp_path / "made", HOW, "--resume", other)
+    cross_validate(inputs, tmp_path / "made", HOW, "--resume")
     assert everything(tmp_path / "made") == everything(made)
     assert (tmp_path / "made" / "fold-1" / "model.safetensors").stat()[1:3] == first[1:3]  # the same file
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
 def test_keeping_epochs(inputs, made, tmp_path):
-    cross_validate(inputs, tmp_path / "made", "--lexical-features", "lex3", "--keep-epochs")
+    cross_validate(inputs, tmp_path / "made", HOW, "--keep-epochs")
     kept = everything(tmp_path / "made")
     assert {name: text for name, text in kept.items() if "epochs" not in name} == everything(made)
     for name in folds_of(made):
@@ -171,38 +158,33 @@ def test_candidates_and_features_are_made_once(inputs, tmp_path, monkeypatch):
     calls, make_pools, read = [], session.make_pools, session.word_vectors.load
     monkeypatch.setattr(session, "make_pools", lambda *given: calls.append("pools") or make_pools(*given))
     monkeypatch.setattr(session.word_vectors, "load", lambda path: calls.append("words") or read(path))
-    find = session.CandidateFinder.__call__
-    monkeypatch.setattr(session.CandidateFinder, "__call__", lambda *given: calls.append("candidates") or find(*given))
-    session.Session(_task(inputs)).pools
+    find = session.Session.find_candidates
+    monkeypatch.setattr(session.Session, "find_candidates", lambda *given: calls.append("candidates") or find(*given))
+    options = train.arguments().parse_args(always(inputs, "nowhere", "all", "--folds 3"))
+    session.Session(train._task(options)).pools
     of_one = list(calls)
     calls.clear()
-    cross_validate(inputs, tmp_path / "made", "--epochs", "1", "--document-words", "4")
+    cross_validate(inputs, tmp_path / "made", "--epochs 1 --document-words 4")
     assert calls.count("pools") == calls.count("candidates") == of_one.count("pools") == of_one.count("candidates") == 1
     assert calls.count("words") == 1 + 3  # and once with each fold's checkpoint, when it ranks its fold
 
 
-def _task(inputs):
-    options = train.arguments().parse_args(always(inputs, "nowhere", "all", "--folds", "3"))
-    return train._task(options)
-
-
 def test_the_depths(inputs, tmp_path):
     """Candidates are cut to the depth; validation, but nothing else, to its own."""
-    more = ["--epochs", "1", "--measures", "P@30"]
-    cross_validate(inputs, tmp_path / "deep", *more, "--depth", "40", folds=2)
-    cross_validate(inputs, tmp_path / "cut", *more, "--depth", "40", "--validation-depth", "2", folds=2)
+    more = "--epochs 1 --measures P@30 --depth 40"
+    cross_validate(inputs, tmp_path / "deep", more, folds=2)
+    cross_validate(inputs, tmp_path / "cut", more, "--validation-depth 2", folds=2)
     ranked = read_run(tmp_path / "cut" / RUN_FILE)
     assert {len(ranking.doc_ids) for ranking in ranked.values()} == {40}
     assert read_config(tmp_path / "cut" / "fold-1")["measures"]["P@30"] <= 2 / 30
-    weights = [(tmp_path / name / "fold-1" / "model.safetensors").read_bytes() for name in ("deep", "cut")]
-    assert weights[0] == weights[1]
+    assert weights_of(tmp_path / "deep" / "fold-1") == weights_of(tmp_path / "cut" / "fold-1")
 
 
 def test_a_start_that_knows_the_folds_is_named(inputs, tmp_path, capsys):
-    run(inputs, tmp_path / "other", "--epochs", "1")
-    run(inputs, tmp_path / "same", "--epochs", "1", training="all", validation_run="dev.run", validation="new")
+    run(inputs, tmp_path / "other", "--epochs 1")
+    run(inputs, tmp_path / "same", "--epochs 1", training="all", validation_run="dev.run", validation="new")
     for name, said in [("other", False), ("same", True)]:
-        cross_validate(inputs, tmp_path / f"from-{name}", "--epochs", "1", "--start-from", str(tmp_path / name))
+        cross_validate(inputs, tmp_path / f"from-{name}", f"--epochs 1 --start-from {tmp_path / name}")
         assert ("no fold is new to its weights" in capsys.readouterr().err) is said
 
 
@@ -213,8 +195,8 @@ def test_err_has_one_scale(inputs, tmp_path):
     low = "".join(line for line in lines if line.startswith("q-gout ") or not line.endswith(" 3\n"))
     (tmp_path / "low.qrels").write_text(low)
     judged = judgments(str(tmp_path / "low.qrels"))
-    given = ["--train", f"{folder / 'all.tsv'},{tmp_path / 'low.qrels'}", "--measures", "ERR@20", "--epochs", "1"]
-    cross_validate(inputs, tmp_path / "made", *given, folds=2)
+    given = f"--train {folder / 'all.tsv'},{tmp_path / 'low.qrels'} --measures ERR@20 --epochs 1"
+    cross_validate(inputs, tmp_path / "made", given, folds=2)
     made = read_run(tmp_path / "made" / RUN_FILE)
     values = {}
     for name, ids in [*folds_of(tmp_path / "made").items(), ("all", IDS)]:
@@ -244,8 +226,8 @@ def test_queries_of_the_same_words_are_named(inputs, tmp_path, capsys):
     (tmp_path / "all.tsv").write_text(queries)
     lines = [f"{id}\t{'ab'[number % 2]}\n" for number, id in enumerate(IDS)]  # asthma is the first, malaria the 12th
     (tmp_path / "folds.tsv").write_text("".join(lines))
-    twice = ["--train", f"{tmp_path / 'all.tsv'},{folder / 'all.qrels'}", "--epochs", "1"]
-    cross_validate(inputs, tmp_path / "made", *twice, folds=tmp_path / "folds.tsv")
+    twice = f"--train {tmp_path / 'all.tsv'},{folder / 'all.qrels'} --epochs 1"
+    cross_validate(inputs, tmp_path / "made", twice, folds=tmp_path / "folds.tsv")
     assert "q-asthma (fold a) = q-malaria (fold b)" in capsys.readouterr().err
     assert {path.name for path in (tmp_path / "made").glob("fold-*")} == {"fold-a", "fold-b"}
 
@@ -253,36 +235,16 @@ def test_queries_of_the_same_words_are_named(inputs, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--folds", "3", "--validation", "x:dev"], "not allowed with argument"),
-        ([], "one of the arguments --validation --folds is required"),
-        (["--folds", "3", "--validation-run", "x.run"], "no --validation-run"),
-        (["--folds", "3", "--select-lexical-features", "2"], "does not go with --folds"),
-        (["--validation", "x:dev", "--fold-validation", "2"], "--fold-validation is for --folds"),
-        (["--folds", "3", "--fold-validation", "1.5"], "--fold-validation: invalid"),
-        (["--folds", "3", "--fold-validation", "0"], "--fold-validation: invalid"),
+        ("--folds 1", "judged queries make 2 to 12"),
+        ("--folds 13", "judged queries make 2 to 12"),
+        ("--folds no-such-file.tsv", "no-such-file.tsv"),
+        ("--fold-validation 8", "8 for validation: beside the fold 1 there are 8 queries"),
+        ("--measures no-such-measure", "no-such-measure"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_wrong_usage(inputs, tmp_path, options, said, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        train.main(always(inputs, tmp_path / "made", "all", *options))
-    assert stopped.value.code == 2 and said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--folds", "1"], "judged queries make 2 to 12"),
-        (["--folds", "13"], "judged queries make 2 to 12"),
-        (["--folds", "no-such-file.tsv"], "no-such-file.tsv"),
-        (["--fold-validation", "8"], "8 for validation: beside the fold 1 there are 8 queries"),
-        (["--measures", "no-such-measure"], "no-such-measure"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_options(inputs, tmp_path, options, said):
     with pytest.raises(InputError, match=said):
-        cross_validate(inputs, tmp_path / "made", *options)
+        cross_validate(inputs, tmp_path / "made", options)
     assert not any(tmp_path.iterdir())
 
 

@@ -11,7 +11,7 @@ from rerank_plugin.files.runs import read_run
 from rerank_plugin.models.checkpoints import load_checkpoint, read_config
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests.training import learnable
-from tests.training.commanded import run, validation_killed
+from tests.training.commanded import resumed, run, validation_killed, weights_of
 
 CHECKPOINT = ("config.json", "model.safetensors", "vocab.txt", "embeddings.safetensors", "words.json")
 
@@ -44,19 +44,15 @@ def test_every_epoch_is_a_checkpoint_of_its_own(inputs, made):
         assert reached == pytest.approx(entry["AP"], abs=1e-6)
     best = read_config(made)["measures"]["epoch"]
     assert contents(made) == contents(made / "epochs" / f"{best:02d}")
-    assert len({(made / "epochs" / name / "model.safetensors").read_bytes() for name in ("01", "02", "03")}) == 3
+    assert len({weights_of(made / "epochs" / name) for name in ("01", "02", "03")}) == 3
+    for name in ("vocab.txt", "embeddings.safetensors"):  # take space once
+        assert len({(folder / name).stat().st_ino for folder in (made, *(made / "epochs").iterdir())}) == 1
 
 
 def test_it_changes_nothing_else(inputs, made, tmp_path):
     run(inputs, tmp_path / "plain")
     assert contents(made) == contents(tmp_path / "plain")
     assert not (tmp_path / "plain" / "epochs").exists()
-
-
-def test_word_vectors_take_space_once(made):
-    folders = [made, *(made / "epochs").iterdir()]
-    for name in ("vocab.txt", "embeddings.safetensors"):
-        assert len({(folder / name).stat().st_ino for folder in folders}) == 1
 
 
 def test_without_hard_links_files_are_copied(inputs, made, tmp_path, monkeypatch):
@@ -73,24 +69,16 @@ def test_without_hard_links_files_are_copied(inputs, made, tmp_path, monkeypatch
 
 def test_an_epoch_re_ranks_like_any_checkpoint(inputs, made, tmp_path):
     folder, _ = inputs
-    for name in ("epochs/01", "epochs/03"):
-        search.main(
-            [
-                "--index", str(folder / "index"), "--queries", str(folder / "dev.tsv"),
-                "--run", str(folder / "dev.run"), "--reranker", str(made / name),
-                "--output", str(tmp_path / f"{name[-2:]}.run"),
-            ]
-        )  # fmt: skip
+    given = f"--index {folder}/index --queries {folder}/dev.tsv --run {folder}/dev.run"
+    for name in ("01", "03"):
+        search.main(f"{given} --reranker {made}/epochs/{name} --output {tmp_path}/{name}.run".split())
     first, third = read_run(tmp_path / "01.run"), read_run(tmp_path / "03.run")
     assert first.keys() == third.keys() and any(first[q].doc_ids != third[q].doc_ids for q in first)
 
 
 @pytest.mark.parametrize("killed", [1, 3])
 def test_resuming(inputs, made, tmp_path, monkeypatch, killed):
-    with validation_killed(monkeypatch, killed):
-        run(inputs, tmp_path / "parts", "--keep-epochs")
-    assert not (tmp_path / "parts").exists()
-    run(inputs, tmp_path / "parts", "--keep-epochs", "--resume")
+    resumed(monkeypatch, lambda *given: run(inputs, *given), tmp_path / "parts", "--keep-epochs", killed=killed)
     for part in (".", "epochs/01", "epochs/02", "epochs/03"):
         assert contents(made / part) == contents(tmp_path / "parts" / part)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts"]
@@ -110,10 +98,10 @@ def test_nothing_of_an_older_training_is_left(inputs, tmp_path, monkeypatch):
     """A training is begun anew, with fewer epochs: those of the interrupted one are none of its."""
     with validation_killed(monkeypatch, 3):
         run(inputs, tmp_path / "made", "--keep-epochs")
-    again = ["--keep-epochs", "--epochs", "1", "--seed", "9"]
+    again = "--keep-epochs --epochs 1 --seed 9"
     with pytest.raises(InputError, match="holds a training that was interrupted: resume or overwrite it"):
-        run(inputs, tmp_path / "made", *again)
-    run(inputs, tmp_path / "made", *again, "--overwrite")
+        run(inputs, tmp_path / "made", again)
+    run(inputs, tmp_path / "made", again, "--overwrite")
     assert [path.name for path in (tmp_path / "made" / "epochs").iterdir()] == ["01"]
     assert contents(tmp_path / "made") == contents(tmp_path / "made" / "epochs" / "01")
     assert read_config(tmp_path / "made")["seed"] == 9

@@ -27,15 +27,19 @@ def pool_of(relevance):
     return Pool("q", words, np.arange(count), np.array(relevance, np.float32), np.zeros((count, 0), np.float32))
 
 
+def triples(drawn):
+    """Drawn pairs as (pool, better, worse)."""
+    return list(zip(drawn.pool.tolist(), *drawn.places.tolist(), strict=True))
+
+
 def relevance_by_id(pool):
     return {IDS[row]: relevance for row, relevance in zip(pool.rows.tolist(), pool.relevance.tolist())}
 
 
 def make(index, one, judged, retrieved=("9", "10", "a7", "b"), documents="candidates", text="heart attack"):
     rows = [IDS.index(id) for id in retrieved]
-    pools = make_pools(
-        [Query("q1", text)], {"q1": judged}, {"q1": small.candidates(index, rows)}, one.builder, documents
-    )
+    candidates = {"q1": small.candidates(index, rows)}
+    pools = make_pools([Query("q1", text)], {"q1": judged}, candidates, one.builder, documents)
     assert all(len(set(pool.rows.tolist())) == len(pool.rows) == len(pool.relevance) for pool in pools)
     return pools
 
@@ -43,20 +47,18 @@ def make(index, one, judged, retrieved=("9", "10", "a7", "b"), documents="candid
 JUDGED = {"b": 2, "Z": 1, "not-in-the-index": 2, "10": 0, "a7": -1, "2": 0}
 
 
-def test_candidates(index, one):
-    """Judged and retrieved, and the unjudged '9' as 0; a negative judgment counts as 0."""
-    [pool] = make(index, one, JUDGED)
-    assert relevance_by_id(pool) == {"b": 2, "10": 0, "a7": 0, "9": 0}
-
-
-def test_judged(index, one):
-    [pool] = make(index, one, JUDGED, documents="judged")
-    assert relevance_by_id(pool) == {"b": 2, "Z": 1, "10": 0, "a7": 0, "2": 0}
-
-
-def test_all(index, one):
-    [pool] = make(index, one, JUDGED, documents="all")
-    assert relevance_by_id(pool) == {"b": 2, "Z": 1, "10": 0, "a7": 0, "2": 0, "9": 0}
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        ("candidates", {"b": 2, "10": 0, "a7": 0, "9": 0}),  # judged and retrieved, and the unjudged 9
+        ("judged", {"b": 2, "Z": 1, "10": 0, "a7": 0, "2": 0}),
+        ("all", {"b": 2, "Z": 1, "10": 0, "a7": 0, "2": 0, "9": 0}),
+    ],
+)
+def test_documents_of_a_pool(index, one, documents, expected):
+    """What is not judged, or judged negative, counts as 0."""
+    [pool] = make(index, one, JUDGED, documents=documents)
+    assert relevance_by_id(pool) == expected
 
 
 def test_unknown_kind_of_documents(index, one):
@@ -132,9 +134,7 @@ relevances = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_
 @settings(max_examples=200, deadline=None)
 @given(pools=relevances, limit=st.integers(1, 20), seed=st.integers(0, 5))
 def test_drawn_pairs(pools, limit, seed):
-    drawn = draw_pairs([pool_of(relevance) for relevance in pools], limit, np.random.default_rng(seed))
-    assert len(drawn.pool) == len(drawn.better) == len(drawn.worse)
-    pairs = list(zip(drawn.pool.tolist(), drawn.better.tolist(), drawn.worse.tolist()))
+    pairs = triples(draw_pairs([pool_of(relevance) for relevance in pools], limit, np.random.default_rng(seed)))
     assert len(set(pairs)) == len(pairs)
     for number, relevance in enumerate(pools):
         mine = [(better, worse) for pool, better, worse in pairs if pool == number]
@@ -158,18 +158,13 @@ def test_draws_follow_the_generator():
 def test_every_non_relevant_document_is_drawn_sooner_or_later():
     random = np.random.default_rng(0)
     pools = [pool_of([1] + [0] * 6)]
-    assert {int(draw_pairs(pools, 5, random).worse[0]) for _ in range(200)} == set(range(1, 7))
+    assert {int(draw_pairs(pools, 5, random).places[1, 0]) for _ in range(200)} == set(range(1, 7))
 
 
-def test_pairs_of_queries_are_mixed():
-    drawn = draw_pairs([pool_of([1] * 5 + [0] * 5), pool_of([1] * 5 + [0] * 5)], 25, np.random.default_rng(0))
-    assert len(drawn.pool) == 50
-    assert 0 < drawn.pool[:25].sum() < 25
-
-
-def test_no_pools():
-    drawn = draw_pairs([], 5, np.random.default_rng(0))
-    assert [len(part) for part in drawn] == [0, 0, 0]
+@pytest.mark.parametrize(("draw", "relevance"), [(draw_pairs, [1] * 5 + [0] * 5), (draw_pairs_by_groups, [1, 0])])
+def test_pairs_of_queries_are_mixed(draw, relevance):
+    drawn = draw([pool_of(relevance)] * 2, 25, np.random.default_rng(0))
+    assert len(drawn.pool) == 50 and 0 < drawn.pool[:25].sum() < 25
 
 
 def group_of(grade):
@@ -199,8 +194,8 @@ def test_pairs_by_groups(pools, count, seed):
     possible = documents_with_partners(pools)
     drawn = draw_pairs_by_groups([pool_of(one) for one in pools], count, np.random.default_rng(seed))
     assert all(part.dtype == np.int64 for part in drawn)
-    assert len(drawn.pool) == len(drawn.better) == len(drawn.worse) == (count * len(pools) if possible else 0)
-    for number, better, worse in zip(*(part.tolist() for part in drawn)):
+    assert len(triples(drawn)) == (count * len(pools) if possible else 0)
+    for number, better, worse in triples(drawn):
         assert worse in possible[number, better]
     again = draw_pairs_by_groups([pool_of(one) for one in pools], count, np.random.default_rng(seed))
     assert all(np.array_equal(one, other) for one, other in zip(drawn, again))
@@ -210,11 +205,11 @@ def test_pairs_by_groups_by_hand():
     """Of the second query 3 is the only better document, of the third 1; the first, fourth and fifth have no pair."""
     pools = [pool_of(one) for one in ([2, 2, 0], [0, 3, 1], [1, 0], [0, 0], [1, 1])]
     drawn = draw_pairs_by_groups(pools[:1] + pools[3:], 5, np.random.default_rng(0))
-    assert [len(part) for part in drawn] == [0, 0, 0]
+    assert triples(drawn) == []
     drawn = draw_pairs_by_groups(pools, 20, np.random.default_rng(0))
-    assert set(zip(*(part.tolist() for part in drawn))) == {(1, 1, 2), (1, 2, 0), (2, 0, 1)}
+    assert set(triples(drawn)) == {(1, 1, 2), (1, 2, 0), (2, 0, 1)}
     drawn = draw_pairs_by_groups([], 5, np.random.default_rng(0))
-    assert [len(part) for part in drawn] == [0, 0, 0]
+    assert triples(drawn) == []
 
 
 def test_groups_are_drawn_in_proportion_to_their_sizes():
@@ -226,17 +221,12 @@ def test_groups_are_drawn_in_proportion_to_their_sizes():
     count = 16_000
     drawn = draw_pairs_by_groups([pool_of(one) for one in pools], count // 5, np.random.default_rng(7))
     share = {}
-    for pair in zip(*(part.tolist() for part in drawn)):
+    for pair in triples(drawn):
         share[pair] = share.get(pair, 0) + 1 / count
     expected = {(*at, worse): 1 / 8 / len(places) for at, places in possible.items() for worse in places}
     assert share.keys() == expected.keys()
     for pair, value in expected.items():
         assert share[pair] == pytest.approx(value, abs=4 * (value / count) ** 0.5), pair  # four standard deviations
-
-
-def test_pairs_by_groups_of_queries_are_mixed():
-    drawn = draw_pairs_by_groups([pool_of([1, 0])] * 2, 25, np.random.default_rng(0))
-    assert len(drawn.pool) == 50 and 0 < drawn.pool[:25].sum() < 25
 
 
 def test_the_whole_collection_needs_no_candidates(index, one):

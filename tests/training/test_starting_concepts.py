@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from rerank_plugin import index as index_command
 from rerank_plugin import search, train
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import read_run
@@ -16,10 +17,10 @@ from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelCConfig, KtrelConfig, KtrelWConfig
 from rerank_plugin.models.sevmos.model import SevMosConfig
 from rerank_plugin.text import word_vectors
-from rerank_plugin.training.session import start_from
-from rerank_plugin.training.starting_concepts import starting_concepts
+from rerank_plugin.training.starting_point import start_from, starting_concepts
 from tests import annotated
 from tests.training import learnable
+from tests.training.commanded import split
 
 CONCEPTS = [
     Concept(f"T{number:02}", topic, (f"morbus {topic[::-1]}",)) for number, topic in enumerate(learnable.TOPICS)
@@ -59,20 +60,20 @@ def average_precision(query, ranked):
 
 
 def run(made, output, *more, model="ktrel"):
-    train.main([
-        "--model", model, "--index", str(made / "index"), "--words", str(made / "words"),
-        "--train", f"{made}/train.tsv,{made}/train.qrels", "--train-run", str(made / "train.run"),
-        "--validation", f"{made}/dev.tsv,{made}/dev.qrels", "--validation-run", str(made / "dev.run"),
-        "--measures", "AP", "--epochs", "2", "--batch-size", "16", "--dropout", "0", "--learning-rate", "0.01",
-        "--sampling", "balanced", "--training-documents", "candidates", "--output", str(output), *more,
-    ])  # fmt: skip
+    given = (
+        f"--model {model} --index {made}/index --words {made}/words --train {made}/train.tsv,{made}/train.qrels "
+        f"--train-run {made}/train.run --validation {made}/dev.tsv,{made}/dev.qrels --validation-run {made}/dev.run "
+        "--measures AP --epochs 2 --batch-size 16 --dropout 0 --learning-rate 0.01 --sampling balanced "
+        f"--training-documents candidates --output {output}"
+    )
+    train.main(split([given, *more]))
 
 
 @pytest.mark.parametrize("model", ["ktrel", "ktrel-c"])
 def test_train_encode_and_search(made, tmp_path, model):
     """Two epochs; documents of a query's topic come first, although it shares no word with them (of 72 documents 3 are
     relevant: by chance AP is below 0.1). The search ranks as the validation did, and alike from encodings."""
-    run(made, tmp_path / "c", "--concepts", str(made / "vectors"), model=model)
+    run(made, tmp_path / "c", f"--concepts {made}/vectors", model=model)
     config = json.loads((tmp_path / "c" / "config.json").read_text())
     parts = {"ktrel": "both", "ktrel-c": "concepts"}[model]
     assert (config["model"], config["config"]["parts"], config["config"]["concepts"]) == ("ktrel", parts, 13)
@@ -82,15 +83,11 @@ def test_train_encode_and_search(made, tmp_path, model):
     assert trained.concept_vocabulary.ids[:2] == ["T99", "T11"]
     runs = []
     for number in range(2):
-        search.main([
-            "--index", str(made / "index"), "--queries", str(made / "dev.tsv"), "--run", str(made / "dev.run"),
-            "--reranker", f"{model}:{tmp_path / 'c'}", "--output", str(tmp_path / f"{number}.run"),
-        ])  # fmt: skip
+        given = f"--index {made}/index --queries {made}/dev.tsv --run {made}/dev.run --reranker {model}:{tmp_path}/c"
+        search.main([*given.split(), "--output", str(tmp_path / f"{number}.run")])
         runs.append(read_run(tmp_path / f"{number}.run"))
         if number == 0:
-            from rerank_plugin.index import main
-
-            main(["--encode", str(tmp_path / "c"), "--index", str(made / "index")])
+            index_command.main(["--encode", str(tmp_path / "c"), "--index", str(made / "index")])
     for found in runs:
         measured = np.mean([average_precision(query, found[query].doc_ids) for query in found])
         assert measured == pytest.approx(config["measures"]["AP"]) and measured > 0.8
@@ -101,17 +98,17 @@ def test_train_encode_and_search(made, tmp_path, model):
 
 
 def test_fine_tuning_with_other_concepts(made, tmp_path):
-    run(made, tmp_path / "c", "--concepts", str(made / "vectors"), "--epochs", "1")
-    more = ["--start-from", str(tmp_path / "c"), "--epochs", "1"]
-    run(made, tmp_path / "again", "--concepts", str(made / "vectors"), *more)
+    run(made, tmp_path / "c", f"--concepts {made}/vectors", "--epochs 1")
+    more = f"--start-from {tmp_path}/c --epochs 1"
+    run(made, tmp_path / "again", f"--concepts {made}/vectors", more)
     other = write_vectors(tmp_path / "other", ["T98", *(one.id for one in CONCEPTS)])
     with pytest.raises(InputError, match="trained with other concepts than those of the vectors"):
-        run(made, tmp_path / "refused", "--concepts", str(other), *more)
+        run(made, tmp_path / "refused", f"--concepts {other}", more)
 
 
 def test_both_parts_start_from_words_alone(made, tmp_path):
     """The words and their layer are the checkpoint's, the concepts as without one."""
-    run(made, tmp_path / "both", "--concepts", str(made / "vectors"), "--epochs", "1")
+    run(made, tmp_path / "both", f"--concepts {made}/vectors", "--epochs 1")
     both, _ = load_checkpoint(tmp_path / "both")
     before = {name: tensor.clone() for name, tensor in both.state_dict().items()}
     torch.manual_seed(9)
@@ -131,7 +128,7 @@ def test_words_alone_need_no_concepts(made, tmp_path):
     with pytest.raises(InputError, match="nothing to learn"):  # their words say nothing
         run(made, tmp_path / "c", model="ktrel-w")
     with pytest.raises(InputError, match="'ktrel-w' reads no concepts: leave their vectors out"):
-        run(made, tmp_path / "c", "--concepts", str(made / "vectors"), model="ktrel-w")
+        run(made, tmp_path / "c", f"--concepts {made}/vectors", model="ktrel-w")
 
 
 @pytest.mark.parametrize("model", ["ktrel", "ktrel-c"])
@@ -139,13 +136,13 @@ def test_concepts_are_asked_for(made, tmp_path, model):
     with pytest.raises(InputError, match=f"'{model}' reads concepts: give it their vectors .*, or .* ktrel-w"):
         run(made, tmp_path / "c", model=model)
     with pytest.raises(InputError, match="embed concepts"):
-        run(made, tmp_path / "c", "--concepts", str(tmp_path / "nowhere"), model=model)
+        run(made, tmp_path / "c", f"--concepts {tmp_path}/nowhere", model=model)
 
 
 def test_an_index_without_concepts(made, inputs, tmp_path):
     folder, _ = inputs
     with pytest.raises(InputError, match="the index holds no concepts"):
-        run(made, tmp_path / "c", "--concepts", str(made / "vectors"), "--index", str(folder / "index"))
+        run(made, tmp_path / "c", f"--concepts {made}/vectors", f"--index {folder}/index")
 
 
 def test_what_a_model_starts_from(made, index):

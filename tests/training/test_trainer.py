@@ -92,7 +92,7 @@ def test_the_first_loss_is_that_of_search_scores(corpus, tmp_path):
     expected = [
         math.sqrt(problem.pools[p].relevance[b] - problem.pools[p].relevance[w])
         * max(0.0, 1 - float(scores[p][b]) + float(scores[p][w]))
-        for p, b, w in zip(*drawn)
+        for p, b, w in zip(drawn.pool, *drawn.places)
     ]
     assert len(expected) == 7 * learnable.TRAINED and len(expected) % 16  # the last batch is smaller
     problem.trainer.train()
@@ -127,10 +127,10 @@ def test_resumed_equals_uninterrupted(corpus, tmp_path, stopped_after):
     assert same(weights(resumed.model), weights(whole.model))
     for number, state in whole.trainer.optimizer.state_dict()["state"].items():
         assert same(resumed.trainer.optimizer.state_dict()["state"][number], state)
-    seconds = ("training_seconds", "validation_seconds")
-    without = [[{k: v for k, v in entry.items() if k not in seconds} for entry in one.trainer.history]
-               for one in (whole, resumed)]  # fmt: skip
-    assert without[0] == without[1]
+    for one in (whole, resumed):
+        for entry in one.trainer.history:
+            del entry["training_seconds"], entry["validation_seconds"]
+    assert whole.trainer.history == resumed.trainer.history
     assert {**killed.saved, **resumed.saved}.keys() == whole.saved.keys()
 
 
@@ -167,58 +167,41 @@ def test_nothing_to_resume(corpus, tmp_path):
     assert same(weights(problem.model), before) and problem.trainer.history == []
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        dict(learning_rate=0.04),
-        dict(batch_size=17),
-        dict(l2_convolution=0.5),
-        dict(pairs_per_query=49),
-        dict(dropout=0.3),
-        dict(seed=6),
-    ],
-    ids=str,
-)
-def test_settings_must_be_the_same(corpus, tmp_path, other):
+def test_settings_must_be_the_same(corpus, tmp_path):
     Problem(corpus, tmp_path, epochs=1).trainer.train()
-    with pytest.raises(InputError, match="other settings") as raised:
-        Problem(corpus, tmp_path, epochs=1, **other).trainer.resume()
-    assert str(tmp_path) in str(raised.value)
+    other = dict(learning_rate=0.04, batch_size=17, l2_convolution=0.5, pairs_per_query=49, dropout=0.3, seed=6)
+    for name, value in other.items():
+        with pytest.raises(InputError, match="other settings") as raised:
+            Problem(corpus, tmp_path, epochs=1, **{name: value}).trainer.resume()
+        assert str(tmp_path) in str(raised.value)
 
 
-def drop_a_tensor(folder):
-    [path] = folder.glob("*.safetensors")
-    tensors = load_file(path)
-    tensors.pop("optimizer.0.sum")
-    save_file(tensors, path)
+def without(name):
+    """Leaves a tensor of the state out."""
 
+    def drop(path):
+        save_file({one: tensor for one, tensor in load_file(path).items() if one != name}, path)
 
-def drop_weights(folder):
-    [path] = folder.glob("*.safetensors")
-    save_file({name: one for name, one in load_file(path).items() if name != "model.layers.0.bias"}, path)
-
-
-def truncate(folder):
-    [path] = folder.glob("*.safetensors")
-    path.write_bytes(path.read_bytes()[:-50])
+    return drop
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        drop_a_tensor,
-        drop_weights,
-        truncate,
-        lambda folder: [path.unlink() for path in folder.glob("*.safetensors")],
-        lambda folder: (folder / "state.json").write_text("{"),
-        lambda folder: (folder / "state.json").write_text("{}"),
-        lambda folder: (folder / "state.json").write_text("[]"),
+        without("optimizer.0.sum"),
+        without("model.layers.0.bias"),
+        lambda tensors: tensors.write_bytes(tensors.read_bytes()[:-50]),
+        lambda tensors: tensors.unlink(),
+        lambda tensors: (tensors.parent / "state.json").write_text("{"),
+        lambda tensors: (tensors.parent / "state.json").write_text("{}"),
+        lambda tensors: (tensors.parent / "state.json").write_text("[]"),
     ],
     ids=["optimizer tensor", "model tensor", "truncated", "no tensors", "half json", "empty json", "other json"],
 )
 def test_damaged_state(corpus, tmp_path, damage):
     Problem(corpus, tmp_path, epochs=1).trainer.train()
-    damage(tmp_path)
+    [tensors] = tmp_path.glob("*.safetensors")
+    damage(tensors)
     with pytest.raises(InputError) as raised:
         Problem(corpus, tmp_path, epochs=2).trainer.resume()
     assert str(tmp_path) in str(raised.value) and "\n" not in str(raised.value)
@@ -354,15 +337,17 @@ def test_nothing_to_learn(corpus, tmp_path):
         Trainer(problem.model, problem.reranker.builder, [], TrainingConfig(), dict, print, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["epochs", "patience", "batch_size", "pairs_per_query", "queries_per_document"])
+def test_counts_are_positive(name):
+    with pytest.raises(InputError, match="at least 1"):
+        TrainingConfig(**{name: 0})
+
+
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        dict(epochs=0), dict(patience=0), dict(batch_size=0), dict(pairs_per_query=0), dict(learning_rate=0),
-        dict(learning_rate=-1), dict(learning_rate=math.nan), dict(l2_convolution=-1e-9), dict(l2_feed_forward=-1),
-        dict(l2_convolution=math.nan),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_wrong_settings(wrong):
-    with pytest.raises(InputError):
-        TrainingConfig(**wrong)
+    ("name", "value"),
+    [(name, value) for name in ("learning_rate", "temperature") for value in (0, -1, math.nan, math.inf)]
+    + [(name, value) for name in ("l2_convolution", "l2_feed_forward") for value in (-1e-9, math.nan, math.inf)],
+)
+def test_wrong_settings(name, value):
+    with pytest.raises(InputError, match="must be above 0 and L2 costs not below 0"):
+        TrainingConfig(loss="softmax", **{name: value})

@@ -1,0 +1,113 @@
+"""How a model is trained: the configuration, what fits together in it, and the recipes of the models' papers.
+
+Imports no torch, because the help of the train command shows the settings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.settings import setting
+from rerank_plugin.models.register import entry_of
+
+# The learning rate where none is given: torch's defaults, but for Adagrad's and SGD's, which are ours.
+OPTIMIZERS = {"adagrad": 0.01, "adadelta": 1.0, "adam": 0.001, "sgd": 0.01}
+
+# The weights and the samplings of each loss over drawn examples, see :mod:`rerank_plugin.training.objectives`.
+LOSSES = {
+    "hinge": {"weights": ("sqrt", "none"), "sampling": ("balanced", "groups")},
+    "bce": {"weights": ("log", "sqrt", "none"), "sampling": ("balanced",)},
+}
+SOFTMAX, BATCH = "softmax", "batch"  # a loss and a sampling of whole batches, which no objective has
+
+
+def check_objective(loss: str, weights: str, sampling: str) -> None:
+    """
+    Raises:
+        InputError: there is no such loss, or it has no such weights or sampling.
+    """
+    if loss not in LOSSES:
+        raise InputError(f"unknown loss '{loss}'; known: {', '.join(LOSSES)}")
+    for what, given in {"weights": weights, "sampling": sampling}.items():
+        if given not in LOSSES[loss][what]:
+            raise InputError(f"the loss '{loss}' has no {what} '{given}'; known: {', '.join(LOSSES[loss][what])}")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How to train. Mini-batch 256 and Adagrad are [D18] 3.4's; the paper tuned the L2 costs and gives no values.
+
+    The losses, weights and samplings are in :mod:`rerank_plugin.training.objectives`; the loss softmax and the sampling
+    batch, which encoders are trained with, in :mod:`rerank_plugin.training.contrastive`.
+    """
+
+    epochs: int = setting(30, "epochs at most (30; delta-classifier 10)")
+    patience: int = setting(5, "epochs without a better measure before stopping (5; PACRR's recipe 30)")
+    batch_size: int = setting(256, "examples a step (256; PACRR's recipe 32; ktrel 20 documents)")
+    learning_rate: float | None = setting(None, "adagrad 0.01, adadelta 1, adam 0.001, sgd 0.01", type=float)
+    l2_convolution: float = setting(1e-4, "L2 cost of the convolutions' weights (1e-4)")
+    l2_feed_forward: float = setting(1e-4, "L2 cost of the feed-forward weights (1e-4)")
+    pairs_per_query: int = setting(50, "pairs, or documents, drawn from a query in an epoch, at most (50)")
+    seed: int = 42
+    loss: str = setting(
+        "hinge",
+        "hinge (pairs; the default), bce (documents, as a classifier) or softmax (an encoder's, such as ktrel: the "
+        "relevant pairs of a batch against all its others)",
+    )
+    weights: str = setting("sqrt", "of examples: sqrt (the default) or none; for bce none (the default), sqrt or log")
+    sampling: str = setting(
+        "balanced",
+        "of pairs: balanced (the default, but of ktrel; as many relevant as other documents of each query), groups "
+        "(the PACRR paper's: highly relevant against relevant, relevant against others) or batch (an encoder's: all "
+        "pairs among the documents of a batch, each of which is encoded once)",
+    )
+    optimizer: str = setting("adagrad", "adagrad (the default), adadelta, adam or sgd")
+    temperature: float = setting(0.1, "of softmax (0.1)")
+    queries_per_document: int = setting(4, "queries of each document in a batch of an encoder (4)")
+
+    def __post_init__(self) -> None:
+        if self.loss != SOFTMAX:
+            # what is known of the loss beside its sampling
+            check_objective(self.loss, self.weights, "balanced" if self._by_batch else self.sampling)
+        if self.optimizer not in OPTIMIZERS:
+            raise InputError(f"unknown optimizer '{self.optimizer}'; known: {', '.join(OPTIMIZERS)}")
+        if self.learning_rate is None:
+            object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer])
+        counts = (self.epochs, self.patience, self.batch_size, self.pairs_per_query, self.queries_per_document)
+        if min(counts) < 1:
+            raise InputError("epochs, patience, batch size, pairs and queries per document must be at least 1")
+        # written so that NaN is refused, too
+        if not all(0 < number < math.inf for number in (self.learning_rate, self.temperature)) or not all(
+            0 <= cost < math.inf for cost in (self.l2_convolution, self.l2_feed_forward)
+        ):
+            raise InputError("learning rate and temperature must be above 0 and L2 costs not below 0")
+
+    @property
+    def _by_batch(self) -> bool:
+        return (self.loss, self.sampling) == ("hinge", BATCH)
+
+    @property
+    def of_batches(self) -> str | None:
+        """The setting that requires contrastive training, for messages; None if examples are drawn one by one."""
+        return "the loss softmax" if self.loss == SOFTMAX else "the sampling batch" if self._by_batch else None
+
+
+def by_recipe(model: str, given: Mapping[str, Any]) -> TrainingConfig:
+    """The training configuration: the given fields override the model's recipe, which overrides Delta's defaults.
+
+    Raises:
+        InputError: an unknown field or model, or settings that do not fit together.
+    """
+    known = TrainingConfig.__dataclass_fields__
+    if unknown := sorted(set(given) - set(known)):
+        raise InputError(f"unknown fields of the training: {', '.join(unknown)}; known: {', '.join(known)}")
+    recipe = entry_of(model).recipe.training
+    if given.get("loss", "hinge") != recipe.get("loss", "hinge"):  # they belong to another loss
+        recipe = {name: value for name, value in recipe.items() if name not in ("weights", "sampling")}
+    if given.get("loss") == "bce":
+        recipe = {"weights": "none", **recipe}
+    return TrainingConfig(**{**recipe, **given})
