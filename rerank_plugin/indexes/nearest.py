@@ -1,4 +1,6 @@
-"""Maximum inner product search with faiss: exhaustive, or with an approximate index.
+"""Maximum inner product search: exhaustive, or by an approximate index of faiss.
+
+On a CPU an exhaustive search of float32 vectors is a matrix product, and needs no faiss.
 
 An approximate index is built once and stored beside the vectors (:mod:`rerank_plugin.indexes.stored_encodings`), in a
 folder by its kind: ``index.faiss`` is what faiss writes, with the vectors in their dtype; ``ann.json`` has the kind and
@@ -149,7 +151,7 @@ class FlatSearch:
     exact = True
 
     def __init__(self, vectors: np.ndarray, device: str = "cpu", threads: int = 1):
-        self.faiss, self.vectors, self.threads = faiss_module(), vectors, threads
+        self.vectors, self.threads = vectors, threads
         self.most, self.index = None, None
         if device != "cpu" or vectors.dtype != np.float32:
             self.index = self._filled(device)
@@ -157,7 +159,8 @@ class FlatSearch:
             self.most, self.exact = MOST_OF_GPU, False  # by the GPU's rounding
 
     def _filled(self, device: str):
-        faiss, size = self.faiss, self.vectors.shape[1]
+        faiss = self.faiss = faiss_module()
+        size = self.vectors.shape[1]
         if self.vectors.dtype == np.float32:
             index = faiss.IndexFlatIP(size)
         else:
@@ -174,18 +177,15 @@ class FlatSearch:
             with _threads(self.faiss, 1):
                 products, rows = self.index.search(query[None], count)
             return rows[0], products[0]
-        found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        products = np.empty(len(self.vectors), np.float32)
 
         def part(start: int, stop: int) -> None:
-            piece, best = self.vectors[start:stop], min(count, stop - start)
-            with _threads(self.faiss, 1):
-                products, rows = self.faiss.knn(query[None], piece, best, metric=self.faiss.METRIC_INNER_PRODUCT)
-            found[start] = products[0], rows[0] + start
+            np.dot(self.vectors[start:stop], query, out=products[start:stop])
 
-        split(part, len(self.vectors), self.threads, PIECE)
-        products, rows = (np.concatenate(one) for one in zip(*(found[start] for start in sorted(found))))
-        order = np.argsort(-products, kind="stable")[:count]
-        return rows[order], products[order]
+        split(part, len(products), self.threads, PIECE)
+        best = np.argpartition(-products, count - 1)[:count] if count < len(products) else np.arange(count)
+        rows = best[np.argsort(-products[best], kind="stable")]
+        return rows, products[rows]
 
 
 class AnnSearch:

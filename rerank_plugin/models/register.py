@@ -95,6 +95,12 @@ def entry_of(name: str) -> ModelEntry:
     raise InputError(f"unknown model '{name}'; known: {', '.join(sorted({*names(), *MODELS.installed()}))}")
 
 
+def checkpoint_folder(given: str | Path) -> Path:
+    """The folder of a checkpoint, given as the folder or as the name of a bundled model (``./ktrel`` is a folder)."""
+    found = MODELS.find(str(given))
+    return found.bundled if isinstance(found, ModelEntry) and found.bundled is not None else Path(given)
+
+
 def resolve(target):
     """Import the object that 'package.module:Name' names; return anything but a string unchanged.
 

@@ -43,7 +43,7 @@ class DenseConfig:
     """Dense retrieval with one model.
 
     Attributes:
-        checkpoint: folder of the model that has encoded the index.
+        checkpoint: folder of the model that has encoded the index, or the name of a bundled one (``ktrel``).
         kind: type of the vector index (see :mod:`rerank_plugin.indexes.nearest`).
         ef_search: of HNSW; at least the depth is used.
         feedback, feedback_weight: number and weight of the pseudo-relevance feedback documents; 0 documents for none.
@@ -91,6 +91,7 @@ class QueryEncoder:
 
     Args:
         forward: the index whose documents the encodings are compared with.
+        checkpoint: the model's folder, or the name of a bundled model.
 
     Raises:
         InputError: the checkpoint cannot be used, or its score is no inner product of encodings.
@@ -99,13 +100,14 @@ class QueryEncoder:
         key: checksum of the weights. size: E.
     """
 
-    def __init__(self, forward, checkpoint: Path):
+    def __init__(self, forward, checkpoint: str | Path):
         from rerank_plugin.models.classes import classes_of
         from rerank_plugin.models.document_encodings import weights_checksum
+        from rerank_plugin.models.register import checkpoint_folder
         from rerank_plugin.rerankers import RerankerOptions
         from rerank_plugin.rerankers.neural import from_checkpoint
 
-        self.forward = forward
+        self.forward, checkpoint = forward, checkpoint_folder(checkpoint)
         self.reranker = from_checkpoint(forward, checkpoint, RerankerOptions(threads=1))
         model, builder = self.reranker.model, self.reranker.builder
         if not has_inner_products(model.name):
@@ -150,12 +152,11 @@ class DenseStage:
 
     def __init__(self, index, config: DenseConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
-        checkpoint = Path(config.checkpoint)
-        self.encoder = QueryEncoder(self.forward, checkpoint)
+        self.encoder = QueryEncoder(self.forward, config.checkpoint)
         vectors = find_encodings(self.forward, self.encoder.key, self.encoder.size)
-        encode = f"python -m rerank_plugin.index --encode {checkpoint} --index {index.folder}"
+        encode = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder}"
         if vectors is None:
-            raise InputError(f"{index.folder} holds no encodings by {checkpoint}; encode it with: {encode}")
+            raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
         self.vectors = vectors.view(np.ndarray)
         if config.kind == FLAT:
             self.searcher = FlatSearch(self.vectors, config.device, available_threads())

@@ -18,6 +18,7 @@ class IndexEncoder:
     """An index and the model of a checkpoint that encodes its documents.
 
     Args:
+        checkpoint: its folder, or the name of a bundled model.
         device: the torch device that documents are encoded on.
 
     Raises:
@@ -30,11 +31,12 @@ class IndexEncoder:
     def __init__(self, index: ForwardIndex, checkpoint: Path, device: str = "cpu"):
         from rerank_plugin.models.checkpoints import load_checkpoint
         from rerank_plugin.models.document_encodings import check_encodes
+        from rerank_plugin.models.register import checkpoint_folder
         from rerank_plugin.rerankers import RerankerOptions
         from rerank_plugin.rerankers.neural import NeuralReranker
 
-        self.index, self.checkpoint, self.device = index, checkpoint, device
-        self.model, vocabulary = load_checkpoint(checkpoint)
+        self.index, self.checkpoint, self.device = index, checkpoint_folder(checkpoint), device
+        self.model, vocabulary = load_checkpoint(self.checkpoint)
         check_encodes(self.model)
         self.builder = NeuralReranker(self.model, vocabulary, index, RerankerOptions(device)).builder
 

@@ -135,7 +135,7 @@ class NeighboursStage:
 
     def __init__(self, index, config: NeighboursConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
-        self.encoder = QueryEncoder(index.forward, Path(config.checkpoint))
+        self.encoder = QueryEncoder(index.forward, config.checkpoint)
         folder = judged_folder(self.forward, self.encoder.key)
         again = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder} --judged QJ"
         if not folder.is_dir():

@@ -9,7 +9,7 @@ from typing import Any
 from rerank_plugin.features.lexical_features import named_features
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.models.checkpoints import build_config, model_classes, read_config
-from rerank_plugin.rerankers import bundled
+from rerank_plugin.models.register import checkpoint_folder
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.training.config import by_recipe
 from rerank_plugin.training.saving import TRAINED, Outcome
@@ -63,10 +63,14 @@ def train_model(
         InputError: something cannot be read, is unknown, does not fit the rest, or must not be replaced.
     """
     check_free(Path(output), TRAINED, overwrite)
+<<<<<<< HEAD
     before = None
     if start_from is not None:
         folder = Path(start_from)
         before = folder if folder.is_dir() else bundled(str(start_from)) or folder
+=======
+    before = None if start_from is None else checkpoint_folder(start_from)
+>>>>>>> c231b4d (Distil a sentence encoder into word vectors; search exhaustively without faiss; let bundled models be named where checkpoints are)
     given = dict(hyper_parameters or {})
     if "lexical_features" in given:
         given["lexical_features"] = named_features(given["lexical_features"])
@@ -89,3 +93,13 @@ def train_model(
         overwrite=overwrite,
     )
     return Session(task).train(Path(output))
+<<<<<<< HEAD
+=======
+
+
+def _training_config(model: str, given: Mapping[str, Any]) -> TrainingConfig:
+    known = TrainingConfig.__dataclass_fields__
+    if unknown := sorted(set(given) - set(known)):
+        raise InputError(f"unknown fields of the training: {', '.join(unknown)}; known: {', '.join(known)}")
+    return recipes.training_config(model, dict(given))
+>>>>>>> c231b4d (Distil a sentence encoder into word vectors; search exhaustively without faiss; let bundled models be named where checkpoints are)

@@ -1,6 +1,7 @@
 """KTRel ([K] 3): the module and what scores from its encodings, under three names: both parts, words or concepts."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from rerank_plugin.models.ktrel.recipe import RECIPE
 from rerank_plugin.models.register import ModelEntry, register
@@ -13,11 +14,13 @@ KTREL = register(
         summary="KTRel ([K]): a transformer layer over words and one over concepts, from document vectors",
         encoder="rerank_plugin.models.ktrel.fused:KtrelScorer",
         recipe=RECIPE,
+        bundled=Path(__file__).parent / "bundled",
     )
 )
 register(
     replace(
         KTREL,
+        bundled=None,
         name="ktrel-w",
         config="rerank_plugin.models.ktrel.model:KtrelWConfig",
         summary="KTRel of words alone",
@@ -28,6 +31,7 @@ register(
 register(
     replace(
         KTREL,
+        bundled=None,
         name="ktrel-c",
         config="rerank_plugin.models.ktrel.model:KtrelCConfig",
         summary="KTRel of concepts alone",

@@ -64,6 +64,8 @@ class KtrelConfig(ModelConfig):
             blocks: so it starts from what the vectors know, as a sum of them would.
         embedding_dropout: of the embeddings' numbers, before the layer.
         factor: what a and b start at. For a loss of shares of the largest score (softmax) 1 lets their proportion move.
+        fixed_words: whether the word embeddings are the checkpoint's word vectors as they are. Nothing trains them, and
+            they may be 8-bit numbers: so a distilled encoder takes a quarter of the space.
         document_words, query_words: where longer texts are cut.
         document_concepts, query_concepts: the same for concepts, of which a mention has up to 8.
         concepts: rows of the concept embeddings; 0 for words alone.
@@ -79,6 +81,7 @@ class KtrelConfig(ModelConfig):
     identity_start: bool = False
     embedding_dropout: float = 0.0
     factor: float = 20.0
+    fixed_words: bool = False
     document_words: int = 200
     query_words: int = 16
     document_concepts: int = 200
@@ -94,6 +97,8 @@ class KtrelConfig(ModelConfig):
             raise InputError(f"KTRel has one transformer layer, or none, not {self.layers}")
         if (self.concepts < 1) == (self.parts != "words"):
             raise InputError(f"KTRel's parts '{self.parts}' and its {self.concepts} concepts contradict each other")
+        if self.fixed_words and self.unit_vectors:
+            raise InputError("fixed_words leaves KTRel's word vectors as they are: unit_vectors does not go with it")
 
     @classmethod
     def reads_concepts(cls, values: dict) -> bool:
@@ -120,14 +125,19 @@ class SequenceEncoder(SparseEmbeddings):
     Args:
         vectors: what the embeddings start from, float32 [V, D]; copied, because they are trained.
         config: for heads, feed-forward width and dropout.
+        fixed: whether the embeddings are ``vectors`` themselves, and no parameter.
     """
 
-    def __init__(self, vectors: Tensor, config: KtrelConfig):
+    def __init__(self, vectors: Tensor, config: KtrelConfig, fixed: bool = False):
         super().__init__()
         dimension = vectors.shape[1]
         if config.layers and dimension % config.heads:
             raise InputError(f"{config.heads} attention heads do not divide the {dimension} dimensions of an embedding")
-        self.embeddings = nn.Parameter(functional.normalize(vectors, dim=1) if config.unit_vectors else vectors.clone())
+        if fixed:
+            self.register_buffer("embeddings", vectors, persistent=False)
+        else:
+            start = functional.normalize(vectors, dim=1) if config.unit_vectors else vectors.clone()
+            self.embeddings = nn.Parameter(start)
         self.dropout, self.layer = nn.Dropout(config.embedding_dropout), None
         if config.layers:
             self.layer = nn.TransformerEncoderLayer(
@@ -176,7 +186,8 @@ class Ktrel(EncodingModel):
         self.config, self.concept_vocabulary = config, concept_vocabulary
         self.words, self.concepts = None, None
         if config.parts != "concepts":
-            self.words, self.a = SequenceEncoder(vectors, config), nn.Parameter(torch.tensor(float(config.factor)))
+            self.words = SequenceEncoder(vectors, config, config.fixed_words)
+            self.a = nn.Parameter(torch.tensor(float(config.factor)))
         if config.parts != "words":
             shape = (config.concepts, config.concept_dimension)
             if concept_vectors is None:

