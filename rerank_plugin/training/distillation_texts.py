@@ -12,13 +12,47 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
+from rerank_plugin.files.settings import setting
 from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.text.tokenizer import PLAIN, split_sentences
 
 PASSAGE_SENTENCES = 2
 LONGEST_PASSAGE = 90  # words
 SHORTEST_BODY, BEGINNING = 60, 230  # words of a body that a beginning is taken of, and of the beginning
+
+
+@dataclass(frozen=True)
+class DistillationConfig:
+    """How word vectors are distilled (:mod:`rerank_plugin.training.distillation`).
+
+    Attributes:
+        epochs: passes over the texts. batch_size: B; a batch has half as many pairs.
+        learning_rate: it grows for 100 steps, then falls to a twentieth.
+        temperature: t. frequency: a.
+        hashed_length: as a multiple of the mean length of the vectors of rare words.
+    """
+
+    dimension: int = setting(256, "D, dimensions of the vectors")
+    minimum_count: int = setting(3, "rarer words of the documents get no vector", option="min_count")
+    epochs: int = setting(6, "passes over the texts")
+    batch_size: int = setting(1024, "texts to a step")
+    learning_rate: float = setting(2e-3, "of Adam")
+    temperature: float = setting(0.05, "of the similarities within a batch")
+    frequency: float = setting(1e-3, "share of a word that halves the weight it starts with")
+    hashed: int = setting(6144, "random vectors that other words share by their hashes; 0 for none")
+    hashed_length: float = setting(1.5, "of those vectors, in mean lengths of rare words")
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if min(self.dimension, self.minimum_count, self.epochs, self.batch_size // 4) < 1 or self.hashed < 0:
+            raise InputError(
+                "distillation needs at least 1 dimension, count and epoch, 4 texts to a step, and no negative number "
+                "of hashed vectors"
+            )
+        if min(self.learning_rate, self.temperature, self.frequency, self.hashed_length) <= 0:
+            raise InputError("learning rate, temperature, frequency and length of a distillation must be above 0")
 
 
 @dataclass

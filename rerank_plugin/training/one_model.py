@@ -63,14 +63,7 @@ def train_model(
         InputError: something cannot be read, is unknown, does not fit the rest, or must not be replaced.
     """
     check_free(Path(output), TRAINED, overwrite)
-<<<<<<< HEAD
-    before = None
-    if start_from is not None:
-        folder = Path(start_from)
-        before = folder if folder.is_dir() else bundled(str(start_from)) or folder
-=======
     before = None if start_from is None else checkpoint_folder(start_from)
->>>>>>> c231b4d (Distil a sentence encoder into word vectors; search exhaustively without faiss; let bundled models be named where checkpoints are)
     given = dict(hyper_parameters or {})
     if "lexical_features" in given:
         given["lexical_features"] = named_features(given["lexical_features"])
@@ -93,13 +86,3 @@ def train_model(
         overwrite=overwrite,
     )
     return Session(task).train(Path(output))
-<<<<<<< HEAD
-=======
-
-
-def _training_config(model: str, given: Mapping[str, Any]) -> TrainingConfig:
-    known = TrainingConfig.__dataclass_fields__
-    if unknown := sorted(set(given) - set(known)):
-        raise InputError(f"unknown fields of the training: {', '.join(unknown)}; known: {', '.join(known)}")
-    return recipes.training_config(model, dict(given))
->>>>>>> c231b4d (Distil a sentence encoder into word vectors; search exhaustively without faiss; let bundled models be named where checkpoints are)

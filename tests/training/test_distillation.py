@@ -11,8 +11,8 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.models.checkpoints import load_checkpoint
 from rerank_plugin.training import distillation
-from rerank_plugin.training.distillation import DistillationConfig, Teacher, distil
-from rerank_plugin.training.distillation_texts import DistillationTexts
+from rerank_plugin.training.distillation import Teacher, distil
+from rerank_plugin.training.distillation_texts import DistillationConfig, DistillationTexts
 
 SENTENCES = [f"Aspirin number {number} lowers the risk of stroke in old men." for number in range(12)]
 
@@ -117,7 +117,7 @@ def test_a_student_comes_near_its_teacher(minilm):
     def agreement(epochs):
         config = DistillationConfig(dimension=8, minimum_count=1, epochs=epochs, batch_size=8, learning_rate=0.02)
         found = distil(texts, minilm, config)
-        assert not found.matrix[0].any()  # unknown words add nothing
+        assert not found.matrix[0].any() and found.vocabulary.hashed == 6144
         sums = [
             found.matrix[[id for id in found.vocabulary.lookup(distillation.PLAIN.tokenize(text)) if id]].sum(axis=0)
             for text in texts.texts
