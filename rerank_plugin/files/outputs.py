@@ -195,6 +195,7 @@ def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = Fal
             writing = cleaning.enter_context(_temporary(place, Path.mkdir))
         try:
             yield writing
+            _share(writing)
         except InputError:
             raise
         except Exception as error:  # libraries have exceptions of their own for what the system tells them
@@ -207,6 +208,13 @@ def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = Fal
         check_free(place, kind, overwrite)
         with writing_to(folder):
             _put_in_place(writing, place)
+
+
+def _share(folder: Path) -> None:
+    """Let those read a folder's files who may read the folder: safetensors writes files for their owner alone."""
+    for path in folder.rglob("*"):
+        if path.is_file() and stat.S_IMODE(path.stat().st_mode) == 0o600:
+            path.chmod(folder.stat().st_mode & 0o666)
 
 
 def _put_in_place(made: Path, place: Path) -> None:

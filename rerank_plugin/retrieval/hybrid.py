@@ -24,13 +24,10 @@ class HybridConfig:
 
     Attributes:
         weight: of the lexical stage; the encoder's is 1 less that.
-        feedback, feedback_weight: pseudo-relevance feedback of the encoder, as of :class:`DenseConfig`.
     """
 
     name: str = HYBRID
-    weight: float = 0.5
-    feedback: int = 0
-    feedback_weight: float = 0.6
+    weight: float = 0.65
 
     def open(self, index) -> FusedStage:
         """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; starts the JVM.
@@ -38,8 +35,8 @@ class HybridConfig:
         Raises:
             InputError: the index holds no encodings by ``ktrel``; the message has the command that makes them.
         """
-        dense = DenseConfig(ENCODER, feedback=self.feedback, feedback_weight=self.feedback_weight)
-        fusion = FusionConfig((configure(LEXICAL[self.name]), dense), LINEAR, (self.weight, 1 - self.weight))
+        stages = configure(LEXICAL[self.name]), DenseConfig(ENCODER)
+        fusion = FusionConfig(stages, LINEAR, (self.weight, 1 - self.weight))
         stage = fusion.open(index)
         stage.name = self.name
         return stage

@@ -357,5 +357,6 @@ def test_missing_faiss_is_said_with_the_command_that_installs_it(workspace, monk
     import sys
 
     monkeypatch.setitem(sys.modules, "faiss", None)
+    assert len(opened(workspace).search(Query("q", QUERIES[0]), 5)) == 5  # a matrix product needs none
     with pytest.raises(InputError, match="dense retrieval needs faiss .*pip install faiss-cpu"):
-        opened(workspace)
+        opened(workspace, "float16")

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank_plugin.features.inputs import InputBuilder
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.text.vocabulary import UNKNOWN, Vocabulary
+from rerank_plugin.text.vocabulary import HASHED, UNKNOWN, Vocabulary
+from tests import small
 
 
 def test_ids_and_words():
@@ -15,6 +17,20 @@ def test_ids_and_words():
     assert "a" in vocabulary and "x" not in vocabulary
     assert UNKNOWN not in vocabulary  # it stands for the words that are not there
     assert vocabulary.lookup([]) == []
+
+
+def test_other_words_have_the_entries_of_their_hashes(tmp_path):
+    vocabulary = Vocabulary(["b", "a", *(f"{HASHED}{number}" for number in range(64))])
+    assert vocabulary.hashed == 64
+    ids = vocabulary.lookup(["a", "quokka", "b", "zyzzyva", "quokka"])
+    assert ids[0] == 2 and ids[2] == 1 and ids[1] == ids[4] != ids[3]
+    assert all(3 <= id < 67 for id in (ids[1], ids[3]))
+    many = vocabulary.lookup([f"word{number}" for number in range(1000)])
+    assert len(set(many)) == 64  # they are spread over all entries
+    index = small.build_index(tmp_path / "index")
+    terms = index.terms.take(range(index.vocabulary_size))
+    builder = InputBuilder(index, vocabulary, 10, 10, ())
+    assert builder.model_ids.tolist() == vocabulary.lookup(terms)  # documents and queries agree
 
 
 @pytest.mark.parametrize("words", [["a", "b", "a"], ["a", UNKNOWN]])
