@@ -23,7 +23,8 @@ def attention(rows, layer, heads):
         joined = np.zeros(dimension)
         for head in range(heads):
             part = slice(head * width, (head + 1) * width)
-            products = [math.exp(float(query[part] @ key[part]) / math.sqrt(width)) for key in keys]
+            products = [float(query[part] @ key[part]) / math.sqrt(width) for key in keys]
+            products = [math.exp(product - max(products)) for product in products]  # large ones overflow
             for product, value in zip(products, values):
                 joined[part] += product / sum(products) * value[part]
         attended.append(layer["out_weight"] @ joined + layer["out_bias"])
