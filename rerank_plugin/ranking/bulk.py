@@ -124,7 +124,8 @@ def rank_lists(
         scores = _scores([query for query, _ in batch], unions, reranker, together)
         for (query, lists), union, of_union in zip(batch, unions, scores):
             if not any(piece.asked for piece in union.pieces):
-                yield [_by_scores(query, one, union.rows, of_union) for one in lists]
+                scores_of = [of_union[np.searchsorted(union.rows, one.rows)] for one in lists]
+                yield [Ranking(query, one, own, one.order(own)) for one, own in zip(lists, scores_of)]
                 continue
             if not said:
                 log.info(
@@ -150,9 +151,3 @@ def _scores(queries: Sequence[Query], unions: Sequence[Union], reranker: Reranke
         for place, scores in zip(places, given):
             found[place].append(scores)
     return [np.concatenate(parts) for parts in found]
-
-
-def _by_scores(query: Query, candidates: Candidates, rows: np.ndarray, scores: np.ndarray) -> Ranking:
-    """The ranking of one list. ``scores`` float32 [C] are those of all lists' documents ``rows``, which increase."""
-    own = scores[np.searchsorted(rows, candidates.rows)]
-    return Ranking(query, candidates, own, candidates.order(own))

@@ -16,7 +16,7 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least_one, hits, open_index, whole
-from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, configure
+from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, configure
 
 QUERIES_AT_ONCE = 8  # that a reranker scores together where there are many
 
@@ -55,16 +55,13 @@ class Searcher:
         self.depth = at_least_one(depth, "depth")
         self._config = _first_stage_config(first_stage)
 
-        def opened() -> tuple[Index, Reranker | None, Any]:
+        def opened() -> tuple[Index, Reranker | None, FirstStage]:
             found = open_index(index)
             return found, _reranker(reranker, found), found.first_stage(self._config)
 
         self.index, self.reranker, self._first_stage = whole(index, opened)
-        self._retrieved = pipeline.from_first_stage(self._first_stage, self.depth)
         self._closed = False
-        entry = FIRST_STAGES.find(self._config.name)
-        self._depth_cuts_ranking = entry is not None and entry.depth_cuts == RANKING
-        self._needs_query_id = entry is not None and entry.needs_query_id
+        self._entry = FIRST_STAGES.find(self._config.name)  # None for a configuration that is not registered
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The k documents with the highest scores, from rank 1 on; fewer if the first stage finds fewer.
@@ -111,11 +108,11 @@ class Searcher:
 
     def _source(self, query: Query) -> Candidates:
         detach_at_thread_end()  # callers' threads come and go
-        return self._retrieved(query)
+        return self._first_stage.search(query, self.depth)
 
     def _rank(self, query: Query) -> Ranking:
         self._check_open()
-        if self._needs_query_id:
+        if self._entry is not None and self._entry.needs_query_id:
             raise InputError(f"the first stage '{self._config.name}' looks query ids up: use batch_search or rank_many")
         return self._cut(pipeline.rank(query, self._source(query), self._scorer))
 
@@ -130,7 +127,7 @@ class Searcher:
 
     def _cut(self, ranking: Ranking) -> Ranking:
         """The ranking, cut at ``depth`` if ``depth_cuts`` of the first stage's entry is `RANKING`."""
-        return ranking.best(self.depth) if self._depth_cuts_ranking else ranking
+        return ranking.best(self.depth) if self._entry is not None and self._entry.depth_cuts == RANKING else ranking
 
     def _within_depth(self, k: int) -> int:
         if at_least_one(k, "k") > self.depth:

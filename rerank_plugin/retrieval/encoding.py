@@ -39,10 +39,7 @@ class IndexEncoder:
         self.model, vocabulary = load_checkpoint(self.checkpoint)
         check_encodes(self.model)
         self.builder = NeuralReranker(self.model, vocabulary, index, RerankerOptions(device)).builder
-
-    @property
-    def size(self) -> int:
-        return self.model.encoding_size
+        self.size = self.model.encoding_size
 
     @cached_property
     def key(self) -> str:
