@@ -92,8 +92,8 @@ def test_the_order_is_kept_however_faiss_rounds(workspace, monkeypatch):
     stage = opened(workspace)
     text = QUERIES[0]
     encoding = stage.encoder.encode(text)
-    margin = stage._rounding(encoding) / 2
-    assert 0 < margin < 1e-4
+    longest = np.linalg.norm(stage.vectors, axis=1).max()
+    margin = len(encoding) * 2.0**-24 * np.linalg.norm(encoding) * longest  # Higham, section 3.1
     wrong = np.random.default_rng(1).uniform(-margin, margin, len(workspace.forward))
     products = stage.vectors.astype(np.float64) @ encoding.astype(np.float64) + wrong
 
