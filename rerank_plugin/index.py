@@ -28,7 +28,7 @@ def arguments():
     parser.add_argument("--overwrite", action="store_true", help="replace an index, or encodings, there already")
     mode.add_argument("--verify", action="store_true", help="only check an index's files against their checksums")
     encode = "encode an index's documents: with a checkpoint of sevmos or ktrel, or with ktrel, the bundled encoder"
-    mode.add_argument("--encode", type=Path, metavar="CHECKPOINT", help=encode)
+    mode.add_argument("--encode", metavar="CHECKPOINT", help=encode)
     _add_building_options(parser.add_argument_group("building an index").add_argument)
     _add_encoding_options(parser.add_argument_group("encoding").add_argument)
     ann = parser.add_argument_group("approximate search of encodings (search --first-stage dense:CHECKPOINT)")

@@ -30,7 +30,7 @@ from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.files.settings import setting
 from rerank_plugin.indexes.index_folder import reading, write_description
 from rerank_plugin.indexes.stored_encodings import DESCRIPTION_FILE
-from rerank_plugin.kernels.parallel import available_threads, split
+from rerank_plugin.kernels.parallel import available_threads
 
 FLAT, IVF, HNSW = "flat", "ivf", "hnsw"
 ANN_KINDS = (IVF, HNSW)
@@ -150,9 +150,8 @@ class FlatSearch:
 
     exact = True
 
-    def __init__(self, vectors: np.ndarray, device: str = "cpu", threads: int = 1):
-        self.vectors, self.threads = vectors, threads
-        self.most, self.index = None, None
+    def __init__(self, vectors: np.ndarray, device: str = "cpu"):
+        self.vectors, self.most, self.index = vectors, None, None
         if device != "cpu" or vectors.dtype != np.float32:
             self.index = self._filled(device)
         if device != "cpu":
@@ -177,13 +176,8 @@ class FlatSearch:
             with _threads(self.faiss, 1):
                 products, rows = self.index.search(query[None], count)
             return rows[0], products[0]
-        products = np.empty(len(self.vectors), np.float32)
-
-        def part(start: int, stop: int) -> None:
-            np.dot(self.vectors[start:stop], query, out=products[start:stop])
-
-        split(part, len(products), self.threads, PIECE)
-        best = np.argpartition(-products, count - 1)[:count] if count < len(products) else np.arange(count)
+        products = self.vectors @ query  # [R]; numpy's BLAS shares it among its own threads
+        best = np.argpartition(products, len(products) - count)[len(products) - count :]
         rows = best[np.argsort(-products[best], kind="stable")]
         return rows, products[rows]
 

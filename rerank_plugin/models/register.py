@@ -96,8 +96,11 @@ def entry_of(name: str) -> ModelEntry:
 
 
 def checkpoint_folder(given: str | Path) -> Path:
-    """The folder of a checkpoint, given as the folder or as the name of a bundled model (``./ktrel`` is a folder)."""
-    found = MODELS.find(str(given))
+    """The folder of a checkpoint, given as it is or as the name of a bundled model.
+
+    A Path is a folder, whatever it is called; as a string a folder that is called like a model is ``./ktrel``.
+    """
+    found = MODELS.find(given) if isinstance(given, str) else None
     return found.bundled if isinstance(found, ModelEntry) and found.bundled is not None else Path(given)
 
 

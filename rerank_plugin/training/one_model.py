@@ -63,7 +63,9 @@ def train_model(
         InputError: something cannot be read, is unknown, does not fit the rest, or must not be replaced.
     """
     check_free(Path(output), TRAINED, overwrite)
-    before = None if start_from is None else checkpoint_folder(start_from)
+    before = None
+    if start_from is not None:
+        before = Path(start_from) if Path(start_from).is_dir() else checkpoint_folder(start_from)
     given = dict(hyper_parameters or {})
     if "lexical_features" in given:
         given["lexical_features"] = named_features(given["lexical_features"])

@@ -101,7 +101,7 @@ def test_models_that_do_not_come_along_need_a_checkpoint(index):
 
 def test_the_model_that_comes_along(index):
     """It is small enough to ship, says what it was trained on, and scores on both paths alike."""
-    folder = rerankers.bundled("delta")
+    folder = register.checkpoint_folder("delta")
     assert sum(path.stat().st_size for path in folder.iterdir()) < 20e6
     config = checkpoints.read_config(folder)
     assert config["training"]["train"] == "runs/open:train" and config["config"]["filters"] == 32
@@ -113,7 +113,9 @@ def test_the_model_that_comes_along(index):
     assert len(np.unique(plain)) > 1
     for one in scores.values():
         np.testing.assert_allclose(one, plain, rtol=0, atol=1e-5)
-    assert rerankers.bundled("pacrr") is None and rerankers.bundled("../models/delta") is None
+    assert register.entry_of("pacrr").bundled is None
+    for given in ("pacrr", "./delta", "../models/delta", Path("delta")):  # a path is a folder, whatever it is called
+        assert register.checkpoint_folder(given) == Path(given)
 
 
 def test_missing_and_foreign_checkpoint_folders(index, tmp_path):

@@ -107,13 +107,12 @@ def test_the_order_is_kept_however_faiss_rounds(workspace, monkeypatch):
         assert found(stage, text, depth) == brute_force(workspace, "float32", text, depth)
 
 
-def test_vectors_split_over_threads_are_the_same(monkeypatch):
+def test_an_exhaustive_search_finds_the_best():
     vectors = np.random.default_rng(0).normal(size=(1000, 7)).astype(np.float32)
     query = np.random.default_rng(1).normal(size=7).astype(np.float32)
     expected = np.argsort(-(vectors @ query), kind="stable")
-    monkeypatch.setattr(nearest, "PIECE", 64)
-    for threads, count in [(1, 10), (2, 10), (3, 100), (2, 2000)]:
-        rows, products = FlatSearch(vectors, threads=threads).search(query, count)
+    for count in (1, 10, 999, 1000, 2000):
+        rows, products = FlatSearch(vectors).search(query, count)
         assert rows.tolist() == expected[:count].tolist()
         np.testing.assert_allclose(products, (vectors @ query)[rows], rtol=1e-4, atol=1e-6)
 

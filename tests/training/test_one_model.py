@@ -8,10 +8,10 @@ import pytest
 import rerank_plugin as rp
 from rerank_plugin import train
 from rerank_plugin.models.checkpoints import read_config
-from rerank_plugin.rerankers import bundled
+from rerank_plugin.models.register import checkpoint_folder
 from rerank_plugin.training import one_model, session
 
-BUNDLED = str(bundled("delta"))
+BUNDLED = str(checkpoint_folder("delta"))
 
 
 class Recorded(Exception):
@@ -67,7 +67,7 @@ def test_what_is_given_counts(task_of, tmp_path, monkeypatch):
 def test_a_checkpoint_to_start_from_gives_its_words_and_hyper_parameters(task_of, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     by_command = task_of(command("--start-from", BUNDLED, "--words", BUNDLED))
-    values = read_config(bundled("delta"))["config"]
+    values = read_config(checkpoint_folder("delta"))["config"]
     assert task_of(library("delta", start_from="delta")) == replace(by_command, values=values)
     assert task_of(library("delta", start_from=BUNDLED)) == replace(by_command, values=values)
     tuned = task_of(library("delta", start_from="delta", words="mine", hyper_parameters={"dropout": 0.1}))
