@@ -54,8 +54,11 @@ class Teacher:
         cache: folder of the kept vectors: what an interrupted distillation has encoded is not encoded again.
         device: torch device.
 
+    Attributes:
+        dimension: E.
+
     Raises:
-        InputError: sentence-transformers is not installed, or the folder holds no encoder.
+        InputError: sentence-transformers is not installed, or the folder holds no encoder, or one in pickled weights.
     """
 
     def __init__(self, folder: str, cache: Path, device: str = "cpu"):
@@ -66,11 +69,14 @@ class Teacher:
         path = minilm_folder() if folder == MINILM else Path(folder)
         if not (path / "config.json").is_file():
             raise InputError(f"{folder} holds no config.json of an encoder: name a folder of sentence-transformers")
+        for pickled in path.rglob("*.bin"):
+            if not pickled.with_name("model.safetensors").is_file():
+                raise InputError(f"{pickled} is pickled, and is not loaded: save the encoder as safetensors")
         self.model = SentenceTransformer(str(path), device=device, local_files_only=True)
-        self.cache = cache
+        self.cache, self.dimension = cache, len(self.model.encode("any text"))
         digest = blake2b(digest_size=16)
-        for weights in sorted(path.rglob("*.safetensors")):
-            digest.update(weights.read_bytes())
+        for file in sorted([*path.rglob("*.safetensors"), *path.rglob("*.json")]):  # weights, and how they are used
+            digest.update(file.read_bytes())
         self.checksum = digest.hexdigest()
 
     def encode(self, texts: list[str], progress: Callable[[Iterable], Iterable] = iter) -> np.ndarray:
@@ -122,18 +128,29 @@ def distil(
         progress: wraps loops, with a description.
 
     Raises:
-        InputError: there are fewer texts than one batch, or no pairs.
+        InputError: there are fewer texts with known words than one batch, no documents with title and text, or fewer
+            texts than dimensions.
     """
     words, counts = texts.vocabulary(config.minimum_count)
     vocabulary = Vocabulary(words)
+    ids = [np.array([id for id in vocabulary.lookup(PLAIN.tokenize(text)) if id], np.int64) for text in texts.texts]
+    known = sum(len(one) > 0 for one in ids)
+    pairs = [_known_pairs(ids, some) for some in (texts.documents, texts.names)]
+    if known < max(config.batch_size, config.dimension) or not len(pairs[0]):  # what follows takes long
+        raise InputError(
+            f"{known} texts and {len(pairs[0])} documents with title and text are too few for batches of "
+            f"{config.batch_size} and {config.dimension} dimensions: give more texts, or a smaller batch size"
+        )
+    if config.dimension > teacher.dimension:
+        raise InputError(f"the student's {config.dimension} dimensions are more than the teacher's {teacher.dimension}")
     targets = teacher.encode(texts.texts, lambda pieces: progress(pieces, "encoding texts"))  # [n, E]
     alone = teacher.encode(words, lambda pieces: progress(pieces, "encoding words"))  # [V - 1, E]
     projection = _largest_directions(targets, config)  # [E, D]
     share = (counts + 0.5) / max(counts.sum(), 1)
     start = alone @ projection * (config.frequency / (config.frequency + share))[:, None]
     start = np.vstack([np.zeros((1, config.dimension)), start]).astype(np.float32)
-    student = _Student(texts, vocabulary, start)
-    _train(student, torch.from_numpy(targets @ projection), texts, config, progress)
+    student = _Student(ids, start)
+    _train(student, torch.from_numpy(targets @ projection), pairs, config, progress)
     matrix = student.vectors.weight.detach().numpy()  # [V, D]
     surprise = -np.log(share)  # [V - 1]
     matrix[1:] *= (surprise / surprise.max())[:, None]
@@ -147,8 +164,6 @@ def distil(
 
 def _largest_directions(vectors: np.ndarray, config: DistillationConfig) -> np.ndarray:
     """The D directions in which vectors [n, E] have most of their length, float32 [E, D]."""
-    if config.dimension > vectors.shape[1]:
-        raise InputError(f"the student's {config.dimension} dimensions are more than the teacher's {vectors.shape[1]}")
     drawn = np.random.default_rng(config.seed).permutation(len(vectors))[:PROJECTED]
     some = vectors[drawn]
     _, _, directions = np.linalg.svd(some.T @ some)
@@ -158,10 +173,9 @@ def _largest_directions(vectors: np.ndarray, config: DistillationConfig) -> np.n
 class _Student(nn.Module):
     """The word vectors in training, and the words of all texts."""
 
-    def __init__(self, texts: DistillationTexts, vocabulary: Vocabulary, start: np.ndarray):
+    def __init__(self, ids: list[np.ndarray], start: np.ndarray):
         super().__init__()
         self.vectors = nn.EmbeddingBag.from_pretrained(torch.from_numpy(start), freeze=False, mode="sum", padding_idx=0)
-        ids = [np.array([id for id in vocabulary.lookup(PLAIN.tokenize(text)) if id], np.int64) for text in texts.texts]
         self.lengths = np.array([len(one) for one in ids])  # [n]
         self.ends = np.cumsum(self.lengths)  # [n]
         self.ids = np.concatenate(ids)
@@ -178,20 +192,14 @@ class _Student(nn.Module):
 def _train(
     student: _Student,
     targets: Tensor,
-    texts: DistillationTexts,
+    pairs: list[np.ndarray],
     config: DistillationConfig,
     progress: Callable[[Iterable, str], Iterable],
 ) -> None:
-    """Train the student towards the projected vectors of the teacher, float32 [n, D]."""
+    """Train the student towards the teacher's projected vectors, float32 [n, D]; kinds of pairs are int64 [P, 2]."""
     random, targets = np.random.default_rng(config.seed), functional.normalize(targets, dim=1)
     known = np.flatnonzero(student.lengths)
-    pairs = [_known_pairs(student, some) for some in (texts.documents, texts.names)]
     steps = len(known) // config.batch_size
-    if not steps or not len(pairs[0]):
-        raise InputError(
-            f"{len(known)} texts and {len(pairs[0])} documents with title and text are too few for batches of "
-            f"{config.batch_size}: give more texts, or a smaller batch size"
-        )
     optimizer = torch.optim.Adam(student.parameters(), lr=config.learning_rate, fused=True)
     total = steps * config.epochs
     rate = torch.optim.lr_scheduler.LambdaLR(
@@ -217,10 +225,9 @@ def _train(
             log.info("epoch %d of %d: loss %.4f", (step + 1) // steps, config.epochs, np.mean(losses[-steps:]))
 
 
-def _known_pairs(student: _Student, pairs: list[tuple[int, int]]) -> np.ndarray:
+def _known_pairs(ids: list[np.ndarray], pairs: list[tuple[int, int]]) -> np.ndarray:
     """The pairs of texts that both have words, int64 [P, 2]."""
-    pairs = np.array(pairs, np.int64).reshape(-1, 2)
-    return pairs[(student.lengths[pairs] > 0).all(axis=1)]
+    return np.array([pair for pair in pairs if all(len(ids[place]) for place in pair)], np.int64).reshape(-1, 2)
 
 
 def _loss_of_texts(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:

