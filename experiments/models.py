@@ -22,6 +22,7 @@ from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.files.pictures import panels
 from rerank_plugin.files.progress import progress
 from rerank_plugin.files.records import Query
+from rerank_plugin.files.tables import markdown
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.options import run
@@ -147,18 +148,14 @@ def latency(index: rp.Index, system: System, queries: list[Query]) -> float:
 
 def page(rows: list[Row], candidates: float, command: str, picture: Path) -> str:
     """The page in Markdown; ``candidates`` are the seconds in which MiniLM encodes 500 documents."""
-    names = list(COLLECTIONS)
-    head = "| | ms | " + " | ".join(f"{name}: nDCG@10 | AP" for name in names) + " |"
-    lines = [head, "| --- | ---: |" + " ---: |" * (2 * len(names))]
+    table = [["", "ms", *(cell for name in COLLECTIONS for cell in (f"{name}: nDCG@10", "AP"))]]
     for row in rows:
-        cells = [f"{np.mean(row.milliseconds):.1f}"]
-        for ndcg, sign, ap in zip(row.ndcg, row.signs, row.ap):
-            cells += [f"{ndcg:.4f} {sign}".strip(), f"{ap:.4f}"]
-        lines.append(f"| {row.name} | {' | '.join(cells)} |")
-    lines.append(f"| 500 documents through MiniLM | {1000 * candidates:,.0f} |" + " |" * (2 * len(names)))
+        measures = [(f"{ndcg:.4f} {sign}".strip(), f"{ap:.4f}") for ndcg, sign, ap in zip(row.ndcg, row.signs, row.ap)]
+        table.append([row.name, f"{np.mean(row.milliseconds):.1f}", *(cell for pair in measures for cell in pair)])
+    table.append(["500 documents through MiniLM", f"{1000 * candidates:,.0f}", *[""] * (2 * len(COLLECTIONS))])
     made = f"Made by\n\n```sh\n{command}\n```\n\non {machine.processor()}, {available_threads()} threads."
     image = f"![Mean nDCG@10 against milliseconds a query]({picture.name})"
-    return "\n\n".join([TITLE, INTRODUCTION, image, "\n".join(lines), READING, made]) + "\n"
+    return "\n\n".join([TITLE, INTRODUCTION, image, markdown(table).strip(), READING, made]) + "\n"
 
 
 def draw(rows: list[Row], path: Path) -> None:

@@ -174,17 +174,24 @@ class DenseStage:
         if encoding is None or not len(self.vectors):
             return Candidates(self.forward, [], [])
         if self.config.feedback:
-            encoding = self._moved(encoding)
+            best = self._nearest(encoding, self.config.feedback)
+            encoding = self._moved(encoding, best.rows, self.config.feedback_weight)
         return self._nearest(encoding, depth)
 
-    def _moved(self, encoding: np.ndarray) -> np.ndarray:
+    def search_near(self, query: Query, rows: np.ndarray, weight: float, depth: int) -> Candidates:
+        """The best ``depth`` documents for a query that is moved towards documents, by their rows int64 [n]."""
+        encoding = self.encoder.encode(query.text)
+        if encoding is None or not len(rows):
+            return Candidates(self.forward, [], [])
+        return self._nearest(self._moved(encoding, rows, weight), depth)
+
+    def _moved(self, encoding: np.ndarray, rows: np.ndarray, weight: float) -> np.ndarray:
         """The encoding of a query after pseudo-relevance feedback, float32 [E].
 
         The weighted mean of the documents is added to the unit vector of each part, before the part's factor applies.
         """
-        best = self._nearest(encoding, self.config.feedback)
-        mean = self.vectors[best.rows].mean(axis=0, dtype=np.float32)
-        return encoding + np.float32(self.config.feedback_weight) * self.encoder.scorer.factors * mean
+        mean = self.vectors[rows].mean(axis=0, dtype=np.float32)
+        return encoding + np.float32(weight) * self.encoder.scorer.factors * mean
 
     def _nearest(self, encoding: np.ndarray, depth: int) -> Candidates:
         """The best ``depth`` documents for an encoding float32 [E]."""

@@ -155,7 +155,11 @@ class FusedStage:
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents, by float32 score, then by decreasing document id."""
+        reach = self.config.fusion_depth or max(len(self.forward), 1)
+        return self.fuse([stage.search(query, reach) for stage in self.stages], depth)
+
+    def fuse(self, found: Sequence[Candidates], depth: int) -> Candidates:
+        """The best ``depth`` of what each stage found."""
         config = self.config
-        found = [stage.search(query, config.fusion_depth or max(len(self.forward), 1)) for stage in self.stages]
         fused = table([one.rows for one in found], [one.first_stage_scores for one in found], config.method, config.k)
         return Candidates(self.forward, fused.keys, fused.scores(config.weights)).best(depth)

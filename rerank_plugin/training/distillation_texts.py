@@ -39,7 +39,7 @@ class DistillationConfig:
     epochs: int = setting(6, "passes over the texts")
     batch_size: int = setting(1024, "texts to a step")
     learning_rate: float = setting(2e-3, "of Adam")
-    temperature: float = setting(0.05, "of the similarities within a batch")
+    temperature: float = setting(0.1, "of the similarities within a batch")
     frequency: float = setting(1e-4, "share of a word that halves the weight it starts with")
     common: int = setting(3, "directions common to all documents that are taken out in the end")
     hashed: int = setting(6144, "random vectors that other words share by their hashes; 0 for none")

@@ -10,6 +10,7 @@ from rerank_plugin.corpora import Document
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.models.checkpoints import load_checkpoint
+from rerank_plugin.text.tokenizer import PLAIN
 from rerank_plugin.training import distillation
 from rerank_plugin.training.distillation import Teacher, distil
 from rerank_plugin.training.distillation_texts import DistillationConfig, DistillationTexts
@@ -127,7 +128,7 @@ def test_a_student_comes_near_its_teacher(minilm):
         found = distil(texts, minilm, config)
         assert not found.matrix[0].any() and found.vocabulary.hashed == 6144
         sums = [
-            found.matrix[[id for id in found.vocabulary.lookup(distillation.PLAIN.tokenize(text)) if id]].sum(axis=0)
+            found.matrix[[id for id in found.vocabulary.lookup(PLAIN.tokenize(text)) if id]].sum(axis=0)
             for text in texts.texts
         ]
         unit = np.stack(sums) / np.linalg.norm(sums, axis=1)[:, None]
@@ -135,6 +136,28 @@ def test_a_student_comes_near_its_teacher(minilm):
         return np.corrcoef((unit @ unit.T)[between], (targets @ targets.T)[between])[0, 1]
 
     assert agreement(150) > agreement(1) + 0.02
+
+
+def test_the_direction_that_documents_have_in_common_is_taken_out(minilm):
+    texts = DistillationTexts()
+    texts.add_documents(corpus(), passages=30, beginnings=3, seed=1)
+    before, after = (
+        distil(texts, minilm, DistillationConfig(dimension=8, minimum_count=1, batch_size=8, common=common))
+        for common in (0, 1)
+    )
+    bodies = [before.vocabulary.lookup(PLAIN.tokenize(texts.texts[body])) for _, body in texts.documents]
+    sums = np.stack([before.matrix[ids].sum(axis=0) for ids in bodies])
+    common = np.linalg.svd(sums / np.linalg.norm(sums, axis=1)[:, None])[2][0]  # [D]
+    words = len(before.vocabulary) - before.vocabulary.hashed
+    expected = before.matrix[:words] - np.outer(before.matrix[:words] @ common, common)
+    np.testing.assert_allclose(after.matrix[:words], expected, atol=1e-5)
+
+
+def test_half_precision_gives_almost_the_same_vectors(minilm):
+    texts = ["heart attack", "a much longer text about the price of rice in China"]
+    half = Teacher("minilm", minilm.cache, precision="bfloat16").encode(texts)
+    full = minilm.encode(texts)
+    assert (half != full).any() and ((half * full).sum(axis=1) > 0.999).all()
 
 
 def test_too_few_texts_are_refused_before_anything_is_encoded():
