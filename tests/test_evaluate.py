@@ -249,6 +249,14 @@ def test_subsets_of_new_words(folder, said):
         assert [line.split(",")[1] for line in lines[2:]] == queries
 
 
+def test_subsets_by_the_overlap_with_training_queries(folder, said):
+    """Relevant are a and b for q1, a for q2 and c for q3; a and x for the training query: a third, a half, nothing."""
+    (folder / "train.qrels").write_text("t 0 a 1\nt 0 x 1\n")
+    for overlap, queries in (("0-0.3", ["q3"]), ("0.3-0.5", ["q1"]), ("0.5-1", ["q2"])):
+        asked = f"good.run --subset overlap{overlap} --seen-qrels train.qrels --format csv --per-query"
+        assert [line.split(",")[1] for line in said(asked)[0][2:]] == queries
+
+
 def test_the_subset_of_hard_queries_and_the_sizes_of_all(folder, said, index_folder):
     """Judgments and candidates over the documents of conftest: "cancer" stands in the titles of 20, 300 and MED-2."""
     (folder / "q.tsv").write_text("q1\tcancer\nq2\ttwins\n")
@@ -272,6 +280,7 @@ def test_the_subset_of_hard_queries_and_the_sizes_of_all(folder, said, index_fol
         ("good.run --format paper --baseline bad.run", "--format paper takes no --baseline"),
         ("good.run --format paper --per-query", "--per-query"),
         ("good.run --describe-subsets", "takes neither runs nor --subset"),
+        ("good.run --subset overlap0-0.3", "needs the judgments of the training queries: --seen-qrels"),
         ("--describe-subsets", "--describe-subsets needs the texts of the queries: --queries"),
         ("--describe-subsets --queries q", "--describe-subsets needs the titles of the documents: --index"),
         ("good.run --subset neg20+ --queries q", "--subset neg20+ needs the titles"),

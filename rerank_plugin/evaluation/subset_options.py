@@ -14,7 +14,8 @@ def add_subset_options(parser) -> None:
     group.add_argument(
         "--subset",
         metavar="S",
-        help="neg20+ (or neg5+, ...), one-new-word, all-new-words, or a file with one query id a line",
+        help="neg20+ (or neg5+, ...), one-new-word, all-new-words, overlap0.3-0.5 (or any other range: the largest "
+        "Jaccard coefficient with the relevant documents of a training query), or a file with one query id a line",
     )
     group.add_argument(
         "--describe-subsets", action="store_true", help="print the sizes of the subsets, and no measures"
@@ -34,13 +35,14 @@ def add_subset_options(parser) -> None:
         metavar="Q",
         help="training or validation queries, whose words are not new; may be repeated",
     )
+    group.add_argument("--seen-qrels", metavar="J", help="the judgments of the training queries, for overlaps")
 
 
 def check_subset(parser, options) -> None:
     """Check that the options which a subset needs are given."""
     if options.subset is None and not options.describe_subsets:
         return
-    from rerank_plugin.evaluation.subsets import ALL_NEW_WORDS, ONE_NEW_WORD, hard_count
+    from rerank_plugin.evaluation.subsets import ALL_NEW_WORDS, ONE_NEW_WORD, hard_count, overlap_range
 
     name = "--describe-subsets" if options.describe_subsets else f"--subset {options.subset}"
     of_words = options.subset in (ONE_NEW_WORD, ALL_NEW_WORDS)
@@ -51,6 +53,8 @@ def check_subset(parser, options) -> None:
         parser.error(f"{name} needs the titles of the documents: --index")
     if not options.seen_queries and of_words:
         parser.error(f"{name} needs the training and validation queries: --seen-queries, which may be repeated")
+    if options.subset is not None and overlap_range(options.subset) and options.seen_qrels is None:
+        parser.error(f"{name} needs the judgments of the training queries: --seen-qrels")
 
 
 def chosen_judgments(options) -> tuple[dict, Callable]:
@@ -68,9 +72,11 @@ def chosen_judgments(options) -> tuple[dict, Callable]:
 
 def subset_ids(options, judged) -> list[str]:
     """The query ids of ``--subset``."""
-    from rerank_plugin.corpora import queries
+    from rerank_plugin.corpora import judgments, queries
     from rerank_plugin.evaluation import subsets
 
+    if (between := subsets.overlap_range(options.subset)) is not None:
+        return subsets.overlapping(judged, judgments(options.seen_qrels), *between)
     at_least = subsets.hard_count(options.subset)
     of_words = {subsets.ONE_NEW_WORD: subsets.one_new_word, subsets.ALL_NEW_WORDS: subsets.all_new_words}
     if at_least is None and options.subset not in of_words:

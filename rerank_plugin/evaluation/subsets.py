@@ -3,6 +3,9 @@
 * ``neg20+``: at least 20 documents that are not relevant hold all words of the query in their titles; likewise with
   any other number.
 * ``one-new-word``: a word of the query occurs in no training or validation query; ``all-new-words``: none of them does.
+* ``overlap0.3-0.5``: the largest Jaccard coefficient of a query's relevant documents and those of a training query is
+  at least 0.3 and below 0.5, or in any other range, whose end counts only if it is 1: how well a model ranks queries
+  that are like those it was trained on, and how well others.
 * a file with one query id a line.
 
 What the papers leave open is decided here. Words are the distinct tokens of `text.tokenizer`, function words included.
@@ -18,6 +21,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +40,7 @@ from rerank_plugin.text.tokenizer import tokenize
 log = logging.getLogger(__name__)
 
 ONE_NEW_WORD, ALL_NEW_WORDS = "one-new-word", "all-new-words"
-NAMES = ("neg20+", ONE_NEW_WORD, ALL_NEW_WORDS)
+NAMES = ("neg20+", ONE_NEW_WORD, ALL_NEW_WORDS, "overlap0.3-0.5")
 AT_LEAST = 20  # documents that are not relevant, for neg20+
 
 
@@ -141,6 +145,38 @@ def hard_queries(of_queries: Mapping[str, Samples], at_least: int = AT_LEAST) ->
             "run whose unjudged candidates count as not relevant"
         )
     return [id for id, one in of_queries.items() if int((one.in_title & ~one.relevant).sum()) >= at_least]
+
+
+def overlap_range(name: str) -> tuple[float, float] | None:
+    """The 0.3 and 0.5 of ``overlap0.3-0.5``; None for the name of another subset."""
+    found = re.fullmatch(r"overlap([01](?:\.\d+)?)-([01](?:\.\d+)?)", name)
+    return (float(found[1]), float(found[2])) if found else None
+
+
+def overlapping(judgments: Judgments, seen: Judgments, low: float, high: float) -> list[str]:
+    """The ids of queries with a largest overlap of at least ``low`` and below ``high``, or up to it where it is 1."""
+    largest = largest_overlaps(judgments, seen)
+    return [id for id, overlap in largest.items() if low <= overlap and (overlap < high or high == overlap == 1)]
+
+
+def largest_overlaps(judgments: Judgments, seen: Judgments) -> dict[str, float]:
+    """By query, the largest Jaccard coefficient of its relevant documents and those of a query in ``seen``."""
+    queries_of: dict[str, list[str]] = {}  # the seen queries that a document is relevant for
+    sizes = {query: len(relevant) for query, relevant in _relevant(seen)}
+    for query, relevant in _relevant(seen):
+        for document in relevant:
+            queries_of.setdefault(document, []).append(query)
+    found = {}
+    for query, relevant in _relevant(judgments):
+        common = Counter(other for document in relevant for other in queries_of.get(document, ()))
+        shares = (count / (len(relevant) + sizes[other] - count) for other, count in common.items())
+        found[query] = max(shares, default=0.0)
+    return found
+
+
+def _relevant(judgments: Judgments) -> Iterable[tuple[str, list[str]]]:
+    for query, judged in judgments.items():
+        yield query, [document for document, grade in judged.items() if grade > 0]
 
 
 def words_of(queries: Iterable[Query]) -> set[str]:

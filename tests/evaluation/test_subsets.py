@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.corpora import Query
+from rerank_plugin.corpora import Query, judgments
 from rerank_plugin.evaluation import subsets
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import RankedList
@@ -141,7 +141,7 @@ def test_ids_of_a_file(tmp_path):
     path.write_text("\n")
     with pytest.raises(InputError, match="holds no query id"):
         subsets.read_ids(path)
-    with pytest.raises(InputError, match=r"neg20: is neither a subset \(neg20\+, one-new-word, all-new-words\) nor"):
+    with pytest.raises(InputError, match=r"neg20: is neither a subset \(neg20\+, .*overlap0.3-0.5\) nor"):
         subsets.read_ids("neg20")
 
 
@@ -183,6 +183,30 @@ def test_the_table_without_what_its_subsets_need(index):
     found = subsets.describe(QUERIES, relevant_only, index.forward)
     assert found == [("Full test data", 1, 2, 1, 0, 0)]
     assert subsets.markdown(found).endswith("| -ives with all query terms in title | - |\n")
+
+
+def test_overlaps_by_hand():
+    """Grades of 0 are no relevant documents; the end of a range counts only if it is 1."""
+    judged = {"same": {"a": 1, "b": 2}, "half": {"a": 1, "b": 1, "c": 1, "d": 1}, "none": {"z": 1, "a": 0}}
+    seen = {"s": {"a": 1, "b": 1}, "t": {"a": 1, "b": 1, "x": 1}, "u": {"z": 0, "y": 1}}
+    assert subsets.largest_overlaps(judged, seen) == {"same": 1.0, "half": 0.5, "none": 0.0}
+    found = {name: subsets.overlapping(judged, seen, *subsets.overlap_range(name)) for name in
+             ("overlap0-0.5", "overlap0.5-1", "overlap0-1", "overlap0.5-0.9")}  # fmt: skip
+    assert found == {
+        "overlap0-0.5": ["none"],
+        "overlap0.5-1": ["same", "half"],
+        "overlap0-1": ["same", "half", "none"],
+        "overlap0.5-0.9": ["half"],
+    }
+    assert subsets.overlap_range("overlap2-3") is subsets.overlap_range("overlap0.3") is None
+
+
+@pytest.mark.real_data
+def test_overlaps_of_nfcorpus(real_data):
+    judged, seen = (judgments(f"{real_data}/nfcorpus:{split}") for split in ("test", "train"))
+    bounds = [0, 0.3, 0.5, 0.9, 1]
+    sizes = [len(subsets.overlapping(judged, seen, *between)) for between in zip(bounds, bounds[1:])]
+    assert sizes == [43, 96, 119, 65]
 
 
 @pytest.mark.real_data
