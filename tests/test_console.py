@@ -43,7 +43,10 @@ def test_the_version(capsys):
     "line, fault",
     [
         ("", r"error: the following arguments are required: COMMAND \(see {name} --help\)\n"),
-        ("serach", r"error: argument COMMAND: invalid choice: 'serach' \(choose from .*search.*\(see {name} --help\)\n"),
+        (
+            "serach",
+            r"error: argument COMMAND: invalid choice: 'serach' \(choose from .*search.*\(see {name} --help\)\n",
+        ),
         ("search --depth x", r"error: argument --depth: invalid int value: 'x' \(see {name} search --help\)\n"),
         ("knowledge compile", r"error: the following .* --source, --output \(see {name} knowledge compile --help\)\n"),
         ("search --index no --query a", r"error: no index at no; build it with: {name} index --corpus C --index no\n"),

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rerank_plugin.features.concept_reader import ConceptReader
-from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
-from rerank_plugin.features.inputs import InputBuilder, Inputs
-from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.text.stop_words import STOP_WORDS
-from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.models.reader import Reader
 
 SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
 
 
-class RankingModel(nn.Module, ABC):
+class RankingModel(nn.Module, Reader, ABC):
     """A model that scores documents for queries: ``forward`` takes :class:`Inputs` and returns scores, float [B].
 
     The constructor is ``Model(config, vectors)`` with word vectors float32 [V, D], row 0 for UNK; if the configuration
@@ -28,35 +26,28 @@ class RankingModel(nn.Module, ABC):
     ``Model(config)``, or ``Model(config, folder)`` for a checkpoint, whose weights are loaded afterwards.
 
     Attributes:
-        name: of the model in its checkpoints.
-        config: its hyper-parameters.
         any_width: whether scores are independent of the padding of documents.
-        matches_unknown_words: whether the model matches words by identity, also words outside its vocabulary.
         by_length: whether training splits a batch into parts of documents of similar length.
         has_word_vectors: whether the model is made with word vectors.
-        most_on_cpu: the largest batch size on a CPU; None for no limit.
         starts_from_words: whether a model of words and concepts may start from a checkpoint of words alone.
-        reads_words: whether the model reads words.
-        concept_vocabulary: the concepts that it knows, in the order of their vectors; None if it reads none.
     """
 
     name: ClassVar[str] = ""
     any_width: ClassVar[bool] = False
-    matches_unknown_words: ClassVar[bool] = False
     by_length: ClassVar[bool] = False
     has_word_vectors: ClassVar[bool] = True
-    most_on_cpu: ClassVar[int | None] = None
     starts_from_words: ClassVar[bool] = False
-    config: ModelConfig
-    concept_vocabulary: ConceptVocabulary | None = None
-
-    @property
-    def reads_words(self) -> bool:
-        return True
 
     @abstractmethod
     def forward(self, inputs: Inputs) -> Tensor:
         """Scores, float [B]."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        return {name: tensor.detach().float().contiguous().numpy() for name, tensor in tensors.items()}
+
+    def inference(self) -> AbstractContextManager:
+        return torch.inference_mode()
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The weights with an L2 cost, under ``convolution`` and ``feed_forward``; by default none."""
@@ -64,26 +55,6 @@ class RankingModel(nn.Module, ABC):
 
     def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
         """Take mean and standard deviation of the lexical features over the training data, float [F] each."""
-
-    def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> InputBuilder:
-        """The builder that turns queries and candidates of an index into the model's inputs.
-
-        Raises:
-            InputError: the index was tokenized otherwise, or holds no concepts that the model knows.
-        """
-        config = self.config
-        left_out = STOP_WORDS if config.query_stopwords == "remove" else frozenset()
-        return InputBuilder(
-            index, vocabulary, config.document_words, config.query_words, config.lexical_features, left_out,
-            self._concept_reader(index), self.reads_words,
-        )  # fmt: skip
-
-    def _concept_reader(self, index: ForwardIndex) -> ConceptReader | None:
-        if not self.config.concepts:
-            return None
-        if self.concept_vocabulary is None:
-            raise ValueError(f"the model '{self.name}' reads concepts, but not which: give it a concept_vocabulary")
-        return ConceptReader(index, self.concept_vocabulary, self.config.document_concepts, self.config.query_concepts)
 
     def write_files(self, folder: Path) -> None:
         """Write the additional checkpoint files of a model without word vectors."""

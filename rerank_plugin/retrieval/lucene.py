@@ -63,8 +63,8 @@ class LuceneConfig:
             index.check_same()
             said = str(error).splitlines()[0]
             raise InputError(
-                f"{index.lucene_folder} cannot be opened ({said:.200}): rebuild the index, or update pyserini if a newer "
-                "one built it"
+                f"{index.lucene_folder} cannot be opened ({said:.200}): rebuild it, or if a newer pyserini built it, "
+                "update pyserini"
             ) from None
         index.check_same()
         if (found := opened.generation) != index.generation:
