@@ -14,7 +14,7 @@ from rerank_plugin.files.register import one_line
 
 CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 EPILOG = f"""what an installation downloads: pyserini, which holds Lucene and needs torch. On Linux pip's torch brings
-the libraries of CUDA, 4.7 GB in all. Where there is no GPU, install the build for processors first, 0.2 GB:
+the libraries of CUDA, 4.6 GB on disk. Where there is no GPU, install the build for processors first, 0.8 GB:
   {CPU_TORCH}
 
 examples:
@@ -78,7 +78,7 @@ def torch() -> str:
     without = f"{torch.__version__}, no GPU of CUDA"
     if torch.version.cuda is None:
         return without
-    return f"{without} though its libraries are here: the build for processors is 4.5 GB smaller ({CPU_TORCH})"
+    return f"{without} though its libraries are here: the build for processors is 3.8 GB smaller ({CPU_TORCH})"
 
 
 def kernels() -> str:
