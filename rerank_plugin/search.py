@@ -284,16 +284,15 @@ def search_one(options) -> None:
     from rerank_plugin.retrieval.lucene import LuceneConfig
 
     config, query = _first_stage_config(options), Query("query", options.query)
+    by_lucene = isinstance(config, LuceneConfig)  # others import torch, which two threads must not do at once
 
     def searched():
         index = Index(options.index)
-        if not (options.reranker and isinstance(config, LuceneConfig)):
-            return _open_source(options, index, config)(query), _open_reranker(options, index)
-        index.forward  # noqa: B018 (opens it once for both threads)
-        with ThreadPoolExecutor(1) as helper:  # Java starts and searches while torch and the kernels load
-            found = helper.submit(lambda: _open_source(options, index, config)(query))
+        index.forward  # noqa: B018 (opened once, before there are two threads)
+        with ThreadPoolExecutor(1) as helper:  # Java starts and searches while the reranker loads
+            found = helper.submit(lambda: _open_source(options, index, config)(query)) if by_lucene else None
             reranker = _open_reranker(options, index)
-            return found.result(), reranker
+            return found.result() if found else _open_source(options, index, config)(query), reranker
 
     print_ranking(rank(query, *open_whole(searched)), options.show)
 

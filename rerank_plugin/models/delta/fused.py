@@ -61,9 +61,8 @@ class FusedDelta(FastPath):
     @classmethod
     def weight_shapes(cls, config: DeltaConfig, dimension: int) -> dict[str, tuple[int, ...]]:
         features, filters = len(config.lexical_features), config.filters
-        inward = [dimension * config.differences + DELTA_FEATURES * config.delta_features] + [
-            filters
-        ] * config.convolutions
+        rows = dimension * config.differences + DELTA_FEATURES * config.delta_features
+        inward = [rows] + [filters] * config.convolutions
         widths = [filters + features, *config.hidden, 1]
         shapes: dict[str, tuple[int, ...]] = {"feature_mean": (features,), "feature_scale": (features,)}
         for at in range(config.convolutions):
