@@ -20,6 +20,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.dense_layers import (
+    LINEAR,
     ROWS,
     DenseLayers,
     dense,
@@ -75,13 +76,24 @@ class FusedDelta(FastPath):
     def _first_taps(self, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Tables of the first convolution: of the vocabulary [V, width * K], and of the Delta features [3, width * K].
 
-        What an ablation switches off adds nothing.
+        What an ablation switches off adds nothing. The table does not depend on the number of threads, as a product by
+        a library may.
         """
         taps = np.stack([pad_columns(row) for row in weight.transpose(1, 2, 0)]).reshape(weight.shape[1], -1)
         dimension = self.vectors.shape[1] if self.config.differences else 0
-        vocabulary = np.zeros((len(self.vectors), taps.shape[1]), np.float32)
+        blocks = -(-len(self.vectors) // ROWS)
+        vocabulary = np.zeros(((blocks + 1) * ROWS, taps.shape[1]), np.float32)
         if dimension:
-            vocabulary = self.vectors @ taps[:dimension]
+            source = np.zeros((len(vocabulary), dimension), np.float32)
+            source[: len(self.vectors)] = self.vectors
+            panels, bias = pack_panels(taps[:dimension]), np.zeros(taps.shape[1], np.float32)
+
+            def multiply(start: int, stop: int) -> None:
+                first, count = start * ROWS, (stop - start) * ROWS
+                dense(source[first:], panels, bias, LINEAR, vocabulary[first:], count)
+
+            split(multiply, blocks, self.threads)
+        vocabulary = vocabulary[: len(self.vectors)]
         features = taps[dimension:] if self.config.delta_features else np.zeros((DELTA_FEATURES, taps.shape[1]))
         return vocabulary, np.ascontiguousarray(features, np.float32)
 
