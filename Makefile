@@ -1,14 +1,16 @@
 # make run      everything from nothing to an evaluated, re-ranked run on the bundled sample
 # make check    style, types and layers: ruff, mypy, import-linter
 # make test     the tests, as many at once as WORKERS says
+# make test-all-pythons   the tests with every Python of PYTHONS, each in an environment of its own
 # make wheel    the source distribution and the wheel, in dist/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PYTHONS ?= 3.10 3.11 3.12 3.13
 WORKERS ?= 2
 
-.PHONY: install run check format test wheel clean
+.PHONY: install run check format test test-all-pythons wheel clean
 
 install: $(VENV)/.installed
 
@@ -50,8 +52,14 @@ format: install
 test: install
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# All are tried, whatever fails. PYENV_VERSION is for pyenv, whose python3.10 otherwise is the default Python or none.
+test-all-pythons:
+	failed=; for version in $(PYTHONS); do \
+		PYENV_VERSION=$$version $(MAKE) test PYTHON=python$$version VENV=.venv-$$version || failed="$$failed $$version"; \
+	done; test -z "$$failed" || { echo "failed with Python$$failed" >&2; exit 1; }
+
 wheel: install
 	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf .venv .venv-* build dist *.egg-info

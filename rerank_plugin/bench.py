@@ -104,7 +104,9 @@ def main(argv: list[str] | None = None) -> None:
     rows = list(measure(_suite(options)))
     if options.json:
         write_json(rows, options.json, options.overwrite)
-    said = markdown(rows, shlex.join(["python", "-m", "rerank_plugin.bench", *(argv or sys.argv[1:])]))
+    said = markdown(
+        rows, shlex.join(["python", "-m", "rerank_plugin.bench", *(sys.argv[1:] if argv is None else argv)])
+    )
     if options.markdown:
         with replacing(options.markdown, TABLE, options.overwrite) as file:
             file.write(said.encode())

@@ -10,12 +10,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
 from rerank_plugin.files.settings import chosen, settings
 
 COMMON = "common options"
+MODULES = "python -m rerank_plugin."  # before the name of a command, in all texts of this package
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -39,6 +41,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str):
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
+    def _print_message(self, message: str, file=None) -> None:
+        super()._print_message(as_called(message), file)
+
     def format_help(self) -> str:
         self._action_groups.sort(key=lambda group: group.title == COMMON)  # those of every command are last
         return super().format_help()
@@ -57,6 +62,19 @@ class Parser(argparse.ArgumentParser):
         return part
 
 
+def called() -> str:
+    """What stands before the name of a command, as this process was called; ``MODULES`` for a module of its own."""
+    program = Path(sys.argv[0])
+    if program.parts[-2:] == ("rerank_plugin", "__main__.py"):
+        return "python -m rerank_plugin "
+    return "rerank-plugin " if program.stem == "rerank-plugin" else MODULES
+
+
+def as_called(text: str) -> str:
+    """A text that names commands as this one was called."""
+    return text.replace(MODULES, called())
+
+
 def flag(name: str) -> str:
     """The option whose value is the attribute ``name`` of the parsed options."""
     return f"--{name.replace('_', '-')}"
@@ -65,7 +83,7 @@ def flag(name: str) -> str:
 def parser(prog: str, description: str, epilog: str | None = None) -> Parser:
     """An argument parser that shows defaults, keeps line breaks and has the options every command takes."""
     built = Parser(
-        prog=f"python -m rerank_plugin.{prog}", description=description, epilog=epilog, formatter_class=HelpFormatter
+        prog=as_called(f"{MODULES}{prog}"), description=description, epilog=epilog, formatter_class=HelpFormatter
     )
     add_common_options(built)
     return built
@@ -164,7 +182,7 @@ def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None)
     try:
         main(argv)
     except InputError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {as_called(' '.join(str(error).split()))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as interrupt:
         number = interrupt.args[0] if interrupt.args else signal.SIGINT

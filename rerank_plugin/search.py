@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -123,16 +124,20 @@ def _first_stage_config(options):
 def _open(options, config):
     """The index, the reranker and the candidates' source, all of one build of the index."""
     from rerank_plugin.indexes.index_folder import Index
-    from rerank_plugin.ranking.pipeline import from_first_stage
 
     index = Index(options.index)
-    reranker = _open_reranker(options, index)
+    return index, _open_reranker(options, index), _open_source(options, index, config)
+
+
+def _open_source(options, index, config):
+    from rerank_plugin.ranking.pipeline import from_first_stage
+
     first_stage = index.first_stage(config)
     if options.judged_only:
         from rerank_plugin.retrieval.judged import JudgedOnly
 
         first_stage = JudgedOnly(first_stage, _judged_rows(options, index.forward))
-    return index, reranker, from_first_stage(first_stage, options.depth)
+    return from_first_stage(first_stage, options.depth)
 
 
 def _open_reranker(options, index):
@@ -274,13 +279,22 @@ def _settings(options, config, index) -> dict:
 def search_one(options) -> None:
     """Print rank, score, first-stage rank and title of the best documents for one query."""
     from rerank_plugin.corpora import Query
-    from rerank_plugin.indexes.index_folder import open_whole
+    from rerank_plugin.indexes.index_folder import Index, open_whole
     from rerank_plugin.ranking.pipeline import rank
+    from rerank_plugin.retrieval.lucene import LuceneConfig
 
-    config = _first_stage_config(options)
-    _, reranker, source = open_whole(lambda: _open(options, config))
-    query = Query("query", options.query)
-    print_ranking(rank(query, source(query), reranker), options.show)
+    config, query = _first_stage_config(options), Query("query", options.query)
+    by_lucene = isinstance(config, LuceneConfig)  # others import torch, which two threads must not do at once
+
+    def searched():
+        index = Index(options.index)
+        index.forward  # noqa: B018 (opened once, before there are two threads)
+        with ThreadPoolExecutor(1) as helper:  # Java starts and searches while the reranker loads
+            found = helper.submit(lambda: _open_source(options, index, config)(query)) if by_lucene else None
+            reranker = _open_reranker(options, index)
+            return found.result() if found else _open_source(options, index, config)(query), reranker
+
+    print_ranking(rank(query, *open_whole(searched)), options.show)
 
 
 def print_ranking(ranking, show: int) -> None:

@@ -15,7 +15,8 @@ PACKAGE = ROOT / "rerank_plugin"
 CONTRACTS = ROOT / ".importlinter"
 NAMED = re.compile(r"(?<![\w./@-])rerank_plugin(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)*")
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
-COMMAND_LINE = re.compile(r"python -m rerank_plugin\.|(?:with: |^)\{\} --")  # a whole command to run
+# A whole command to run; an option of Java.
+COMMAND_LINE = re.compile(r"python -m rerank_plugin\.|(?:with: |^)\{\} --|=ALL-UNNAMED$")
 # What belongs to a command though it is no command: options of evaluate.
 OF_COMMANDS = (
     "rerank_plugin.evaluation.subset_options",

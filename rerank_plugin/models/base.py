@@ -40,6 +40,11 @@ class RerankerOptions:
         if self.precision not in PRECISIONS:
             raise InputError(f"unknown precision '{self.precision}'; known: {', '.join(PRECISIONS)}")
 
+    @property
+    def on_fast_path(self) -> bool:
+        """Whether a model with a fast path on the CPU scores by it alone."""
+        return self.fast and self.device == "cpu" and self.precision == "float32" and not self.compile
+
 
 @dataclass(frozen=True)
 class Recipe:

@@ -11,21 +11,26 @@ import platform
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import UnionType
-from typing import get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from rerank_plugin import __version__
 from rerank_plugin.features.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, healed, link_or_copy, replacing_folder
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.classes import classes_of
-from rerank_plugin.models.ranking_model import RankingModel
-from rerank_plugin.models.register import entry_of
+from rerank_plugin.models.reader import StoredModel
+from rerank_plugin.models.register import entry_of, resolve
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 
+if TYPE_CHECKING:
+    from rerank_plugin.models.ranking_model import RankingModel
+
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+MIXED = "files of different checkpoints are mixed"
 _WORDS = (word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE, word_vectors.SETTINGS_FILE)
 CHECKPOINT = FolderKind(
     "a checkpoint", CONFIG_FILE, ("model", "config"), (WEIGHTS_FILE, *_WORDS, CONCEPTS_FILE, "encoder/*")
@@ -38,6 +43,8 @@ def model_classes(name: str) -> tuple[type[RankingModel], type[ModelConfig]]:
     Raises:
         InputError: the model is unknown, or its package is at fault.
     """
+    from rerank_plugin.models.classes import classes_of
+
     found = classes_of(name)
     return found.module, found.config
 
@@ -85,7 +92,6 @@ def save_checkpoint(
         description: further metadata (training data, measures, seed), as JSON values.
         words: a folder with the same word vectors, whose files are linked instead of written again.
     """
-    import numpy
     import safetensors
     import torch
     from safetensors.torch import save_file
@@ -97,7 +103,7 @@ def save_checkpoint(
     if vectors is not None:
         rows, dimension = vectors.matrix.shape
         config |= {"tokenizer": vectors.vocabulary.tokenizer, "words": rows, "dimension": dimension}
-    libraries = {library.__name__: library.__version__ for library in (torch, numpy, safetensors)}
+    libraries = {library.__name__: library.__version__ for library in (torch, np, safetensors)}
     config["versions"] = {"rerank_plugin": __version__, "python": platform.python_version(), **libraries}
     if concepts is not None:
         config["annotation"] = concepts.annotation
@@ -149,7 +155,7 @@ def check_holds(name: str, folder: Path, described: dict) -> None:
         InputError: it holds another model, or one with other hyper-parameters than the name requires.
     """
     found = described["model"]
-    if found != classes_of(name).module.name:
+    if found != model_classes(name)[0].name:
         raise InputError(f"{folder} holds the model '{found}', not '{name}'")
     for field, value in entry_of(name).requires.items():
         other = described["config"].get(field)
@@ -189,22 +195,47 @@ def load_checkpoint(folder: Path, described: dict | None = None) -> tuple[Rankin
     return model.eval(), vocabulary
 
 
-def _build_with_words(folder: Path, config: dict, model_class, config_class):
-    """A checkpoint's model without its weights, and its vocabulary."""
-    import torch
+def load_stored(folder: Path, described: dict) -> tuple[StoredModel, Vocabulary]:
+    """:func:`load_checkpoint` without torch, of a model whose entry is ``stored``; with the same errors."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
 
-    vectors, mixed = word_vectors.load(folder), "files of different checkpoints are mixed"
+    entry, path = entry_of(described["model"]), folder / WEIGHTS_FILE
+    vectors = _words(folder, described)
+    config = build_config(resolve(entry.config), described["config"], str(folder / CONFIG_FILE))
+    try:
+        weights = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    fast = resolve(entry.fast)
+    shapes = fast.weight_shapes(config, vectors.matrix.shape[1])
+    check_weights(weights, {name: np.empty(shape, np.float32) for name, shape in shapes.items()}, str(path))
+    model = StoredModel(entry.name, config, fast, {**weights, "vectors": vectors.matrix})
+    return model, vectors.vocabulary
+
+
+def _words(folder: Path, config: dict) -> WordVectors:
+    """The word vectors of a checkpoint, which must be those that its description tells of."""
+    vectors = word_vectors.load(folder)
     if config.get("tokenizer") != vectors.vocabulary.tokenizer:
         raise InputError(
             f"{folder} was trained on texts tokenized with {config.get('tokenizer')}, its words are of texts tokenized "
-            f"with {vectors.vocabulary.tokenizer}: {mixed}"
+            f"with {vectors.vocabulary.tokenizer}: {MIXED}"
         )
     words, dimension = vectors.matrix.shape
     if (words, dimension) != (config.get("words"), config.get("dimension")):
         raise InputError(
             f"{folder}: the model was trained with {config.get('words')} words of {config.get('dimension')} dimensions "
-            f"but the vocabulary has {words} of {dimension}: {mixed}"
+            f"but the vocabulary has {words} of {dimension}: {MIXED}"
         )
+    return vectors
+
+
+def _build_with_words(folder: Path, config: dict, model_class, config_class):
+    """A checkpoint's model without its weights, and its vocabulary."""
+    import torch
+
+    vectors = _words(folder, config)
     model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
     concepts = {}
     if model_config.concepts:
@@ -215,7 +246,7 @@ def _build_with_words(folder: Path, config: dict, model_class, config_class):
         if len(vocabulary) != model_config.concepts:
             raise InputError(
                 f"{folder}: the model was trained with {model_config.concepts} concepts but {CONCEPTS_FILE} has "
-                f"{len(vocabulary)}: {mixed}"
+                f"{len(vocabulary)}: {MIXED}"
             )
         concepts = {"concept_vocabulary": vocabulary}
     return model_class(model_config, torch.from_numpy(vectors.matrix), **concepts), vectors.vocabulary

@@ -13,7 +13,7 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.parallel import Workspace, split
-from rerank_plugin.models.base import RerankerOptions
+from rerank_plugin.models.base import ModelConfig, RerankerOptions
 
 if TYPE_CHECKING:
     from rerank_plugin.features.inputs import InputBuilder, ModelQuery
@@ -55,6 +55,15 @@ class FastPath(_OnCpu, ABC):
     """
 
     gathers_words: ClassVar[bool] = True
+
+    @classmethod
+    def weight_shapes(cls, config: ModelConfig, dimension: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of a checkpoint's weights by name; of an entry that is ``stored``.
+
+        Args:
+            dimension: of the word vectors, D.
+        """
+        raise NotImplementedError
 
     @classmethod
     def open(cls, model: RankingModel, builder: InputBuilder, threads: int) -> FastPath | None:

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rerank_plugin.features.concept_reader import ConceptReader
-from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
-from rerank_plugin.features.inputs import InputBuilder, Inputs
-from rerank_plugin.features.lexical_features import VECTOR_NAMES
-from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.text.stop_words import STOP_WORDS
-from rerank_plugin.text.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from rerank_plugin.features.vector_features import VectorFeatures
+from rerank_plugin.models.reader import Reader
 
 SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
 
 
-class RankingModel(nn.Module, ABC):
+class RankingModel(nn.Module, Reader, ABC):
     """A model that scores documents for queries: ``forward`` takes :class:`Inputs` and returns scores, float [B].
 
     The constructor is ``Model(config, vectors)`` with word vectors float32 [V, D], row 0 for UNK; if the configuration
@@ -32,35 +26,28 @@ class RankingModel(nn.Module, ABC):
     ``Model(config)``, or ``Model(config, folder)`` for a checkpoint, whose weights are loaded afterwards.
 
     Attributes:
-        name: of the model in its checkpoints.
-        config: its hyper-parameters.
         any_width: whether scores are independent of the padding of documents.
-        matches_unknown_words: whether the model matches words by identity, also words outside its vocabulary.
         by_length: whether training splits a batch into parts of documents of similar length.
         has_word_vectors: whether the model is made with word vectors.
-        most_on_cpu: the largest batch size on a CPU; None for no limit.
         starts_from_words: whether a model of words and concepts may start from a checkpoint of words alone.
-        reads_words: whether the model reads words.
-        concept_vocabulary: the concepts that it knows, in the order of their vectors; None if it reads none.
     """
 
     name: ClassVar[str] = ""
     any_width: ClassVar[bool] = False
-    matches_unknown_words: ClassVar[bool] = False
     by_length: ClassVar[bool] = False
     has_word_vectors: ClassVar[bool] = True
-    most_on_cpu: ClassVar[int | None] = None
     starts_from_words: ClassVar[bool] = False
-    config: ModelConfig
-    concept_vocabulary: ConceptVocabulary | None = None
-
-    @property
-    def reads_words(self) -> bool:
-        return True
 
     @abstractmethod
     def forward(self, inputs: Inputs) -> Tensor:
         """Scores, float [B]."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        return {name: tensor.detach().float().contiguous().numpy() for name, tensor in tensors.items()}
+
+    def inference(self) -> AbstractContextManager:
+        return torch.inference_mode()
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The weights with an L2 cost, under ``convolution`` and ``feed_forward``; by default none."""
@@ -68,30 +55,6 @@ class RankingModel(nn.Module, ABC):
 
     def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
         """Take mean and standard deviation of the lexical features over the training data, float [F] each."""
-
-    def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> InputBuilder:
-        """The builder that turns queries and candidates of an index into the model's inputs.
-
-        Raises:
-            InputError: the index was tokenized otherwise, or holds no concepts that the model knows.
-        """
-        config = self.config
-        left_out = STOP_WORDS if config.query_stopwords == "remove" else frozenset()
-        return InputBuilder(
-            index, vocabulary, config.document_words, config.query_words, config.lexical_features, left_out,
-            self._concept_reader(index), self.reads_words, self._vector_features(),
-        )  # fmt: skip
-
-    def _vector_features(self) -> VectorFeatures | None:
-        """What computes the features of word vectors; None for a model that reads none."""
-        return None
-
-    def _concept_reader(self, index: ForwardIndex) -> ConceptReader | None:
-        if not self.config.concepts:
-            return None
-        if self.concept_vocabulary is None:
-            raise ValueError(f"the model '{self.name}' reads concepts, but not which: give it a concept_vocabulary")
-        return ConceptReader(index, self.concept_vocabulary, self.config.document_concepts, self.config.query_concepts)
 
     def write_files(self, folder: Path) -> None:
         """Write the additional checkpoint files of a model without word vectors."""
@@ -110,12 +73,7 @@ class EncodingModel(RankingModel):
     """A model that encodes documents independently of the query, so that an index can store the encodings.
 
     The classes that score from encodings are an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`.
-
-    Attributes:
-        inner_product: whether a score is the inner product of a query's and a document's encoding.
     """
-
-    inner_product: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -161,14 +119,6 @@ class StandardizedFeatures(FixedVectorModel):
         super().__init__(config, vectors)
         self.register_buffer("feature_mean", torch.zeros(len(config.lexical_features)))
         self.register_buffer("feature_scale", torch.ones(len(config.lexical_features)))
-
-    def _vector_features(self) -> VectorFeatures | None:
-        names = [name for name in self.config.lexical_features if name in VECTOR_NAMES]
-        if not names:
-            return None
-        from rerank_plugin.features.vector_features import VectorFeatures  # here, because it loads numba
-
-        return VectorFeatures(names, self.vectors)
 
     def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
         """Set mean and standard deviation of the lexical features over the training data, float [F] each."""

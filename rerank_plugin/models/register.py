@@ -34,6 +34,8 @@ class ModelEntry:
         module: the model, a :class:`~rerank_plugin.models.ranking_model.RankingModel`.
         summary: one line for help and documentation.
         fast: the fast path on the CPU, a :class:`~rerank_plugin.models.fast_paths.FastPath`, or None.
+        stored: whether the fast path is made of ``model.arrays()`` alone, so that a checkpoint is scored without the
+            module. Its class gives ``weight_shapes``; where it and the configuration import no torch, nothing does.
         device: the fast path on another device, a :class:`~rerank_plugin.models.fast_paths.DevicePath`, or None.
         encoder: scores from stored encodings, an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`, or None. It
             is the fast path on the CPU where the index holds encodings by the model.
@@ -50,6 +52,7 @@ class ModelEntry:
     module: type | str
     summary: str
     fast: type | str | None = None
+    stored: bool = False
     device: type | str | None = None
     encoder: type | str | None = None
     recipe: Recipe = Recipe()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from rerank_plugin.features.inputs import Inputs, ModelQuery
 from rerank_plugin.features.lexical_features import LISTWISE
@@ -18,14 +17,17 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.kernels.parallel import available_threads, crew
 from rerank_plugin.models.base import RerankerOptions
-from rerank_plugin.models.checkpoints import check_holds, load_checkpoint, read_config
-from rerank_plugin.models.classes import classes_of
-from rerank_plugin.models.document_encodings import EncodedDocuments, EncodedForNow
+from rerank_plugin.models.checkpoints import check_holds, load_checkpoint, load_stored, read_config
 from rerank_plugin.models.fast_paths import DevicePath, FastPath, Task
-from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
+from rerank_plugin.models.reader import StoredModel
 from rerank_plugin.models.register import entry_of, is_foreign
 from rerank_plugin.rerankers.scorer import Scorer
 from rerank_plugin.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:  # a stored model needs no torch
+    from torch import Tensor
+
+    from rerank_plugin.models.ranking_model import RankingModel
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,8 @@ class NeuralReranker(Scorer):
     If the model knows no word and no concept of a query, the query keeps its first-stage order, with a warning. Queries
     longer than the model reads are cut; the first one is logged as a warning.
 
-    Training the model refreshes its fast path. After any other change of the weights, call :meth:`refresh`.
+    Training the model refreshes its fast path. After any other change of the weights, call :meth:`refresh`. A stored
+    model has no module, only the fast path.
 
     A model with first-stage features is ``listwise``.
 
@@ -48,15 +51,12 @@ class NeuralReranker(Scorer):
 
     def __init__(
         self,
-        model: RankingModel,
+        model: RankingModel | StoredModel,
         vocabulary: Vocabulary,
         index: ForwardIndex,
         options: RerankerOptions = RerankerOptions(),
     ):
-        try:
-            self.model = model.to(options.device).eval()
-        except (RuntimeError, AssertionError) as error:
-            raise InputError(f"cannot use the device '{options.device}': {str(error).splitlines()[0]}") from None
+        self.model = model if isinstance(model, StoredModel) else self._placed(model, options.device)
         self.name = model.name
         self.options = options
         self.on_cpu = options.device == "cpu"
@@ -64,20 +64,35 @@ class NeuralReranker(Scorer):
         if self.on_cpu and model.most_on_cpu is not None:
             self.batch_size = min(self.batch_size, model.most_on_cpu)
         self.builder = model.input_builder(index, vocabulary)
-        self.forward = torch.compile(self.model, dynamic=True) if options.compile else self.model
+        self.forward = self.model
+        if options.compile:
+            import torch
+
+            self.forward = torch.compile(self.model, dynamic=True)
         self.listwise = not LISTWISE.isdisjoint(model.config.lexical_features)
         self.threads = options.threads or available_threads()
         self.fast_class = self._fast_class()
         # To wake a helper takes longer than inner products.
-        is_product = isinstance(model, EncodingModel) and model.inner_product
-        self.helpers = self.threads if self.on_cpu and self.fast_class and not is_product else 1
+        self.helpers = self.threads if self.on_cpu and self.fast_class and not model.inner_product else 1
         self.fast, self.prepared = None, False
-        model.register_forward_pre_hook(lambda module, _: self.refresh() if module.training else None)
         self.queries_cut = 0
         self.unknown_queries: set[str] = set()
 
+    def _placed(self, model: RankingModel, device: str) -> RankingModel:
+        """The module on a device, in eval mode; training it refreshes the fast path."""
+        model.register_forward_pre_hook(lambda module, _: self.refresh() if module.training else None)
+        try:
+            return model.to(device).eval()
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(f"cannot use the device '{device}': {str(error).splitlines()[0]}") from None
+
     def _fast_class(self) -> type[FastPath] | type[DevicePath] | None:
         """The class of the model's fast path for the device; None if there is none or ``options`` exclude it."""
+        if isinstance(self.model, StoredModel):
+            return self.model.fast_class
+        from rerank_plugin.models.classes import classes_of
+        from rerank_plugin.models.document_encodings import EncodedDocuments
+
         classes, options = classes_of(self.name), self.options
         if not options.fast:
             return None
@@ -100,6 +115,8 @@ class NeuralReranker(Scorer):
         Args:
             rows: rows of all documents that are scored afterwards, int64 [n], increasing.
         """
+        from rerank_plugin.models.document_encodings import EncodedDocuments, EncodedForNow
+
         self.refresh()
         if self.fast_class is EncodedDocuments:
             self.fast, self.prepared = EncodedForNow(self.model, self.builder, self.threads, rows), True
@@ -108,13 +125,13 @@ class NeuralReranker(Scorer):
         """Scores of the candidates, float32 [C]. Those of a broken model may be NaN: the ranking checks them."""
         return self.score_many([query], [candidates])[0]
 
-    @torch.inference_mode()
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
         """Scores of the candidates of several queries, float32 [C] each, equal to those of :meth:`score`.
 
         The fast path on the CPU splits the queries over the threads; the module scores all documents in joint batches.
         """
-        with crew(self.helpers):  # first, so that the helpers are awake
+        # The crew comes first, so that the helpers are awake.
+        with crew(self.helpers), self.model.inference():
             tasks = [self._task(query, found) for query, found in zip(queries, candidates)]
             open_tasks = [task for task in tasks if task.scores is None]
             fast = self._fast_path() if open_tasks else None
@@ -172,6 +189,8 @@ class NeuralReranker(Scorer):
 
         With ``any_width``, documents are sorted by length and each batch is padded to its longest document.
         """
+        import torch
+
         lengths = inputs.document_mask.sum(dim=1)  # [B]
         order = torch.arange(len(lengths))
         if self.model.any_width:
@@ -196,6 +215,8 @@ class NeuralReranker(Scorer):
 
     def _module(self, inputs: Inputs) -> Tensor:
         """The module's scores [B], in the precision of the options."""
+        import torch
+
         if self.options.precision == "float32":
             return self.forward(inputs)
         with torch.autocast(torch.device(self.options.device).type, getattr(torch, self.options.precision)):
@@ -219,11 +240,16 @@ def from_checkpoint(
         InputError: the checkpoint cannot be used, or holds another model.
     """
     if name is not None and is_foreign(entry_of(name), checkpoint):
+        from rerank_plugin.models.classes import classes_of
+
         model = classes_of(name).module.from_folder(checkpoint)
         return NeuralReranker(model, Vocabulary([], index.tokenizer.settings), index, options)
     described = described or read_config(checkpoint)
-    if name is not None:
-        check_holds(name, checkpoint, described)
-    model, vocabulary = load_checkpoint(checkpoint, described)
+    if options.on_fast_path and described["model"] == name and entry_of(name).stored:
+        model, vocabulary = load_stored(checkpoint, described)
+    else:
+        if name is not None:
+            check_holds(name, checkpoint, described)
+        model, vocabulary = load_checkpoint(checkpoint, described)
     index.check_tokenizer(vocabulary.tokenizer, str(checkpoint))
     return NeuralReranker(model, vocabulary, index, options)

@@ -61,7 +61,11 @@ class LuceneConfig:
             opened = LuceneFirstStage(index.lucene_folder, forward, self)
         except JavaException as error:  # files that are gone, or do not belong together
             index.check_same()
-            raise InputError(f"{index.lucene_folder} cannot be opened ({error}): rebuild the index") from None
+            said = str(error).splitlines()[0]
+            raise InputError(
+                f"{index.lucene_folder} cannot be opened ({said:.200}): rebuild it, or if a newer pyserini built it, "
+                "update pyserini"
+            ) from None
         index.check_same()
         if (found := opened.generation) != index.generation:
             raise InputError(

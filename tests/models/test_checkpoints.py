@@ -14,7 +14,14 @@ from safetensors.torch import load_file, save_file
 from rerank_plugin.features.lexical_features import LEX3
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
-from rerank_plugin.models.checkpoints import build_config, load_checkpoint, model_classes, read_config, save_checkpoint
+from rerank_plugin.models.checkpoints import (
+    build_config,
+    load_checkpoint,
+    load_stored,
+    model_classes,
+    read_config,
+    save_checkpoint,
+)
 from rerank_plugin.models.delta.model import DeltaConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.tokenizer import SETTINGS
@@ -40,10 +47,11 @@ def folder(tmp_path, model, vectors):
 
 
 def check_refused(folder, *said):
-    """It cannot be loaded; the one line that is said holds ``said``."""
-    with pytest.raises(InputError) as raised:
-        load_checkpoint(folder)
-    assert "\n" not in str(raised.value) and all(part in str(raised.value) for part in said), str(raised.value)
+    """It cannot be loaded, with the module or without; the one line that is said holds ``said``."""
+    for load in (load_checkpoint, load_stored):
+        with pytest.raises(InputError) as raised:
+            load(folder, read_config(folder))
+        assert "\n" not in str(raised.value) and all(part in str(raised.value) for part in said), str(raised.value)
 
 
 def change_config(folder, **values):
@@ -83,6 +91,21 @@ def test_round_trip(folder, model, vectors, index):
             for one, words in ((model, vectors.vocabulary), (loaded, vocabulary))
         ]
         assert scores[0].tobytes() == scores[1].tobytes()
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"hidden": (5, 3)}, {"differences": False}, {"delta_features": False, "width": 5}]
+)
+def test_a_stored_model_scores_as_the_module_does(tmp_path, vectors, index, more):
+    save_checkpoint(tmp_path / "c", small.delta(vectors, seed=7, **SIZES, **more), vectors, {})
+    described = read_config(tmp_path / "c")
+    scores = [
+        NeuralReranker(*load(tmp_path / "c", described), index).score(
+            Query("q", "heart xylitol"), small.candidates(index)
+        )
+        for load in (load_checkpoint, load_stored)
+    ]
+    assert scores[0].tobytes() == scores[1].tobytes() and len(set(scores[0].tolist())) > 5
 
 
 def test_saving_leaves_the_model_in_its_mode(tmp_path, model, vectors):

@@ -8,10 +8,11 @@ from rerank_plugin.models.register import ModelEntry, register
 register(
     ModelEntry(
         name="delta",
-        config="rerank_plugin.models.delta.model:DeltaConfig",
+        config="rerank_plugin.models.delta.config:DeltaConfig",
         module="rerank_plugin.models.delta.model:Delta",
         summary="Delta ([D18]): differences between document words and their closest query words",
         fast="rerank_plugin.models.delta.fused:FusedDelta",
+        stored=True,
         device="rerank_plugin.models.delta.device:DeltaOnDevice",
         recipe=RECIPE,
         bench={"lexical_features": ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")},  # Delta-32-Lex3

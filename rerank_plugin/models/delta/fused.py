@@ -12,7 +12,6 @@ where d is close to q, and those are the words that matter.
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numba import njit
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
@@ -21,10 +20,10 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.dense_layers import (
+    LINEAR,
     ROWS,
     DenseLayers,
     dense,
-    numbers,
     pack_panels,
     pad_columns,
     pad_vector,
@@ -32,21 +31,23 @@ from rerank_plugin.kernels.dense_layers import (
 )
 from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
 from rerank_plugin.kernels.parallel import alongside, split
-from rerank_plugin.models.delta.model import DELTA_FEATURES, TINY, Delta
+from rerank_plugin.models.delta.config import DELTA_FEATURES, TINY, DeltaConfig
 from rerank_plugin.models.fast_paths import FastPath
+from rerank_plugin.models.reader import Reader
 
 
 class FusedDelta(FastPath):
     """Scores candidates as the module does."""
 
-    def __init__(self, model: Delta, builder: InputBuilder, threads: int):
+    def __init__(self, model: Reader, builder: InputBuilder, threads: int):
         super().__init__(model, builder, threads)
-        config = self.config
-        self.vectors = numbers(model.vectors)  # [V, D]
-        self.norms = numbers(model.vectors.float().norm(dim=1))  # [V]
-        first, *later = (numbers(layer.weight) for layer in model.convolutions)  # [filters, inward, width] each
+        config, arrays = self.config, model.arrays()
+        self.vectors = arrays["vectors"]  # [V, D]
+        self.norms = np.sqrt(np.einsum("vd,vd->v", self.vectors, self.vectors))  # [V]
+        convolutions = range(config.convolutions)
+        first, *later = (arrays[f"convolutions.{at}.weight"] for at in convolutions)  # [filters, inward, width] each
         self.taps, self.feature_taps = self._first_taps(first)
-        self.biases = np.stack([pad_vector(numbers(layer.bias)) for layer in model.convolutions])  # [layers, K]
+        self.biases = np.stack([pad_vector(arrays[f"convolutions.{at}.bias"]) for at in convolutions])  # [layers, K]
         filters, width, padded = config.filters, config.width, round_up(config.filters)
         weights = np.zeros((len(later), width, padded, padded), np.float32)
         for place, weight in enumerate(later):
@@ -54,20 +55,45 @@ class FusedDelta(FastPath):
         self.panels = np.zeros((len(later), padded // LANES, width * padded, LANES), np.float32)
         for place, weight in enumerate(weights):
             self.panels[place] = pack_panels(weight.reshape(-1, padded))
-        layers = [(numbers(layer.weight), numbers(layer.bias)) for layer in model.layers]
+        layers = [(arrays[f"layers.{at}.weight"], arrays[f"layers.{at}.bias"]) for at in range(len(config.hidden) + 1)]
         self.layers = DenseLayers(layers, config.slope, config.slope)
-        self.feature_mean, self.feature_scale = numbers(model.feature_mean).copy(), numbers(model.feature_scale).copy()
+        self.feature_mean, self.feature_scale = arrays["feature_mean"].copy(), arrays["feature_scale"].copy()
+
+    @classmethod
+    def weight_shapes(cls, config: DeltaConfig, dimension: int) -> dict[str, tuple[int, ...]]:
+        features, filters = len(config.lexical_features), config.filters
+        rows = dimension * config.differences + DELTA_FEATURES * config.delta_features
+        inward = [rows] + [filters] * config.convolutions
+        widths = [filters + features, *config.hidden, 1]
+        shapes: dict[str, tuple[int, ...]] = {"feature_mean": (features,), "feature_scale": (features,)}
+        for at in range(config.convolutions):
+            shapes[f"convolutions.{at}.weight"] = (filters, inward[at], config.width)
+            shapes[f"convolutions.{at}.bias"] = (filters,)
+        for at, width in enumerate(widths[1:]):
+            shapes[f"layers.{at}.weight"], shapes[f"layers.{at}.bias"] = (width, widths[at]), (width,)
+        return shapes
 
     def _first_taps(self, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Tables of the first convolution: of the vocabulary [V, width * K], and of the Delta features [3, width * K].
 
-        What an ablation switches off adds nothing.
+        What an ablation switches off adds nothing. The table does not depend on the number of threads, as a product by
+        a library may.
         """
         taps = np.stack([pad_columns(row) for row in weight.transpose(1, 2, 0)]).reshape(weight.shape[1], -1)
         dimension = self.vectors.shape[1] if self.config.differences else 0
-        vocabulary = np.zeros((len(self.vectors), taps.shape[1]), np.float32)
+        blocks = -(-len(self.vectors) // ROWS)
+        vocabulary = np.zeros(((blocks + 1) * ROWS, taps.shape[1]), np.float32)
         if dimension:
-            vocabulary = (torch.from_numpy(self.vectors) @ torch.from_numpy(taps[:dimension])).numpy()
+            source = np.zeros((len(vocabulary), dimension), np.float32)
+            source[: len(self.vectors)] = self.vectors
+            panels, bias = pack_panels(taps[:dimension]), np.zeros(taps.shape[1], np.float32)
+
+            def multiply(start: int, stop: int) -> None:
+                first, count = start * ROWS, (stop - start) * ROWS
+                dense(source[first:], panels, bias, LINEAR, vocabulary[first:], count)
+
+            split(multiply, blocks, self.threads)
+        vocabulary = vocabulary[: len(self.vectors)]
         features = taps[dimension:] if self.config.delta_features else np.zeros((DELTA_FEATURES, taps.shape[1]))
         return vocabulary, np.ascontiguousarray(features, np.float32)
 

@@ -18,51 +18,13 @@ Where the paper is silent:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.delta.config import DELTA_FEATURES, TINY, DeltaConfig
 from rerank_plugin.models.ranking_model import StandardizedFeatures, convolution_layers, linear_layers
-
-DELTA_FEATURES = 3  # cosine, distance, proximity
-TINY = torch.finfo(torch.float32).tiny  # only keeps zero vectors from dividing by zero
-
-
-@dataclass(frozen=True)
-class DeltaConfig(ModelConfig):
-    """Hyper-parameters; the defaults are Delta-32's ([D18] 4.2). Delta-32-Lex3 adds the three lexical features.
-
-    Attributes:
-        hidden: widths of the feed-forward layers before the last.
-        differences, delta_features: off for the ablations of [D18] table 6.
-        slope: of the leaky ReLU, used everywhere, on the output too.
-    """
-
-    filters: int = 32
-    width: int = 3
-    convolutions: int = 3
-    hidden: tuple[int, ...] | None = None
-    dropout: float = 0.2
-    slope: float = 0.3
-    document_words: int = 50
-    query_words: int = 7
-    lexical_features: tuple[str, ...] = ()
-    differences: bool = True
-    delta_features: bool = True
-
-    def __post_init__(self) -> None:
-        hidden = (self.filters + len(self.lexical_features), self.filters) if self.hidden is None else self.hidden
-        object.__setattr__(self, "hidden", hidden)
-        if self.width % 2 == 0:
-            raise InputError(f"convolution width {self.width}: 'same' borders need an odd width")
-        self.check("Delta", "filters", "width", "convolutions", "hidden", takes_features=True)
-        if not (self.differences or self.delta_features):
-            raise InputError("Delta needs difference vectors or Delta features; both are off")
 
 
 def delta_stage(documents: Tensor, document_mask: Tensor, queries: Tensor, query_mask: Tensor) -> Tensor:

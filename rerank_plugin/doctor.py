@@ -1,0 +1,104 @@
+"""``python -m rerank_plugin.doctor``: tells whether Java, Pyserini, torch, the kernels and an index work here."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from importlib.metadata import requires, version
+from pathlib import Path
+
+from rerank_plugin import __version__
+from rerank_plugin import options as commandline
+from rerank_plugin.files.register import one_line
+
+CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+EPILOG = f"""what an installation downloads: pyserini, which holds Lucene and needs torch. On Linux pip's torch brings
+the libraries of CUDA, 4.6 GB on disk. Where there is no GPU, install the build for processors first, 0.8 GB:
+  {CPU_TORCH}
+
+examples:
+  python -m rerank_plugin.doctor
+  python -m rerank_plugin.doctor --index indexes/sample"""
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = commandline.parser(
+        "doctor",
+        "Check the installation, and an index if one is named. The status is 1 if something does not work, else 0.",
+        EPILOG,
+    )
+    parser.add_argument("--index", type=Path, help="verify this index, too, and open it")
+    options = commandline.parse(parser, argv)
+    checks = {"Python": python, "Java": java, "Pyserini": pyserini, "torch": torch, "kernels": kernels}
+    if options.index:
+        checks[str(options.index)] = lambda: index(options.index)
+    width, faults = max(map(len, checks)), 0
+    for name, check in checks.items():
+        try:
+            state, said = "ok   ", check()
+        except Exception as error:  # whatever a broken installation does
+            state, said, faults = "FAULT", f"{one_line(error) or type(error).__name__}", faults + 1
+        print(f"{name:<{width}}  {state}  {commandline.as_called(said)}", flush=True)
+    if faults:
+        sys.exit(1)
+
+
+def python() -> str:
+    """Versions of Python and of the packages that this one needs."""
+    needed = [re.match(r"[\w.-]+", one)[0] for one in requires("rerank_plugin") if "extra ==" not in one]
+    return f"{platform.python_version()}, rerank_plugin {__version__}, " + ", ".join(
+        f"{name} {version(name)}" for name in sorted(needed)
+    )
+
+
+def java() -> str:
+    from rerank_plugin.files.java import java_home
+
+    return str(java_home())
+
+
+def pyserini() -> str:
+    """The versions of Pyserini, its Lucene and the running Java."""
+    from rerank_plugin.files.java import java_class
+
+    lucene = java_class("org.apache.lucene.util.Version").LATEST.toString()
+    runs = java_class("java.lang.System").getProperty("java.version")
+    return f"{version('pyserini')} with Lucene {lucene}, on Java {runs}"
+
+
+def torch() -> str:
+    """The version of torch, and its GPU after a computation there."""
+    import torch
+
+    if torch.cuda.is_available():
+        found = torch.cuda.get_device_properties(0)
+        torch.ones(1, device="cuda").item()
+        return f"{torch.__version__} on {found.name} with {found.total_memory / 2**30:.0f} GiB"
+    without = f"{torch.__version__}, no GPU of CUDA"
+    if torch.version.cuda is None:
+        return without
+    return f"{without} though its libraries are here: the build for processors is 3.8 GB smaller ({CPU_TORCH})"
+
+
+def kernels() -> str:
+    """Where numba keeps what it has compiled; it refuses where it can write nowhere."""
+    from rerank_plugin.kernels.intrinsics import wait_beyond
+
+    return f"numba {version('numba')} keeps them in {wait_beyond.stats.cache_path}"
+
+
+def index(folder: Path) -> str:
+    """The health of an index: its files, and whether Lucene opens its part."""
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.indexes.verification import verify
+    from rerank_plugin.retrieval.register import configure
+
+    opened = Index(folder)
+    files = verify(opened)
+    opened.first_stage(configure("bm25")).close()
+    return f"{len(opened):,} documents, all {files} files match their checksums, and Lucene opens them"
+
+
+if __name__ == "__main__":
+    commandline.run(main)

@@ -1,0 +1,93 @@
+"""A model without torch: what it reads, and a checkpoint's weights as arrays, from which some fast paths score."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from rerank_plugin.features.concept_reader import ConceptReader
+from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.features.inputs import InputBuilder
+from rerank_plugin.features.lexical_features import VECTOR_NAMES
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.text.stop_words import STOP_WORDS
+from rerank_plugin.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from rerank_plugin.features.vector_features import VectorFeatures
+
+
+class Reader:
+    """What modules and stored models have in common.
+
+    Attributes:
+        name: of the model in its checkpoints.
+        config: its hyper-parameters.
+        matches_unknown_words: whether the model matches words by identity, also words outside its vocabulary.
+        inner_product: whether a score is the inner product of a query's and a document's encoding.
+        most_on_cpu: the largest batch size on a CPU; None for no limit.
+        reads_words: whether the model reads words.
+        concept_vocabulary: the concepts that it knows, in the order of their vectors; None if it reads none.
+    """
+
+    name: str
+    config: ModelConfig
+    matches_unknown_words: ClassVar[bool] = False
+    inner_product: ClassVar[bool] = False
+    most_on_cpu: ClassVar[int | None] = None
+    concept_vocabulary: ConceptVocabulary | None = None
+
+    @property
+    def reads_words(self) -> bool:
+        return True
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The weights by their names in a checkpoint, and the word vectors as ``vectors``; float32 [...] each."""
+        raise NotImplementedError
+
+    def inference(self) -> AbstractContextManager:
+        """The context to score in."""
+        return nullcontext()
+
+    def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> InputBuilder:
+        """The builder that turns queries and candidates of an index into the model's inputs.
+
+        Raises:
+            InputError: the index was tokenized otherwise, or holds no concepts that the model knows.
+        """
+        config = self.config
+        left_out = STOP_WORDS if config.query_stopwords == "remove" else frozenset()
+        return InputBuilder(
+            index, vocabulary, config.document_words, config.query_words, config.lexical_features, left_out,
+            self._concept_reader(index), self.reads_words, self._vector_features(),
+        )  # fmt: skip
+
+    def _vector_features(self) -> VectorFeatures | None:
+        names = [name for name in self.config.lexical_features if name in VECTOR_NAMES]
+        if not names:
+            return None
+        from rerank_plugin.features.vector_features import VectorFeatures  # here, because it loads numba
+
+        return VectorFeatures(names, self.arrays()["vectors"])
+
+    def _concept_reader(self, index: ForwardIndex) -> ConceptReader | None:
+        if not self.config.concepts:
+            return None
+        if self.concept_vocabulary is None:
+            raise ValueError(f"the model '{self.name}' reads concepts, but not which: give it a concept_vocabulary")
+        return ConceptReader(index, self.concept_vocabulary, self.config.document_concepts, self.config.query_concepts)
+
+
+class StoredModel(Reader):
+    """A checkpoint's model for its fast path alone (:func:`rerank_plugin.models.checkpoints.load_stored`)."""
+
+    training = False
+
+    def __init__(self, name: str, config: ModelConfig, fast_class: type, weights: dict[str, np.ndarray]):
+        self.name, self.config, self.fast_class, self._weights = name, config, fast_class, weights
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return self._weights
