@@ -5,7 +5,7 @@ Training and search both build their inputs here, so that their scores are equal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,8 +18,6 @@ from rerank_plugin.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from rerank_plugin.features.vector_features import VectorFeatures
 
 
 class Inputs(NamedTuple):
@@ -143,7 +141,8 @@ class InputBuilder:
         left_out: words that are removed from queries, unless a query has no other words.
         concepts: the concept reader, for a model that reads concepts.
         reads_words: whether the model reads words.
-        vector_features: computes the features of word vectors, in their order; needed if some are named.
+        vector_features: a :class:`~rerank_plugin.features.vector_features.VectorFeatures`, needed if some of its
+            features are named.
 
     Raises:
         InputError: the tokenizers of the model and of the index differ.
@@ -163,7 +162,7 @@ class InputBuilder:
         left_out: frozenset[str] = frozenset(),
         concepts: ConceptReader | None = None,
         reads_words: bool = True,
-        vector_features: VectorFeatures | None = None,
+        vector_features: Callable[[InputBuilder, ModelQuery, Candidates], np.ndarray] | None = None,
     ):
         index.check_tokenizer(vocabulary.tokenizer, "the model, or its word vectors,")
         self.index, self.vocabulary, self.left_out = index, vocabulary, left_out

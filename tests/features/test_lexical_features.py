@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from rerank_plugin.features.lexical_features import (
     LEX3,
+    LEXICAL_NAMES,
     NAMES,
     PAPER_NAMES,
-    VECTOR_NAMES,
     check_names,
     lexical_features,
 )
@@ -192,8 +192,7 @@ def test_a_column_is_the_same_in_whatever_company(by_hand):
 def test_no_features_and_no_candidates(by_hand):
     query = by_hand.query("red")
     assert lexical_features([], query, small.candidates(by_hand, [0, 1])).shape == (2, 0)
-    lexical = [name for name in NAMES if name not in VECTOR_NAMES]
-    assert lexical_features(lexical, query, small.candidates(by_hand, [])).shape == (0, len(lexical))
+    assert lexical_features(LEXICAL_NAMES, query, small.candidates(by_hand, [])).shape == (0, len(LEXICAL_NAMES))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.features.lexical_features import NAMES, PAPER_NAMES, lexical_features
+from rerank_plugin.features.lexical_features import LEXICAL_NAMES, PAPER_NAMES, lexical_features
 from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.kernels import word_loops
 from tests import small
@@ -84,10 +84,10 @@ def queries(index, count):
 
 def test_threads_compute_features_at_once(large):
     asked, rows = queries(large, 40), np.arange(len(large))
-    expected = [lexical_features(NAMES, query, candidates(large, rows)) for query in asked]
+    expected = [lexical_features(LEXICAL_NAMES, query, candidates(large, rows)) for query in asked]
     with ThreadPoolExecutor(4) as pool:
         for _ in range(3):
-            found = pool.map(lambda query: lexical_features(NAMES, query, candidates(large, rows)), asked)
+            found = pool.map(lambda query: lexical_features(LEXICAL_NAMES, query, candidates(large, rows)), asked)
             for one, other in zip(found, expected):
                 np.testing.assert_array_equal(one, other)
 
@@ -110,10 +110,10 @@ def test_nothing_matches_nothing(large, tmp_path, text):
     writer.close_streams()
     writer.finish(np.arange(0))
     none = ForwardIndex(tmp_path / "none", dict.fromkeys(("title", "abstract", "text"), 0.0))
-    assert lexical_features(NAMES, none.query(text), candidates(none, [])).shape == (0, len(NAMES))
+    assert lexical_features(LEXICAL_NAMES, none.query(text), candidates(none, [])).shape == (0, len(LEXICAL_NAMES))
     empty = small.build_index(tmp_path / "forward", [("1", "", ""), ("2", "", "")])
     for index in (empty, large):
-        found = lexical_features(NAMES, index.query(text), candidates(index, [1, 0]))
+        found = lexical_features(LEXICAL_NAMES, index.query(text), candidates(index, [1, 0]))
         assert found[:, -2].tolist() == [9, 1] and not found[:, :-2].any()
 
 
