@@ -1,5 +1,6 @@
 """Checkpoints: folders with config.json, model.safetensors, vocab.txt and embeddings.safetensors, loaded strictly.
 
+``statistics.safetensors`` keeps the statistics of the training collection (:mod:`rerank_plugin.indexes.statistics`).
 That of a model with concepts has ``concepts.txt``, too: the ids of its concepts, row by row. A cross-encoder's has no
 words but the folder ``encoder``, with its architecture and its tokenizer.
 """
@@ -15,8 +16,11 @@ from typing import get_args, get_origin, get_type_hints
 
 from rerank_plugin import __version__
 from rerank_plugin.features.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
+from rerank_plugin.features.lexical_features import frequency_fields
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import FolderKind, healed, link_or_copy, replacing_folder
+from rerank_plugin.files.outputs import INNER, FolderKind, healed, link_or_copy, replacing, replacing_folder
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.statistics import STATISTICS_FILE, CollectionStatistics
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.ranking_model import RankingModel
@@ -28,7 +32,10 @@ from rerank_plugin.text.word_vectors import WordVectors
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 _WORDS = (word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE, word_vectors.SETTINGS_FILE)
 CHECKPOINT = FolderKind(
-    "a checkpoint", CONFIG_FILE, ("model", "config"), (WEIGHTS_FILE, *_WORDS, CONCEPTS_FILE, "encoder/*")
+    "a checkpoint",
+    CONFIG_FILE,
+    ("model", "config"),
+    (WEIGHTS_FILE, *_WORDS, CONCEPTS_FILE, "encoder/*", STATISTICS_FILE),
 )
 
 
@@ -115,6 +122,25 @@ def save_checkpoint(
         save_file(weights, writing / WEIGHTS_FILE)
         text = json.dumps({**config, **description}, indent=1, ensure_ascii=False)
         (writing / CONFIG_FILE).write_text(text, encoding="utf-8")
+
+
+def write_statistics(folder: Path, index: ForwardIndex, overwrite: bool = False) -> Path:
+    """Write the statistics of a checkpoint's training collection that its model needs, atomically; returns the file.
+
+    Args:
+        folder: a checkpoint.
+        index: of that collection.
+
+    Raises:
+        InputError: the folder is no checkpoint, its words were tokenized otherwise, or the file exists already.
+    """
+    config = read_config(folder)
+    index.check_tokenizer(config.get("tokenizer", index.tokenizer.settings), str(folder))
+    fields = frequency_fields(config["config"].get("lexical_features", ()))
+    path = folder / STATISTICS_FILE
+    with replacing(path, INNER, overwrite) as file:
+        file.write(CollectionStatistics.of_index(index).as_file(fields))
+    return path
 
 
 def read_config(folder: Path) -> dict:

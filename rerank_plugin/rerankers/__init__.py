@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rerank_plugin.indexes.forward import ForwardIndex
 
 __all__ = [
-    "UNTRAINED", "Reranker", "RerankerOptions", "Scorer", "as_scorer", "known_names", "load", "score_many",
+    "UNTRAINED", "Reranker", "RerankerOptions", "Scorer", "as_scorer", "checkpoint_of", "known_names", "load", "score_many",
 ]  # fmt: skip
 
 
@@ -96,6 +96,17 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     raise InputError(
         f"unknown reranker '{spec}'; known: {', '.join(known_names())}, a checkpoint folder, or package.module:Class"
     )
+
+
+def checkpoint_of(spec: str) -> Path | None:
+    """The checkpoint folder that ``spec`` names, also that of a bundled model; None where it names none."""
+    name, _, rest = spec.partition(":")
+    if name in UNTRAINED:
+        return None
+    target = register.MODELS.find(name)
+    if target is not None:
+        return Path(rest) if rest else getattr(target, "bundled", None)
+    return Path(spec) if Path(spec).is_dir() else None
 
 
 def _untrained(name: str, index: ForwardIndex, checkpoint: str, options: RerankerOptions) -> Scorer:
