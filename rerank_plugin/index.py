@@ -26,7 +26,9 @@ def arguments():
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--corpus", help=accepted(CORPUS))
     parser.add_argument("--index", required=True, type=Path, help="folder to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace an index, encodings or statistics that are there already")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace an index, encodings or statistics that are there already"
+    )
     mode.add_argument("--verify", action="store_true", help="only check an index's files against their checksums")
     encode = "encode an index's documents: with a checkpoint of sevmos or ktrel, or with ktrel, the bundled encoder"
     mode.add_argument("--encode", metavar="CHECKPOINT", help=encode)

@@ -63,7 +63,7 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def frequency_fields(names: Sequence[str]) -> set[str]:
-    """The fields whose document frequencies the named features read, and the whole text, by which words are weighted."""
+    """The fields whose document frequencies the named features read, and text, by which words are weighted."""
     return {"text", *(name.removeprefix("bm25_") for name in names if name.startswith("bm25_"))}
 
 

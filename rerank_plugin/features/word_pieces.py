@@ -143,9 +143,7 @@ def make_table(terms: StringTable | StringsInMemory, tokenizer) -> PieceTable:
     return PieceTable(offsets, pieces, len(terms) if marks_starts else 0)
 
 
-def _pieces(
-    terms: StringTable | StringsInMemory, count: int, tokenizer, before: str
-) -> tuple[np.ndarray, np.ndarray]:
+def _pieces(terms: StringTable | StringsInMemory, count: int, tokenizer, before: str) -> tuple[np.ndarray, np.ndarray]:
     """Number of pieces of each of the first ``count`` terms, int64 [count], and all their pieces, int32 [P].
 
     The pieces of ``before``, a text before each term, are left out.

@@ -26,7 +26,16 @@ class LuceneWriter:
         java_class("java.lang.Object")  # the JVM has to run before pyserini is imported
         from pyserini.index.lucene import LuceneIndexer
 
-        arguments = ["-index", str(folder), "-storePositions", "-storeDocvectors", "-fields", "title", "abstract"]
+        arguments = [
+            "-index",
+            str(folder),
+            "-storePositions",
+            "-storeDocvectors",
+            "-storeRaw",
+            "-fields",
+            "title",
+            "abstract",
+        ]
         self.indexer = LuceneIndexer(args=arguments, threads=threads).object
         # Anserini lets 2 GB of postings grow in memory before it writes them; its writer takes a smaller limit live.
         writer = java_class("org.apache.commons.lang3.reflect.FieldUtils").readField(self.indexer, "writer", True)

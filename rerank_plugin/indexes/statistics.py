@@ -62,16 +62,18 @@ class CollectionStatistics:
         from safetensors import SafetensorError, safe_open
 
         path = checkpoint / STATISTICS_FILE
+        if not checkpoint.is_dir():
+            raise InputError(f"{checkpoint} is no checkpoint: there is no such folder")
         if not path.is_file():
             raise InputError(
-                f"{checkpoint} keeps no statistics of its training collection, by which texts are scored: name an index "
-                "as statistics, or add them with: "
+                f"{checkpoint} keeps no statistics of its training collection, by which texts are scored: name an "
+                "index as statistics, or add them with: "
                 f"python -m rerank_plugin.index --index INDEX --statistics {checkpoint}"
             )
         try:
             with safe_open(path, framework="numpy") as file:
                 described = json.loads(file.metadata()["statistics"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dictionary)
             if described["format_version"] != FORMAT_VERSION:
                 raise InputError(f"{path} has format version {described['format_version']}, expected {FORMAT_VERSION}")
             terms = tensors.pop("terms").tobytes().decode().split("\n")

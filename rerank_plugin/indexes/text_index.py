@@ -24,8 +24,7 @@ MOST_PIECES = 1 << 20  # distinct pieces of text, some 100 bytes each, before al
 class TextIndex(ForwardIndex):
     """The texts of one query as an index, which `hold` replaces by those of the next. It is not thread-safe.
 
-    It has the attributes of a :class:`ForwardIndex`, but is in no folder and holds no concepts. Of equal scores the
-    text that was given first wins.
+    It has what models read of a :class:`ForwardIndex`, but is in no folder and holds no concepts.
 
     Args:
         statistics: of a collection; its tokenizer is taken.
@@ -62,7 +61,9 @@ class TextIndex(ForwardIndex):
         """
         if len(self.pieces) > MOST_PIECES:
             self._begin()
-        numbers, counts, new = self.pieces.read([text for pair in zip(titles, abstracts) for text in pair], self.threads)
+        numbers, counts, new = self.pieces.read(
+            [text for pair in zip(titles, abstracts) for text in pair], self.threads
+        )
         self._add_pieces(new)
         starts = self._piece_starts.values
         lengths = starts[numbers + 1] - starts[numbers]
@@ -73,7 +74,6 @@ class TextIndex(ForwardIndex):
         self.texts = np.arange(len(titles))
         if passage_words is not None:
             self._cut(max(passage_words, 2))
-        self.id_ranks = np.arange(len(self.texts), dtype=np.uint32)[::-1]
         self.ids = StringsInMemory(f"{text} of the list" for text in self.texts.tolist())
         self.__dict__.pop("_distinct", None)
 

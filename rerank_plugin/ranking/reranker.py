@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -38,6 +39,7 @@ class Hit:
         score: the reranker's score, or the first stage's where there is no reranker.
         rank: from 1 on.
         title: as it was written; empty for a document without a title.
+        lucene_docid: its number in the Lucene index that was searched.
         first_stage_score: the first stage's score of the document.
         first_stage_rank: its rank before re-ranking, from 1 on.
     """
@@ -48,6 +50,7 @@ class Hit:
     title: str
     first_stage_score: float
     first_stage_rank: int
+    lucene_docid: int
 
 
 @dataclass(frozen=True)
@@ -118,8 +121,13 @@ class Reranker:
         if not isinstance(spec, (str, os.PathLike)):
             raise InputError(f"a reranker is named by a string or a path, not by {type(spec).__name__}")
         if index is not None and statistics is not None:
-            raise InputError("statistics are for texts: documents of an index are scored by the statistics of that index")
-        named, how = os.fspath(spec), rerankers.RerankerOptions(device, batch_size, threads=threads, precision=precision)
+            raise InputError(
+                "statistics are for texts: documents of an index are scored by the statistics of that index"
+            )
+        named, how = (
+            os.fspath(spec),
+            rerankers.RerankerOptions(device, batch_size, threads=threads, precision=precision),
+        )
         checkpoint = rerankers.checkpoint_of(named)
 
         def opened() -> Reranker:
@@ -146,14 +154,14 @@ class Reranker:
         """Re-rank documents by decreasing score.
 
         With an index, documents are ids, or hits of an earlier search, and the result is a list of `Hit`; equal scores
-        are ordered by decreasing document id. Without one, documents are texts: strings, or mappings with ``title`` and
-        ``text`` (or ``abstract``, or ``contents``). The result is a list of `RankedText`; of equal scores the first that
-        was given wins. No documents give an empty list.
+        are ordered by decreasing document id. Without one, documents are texts: strings, or mappings with ``title``
+        and ``text`` (or ``abstract``, or ``contents``). The result is a list of `RankedText`; of equal scores the
+        first that was given wins. No documents give an empty list.
 
         Args:
             top_k: how many documents to return, from rank 1 on; all by default.
-            first_stage_scores: of the documents. Without them, documents that are given by ids are in first-stage order;
-                those of texts are BM25.
+            first_stage_scores: of the documents. Without them, documents that are given by ids are in first-stage
+                order; those of texts are BM25.
             passages: for texts, whether one that is longer than the model reads is cut into passages, of which the best
                 one counts. Otherwise its end is not read.
 
@@ -162,18 +170,19 @@ class Reranker:
                 the query is no text; or top_k is below 1.
         """
         asked, given = as_query(query), _listed(documents)
-        depth = len(given) if top_k is None else at_least_one(top_k, "top_k")
+        depth = len(given) if top_k is None else at_least(top_k, "top_k")
         if self._texts is not None:
-            return self._rank_texts(asked, given, depth, first_stage_scores, passages)
+            return _rank_texts(self._texts, asked, given, depth, first_stage_scores, passages)
         if passages:
             raise InputError("passages are for texts: a document of an index is scored as a whole")
-        return hits(pipeline.rank(asked, self._candidates(given, first_stage_scores), self._scorer), depth)
+        ranking = pipeline.rank(asked, self._candidates(given, first_stage_scores), self._scorer)
+        return ranked_hits(ranking, depth, self._lucene_numbers)
 
     def rerank_hits(self, query: str, hits: Iterable[Any], searcher: Any, top_k: int | None = None) -> list[Hit]:
         """Re-rank the hits of another searcher, such as Pyserini's ``LuceneSearcher``.
 
         Args:
-            hits: with ``docid`` and ``score``, best first.
+            hits: with ``docid``, ``lucene_docid`` and ``score``, best first.
             searcher: the one that found them, whose ``doc(docid).raw()`` or ``.contents()`` gives the texts. It is not
                 asked by a reranker with an index, which looks the ids up.
             top_k: how many documents to return, from rank 1 on; all by default.
@@ -186,23 +195,21 @@ class Reranker:
         if self._texts is None:
             return self.rerank(query, ids, top_k, first_stage_scores=scores)
         texts = [stored_fields(searcher.doc(docid), docid) for docid in ids]
+        numbers = [int(one.lucene_docid) for one in given]
         return [
-            Hit(ids[one.index], one.score, one.rank, one.document["title"], scores[one.index], one.index + 1)
+            Hit(ids[at], one.score, one.rank, one.document["title"], scores[at], at + 1, numbers[at])
             for one in self.rerank(query, texts, top_k, first_stage_scores=scores)
+            for at in [one.index]
         ]
 
-    def _rank_texts(
-        self, query: Query, documents: list[Any], depth: int, first_stage_scores: Any, passages: bool
-    ) -> list[RankedText]:
-        first = None if first_stage_scores is None else _finite(first_stage_scores, len(documents))
-        if not documents:
-            return []
-        scores = self._texts.score(query, documents, first, passages)
-        best = np.argsort(-scores, kind="stable")[:depth].tolist()
-        return [RankedText(at, documents[at], float(scores[at]), rank) for rank, at in enumerate(best, 1)]
+    @cached_property
+    def _lucene_numbers(self) -> npt.NDArray[np.int64]:
+        assert self.index is not None  # else texts are ranked
+        return lucene_numbers(self.index)
 
     def _candidates(self, given: list[Any], scores: Any) -> Candidates:
         """The documents in first-stage order."""
+        assert self.index is not None  # else texts are ranked
         ids = [one.docid if isinstance(one, Hit) else one for one in given]
         if strange := [one for one in ids if not isinstance(one, str)]:
             raise InputError(
@@ -244,6 +251,17 @@ class _OneAtATime(rerankers.Scorer):
             return self.scorer.score_many(queries, candidates)
 
 
+def _rank_texts(
+    texts: TextScorer, query: Query, documents: list[Any], depth: int, first_stage_scores: Any, passages: bool
+) -> list[RankedText]:
+    first = None if first_stage_scores is None else _finite(first_stage_scores, len(documents))
+    if not documents:
+        return []
+    scores = texts.score(query, documents, first, passages)
+    best = np.argsort(-scores, kind="stable")[:depth].tolist()
+    return [RankedText(at, documents[at], float(scores[at]), rank) for rank, at in enumerate(best, 1)]
+
+
 def _listed(documents: Any) -> list[Any]:
     if isinstance(documents, (str, Mapping)):
         raise InputError(f"documents to re-rank are a list, not one {type(documents).__name__}")
@@ -270,7 +288,9 @@ def stored_fields(document: Any, docid: str) -> dict[str, str]:
     """
     kept = None if document is None else document.raw() or document.contents()
     if kept is None:
-        raise InputError(f"the searcher has no text of document '{docid}': it needs an index that stores raw or contents")
+        raise InputError(
+            f"the searcher has no text of document '{docid}': it needs an index that stores raw or contents"
+        )
     try:
         found = json.loads(kept)
     except ValueError:
@@ -291,13 +311,30 @@ def _finite(scores: Any, count: int) -> npt.NDArray[np.float32]:
     return found
 
 
-def hits(ranking: Ranking, k: int) -> list[Hit]:
-    """The best k documents of a ranking."""
-    best = ranking.best(k)
-    titles = ranking.candidates.index.titles.take(ranking.candidates.rows[best.order])
+def lucene_numbers(index: Index) -> npt.NDArray[np.int64]:
+    """The number in the Lucene index of each row of the forward index, int64 [R]."""
+    rows, numbers = np.asarray(index.forward.lucene_rows), np.empty(len(index), np.int64)
+    present = np.flatnonzero(rows < len(index))
+    numbers[rows[present]] = present
+    return numbers
+
+
+def ranked_hits(ranking: Ranking, k: int, lucene_docids: npt.NDArray[np.int64], offset: int = 0) -> list[Hit]:
+    """The best k documents of a ranking after the first ``offset``; ``lucene_docids`` are :func:`lucene_numbers`."""
+    best = ranking._replace(order=ranking.order[offset : offset + k])
+    rows = ranking.candidates.rows[best.order]
+    titles = ranking.candidates.index.titles.take(rows)
     before = ranking.candidates.first_stage_scores[best.order]
-    ranks = range(1, len(titles) + 1)
-    columns = best.doc_ids, best.ranked_scores.tolist(), ranks, titles, before.tolist(), (best.order + 1).tolist()
+    ranks, numbers = range(offset + 1, offset + len(titles) + 1), lucene_docids[rows].tolist()
+    columns = (
+        best.doc_ids,
+        best.ranked_scores.tolist(),
+        ranks,
+        titles,
+        before.tolist(),
+        (best.order + 1).tolist(),
+        numbers,
+    )
     return [Hit(*fields) for fields in zip(*columns)]
 
 
@@ -322,10 +359,10 @@ def as_query(text: str, id: str | None = None) -> Query:
     return Query(text if id is None else id, text)
 
 
-def at_least_one(number: int, name: str) -> int:
-    """A count that a caller gave."""
+def at_least(number: int, name: str, least: int = 1) -> int:
+    """A whole number that a caller gave."""
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
         raise InputError(f"{name} is {number!r}: it must be a whole number")
-    if number < 1:
-        raise InputError(f"{name} is {number}: it must be at least 1")
+    if number < least:
+        raise InputError(f"{name} is {number}: it must be at least {least}")
     return int(number)

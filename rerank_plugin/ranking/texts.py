@@ -46,7 +46,9 @@ class TextScorer:
         Raises:
             InputError: a document is no text, or a score is not finite.
         """
-        titles, abstracts = zip(*(fields_of(document, f"{place} of the list") for place, document in enumerate(documents)))
+        titles, abstracts = zip(
+            *(fields_of(document, f"{place} of the list") for place, document in enumerate(documents))
+        )
         with self.lock:
             self.index.hold(titles, abstracts, self.scorer.passage_words if passages else None)
             candidates = Texts(self.index, query, None if first_stage is None else first_stage[self.index.texts])
@@ -57,7 +59,7 @@ class TextScorer:
 
 
 class Texts(Candidates):
-    """All texts, or passages, of an index of texts; first-stage scores that are not given are computed when asked for."""
+    """All texts, or passages, of an index of texts. First-stage scores that are not given are computed when read."""
 
     def __init__(self, index: TextIndex, query: Query, first_stage_scores: np.ndarray | None):
         self.index, self.query, self.rows = index, query, np.arange(len(index))

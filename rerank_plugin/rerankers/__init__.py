@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from rerank_plugin.indexes.forward import ForwardIndex
 
 __all__ = [
-    "UNTRAINED", "Reranker", "RerankerOptions", "Scorer", "as_scorer", "checkpoint_of", "known_names", "load", "score_many",
+    "UNTRAINED", "Reranker", "RerankerOptions", "Scorer", "as_scorer", "checkpoint_of", "known_names", "load",
+    "score_many",
 ]  # fmt: skip
 
 
@@ -93,20 +94,31 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     if rest and "." in name and not Path(name).exists():
         thing, _, checkpoint = rest.partition(":")
         return _from_elsewhere(f"{name}:{thing}", index, Path(checkpoint) if checkpoint else None, options)
-    raise InputError(
-        f"unknown reranker '{spec}'; known: {', '.join(known_names())}, a checkpoint folder, or package.module:Class"
-    )
+    raise _unknown(spec)
 
 
 def checkpoint_of(spec: str) -> Path | None:
-    """The checkpoint folder that ``spec`` names, also that of a bundled model; None where it names none."""
+    """The checkpoint folder of the model that ``spec`` names, also a bundled one; None where there is none.
+
+    Raises:
+        InputError: no such name.
+    """
     name, _, rest = spec.partition(":")
     if name in UNTRAINED:
         return None
-    target = register.MODELS.find(name)
-    if target is not None:
+    if (target := register.MODELS.find(name)) is not None:
         return Path(rest) if rest else getattr(target, "bundled", None)
-    return Path(spec) if Path(spec).is_dir() else None
+    if Path(spec).is_dir():
+        return Path(spec)
+    if rest and "." in name:
+        return None
+    raise _unknown(spec)
+
+
+def _unknown(spec: str) -> InputError:
+    return InputError(
+        f"unknown reranker '{spec}'; known: {', '.join(known_names())}, a checkpoint folder, or package.module:Class"
+    )
 
 
 def _untrained(name: str, index: ForwardIndex, checkpoint: str, options: RerankerOptions) -> Scorer:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from rerank_plugin.indexes import text_index
-from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import FIELDS
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
@@ -53,12 +52,6 @@ def test_a_query_word_counts_where_the_collection_or_a_text_has_it(texts):
     assert (query.ids >= 0).tolist() == [True, True, False, True]
     texts.hold([""], ["Nowhere."])  # what other texts had is forgotten
     assert (texts.query("Sirolimus aspirin nowhere stent").ids >= 0).tolist() == [False, True, True, False]
-
-
-def test_equal_scores_are_in_the_order_that_was_given(texts):
-    texts.hold(["a", "b", "c"], ["", "", ""])
-    candidates = Candidates(texts, np.arange(3), np.zeros(3))
-    assert candidates.order(np.array([1.0, 1.0, 2.0])).tolist() == [2, 0, 1]
 
 
 def test_passages_begin_with_the_title(texts):

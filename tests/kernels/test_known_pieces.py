@@ -14,7 +14,9 @@ MARKS = (OPENING + CLOSING).decode()
 PIECES = st.one_of(
     st.text(),
     st.text("aB3µβé½ \u00a0\u2003-'’.,;:()[]\"%$^⁻²/<>_", max_size=12),
-    st.sampled_from(["(10(12)),", "U.S.A.", "TNF-α", '("il-2")', "10^-6.", "$1,200", "1995).", "3.5;", "10(-6)", "[12]"]),
+    st.sampled_from(
+        ["(10(12)),", "U.S.A.", "TNF-α", '("il-2")', "10^-6.", "$1,200", "1995).", "3.5;", "10(-6)", "[12]"]
+    ),
 )
 
 
@@ -45,7 +47,20 @@ def test_marks_around_letters_and_digits_change_nothing():
 
 def test_white_space_is_that_of_python():
     spaces = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
-    others = ["\u200b", "\u180e", "\ufeff", "\u00a1", "\u1681", "\u2010", "\u2027", "\u2060", "\u3001", "\x00", "é", "€"]
+    others = [
+        "\u200b",
+        "\u180e",
+        "\ufeff",
+        "\u00a1",
+        "\u1681",
+        "\u2010",
+        "\u2027",
+        "\u2060",
+        "\u3001",
+        "\x00",
+        "é",
+        "€",
+    ]
     pieces, texts = KnownPieces(), [f"a{one}b{one}" for one in spaces + others]
     counts = pieces.read(texts, 1)[1].tolist()
     assert counts == [len(text.split()) for text in texts] == [2] * len(spaces) + [1] * len(others)
@@ -70,6 +85,6 @@ def test_nothing(texts):
 def test_real_abstracts(real_data):
     from rerank_plugin.corpora import documents
 
-    texts = [text for one in documents(str(real_data / "nfcorpus")) for text in one[1:]][:2000]
+    texts = [text for one in documents(str(real_data / "nfcorpus")) for text in (one.title, one.abstract)][:2000]
     assert sum(map(len, map(split_sentences, texts))) > 5000
     assert tokens_of(KnownPieces(), texts, threads=2) == [tokenize(text) for text in texts]
