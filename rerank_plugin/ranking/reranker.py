@@ -23,6 +23,7 @@ from rerank_plugin.indexes.index_folder import Index, open_whole
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.models.sharing import fetch, push, save_shared
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.ranking.texts import TextScorer, fields_of
@@ -78,6 +79,7 @@ class Reranker:
     Attributes:
         index: the index whose documents it scores; None if it scores texts.
         name: the scorer's, such as ``delta``.
+        checkpoint: the folder that it was loaded from; None if there is none.
     """
 
     def __init__(self, scorer: Any, index: str | Path | Index | TextIndex):
@@ -141,6 +143,58 @@ class Reranker:
             return made
 
         return whole(statistics if index is None else index, opened)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        index: str | Path | Index | None = None,
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+        **options: Any,
+    ) -> Reranker:
+        """Load a checkpoint that `save_pretrained` or `push_to_hub` wrote, after a check of its files' checksums.
+
+        Args:
+            name: its folder, or its id on the Hugging Face hub, from where it is downloaded once.
+            index, options: as for `load`.
+            revision: a branch, tag or commit on the hub.
+            token: of the hub, for a private repository.
+
+        Raises:
+            InputError: there is no such checkpoint, a file does not match its checksum, or as in `load`.
+        """
+        return cls.load(fetch(name, revision, token).resolve(), index, **options)
+
+    def save_pretrained(self, folder: str | Path, overwrite: bool = False) -> None:
+        """Write the checkpoint to a folder, with checksums and a model card (``README.md``), for `from_pretrained`.
+
+        Args:
+            overwrite: replace a folder that this has written before.
+
+        Raises:
+            InputError: the reranker has no checkpoint, or something is there that must not be replaced.
+        """
+        save_shared(self._own_checkpoint(), folder, str(folder), overwrite)
+
+    def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None) -> str:
+        """Upload what `save_pretrained` writes to the Hugging Face hub; returns its address there.
+
+        Args:
+            repo_id: ``OWNER/NAME``; the repository is made if there is none.
+            private: whether a new repository is private; by default as the owner's settings say.
+            token: of the hub; by default that of ``hf auth login``.
+
+        Raises:
+            InputError: the reranker has no checkpoint, or the hub cannot be reached or refuses.
+        """
+        return push(self._own_checkpoint(), repo_id, private, token)
+
+    def _own_checkpoint(self) -> Path:
+        if self.checkpoint is None:
+            raise InputError(f"the reranker '{self.name}' has no checkpoint that could be saved")
+        return self.checkpoint
 
     def rerank(
         self,
