@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rerank_plugin.files.string_table import StringTable
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.text.vocabulary import Vocabulary
 
@@ -21,22 +22,23 @@ class TermIds:
     ):
         self.index, self.vocabulary, self.left_out = index, vocabulary, left_out
         self.by_hash = by_hash and vocabulary.hashed > 0
-        self._terms, self._array = None, np.zeros(0, np.int32)
+        # The terms and their ids, replaced together: several threads read them.
+        self._known = index.terms, np.zeros(0, np.int32) if index.in_memory else self._of_stored(index.terms)
 
     @property
     def array(self) -> np.ndarray:
         """The id of each term, int32 [V of the index]; 0 where there is none."""
-        terms = self.index.terms
-        if terms is not self._terms:
-            self._terms = terms
-            self._array = np.zeros(0, np.int32) if self.index.in_memory else self._of_stored(terms)
-        if (known := len(self._array)) < len(terms):
-            new = [term if term not in self.left_out else "" for term in terms.strings[known:]]
-            ids = self.vocabulary.lookup(new) if self.by_hash else [self.vocabulary.ids.get(term, 0) for term in new]
-            self._array = np.concatenate([self._array, np.array(ids, np.int32)])
-        return self._array
+        (terms, ids), now = self._known, self.index.terms
+        if terms is not now:  # texts, whose words are numbered anew
+            ids = np.zeros(0, np.int32)
+        if len(ids) < len(now):
+            new = ["" if term in self.left_out else term for term in now.take(np.arange(len(ids), len(now)))]
+            found = self.vocabulary.lookup(new) if self.by_hash else [self.vocabulary.ids.get(term, 0) for term in new]
+            ids = np.concatenate([ids, np.array(found, np.int32)])
+            self._known = now, ids
+        return ids
 
-    def _of_stored(self, terms) -> np.ndarray:
+    def _of_stored(self, terms: StringTable) -> np.ndarray:
         """One look-up a word of the vocabulary, which are fewer than the terms."""
         words = [word for word in self.vocabulary.words[1:] if word not in self.left_out]
         rows = terms.find(words)
