@@ -68,7 +68,8 @@ def java_home() -> Path:
     )
 
 
-def _anserini_jar() -> Path:
+def anserini_jar() -> Path:
+    """The jar of Anserini and Lucene that Pyserini brings; an `InputError` if there is none."""
     spec = importlib.util.find_spec("pyserini")  # finds without importing
     if spec is None or not spec.submodule_search_locations:
         raise InputError("pyserini is not installed; install it with: pip install 'pyserini>=1.2,<1.5' 'openai<2'")
@@ -90,7 +91,7 @@ def start_jvm() -> None:
             options.append(DEFAULT_HEAP)
         # Signals stay Python's: otherwise Ctrl-C ends the process within Java, and nothing is tidied up.
         options += ["-Xrs", "-Dlog4j2.StatusLogger.level=OFF"]
-        jnius_config.set_classpath(str(_anserini_jar()))
+        jnius_config.set_classpath(str(anserini_jar()))
         jnius_config.add_options(*options)
     import jnius  # noqa: F401  (importing it starts the JVM)
 
