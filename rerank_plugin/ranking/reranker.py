@@ -126,10 +126,8 @@ class Reranker:
             raise InputError(
                 "statistics are for texts: documents of an index are scored by the statistics of that index"
             )
-        named, how = (
-            os.fspath(spec),
-            rerankers.RerankerOptions(device, batch_size, threads=threads, precision=precision),
-        )
+        named = os.fspath(spec)
+        how = rerankers.RerankerOptions(device, batch_size, threads=threads, precision=precision)
         checkpoint = rerankers.checkpoint_of(named)
 
         def opened() -> Reranker:

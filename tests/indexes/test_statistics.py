@@ -72,3 +72,17 @@ def test_a_folder_that_is_no_checkpoint(index, tmp_path):
     with pytest.raises(InputError, match="is no checkpoint"):
         write_statistics(tmp_path, index)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_command(index_command, index_folder, checkpoint):
+    call = ("--statistics", checkpoint, "--index", index_folder)
+    status, out, _ = index_command(*call)
+    assert status == 0 and out.startswith(f"{checkpoint / STATISTICS_FILE}: ")
+    assert CollectionStatistics.load(checkpoint).documents == 40
+    status, _, err = index_command(*call)
+    assert status == 2 and "exists already" in err
+    assert index_command(*call, "--overwrite")[0] == 0
+    assert index_command("--statistics", "nowhere", "--index", index_folder)[::2] == (
+        2,
+        "error: nowhere is no checkpoint: it holds no config.json\n",
+    )
