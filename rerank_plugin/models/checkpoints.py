@@ -81,7 +81,12 @@ def _is_a(value, kind) -> bool:
 
 
 def save_checkpoint(
-    folder: Path, model: RankingModel, vectors: WordVectors | None, description: dict, words: Path | None = None
+    folder: Path,
+    model: RankingModel,
+    vectors: WordVectors | None,
+    description: dict,
+    words: Path | None = None,
+    statistics: CollectionStatistics | None = None,
 ) -> None:
     """Write a checkpoint, atomically; an existing one is replaced.
 
@@ -91,6 +96,7 @@ def save_checkpoint(
             vectors (``has_word_vectors``), which writes its other files with ``write_files``.
         description: further metadata (training data, measures, seed), as JSON values.
         words: a folder with the same word vectors, whose files are linked instead of written again.
+        statistics: of the training collection, to be kept.
     """
     import numpy
     import safetensors
@@ -120,27 +126,29 @@ def save_checkpoint(
         if concepts is not None:
             concepts.save(writing / CONCEPTS_FILE)
         save_file(weights, writing / WEIGHTS_FILE)
+        if statistics is not None:
+            (writing / STATISTICS_FILE).write_bytes(_kept(statistics, asdict(model.config)))
         text = json.dumps({**config, **description}, indent=1, ensure_ascii=False)
         (writing / CONFIG_FILE).write_text(text, encoding="utf-8")
 
 
 def write_statistics(folder: Path, index: ForwardIndex, overwrite: bool = False) -> Path:
-    """Write the statistics of a checkpoint's training collection that its model needs, atomically; returns the file.
-
-    Args:
-        folder: a checkpoint.
-        index: of that collection.
+    """Write the statistics of an index that the model of a checkpoint reads to the checkpoint; returns the file.
 
     Raises:
         InputError: the folder is no checkpoint, its words were tokenized otherwise, or the file exists already.
     """
     config = read_config(folder)
     index.check_tokenizer(config.get("tokenizer", index.tokenizer.settings), str(folder))
-    fields = frequency_fields(config["config"].get("lexical_features", ()))
     path = folder / STATISTICS_FILE
     with replacing(path, INNER, overwrite) as file:
-        file.write(CollectionStatistics.of_index(index).as_file(fields))
+        file.write(_kept(CollectionStatistics.of_index(index), config["config"]))
     return path
+
+
+def _kept(statistics: CollectionStatistics, config: dict) -> bytes:
+    """The file of the statistics that a model with these hyper-parameters reads."""
+    return statistics.as_file(frequency_fields(config.get("lexical_features", ())))
 
 
 def read_config(folder: Path) -> dict:
