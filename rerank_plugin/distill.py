@@ -29,13 +29,15 @@ def arguments():
     texts("--queries", action="append", default=[], help=queries)
     names = "concepts to learn the names of: MeSH or UMLS, as knowledge compile reads them; may be repeated"
     texts("--vocabulary", action="append", default=[], metavar="SOURCE", help=names)
-    texts("--passages", type=int, default=4000, help="passages of two sentences from each corpus, at most")
-    texts("--beginnings", type=int, default=500, help="beginnings of documents from each corpus, at most")
+    texts("--passages", type=int, default=40_000, help="passages of two sentences from each corpus, at most")
+    texts("--beginnings", type=int, default=6000, help="beginnings of documents from each corpus, at most")
     cache = "keep the teacher's vectors here: an interrupted distillation goes on from them"
     texts("--cache", type=Path, default=Path("runs/distill"), help=cache)
     training = parser.add_argument_group("training")
     commandline.add_settings(training, DistillationConfig)
     training.add_argument("--device", default="cpu", help="torch device of the teacher: cpu, cuda, cuda:1, mps")
+    precision = "of the teacher: float32, or bfloat16, three times as fast where the machine multiplies in it"
+    training.add_argument("--precision", default="float32", choices=("float32", "bfloat16"), help=precision)
     return parser
 
 
@@ -50,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
 
     started = time.monotonic()
     check_free(options.output, CHECKPOINT, options.overwrite)
-    teacher = Teacher(options.teacher, options.cache, options.device)
+    teacher = Teacher(options.teacher, options.cache, options.device, options.precision)
     texts = _texts(options)
     vectors = distil(texts, teacher, config, lambda items, what: commandline.progress(items, what, "steps", len(items)))
     made_from = {"teacher": options.teacher, "corpora": options.corpus}

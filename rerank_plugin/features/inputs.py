@@ -6,18 +6,21 @@ Training and search both build their inputs here, so that their scores are equal
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rerank_plugin.features.concept_reader import ConceptReader
-from rerank_plugin.features.lexical_features import lexical_features
+from rerank_plugin.features.lexical_features import VECTOR_NAMES, lexical_features
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery, idf
 from rerank_plugin.indexes.term_ids import TermIds
 from rerank_plugin.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from rerank_plugin.features.vector_features import VectorFeatures
 
 
 class Inputs(NamedTuple):
@@ -135,10 +138,11 @@ class InputBuilder:
         index: the forward index.
         vocabulary: the model's words.
         document_words, query_words: N and M.
-        features: names of lexical features.
+        features: names of lexical features, and of features of word vectors.
         left_out: words that are removed from queries, unless a query has no other words.
         concepts: the concept reader, for a model that reads concepts.
         reads_words: whether the model reads words.
+        vector_features: computes the features of word vectors, in their order; needed if some are named.
 
     Raises:
         InputError: the tokenizers of the model and of the index differ.
@@ -154,11 +158,14 @@ class InputBuilder:
         left_out: frozenset[str] = frozenset(),
         concepts: ConceptReader | None = None,
         reads_words: bool = True,
+        vector_features: VectorFeatures | None = None,
     ):
         index.check_tokenizer(vocabulary.tokenizer, "the model, or its word vectors,")
         self.index, self.vocabulary, self.left_out = index, vocabulary, left_out
         self.concepts, self.reads_words = concepts, reads_words
         self.document_words, self.query_words, self.feature_names = document_words, query_words, features
+        self.vector_features, self.of_vectors = vector_features, [name in VECTOR_NAMES for name in features]
+        self.lexical_names = [name for name in features if name not in VECTOR_NAMES]
         self._model_ids = TermIds(index, vocabulary)
 
     @property
@@ -207,10 +214,13 @@ class InputBuilder:
         return DocumentWords(ids, mask, np.where(mask, tokens.astype(np.int64), -1), *concepts)
 
     def features(self, query: IndexQuery, candidates: Candidates) -> np.ndarray:
-        """The lexical features, float32 [C, F]."""
-        if not self.feature_names:
-            return np.zeros((len(candidates), 0), np.float32)
-        return lexical_features(self.feature_names, query, candidates)
+        """The features, float32 [C, F]."""
+        columns = np.zeros((len(candidates), len(self.feature_names)), np.float32)
+        if self.lexical_names:
+            columns[:, np.invert(self.of_vectors)] = lexical_features(self.lexical_names, query, candidates)
+        if self.vector_features is not None:
+            columns[:, self.of_vectors] = self.vector_features(self, self.query(query), candidates)
+        return columns
 
     def build(self, query: IndexQuery, words: ModelQuery, candidates: Candidates) -> Inputs:
         """The inputs of all candidates of one query: B is C."""

@@ -61,11 +61,13 @@ class CandidateWords(NamedTuple):
     lengths: np.ndarray
 
 
-def candidate_words(builder: InputBuilder, candidates: Candidates, workspace: Workspace) -> CandidateWords:
-    """The distinct words among the first ``builder.document_words`` words of every candidate."""
+def candidate_words(
+    builder: InputBuilder, candidates: Candidates, workspace: Workspace, width: int | None = None
+) -> CandidateWords:
+    """The distinct words among the first ``width`` words of every candidate, by default ``builder.document_words``."""
     from rerank_plugin.kernels import word_loops
 
-    index, width, count = builder.index, builder.document_words, len(candidates)
+    index, width, count = builder.index, width or builder.document_words, len(candidates)
     lengths = np.minimum(candidates.lengths, width).astype(np.int32)
     places = workspace.array("places", (count, width), np.int32)
     terms = workspace.array("terms", (min(int(lengths.sum()), index.vocabulary_size),), np.int32)

@@ -22,6 +22,8 @@ Two more features are not in the paper. ``first_stage`` is the candidate's first
 features above lack, such as stems; a model trained with it needs the same first stage. ``first_stage_share`` is that
 score divided by the highest one among the query's candidates (0 where that is not above 0), which is comparable
 between collections and between queries of any length.
+
+The two features of word vectors are in :mod:`rerank_plugin.features.vector_features`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ from rerank_plugin.indexes.forward import FIELDS, IndexQuery
 MEASURES = ("overlap", "bigram_overlap", "jaccard", "idf_overlap", "idf_jaccard", "bm25")
 PAPER_NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FIELDS)
 FIRST_STAGE, FIRST_STAGE_SHARE = "first_stage", "first_stage_share"
-NAMES = (*PAPER_NAMES, FIRST_STAGE, FIRST_STAGE_SHARE)
+COSINE, MATCHES = "vector_cosine", "vector_matches"
+VECTOR_NAMES = (COSINE, MATCHES)
+NAMES = (*PAPER_NAMES, FIRST_STAGE, FIRST_STAGE_SHARE, *VECTOR_NAMES)
+LISTWISE = {FIRST_STAGE, FIRST_STAGE_SHARE}  # what depends on the first stage's other candidates
 LEX3 = ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")  # [D18] 5.1
 SETS = {"lex3": LEX3, "all": PAPER_NAMES, "none": ()}
 

@@ -221,6 +221,7 @@ class PieceBuilder(InputBuilder):
         self.index, self.vocabulary, self.left_out = index, Vocabulary([], index.tokenizer.settings), frozenset()
         self.concepts, self.reads_words = None, True
         self.document_words, self.query_words, self.feature_names = document_pieces, query_pieces, ()
+        self.lexical_names, self.vector_features = [], None
         self.tokenizer, self.unknown = tokenizer, unknown
         self._table = None if index.in_memory else piece_table(index, tokenizer)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,14 @@ from torch import Tensor, nn
 from rerank_plugin.features.concept_reader import ConceptReader
 from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.features.inputs import InputBuilder, Inputs
+from rerank_plugin.features.lexical_features import VECTOR_NAMES
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from rerank_plugin.features.vector_features import VectorFeatures
 
 SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
 
@@ -75,8 +79,12 @@ class RankingModel(nn.Module, ABC):
         left_out = STOP_WORDS if config.query_stopwords == "remove" else frozenset()
         return InputBuilder(
             index, vocabulary, config.document_words, config.query_words, config.lexical_features, left_out,
-            self._concept_reader(index), self.reads_words,
+            self._concept_reader(index), self.reads_words, self._vector_features(),
         )  # fmt: skip
+
+    def _vector_features(self) -> VectorFeatures | None:
+        """What computes the features of word vectors; None for a model that reads none."""
+        return None
 
     def _concept_reader(self, index: ForwardIndex) -> ConceptReader | None:
         if not self.config.concepts:
@@ -153,6 +161,14 @@ class StandardizedFeatures(FixedVectorModel):
         super().__init__(config, vectors)
         self.register_buffer("feature_mean", torch.zeros(len(config.lexical_features)))
         self.register_buffer("feature_scale", torch.ones(len(config.lexical_features)))
+
+    def _vector_features(self) -> VectorFeatures | None:
+        names = [name for name in self.config.lexical_features if name in VECTOR_NAMES]
+        if not names:
+            return None
+        from rerank_plugin.features.vector_features import VectorFeatures  # here, because it loads numba
+
+        return VectorFeatures(names, self.vectors)
 
     def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
         """Set mean and standard deviation of the lexical features over the training data, float [F] each."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rerank_plugin.features.inputs import Inputs, ModelQuery
-from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE
+from rerank_plugin.features.lexical_features import LISTWISE
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
@@ -22,7 +22,7 @@ from rerank_plugin.models.checkpoints import check_holds, load_checkpoint, read_
 from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.document_encodings import EncodedDocuments, EncodedForNow
 from rerank_plugin.models.fast_paths import DevicePath, FastPath, Task
-from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
 from rerank_plugin.models.register import entry_of, is_foreign
 from rerank_plugin.rerankers.scorer import Scorer
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -65,10 +65,13 @@ class NeuralReranker(Scorer):
             self.batch_size = min(self.batch_size, model.most_on_cpu)
         self.builder = model.input_builder(index, vocabulary)
         self.forward = torch.compile(self.model, dynamic=True) if options.compile else self.model
-        self.listwise = not {FIRST_STAGE, FIRST_STAGE_SHARE}.isdisjoint(model.config.lexical_features)
+        self.listwise = not LISTWISE.isdisjoint(model.config.lexical_features)
         self.threads = options.threads or available_threads()
         self.passage_words = self.builder.passage_words
         self.fast_class = self._fast_class()
+        # To wake a helper takes longer than inner products.
+        is_product = isinstance(model, EncodingModel) and model.inner_product
+        self.helpers = self.threads if self.on_cpu and self.fast_class and not is_product else 1
         self.fast, self.prepared = None, False
         model.register_forward_pre_hook(lambda module, _: self.refresh() if module.training else None)
         self.queries_cut = 0
@@ -113,7 +116,7 @@ class NeuralReranker(Scorer):
 
         The fast path on the CPU splits the queries over the threads; the module scores all documents in joint batches.
         """
-        with crew(self.threads if self.on_cpu and self.fast_class else 1):  # first, so that the helpers are awake
+        with crew(self.helpers):  # first, so that the helpers are awake
             tasks = [self._task(query, found) for query, found in zip(queries, candidates)]
             open_tasks = [task for task in tasks if task.scores is None]
             fast = self._fast_path() if open_tasks else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ UNKNOWN_RANGE = 0.25  # UNK ~ U[-0.25, 0.25] ([D18] 3.1)
 INT8 = 127  # the largest 8-bit number
 SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
 VOCABULARY_FILE, VECTORS_FILE, SETTINGS_FILE = "vocab.txt", "embeddings.safetensors", "words.json"
+REFERENCE = "vectors_of"  # in the settings: another folder whose vectors these are
 WORD_VECTORS = FolderKind(
     "a folder of word vectors", SETTINGS_FILE, ("tokenizer", "words"), (VOCABULARY_FILE, VECTORS_FILE)
 )
@@ -198,16 +200,24 @@ def write(vectors: WordVectors, folder: Path, settings: dict) -> None:
 
 
 def load(folder: Path) -> WordVectors:
-    """Read the word vectors of a folder (also those of a checkpoint).
+    """Read the word vectors of a folder (also those of a checkpoint), or of the folder that it refers to.
 
     Raises:
-        InputError: a file is missing, or vocabulary and vectors do not fit together.
+        InputError: a file is missing, vocabulary and vectors do not fit together, or the folder refers to vectors that
+            have changed since.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     folder = healed(folder)
-    vocabulary = Vocabulary.load(folder / VOCABULARY_FILE, _tokenizer_settings(folder))
+    settings = _settings(folder)
+    if REFERENCE in settings:
+        found = load(folder / settings[REFERENCE])
+        if settings.get("checksum") != checksum(found):
+            raise InputError(f"{folder} was made with other word vectors than those in {folder / settings[REFERENCE]}")
+        return found
+    tokenizer = tokenizer_of(settings["tokenizer"], f"{folder} was made from texts").settings
+    vocabulary = Vocabulary.load(folder / VOCABULARY_FILE, tokenizer)
     path = folder / VECTORS_FILE
     try:
         tensors = load_file(path)
@@ -248,15 +258,21 @@ def matrix_of(
     return matrix
 
 
-def _tokenizer_settings(folder: Path) -> dict:
+def checksum(vectors: WordVectors) -> int:
+    """A checksum of words and vectors."""
+    return zlib.crc32(vectors.matrix.tobytes(), zlib.crc32("\n".join(vectors.vocabulary.words).encode()))
+
+
+def _settings(folder: Path) -> dict:
     path = folder / SETTINGS_FILE
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))["tokenizer"]
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings["tokenizer"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} does not say how the texts were tokenized ({error!r}); write the folder anew"
         ) from None
-    return tokenizer_of(settings, f"{folder} was made from texts").settings
+    return settings
 
 
 def described(config: Word2VecConfig) -> dict:

@@ -11,8 +11,9 @@ directions:
 * the same between titles and beginnings of documents, and between synonyms and names, both ways.
 
 In the end each vector is multiplied by ``-log p``: the losses see short texts, and whole documents hold more of the
-words that every text has. Words without a vector share random ones by their hashes, so that two texts with the same
-rare name are near to each other.
+words that every text has. For the same reason the directions that the student's vectors of documents have in common
+are taken out (Arora et al. again). Words without a vector share random ones by their hashes, so that two texts with the
+same rare name are near to each other.
 
 Letters in shapes: B texts of a batch, n texts, V vocabulary, D dimension of the student, E of the teacher.
 """
@@ -54,6 +55,8 @@ class Teacher:
         folder: the model's folder, or ``minilm``.
         cache: folder of the kept vectors: what an interrupted distillation has encoded is not encoded again.
         device: torch device.
+        precision: ``float32``, or ``bfloat16``, three times as fast where the processor, or the GPU, multiplies in it;
+            vectors then have a cosine of 0.9999 with those of float32.
 
     Attributes:
         dimension: E.
@@ -62,7 +65,7 @@ class Teacher:
         InputError: sentence-transformers is not installed, or the folder holds no encoder, or one in pickled weights.
     """
 
-    def __init__(self, folder: str, cache: Path, device: str = "cpu"):
+    def __init__(self, folder: str, cache: Path, device: str = "cpu", precision: str = "float32"):
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError:
@@ -75,7 +78,8 @@ class Teacher:
                 raise InputError(f"{pickled} is pickled, and is not loaded: save the encoder as safetensors")
         self.model = SentenceTransformer(str(path), device=device, local_files_only=True)
         self.cache, self.dimension = cache, len(self.model.encode("any text"))
-        digest = blake2b(digest_size=16)
+        self.precision = torch.autocast(self.model.device.type, torch.bfloat16, precision == "bfloat16")
+        digest = blake2b(precision.encode(), digest_size=16)
         for file in sorted([*path.rglob("*.safetensors"), *path.rglob("*.json")]):  # weights, and how they are used
             digest.update(file.read_bytes())
         self.checksum = digest.hexdigest()
@@ -97,7 +101,8 @@ class Teacher:
         path = self.cache / f"{key}.npy"
         if path.is_file():
             return np.load(path)
-        vectors = self.model.encode(texts, batch_size=32, normalize_embeddings=True, show_progress_bar=False)
+        with self.precision:
+            vectors = self.model.encode(texts, batch_size=32, normalize_embeddings=True, show_progress_bar=False)
         with replacing(path, NUMPY_FILE) as file:
             np.save(file, vectors.astype(np.float16))
         return vectors.astype(np.float16)
@@ -155,6 +160,8 @@ def distil(
     matrix = student.vectors.weight.detach().numpy()  # [V, D]
     surprise = -np.log(share)  # [V - 1]
     matrix[1:] *= (surprise / surprise.max())[:, None]
+    common = _common_directions(student, np.unique(pairs[0][:, 1]), config.common)  # [c, D]
+    matrix -= matrix @ common.T @ common
     rare = matrix[1:][counts <= max(RARE, counts.min())]
     length = config.hashed_length * np.linalg.norm(rare, axis=1).mean()
     random = np.random.default_rng(config.seed).normal(size=(config.hashed, config.dimension))
@@ -169,6 +176,14 @@ def _largest_directions(vectors: np.ndarray, config: DistillationConfig) -> np.n
     some = vectors[drawn]
     _, _, directions = np.linalg.svd(some.T @ some)
     return directions[: config.dimension].T.astype(np.float32)
+
+
+@torch.inference_mode()
+def _common_directions(student: _Student, documents: np.ndarray, count: int) -> np.ndarray:
+    """The directions that most vectors of documents share, by their places int64 [n]; float32 [count, D]."""
+    encoded = student(documents).numpy()  # [n, D]
+    _, directions = np.linalg.eigh(encoded.T @ encoded)  # by increasing eigenvalue, in columns
+    return directions[:, ::-1][:, :count].T
 
 
 class _Student(nn.Module):

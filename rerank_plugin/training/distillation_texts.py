@@ -43,16 +43,20 @@ class DistillationConfig:
     batch_size: int = setting(1024, "texts to a step")
     learning_rate: float = setting(2e-3, "of Adam")
     temperature: float = setting(0.05, "of the similarities within a batch")
-    frequency: float = setting(1e-3, "share of a word that halves the weight it starts with")
+    frequency: float = setting(1e-4, "share of a word that halves the weight it starts with")
+    common: int = setting(3, "directions common to all documents that are taken out in the end")
     hashed: int = setting(6144, "random vectors that other words share by their hashes; 0 for none")
     hashed_length: float = setting(1.5, "of those vectors, in mean lengths of rare words")
     seed: int = 42
 
     def __post_init__(self) -> None:
-        if min(self.dimension, self.minimum_count, self.epochs, self.batch_size // 4) < 1 or self.hashed < 0:
+        if (
+            min(self.dimension, self.minimum_count, self.epochs, self.batch_size // 4) < 1
+            or min(self.hashed, self.common) < 0
+        ):
             raise InputError(
                 "distillation needs at least 1 dimension, count and epoch, 4 texts to a step, and no negative number "
-                "of hashed vectors"
+                "of hashed vectors or common directions"
             )
         if min(self.learning_rate, self.temperature, self.frequency, self.hashed_length) <= 0:
             raise InputError("learning rate, temperature, frequency and length of a distillation must be above 0")

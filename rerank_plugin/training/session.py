@@ -22,7 +22,7 @@ import torch
 
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.evaluation.measures import parse
-from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE
+from rerank_plugin.features.lexical_features import LISTWISE
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.files.progress import progress
@@ -214,7 +214,7 @@ class Session:
     def pools(self) -> list[Pool]:
         """The pools of the training queries that give examples, in the order of the queries."""
         task, pools = self.task, []
-        reads_first_stage = not {FIRST_STAGE, FIRST_STAGE_SHARE}.isdisjoint(self.model_config.lexical_features)
+        reads_first_stage = not LISTWISE.isdisjoint(self.model_config.lexical_features)
         for number, (queries, judged) in enumerate(self.training_sets):
             found = {}
             if task.documents not in WITHOUT_CANDIDATES or reads_first_stage:

@@ -1,0 +1,42 @@
+"""Makes a trained checkpoint one that comes with the package: it refers to the words of another bundled model.
+
+    python -m experiments.bundle checkpoints/open --words rerank_plugin/models/ktrel/bundled \\
+        --output rerank_plugin/models/delta/bundled --overwrite
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from pathlib import Path
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import replacing_folder
+from rerank_plugin.models.checkpoints import CONFIG_FILE, WEIGHTS_FILE
+from rerank_plugin.options import run
+from rerank_plugin.text import word_vectors
+from rerank_plugin.training.saving import TRAINED
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m experiments.bundle", description=__doc__.splitlines()[0])
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--words", type=Path, required=True, help="folder with the same word vectors")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--overwrite", action="store_true")
+    options = parser.parse_args(argv)
+    own, others = (word_vectors.checksum(word_vectors.load(folder)) for folder in (options.checkpoint, options.words))
+    if own != others:
+        raise InputError(f"{options.checkpoint} was trained on other word vectors than those in {options.words}")
+    settings = json.loads((options.checkpoint / word_vectors.SETTINGS_FILE).read_text(encoding="utf-8"))
+    settings |= {word_vectors.REFERENCE: os.path.relpath(options.words, options.output), "checksum": own}
+    with replacing_folder(options.output, TRAINED, options.overwrite) as writing:
+        for name in (CONFIG_FILE, WEIGHTS_FILE):
+            shutil.copy(options.checkpoint / name, writing / name)
+        (writing / word_vectors.SETTINGS_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,203 @@
+"""What every bundled model gains and costs: the page docs/models/README.md, with its picture.
+
+    python -m experiments.models --data data --work runs/models --output docs/models/README.md
+
+Indexes, and MiniLM's vectors, are made in the work folder where they are not there yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import rerank_plugin as rp
+from rerank_plugin.benchmark import machine
+from rerank_plugin.corpora import documents, queries_and_judgments
+from rerank_plugin.files.outputs import FileKind, beginning, replacing
+from rerank_plugin.files.pictures import panels
+from rerank_plugin.files.progress import progress
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.options import run
+from rerank_plugin.retrieval.encoding import IndexEncoder
+from rerank_plugin.retrieval.fusion import LINEAR, FusionConfig
+from rerank_plugin.retrieval.register import configure
+from rerank_plugin.training.distillation import Teacher
+
+COLLECTIONS = {"NFCorpus": "nfcorpus", "BioASQ snippets": "bioasq-snippets", "PubMedQA": "pubmedqa"}
+DEPTH, RERANKED = 1000, 500
+TIMED, WARM = 200, 20  # queries
+BASELINE = "BM25"
+TITLE = "# The models that come with the package"
+PAGE = FileKind("this page", lambda path: beginning(path).startswith(TITLE.encode()))
+INTRODUCTION = """\
+This page is for you if you choose a model: what each one gains over BM25 on collections that it was not made from, and
+what it costs. The cards of [the encoder](ktrel.md) and of [Delta](delta.md) say what they are made of;
+[Is it worth it?](../try-it.md) shows how thirty judged queries of your own tell you whether to switch one on."""
+READING = """\
+nDCG@10 and AP of the test queries; first stages at depth 1,000, rerankers over the best 500. `+` higher, `-` lower, `=`
+no significant difference of nDCG@10 to BM25: two-tailed paired t-test, p < 0.05 after Bonferroni correction for the
+runs of a collection. `ms` is the median of 200 single queries, from the text to ten hits, and the mean of that over the
+collections. MiniLM is all-MiniLM-L6-v2 itself, the teacher of the bundled models: the encoding of a query is in its
+time, that of the documents is not. A MiniLM cross-encoder reads every candidate together with the query, so it takes at
+least the time in which MiniLM encodes 500 documents."""
+
+
+@dataclass
+class MiniLM:
+    """Dense retrieval by all-MiniLM-L6-v2 itself, over vectors of the documents that are kept in a folder."""
+
+    teacher: Teacher
+    vectors: np.ndarray  # float32 [R, E]
+    name: str = field(default="minilm", init=False)
+
+    def open(self, index: rp.Index) -> MiniLM:
+        self.forward = index.forward
+        return self
+
+    def search(self, query: Query, depth: int) -> Candidates:
+        encoded = self.teacher.model.encode(query.text, normalize_embeddings=True, show_progress_bar=False)  # [E]
+        scores = self.vectors @ encoded
+        rows = np.argpartition(-scores, min(depth, len(scores) - 1))[:depth]
+        return Candidates(self.forward, rows, scores[rows]).best(depth)
+
+
+class System(NamedTuple):
+    """What is measured: a first stage, by name or configuration, a reranker, and how it is drawn."""
+
+    name: str
+    first_stage: object
+    reranker: str | None = None
+
+
+def systems(minilm: MiniLM) -> list[System]:
+    fused = FusionConfig((configure("bm25"), minilm), LINEAR, (0.5, 0.5))
+    return [
+        System(BASELINE, "bm25"),
+        System("BM25+RM3", "bm25+rm3"),
+        System("dense:ktrel", "dense:ktrel"),
+        System("BM25, then ktrel", "bm25", "ktrel"),
+        System("BM25, then delta", "bm25", "delta"),
+        System("hybrid", "hybrid"),
+        System("hybrid+rm3", "hybrid+rm3"),
+        System("hybrid, then delta", "hybrid", "delta"),
+        System("MiniLM, dense", minilm),
+        System("BM25 and MiniLM", fused),
+    ]
+
+
+class Row(NamedTuple):
+    """One system: measures by collection, and the milliseconds of a query, from text to hits, by collection."""
+
+    name: str
+    ndcg: list[float]
+    ap: list[float]
+    signs: list[str]
+    milliseconds: list[float]
+
+
+def measure(data: Path, work: Path) -> list[Row]:
+    """All systems on the test queries of all collections."""
+    rows: dict[str, Row] = {}
+    for folder in COLLECTIONS.values():
+        spec, place = f"{data / folder}:test", work / folder
+        if not place.is_dir():
+            rp.build_index(str(data / folder), place)
+            IndexEncoder(rp.Index(place).forward, "ktrel").encode()
+        index = rp.Index(place)
+        found = {one.id: f"{one.title} {one.abstract}" for one in documents(str(data / folder))}
+        teacher = Teacher("minilm", work / "minilm", precision="bfloat16")
+        texts = [found[id] for id in index.forward.ids.take(np.arange(len(index)))]
+        vectors = teacher.encode(texts, lambda pieces: progress(pieces, f"encoding {folder}", "pieces", len(pieces)))
+        queries, judgments = queries_and_judgments(spec)
+        runs, times = {}, {}
+        for system in systems(MiniLM(teacher, vectors)):
+            depth = RERANKED if system.reranker else DEPTH
+            runs[system.name] = rp.rank_many(index, queries, system.reranker, system.first_stage, depth)
+            times[system.name] = latency(index, system, queries)
+        measured = rp.evaluate_runs(judgments, runs, ["nDCG@10", "AP"], baseline=BASELINE)
+        for name, values in measured["runs"].items():
+            row = rows.setdefault(name, Row(name, [], [], [], []))
+            row.ndcg.append(values["nDCG@10"])
+            row.ap.append(values["AP"])
+            row.milliseconds.append(times[name])
+            test = measured["tests"]["runs"].get(name, {}).get("nDCG@10")
+            row.signs.append(
+                "" if test is None else "=" if test["p"] >= 0.05 else "+" if test["difference"] > 0 else "-"
+            )
+    return list(rows.values())
+
+
+def latency(index: rp.Index, system: System, queries: list[Query]) -> float:
+    """The median milliseconds of one query, from its text to ten hits."""
+    depth, times = RERANKED if system.reranker else DEPTH, []
+    with rp.Searcher(index, system.reranker, system.first_stage, depth) as searcher:
+        for query in queries[: WARM + TIMED]:
+            start = time.perf_counter()
+            searcher.search(query.text, k=10)
+            times.append(time.perf_counter() - start)
+    return 1000 * float(np.median(times[WARM:]))
+
+
+def page(rows: list[Row], candidates: float, command: str, picture: Path) -> str:
+    """The page in Markdown; ``candidates`` are the seconds in which MiniLM encodes 500 documents."""
+    names = list(COLLECTIONS)
+    head = "| | ms | " + " | ".join(f"{name}: nDCG@10 | AP" for name in names) + " |"
+    lines = [head, "| --- | ---: |" + " ---: |" * (2 * len(names))]
+    for row in rows:
+        cells = [f"{np.mean(row.milliseconds):.1f}"]
+        for ndcg, sign, ap in zip(row.ndcg, row.signs, row.ap):
+            cells += [f"{ndcg:.4f} {sign}".strip(), f"{ap:.4f}"]
+        lines.append(f"| {row.name} | {' | '.join(cells)} |")
+    lines.append(f"| 500 documents through MiniLM | {1000 * candidates:,.0f} |" + " |" * (2 * len(names)))
+    made = f"Made by\n\n```sh\n{command}\n```\n\non {machine.processor()}, {available_threads()} threads."
+    image = f"![Mean nDCG@10 against milliseconds a query]({picture.name})"
+    return "\n\n".join([TITLE, INTRODUCTION, image, "\n".join(lines), READING, made]) + "\n"
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """Mean nDCG@10 over the collections against milliseconds a query; names stand beside the points."""
+    with panels(path, 1, 1, height=4.2, overwrite=True) as axes:
+        (axis,) = axes[0]
+        for row in rows:
+            x, y = np.mean(row.milliseconds), np.mean(row.ndcg)
+            axis.plot(x, y, "o", color="tab:red" if "MiniLM" in row.name else "tab:blue")
+            axis.annotate(row.name, (x, y), xytext=(6, 4), textcoords="offset points", fontsize=9)
+        axis.set_xscale("log")
+        axis.margins(x=0.15)
+        axis.set_xlabel("milliseconds a query, from text to ten hits")
+        axis.set_ylabel("nDCG@10, mean over three collections")
+        axis.grid(alpha=0.3)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m experiments.models", description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder of the three collections (docs/data.md)")
+    parser.add_argument("--work", type=Path, required=True, help="keep indexes and vectors here")
+    parser.add_argument("--output", type=Path, required=True, help="page to write; the picture lies beside it")
+    options = parser.parse_args(argv)
+    rows = measure(options.data, options.work)
+    picture = options.output.with_name("models.png")
+    command = f"python -m experiments.models --data data --work {options.work} --output {options.output}"
+    with replacing(options.output, PAGE, overwrite=True) as file:
+        file.write(page(rows, _seconds_of_candidates(options), command, picture).encode())
+    draw(rows, picture)
+
+
+def _seconds_of_candidates(options) -> float:
+    """The time in which MiniLM encodes 500 abstracts, nothing of them kept."""
+    texts = [f"{one.title} {one.abstract}" for one in documents(str(options.data / COLLECTIONS["NFCorpus"]))][:RERANKED]
+    model = Teacher("minilm", options.work / "minilm").model
+    start = time.perf_counter()
+    model.encode(texts, batch_size=32, show_progress_bar=False)
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    run(main)
