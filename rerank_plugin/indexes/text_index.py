@@ -125,11 +125,16 @@ class TextIndex(ForwardIndex):
         """Of all words so far, by field, uint32 [V]."""
         return {field: frequency.values for field, frequency in self._frequency.items()}
 
+    @property
+    def term_weights(self) -> np.ndarray:
+        """The IDF of every word so far in title and abstract, float64 [V]."""
+        return self._idf.values
+
     @cached_property
     def _distinct(self) -> tuple[np.ndarray, np.ndarray]:
         """Number and IDF of the distinct words of each text's title, abstract and whole, float64 [3, R] each."""
         starts = self.offsets.astype(np.int64)
-        return distinct_in_fields(self.tokens, starts, self.title_lengths, self._idf.values)
+        return distinct_in_fields(self.tokens, starts, self.title_lengths, self.term_weights)
 
     @property
     def unique_terms(self) -> dict[str, np.ndarray]:
