@@ -18,6 +18,7 @@ _PUBLIC = {
     "InputError": "rerank_plugin.files.errors",
     "Query": "rerank_plugin.files.records",
     "RankedList": "rerank_plugin.files.runs",
+    "RankedText": "rerank_plugin.ranking.reranker",
     "Reranker": "rerank_plugin.ranking.reranker",
     "Searcher": "rerank_plugin.ranking.searcher",
     "build_index": "rerank_plugin.indexes.corpus_index",

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.models.base import RerankerOptions
 
 EXAMPLES = """examples:
@@ -23,6 +24,8 @@ EXAMPLES = """examples:
   python -m rerank_plugin.bench --reranker delta:checkpoints/d --index indexes/mine --queries mine.tsv --whole
   # retrieval from KTRel's stored encodings, without a first stage
   python -m rerank_plugin.bench --reranker ktrel-w --dense --documents 10000 100000 --batch 1
+  # 500 abstracts that are in no index
+  python -m rerank_plugin.bench --reranker delta:checkpoints/d --texts data/nfcorpus --batch 1
   # what else you could run: MiniLM- and TinyBERT-shaped cross-encoders, in float32 and int8
   python -m rerank_plugin.bench --reranker delta --cross-encoders
   # on a GPU
@@ -86,6 +89,8 @@ def _add_measured(add) -> None:
     add("--run", type=Path, help=run)
     dense = "measure dense search over all documents, too, of models that can (ktrel)"
     add("--dense", action="store_true", help=dense)
+    texts = f"measure re-ranking texts of a corpus without an index, too ({accepted(CORPUS)}; default: sample)"
+    add("--texts", nargs="?", const="sample", metavar="CORPUS", help=texts)
     add("--cross-encoders", action="store_true", help="measure cross-encoders, too (extra 'bench')")
 
 
@@ -146,6 +151,7 @@ def _suite(options):
         first_stage=commandline.first_stage_config(options) if options.whole else None,
         cross_encoders=options.cross_encoders,
         dense=(options.dense_device or options.device) if options.dense else None,
+        texts=options.texts,
         work_folder=options.work_folder,
         options=commandline.configured(RerankerOptions, options, threads=threads),
         seconds=options.seconds or (QUICK_SECONDS if quick else SECONDS),

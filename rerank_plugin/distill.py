@@ -55,7 +55,8 @@ def main(argv: list[str] | None = None) -> None:
     teacher = Teacher(options.teacher, options.cache, options.device, options.precision)
     texts = _texts(options)
     vectors = distil(texts, teacher, config, lambda items, what: commandline.progress(items, what, "steps", len(items)))
-    save_student(options.output, vectors, config, {"teacher": options.teacher, "corpora": options.corpus})
+    made_from = {"teacher": options.teacher, "corpora": options.corpus}
+    save_student(options.output, vectors, config, made_from, texts.statistics())
     print(
         f"{options.output}: {len(vectors.vocabulary) - 1:,} words of {config.dimension} dimensions, from "
         f"{len(texts.texts):,} texts in {time.monotonic() - started:.0f} s"

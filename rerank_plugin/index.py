@@ -20,15 +20,23 @@ def arguments():
         "document vectors) and, beside it, the forward index that the rerankers read.",
         "examples:\n  python -m rerank_plugin.index --corpus sample --index indexes/sample\n"
         "  python -m rerank_plugin.index --corpus sample --knowledge kb/sample --index indexes/concepts\n"
-        "  python -m rerank_plugin.index --encode checkpoints/ktrel --index indexes/sample",
+        "  python -m rerank_plugin.index --encode checkpoints/ktrel --index indexes/sample\n"
+        "  python -m rerank_plugin.index --statistics checkpoints/delta --index indexes/sample",
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--corpus", help=accepted(CORPUS))
     parser.add_argument("--index", required=True, type=Path, help="folder to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace an index, or encodings, there already")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace an index, encodings or statistics that are there already"
+    )
     mode.add_argument("--verify", action="store_true", help="only check an index's files against their checksums")
     encode = "encode an index's documents: with a checkpoint of sevmos or ktrel, or with ktrel, the bundled encoder"
     mode.add_argument("--encode", metavar="CHECKPOINT", help=encode)
+    statistics = (
+        "write the statistics of an index (document frequencies of words, mean lengths) into a checkpoint, as training "
+        "on that index does: by them the library scores texts that are in no index"
+    )
+    mode.add_argument("--statistics", type=Path, metavar="CHECKPOINT", help=statistics)
     _add_building_options(parser.add_argument_group("building an index").add_argument)
     _add_encoding_options(parser.add_argument_group("encoding").add_argument)
     ann = parser.add_argument_group("approximate search of encodings (search --first-stage dense:CHECKPOINT)")
@@ -76,6 +84,8 @@ def main(argv: list[str] | None = None) -> None:
         verify(options)
     elif options.encode:
         encode(options)
+    elif options.statistics:
+        write_statistics(options)
     elif options.corpus:
         build(options)
     else:
@@ -161,6 +171,17 @@ def encode(options) -> None:
     if options.judged:
         folder, count = encoder.keep_judged(options.judged, options.overwrite)
         print(f"{folder}: {count:,} judged queries")
+
+
+def write_statistics(options) -> None:
+    """Write the statistics of an index into a checkpoint."""
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.models import checkpoints
+    from rerank_plugin.models.register import checkpoint_folder
+
+    folder = checkpoint_folder(str(options.statistics))
+    path = checkpoints.write_statistics(folder, Index(options.index).forward, options.overwrite)
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
 def _peak_memory_mb() -> int:

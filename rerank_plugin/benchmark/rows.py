@@ -15,6 +15,7 @@ from rerank_plugin.files.tables import padded_markdown
 
 PLAIN, FAST = "plain", "fast"
 SCORING, WHOLE, CROSS_ENCODER, DENSE = "scoring", "whole query", "cross-encoder", "dense search"
+TEXTS = "texts"
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Measurement:
         depth: candidates asked for. candidates: those that there were, on average.
         queries_per_second: of all repetitions together.
         ratio_to_plain: how many times faster than the plain path, by the medians.
-        stage: what was timed: scoring (gather, features, model), whole query, cross-encoder, or dense search.
+        stage: what was timed: scoring (gather, features, model), whole query, cross-encoder, dense search, or
+            texts without an index.
         stages: of a whole query, the median milliseconds of its parts.
         measured_queries: of a batch, the queries that were timed; the times are those of the whole batch.
         measured_documents: of the candidates, those that were timed; the times are those of all candidates.
@@ -118,6 +120,7 @@ def _rounded(value):
 HEADINGS = {
     SCORING: "Scoring alone (gather, features, model)",
     WHOLE: "The whole query (first stage, gather, features, model, sorting)",
+    TEXTS: "Texts without an index (tokenizing, BM25, features, model, sorting; other texts in every call)",
     DENSE: "Dense search over all documents (encoding the query, inner products, the best of them)",
     CROSS_ENCODER: "Cross-encoders (model alone; plain: float32 through transformers, fast: int8 through ONNX Runtime)",
 }

@@ -45,12 +45,14 @@ class Subject(NamedTuple):
     Attributes:
         largest_difference: between the paths' scores, relative to the largest plain score.
         checkpoint: its folder, where it has one.
+        spec: what `rerankers.load` takes.
     """
 
     name: str
     paths: dict[str, rerankers.Scorer]
     largest_difference: float | None
     checkpoint: Path | None = None
+    spec: str = ""
 
     @property
     def retrieves(self) -> bool:
@@ -136,7 +138,7 @@ def opened(
         if _has_two_paths(paths[PLAIN]):
             paths[FAST] = rerankers.load(loadable, forward, options)
         difference = largest_difference(paths, collection, depth)
-        yield Subject(_label(spec), paths, difference, checkpoint if checkpoint.is_dir() else None)
+        yield Subject(_label(spec), paths, difference, checkpoint if checkpoint.is_dir() else None, loadable)
 
 
 def random_weights(name: str, index: ForwardIndex, folder: Path, seed: int) -> Path:

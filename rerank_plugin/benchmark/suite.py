@@ -19,6 +19,7 @@ from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import PLAIN, Measurement
 from rerank_plugin.benchmark.scoring import Setup, scoring_rows
 from rerank_plugin.benchmark.subjects import check_spec, measured_by_default, opened
+from rerank_plugin.benchmark.texts import read_texts, text_rows
 from rerank_plugin.benchmark.whole_query import whole_query_rows
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
@@ -36,6 +37,7 @@ class Suite:
         documents: sizes of generated collections; not looked at with ``index``.
         index, queries, run: an index that is there, its queries, and the candidates to take.
         dense: device for dense search, where that is measured, too.
+        texts: a corpus whose texts are re-ranked without an index; None where that is not measured.
         first_stage: settings of the whole query's first stage; None to measure scoring alone.
         work_folder: where generated collections are kept; None for a temporary one.
         seconds, repetitions: of a measurement, at most (never fewer than five repetitions).
@@ -51,6 +53,7 @@ class Suite:
     first_stage: object | None
     cross_encoders: bool
     dense: str | None
+    texts: str | None
     work_folder: Path | None
     options: rerankers.RerankerOptions
     seconds: float
@@ -84,12 +87,13 @@ def measure(suite: Suite) -> Iterator[Measurement]:
     """
     with ExitStack() as stack:
         setup = _set_up(suite)
+        texts = [] if suite.texts is None else read_texts(suite.texts, suite.deepest, suite.seed)
         log.info("%s; load average %s", setup.machine, machine.load_average())
         for number, searched in enumerate(_collections(suite, stack)):
             if suite.deepest > len(searched.collection):
                 raise InputError(f"the depth {suite.deepest}: {suite.index} holds {len(searched.collection)} documents")
             for spec in suite.specs or measured_by_default():
-                yield from _rows_of(spec, suite, searched, setup)
+                yield from _rows_of(spec, suite, searched, texts, setup)
                 gc.collect()  # before the next model comes
             if suite.cross_encoders and number == 0:
                 rows = cross_encoders.cross_encoder_rows(searched.collection, suite.depths[0], setup, suite.seed)
@@ -152,7 +156,9 @@ def _searched(suite: Suite, collection: Collection) -> Searched:
     return Searched(collection, collections.with_candidates(collection, source, name), first_stage)
 
 
-def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Iterator[Measurement]:
+def _rows_of(
+    spec: str, suite: Suite, searched: Searched, texts: Sequence[dict[str, str]], setup: Setup
+) -> Iterator[Measurement]:
     """All rows of one reranker."""
     try:
         dense = suite.dense is not None
@@ -162,6 +168,9 @@ def _rows_of(spec: str, suite: Suite, searched: Searched, setup: Setup) -> Itera
                 if searched.first_stage is not None:
                     of_first_stage = (searched.of_first_stage, searched.first_stage, depth, batch, setup)
                     yield from _said(whole_query_rows(subject, *of_first_stage))
+            for depth in dict.fromkeys(suite.depths) if suite.texts is not None else ():
+                of_texts = (searched.collection, suite.texts, texts, depth, suite.options)
+                yield from _said(text_rows(subject, *of_texts, setup))
             if dense and subject.retrieves:
                 for depth in dict.fromkeys(suite.depths):
                     yield from _said(dense_rows(subject, searched.collection, depth, setup, suite.dense))

@@ -23,6 +23,11 @@ class ConceptReader:
     """
 
     def __init__(self, index: ForwardIndex, vocabulary: ConceptVocabulary, document_concepts: int, query_concepts: int):
+        if index.in_memory:
+            raise InputError(
+                "the model reads concepts, which only an index has that was built with a knowledge base: give document "
+                "ids of one, or use a model of words alone (ktrel-w)"
+            )
         if index.knowledge is None:
             raise InputError(
                 f"the model reads concepts, and the index holds no concepts: build {index.folder.parent} with "

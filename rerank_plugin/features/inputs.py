@@ -14,6 +14,7 @@ from rerank_plugin.features.concept_reader import ConceptReader
 from rerank_plugin.features.lexical_features import VECTOR_NAMES, lexical_features
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery, idf
+from rerank_plugin.indexes.term_ids import TermIds
 from rerank_plugin.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -146,10 +147,6 @@ class InputBuilder:
 
     Raises:
         InputError: the tokenizers of the model and of the index differ.
-
-    Attributes:
-        model_ids: the model's id of each term of the index, int32 [V of the index]; 0 where the model knows none,
-            or the entry of the term's hash.
     """
 
     def __init__(
@@ -170,15 +167,17 @@ class InputBuilder:
         self.document_words, self.query_words, self.feature_names = document_words, query_words, features
         self.vector_features, self.of_vectors = vector_features, [name in VECTOR_NAMES for name in features]
         self.lexical_names = [name for name in features if name not in VECTOR_NAMES]
-        # One look-up a word of the model, once; after it a document's words are one gather away from the model's ids.
-        rows = index.terms.find(vocabulary.words[1:])
-        self.model_ids = np.zeros(index.vocabulary_size, np.int32)
-        present = rows >= 0
-        self.model_ids[rows[present]] = np.flatnonzero(present) + 1
-        if vocabulary.hashed:
-            by_hash = np.zeros_like(self.model_ids)
-            by_hash[index.terms.rows_by_hash] = vocabulary.of_hashes(index.terms.hashes)
-            self.model_ids = np.where(self.model_ids > 0, self.model_ids, by_hash)
+        self._model_ids = TermIds(index, vocabulary)
+
+    @property
+    def passage_words(self) -> int:
+        """The words of a document that are read whole."""
+        return self.document_words
+
+    @property
+    def model_ids(self) -> np.ndarray:
+        """The model's id of each term of the index, int32 [V of the index]."""
+        return self._model_ids.array
 
     def query(self, terms: IndexQuery) -> ModelQuery:
         """The query's words, cut or padded to M, and its concepts."""
@@ -191,7 +190,7 @@ class InputBuilder:
         places[: len(kept)] = terms.ids[: len(kept)]
         frequency = self.index.document_frequency["text"]
         df = [int(frequency[term]) if term >= 0 else 0 for term in places[: len(kept)].tolist()]
-        weights[: len(kept)] = idf(np.array(df, np.int64), len(self.index))
+        weights[: len(kept)] = idf(np.array(df, np.int64), self.index.documents)
         mask = np.arange(self.query_words) < len(kept)
         known, concepts = int((ids > 0).sum()) if self.reads_words else 0, ()
         if self.concepts is not None:

@@ -68,6 +68,11 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def frequency_fields(names: Sequence[str]) -> set[str]:
+    """The fields whose document frequencies the named features read, and text, by which words are weighted."""
+    return {"text", *(name.removeprefix("bm25_") for name in names if name.startswith("bm25_"))}
+
+
 def lexical_features(names: Sequence[str], query: IndexQuery, candidates: Candidates) -> np.ndarray:
     """The named features of every candidate, float32 [C, F].
 

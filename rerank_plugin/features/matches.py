@@ -47,7 +47,7 @@ class Matches:
         self.ids = np.array(list(ids.values()), np.int64)
         self.repeats = np.array([repeats[term] for term in ids], np.float64)
         self.bigrams = np.array(bigrams, np.int64).reshape(-1, 2)
-        self.weights = idf(self._frequencies("text"), len(self.index))  # [m]
+        self.weights = idf(self._frequencies("text"), self.index.documents)  # [m]
         self.weight = sum(self.weights.tolist())
         self.counts = np.zeros((len(candidates), 2, len(self.ids)), np.int32)
         self.bigrams_found = np.zeros((len(candidates), 3), np.int32)
@@ -93,14 +93,14 @@ class Matches:
         union = self.weight + self._of_candidates(self.index.idf_mass[field]) - common
         return np.divide(common, union, out=np.zeros(len(common)), where=union > 0)
 
-    def bm25(self, field: str) -> np.ndarray:
-        """[D18] 4.2.2 (6), (7), (8)."""
+    def bm25(self, field: str, k1: float = BM25_K1, b: float = BM25_B) -> np.ndarray:
+        """[D18] 4.2.2 (6), (7), (8), which are Okapi's BM25 with the factor k1 + 1."""
         titles, lengths = self.candidates.title_lengths, self.candidates.lengths
         lengths = {"title": titles, "abstract": lengths - titles, "text": lengths}[field]
         mean = self.index.mean_lengths[field] or 1.0
-        norms = BM25_K1 * (1 - BM25_B + BM25_B * lengths / mean)
-        weights = idf(self._frequencies(field), len(self.index)) * self.repeats
-        return word_loops.saturated_counts(self.counts, *PARTS[field], norms, weights, BM25_K1)
+        norms = k1 * (1 - b + b * lengths / mean)
+        weights = idf(self._frequencies(field), self.index.documents) * self.repeats
+        return word_loops.saturated_counts(self.counts, *PARTS[field], norms, weights, k1)
 
     def bigram_overlap(self, field: str) -> np.ndarray:
         """[D18] 4.2.2 (2), (10), (15); the text is one sequence, so a bigram may span title and abstract there."""

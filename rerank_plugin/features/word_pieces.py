@@ -22,6 +22,7 @@ from numba import njit
 
 from rerank_plugin.features.inputs import DocumentWords, InputBuilder, ModelQuery
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.string_table import StringsInMemory, StringTable
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
 from rerank_plugin.text.tokenizer import (
@@ -120,7 +121,7 @@ def written(term: str) -> str:
     return WRITTEN.get(term, term)
 
 
-def make_table(index: ForwardIndex, tokenizer) -> PieceTable:
+def make_table(terms: StringTable | StringsInMemory, tokenizer) -> PieceTable:
     """The pieces of all terms of an index.
 
     Args:
@@ -129,30 +130,29 @@ def make_table(index: ForwardIndex, tokenizer) -> PieceTable:
     Raises:
         InputError: it joins words to pieces across blanks.
     """
-    terms = len(index.terms)
-    some = min(terms, 100)
-    lengths, pieces = _pieces(index, terms, tokenizer, BEFORE + " ")
+    some = min(len(terms), 100)
+    lengths, pieces = _pieces(terms, len(terms), tokenizer, BEFORE + " ")
     marks_starts = any(
         not np.array_equal(inside, at_start)
-        for inside, at_start in zip(_pieces(index, some, tokenizer, BEFORE + " "), _pieces(index, some, tokenizer, ""))
+        for inside, at_start in zip(_pieces(terms, some, tokenizer, BEFORE + " "), _pieces(terms, some, tokenizer, ""))
     )
     if marks_starts:
-        more_lengths, more_pieces = _pieces(index, terms, tokenizer, "")
+        more_lengths, more_pieces = _pieces(terms, len(terms), tokenizer, "")
         lengths, pieces = np.concatenate([lengths, more_lengths]), np.concatenate([pieces, more_pieces])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return PieceTable(offsets, pieces, terms if marks_starts else 0)
+    return PieceTable(offsets, pieces, len(terms) if marks_starts else 0)
 
 
-def _pieces(index: ForwardIndex, terms: int, tokenizer, before: str) -> tuple[np.ndarray, np.ndarray]:
-    """Number of pieces of each of the first ``terms`` terms, int64 [terms], and all their pieces, int32 [P].
+def _pieces(terms: StringTable | StringsInMemory, count: int, tokenizer, before: str) -> tuple[np.ndarray, np.ndarray]:
+    """Number of pieces of each of the first ``count`` terms, int64 [count], and all their pieces, int32 [P].
 
     The pieces of ``before``, a text before each term, are left out.
     """
     lead = tokenizer.encode(before.strip(), add_special_tokens=False).ids if before else []
     encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)  # the same without character offsets
     lengths, pieces = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
-    for start in range(0, terms, CHUNK):
-        texts = [before + written(term) for term in index.terms.take(np.arange(start, min(start + CHUNK, terms)))]
+    for start in range(0, count, CHUNK):
+        texts = [before + written(term) for term in terms.take(np.arange(start, min(start + CHUNK, count)))]
         ids = [encoded.ids for encoded in encode(texts, add_special_tokens=False)]
         if any(one[: len(lead)] != lead for one in ids):
             raise InputError("the encoder's tokenizer joins words across blanks: the words of an index cannot be read")
@@ -169,7 +169,7 @@ def piece_table(index: ForwardIndex, tokenizer) -> PieceTable:
     tables = _tables.setdefault(index, {})
     key = blake2b(tokenizer.to_str().encode()).digest()
     if key not in tables:
-        tables[key] = make_table(index, tokenizer)
+        tables[key] = make_table(index.terms, tokenizer)
     return tables[key]
 
 
@@ -215,14 +215,19 @@ class PieceBuilder(InputBuilder):
     ):
         if index.tokenizer.settings != PLAIN.settings:
             raise InputError(
-                f"the index {index.folder.parent} holds stems: an encoder that was trained on texts reads whole words; "
+                f"the index {index.name} holds stems: an encoder that was trained on texts reads whole words; "
                 "use an index of words as they are written"
             )
         self.index, self.vocabulary, self.left_out = index, Vocabulary([], index.tokenizer.settings), frozenset()
         self.concepts, self.reads_words = None, True
         self.document_words, self.query_words, self.feature_names = document_pieces, query_pieces, ()
+        self.lexical_names, self.vector_features = [], None
         self.tokenizer, self.unknown = tokenizer, unknown
-        self.table = piece_table(index, tokenizer)
+        self._table = None if index.in_memory else piece_table(index, tokenizer)
+
+    @property
+    def passage_words(self) -> int:
+        return max(self.document_words // 2, 1)  # few texts have more than two pieces a word
 
     def query(self, terms: IndexQuery) -> ModelQuery:
         """The query's pieces, cut or padded to M."""
@@ -239,7 +244,10 @@ class PieceBuilder(InputBuilder):
         """The candidates' first N pieces."""
         ids = np.zeros((len(candidates), self.document_words), np.int64)
         counts = np.zeros(len(candidates), np.int64)
-        tokens = self.index.tokens.view(np.ndarray)
-        _gather(tokens, candidates.starts, candidates.lengths, *self.table, ids, counts)
+        tokens, table = self.index.tokens.view(np.ndarray), self._table
+        if table is None:  # of texts: only their own words, numbered anew
+            words, tokens = np.unique(tokens, return_inverse=True)
+            table = make_table(StringsInMemory(self.index.terms.take(words)), self.tokenizer)
+        _gather(tokens.astype(np.uint32, copy=False), candidates.starts, candidates.lengths, *table, ids, counts)
         mask = np.arange(self.document_words) < counts[:, None]
         return DocumentWords(ids, mask, np.full(mask.shape, -1))

@@ -1,4 +1,4 @@
-"""Arrays on disk that grow while an index is built and are memory-mapped when it is read."""
+"""Arrays that grow: on disk while an index is built, memory-mapped when it is read, and in memory."""
 
 from __future__ import annotations
 
@@ -50,6 +50,32 @@ class OffsetsWriter(ArrayWriter):
         """Append lists of these lengths."""
         self.append(self.end + np.cumsum(lengths, dtype=np.int64))
         self.end += sum(lengths)
+
+
+class GrowingArray:
+    """A flat array in memory that grows at its end.
+
+    Attributes:
+        room: the array and unused room behind it. length: how much of it is used.
+    """
+
+    def __init__(self, dtype) -> None:
+        self.room, self.length = np.zeros(1024, dtype), 0
+
+    @property
+    def values(self) -> np.ndarray:
+        """The array: a view, which stays as it is when more is appended."""
+        return self.room[: self.length]
+
+    def reserve(self, count: int) -> None:
+        """Make room for so many more values."""
+        if (needed := self.length + count) > len(self.room):
+            self.room = np.concatenate([self.values, np.zeros(2 * needed - self.length, self.room.dtype)])
+
+    def append(self, values) -> None:
+        self.reserve(len(values))
+        self.room[self.length : self.length + len(values)] = values
+        self.length += len(values)
 
 
 def open_array(path: Path) -> np.ndarray:

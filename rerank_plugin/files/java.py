@@ -71,7 +71,8 @@ def java_home() -> Path:
     )
 
 
-def _anserini_jar() -> Path:
+def anserini_jar() -> Path:
+    """The jar of Anserini and Lucene that Pyserini brings; an `InputError` if there is none."""
     spec = importlib.util.find_spec("pyserini")  # finds without importing
     if spec is None or not spec.submodule_search_locations:
         raise InputError("pyserini is not installed; install it with: pip install 'pyserini>=1.2'")
@@ -93,7 +94,7 @@ def start_jvm() -> None:
             options.append(DEFAULT_HEAP)
         # Signals stay Python's: otherwise Ctrl-C ends the process within Java, and nothing is tidied up.
         options += ["-Xrs", "--enable-native-access=ALL-UNNAMED", *ERRORS_ONLY]  # native access: of Lucene 10
-        jnius_config.set_classpath(str(_anserini_jar()))
+        jnius_config.set_classpath(str(anserini_jar()))
         jnius_config.add_options(*options)
     import jnius  # noqa: F401  (importing it starts the JVM)
 

@@ -62,6 +62,37 @@ class StringTable:
         return found
 
 
+class StringsInMemory:
+    """A table in memory, to which strings may be added; strings are looked up in a dictionary."""
+
+    hashes = None
+
+    def __init__(self, strings: Iterable[str] = ()) -> None:
+        self.strings = list(strings)
+        self.numbers = {string: row for row, string in enumerate(self.strings)}
+
+    def __len__(self) -> int:
+        return len(self.strings)
+
+    def __getitem__(self, row: int) -> str:
+        return self.strings[row]
+
+    def take(self, rows: np.ndarray) -> list[str]:
+        """The strings of rows int [C]."""
+        return [self.strings[row] for row in rows.tolist()]
+
+    def find(self, strings: Sequence[str]) -> np.ndarray:
+        """Rows of the strings, int64 [n]; -1 for a string that is not in the table."""
+        return np.array([self.numbers.get(string, -1) for string in strings], np.int64)
+
+    def add(self, string: str) -> int:
+        """The row of a string, which is appended if it is new."""
+        row = self.numbers.setdefault(string, len(self.strings))
+        if row == len(self.strings):
+            self.strings.append(string)
+        return row
+
+
 class StringTableWriter:
     """Appends strings; ``close`` also writes the arrays for look-ups by string, if requested."""
 

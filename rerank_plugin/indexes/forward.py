@@ -77,6 +77,10 @@ class ForwardIndex:
             ``concepts`` and ``concept_offsets`` are None, too.
         checksum: of all its files and of its knowledge base. Data derived from the index stores it, to identify the
             index later. None if the forward index was opened outside an index folder.
+
+    Attributes:
+        name: for messages.
+        in_memory: whether it holds texts that come and go (:class:`~rerank_plugin.indexes.text_index.TextIndex`).
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class ForwardIndex:
         self.tokenizer = tokenizer
         self.knowledge = knowledge
         self.checksum = checksum
+        self.in_memory, self.name = False, str(folder.parent)
         self.concepts, self.concept_offsets = None, None
         if knowledge is not None:
             self.concepts = open_array(folder / "concepts.npy")
@@ -112,6 +117,11 @@ class ForwardIndex:
         return len(self.title_lengths)
 
     @property
+    def documents(self) -> int:
+        """The number of documents that the document frequencies are of."""
+        return len(self)
+
+    @property
     def vocabulary_size(self) -> int:
         return len(self.terms)
 
@@ -123,7 +133,7 @@ class ForwardIndex:
         """An `InputError` if the settings of ``what``, a model or word vectors, are not those of the tokenizer."""
         if settings != self.tokenizer.settings:
             raise InputError(
-                f"{what} is of texts tokenized with {settings}, the index {self.folder.parent} with "
+                f"{what} is of texts tokenized with {settings}, the index {self.name} with "
                 f"{self.tokenizer.settings}: use an index and word vectors that were made with the same stemmer"
             )
 

@@ -24,7 +24,7 @@ class LuceneWriter:
     def __init__(self, folder: Path, threads: int, generation: str):
         self.folder = folder
         arguments = ["-input", "", "-collection", "JsonCollection", "-threads", str(threads), "-index", str(folder)]
-        arguments += ["-storePositions", "-storeDocvectors", "-fields", "title", "abstract"]
+        arguments += ["-storePositions", "-storeDocvectors", "-storeRaw", "-fields", "title", "abstract"]
         self.indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
         # Anserini lets 2 GB of postings grow in memory before it writes them; its writer takes a smaller limit live.
         writer = java_class("org.apache.commons.lang3.reflect.FieldUtils").readField(self.indexer, "writer", True)

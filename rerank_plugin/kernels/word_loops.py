@@ -210,3 +210,28 @@ def _count(counts, candidate, first, last, word):
     for part in range(first, last):
         total += counts[candidate, part, word]
     return total
+
+
+@njit(nogil=True, cache=True)
+def distinct_in_fields(tokens, offsets, title_lengths, weights):
+    """The distinct words of each document's title, abstract and whole text.
+
+    Args:
+        tokens: uint32 [T]. offsets: int64 [R + 1]. title_lengths: uint32 [R]. weights: of every word, float64 [V].
+
+    Returns:
+        (how many, the sum of their weights), float64 [3, R] each.
+    """
+    documents = len(title_lengths)
+    counts, sums = np.zeros((3, documents)), np.zeros((3, documents))
+    seen = np.zeros((3, len(weights)), np.int32)  # 1 + the last document that has the word in the field
+    for document in range(documents):
+        for place in range(offsets[document], offsets[document + 1]):
+            word = tokens[place]
+            field = 0 if place - offsets[document] < title_lengths[document] else 1
+            for part in (field, 2):
+                if seen[part, word] != document + 1:
+                    seen[part, word] = document + 1
+                    counts[part, document] += 1
+                    sums[part, document] += weights[word]
+    return counts, sums

@@ -1,5 +1,6 @@
 """Checkpoints: folders with config.json, model.safetensors, vocab.txt and embeddings.safetensors, loaded strictly.
 
+``statistics.safetensors`` keeps the statistics of the training collection (:mod:`rerank_plugin.indexes.statistics`).
 That of a model with concepts has ``concepts.txt``, too: the ids of its concepts, row by row. A cross-encoder's has no
 words but the folder ``encoder``, with its architecture and its tokenizer.
 """
@@ -17,8 +18,11 @@ import numpy as np
 
 from rerank_plugin import __version__
 from rerank_plugin.features.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
+from rerank_plugin.features.lexical_features import frequency_fields
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import FolderKind, healed, link_or_copy, replacing_folder
+from rerank_plugin.files.outputs import INNER, FolderKind, healed, link_or_copy, replacing, replacing_folder
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.statistics import STATISTICS_FILE, CollectionStatistics
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.reader import StoredModel
 from rerank_plugin.models.register import entry_of, resolve
@@ -33,7 +37,10 @@ CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 MIXED = "files of different checkpoints are mixed"
 _WORDS = (word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE, word_vectors.SETTINGS_FILE)
 CHECKPOINT = FolderKind(
-    "a checkpoint", CONFIG_FILE, ("model", "config"), (WEIGHTS_FILE, *_WORDS, CONCEPTS_FILE, "encoder/*")
+    "a checkpoint",
+    CONFIG_FILE,
+    ("model", "config"),
+    (WEIGHTS_FILE, *_WORDS, CONCEPTS_FILE, "encoder/*", STATISTICS_FILE),
 )
 
 
@@ -81,7 +88,12 @@ def _is_a(value, kind) -> bool:
 
 
 def save_checkpoint(
-    folder: Path, model: RankingModel, vectors: WordVectors | None, description: dict, words: Path | None = None
+    folder: Path,
+    model: RankingModel,
+    vectors: WordVectors | None,
+    description: dict,
+    words: Path | None = None,
+    statistics: CollectionStatistics | None = None,
 ) -> None:
     """Write a checkpoint, atomically; an existing one is replaced.
 
@@ -91,6 +103,7 @@ def save_checkpoint(
             vectors (``has_word_vectors``), which writes its other files with ``write_files``.
         description: further metadata (training data, measures, seed), as JSON values.
         words: a folder with the same word vectors, whose files are linked instead of written again.
+        statistics: of the training collection, to be kept.
     """
     import safetensors
     import torch
@@ -119,8 +132,29 @@ def save_checkpoint(
         if concepts is not None:
             concepts.save(writing / CONCEPTS_FILE)
         save_file(weights, writing / WEIGHTS_FILE)
+        if statistics is not None:
+            (writing / STATISTICS_FILE).write_bytes(_kept(statistics, asdict(model.config)))
         text = json.dumps({**config, **description}, indent=1, ensure_ascii=False)
         (writing / CONFIG_FILE).write_text(text, encoding="utf-8")
+
+
+def write_statistics(folder: Path, index: ForwardIndex, overwrite: bool = False) -> Path:
+    """Write the statistics of an index that the model of a checkpoint reads to the checkpoint; returns the file.
+
+    Raises:
+        InputError: the folder is no checkpoint, its words were tokenized otherwise, or the file exists already.
+    """
+    config = read_config(folder)
+    index.check_tokenizer(config.get("tokenizer", index.tokenizer.settings), str(folder))
+    path = folder / STATISTICS_FILE
+    with replacing(path, INNER, overwrite) as file:
+        file.write(_kept(CollectionStatistics.of_index(index), config["config"]))
+    return path
+
+
+def _kept(statistics: CollectionStatistics, config: dict) -> bytes:
+    """The file of the statistics that a model with these hyper-parameters reads."""
+    return statistics.as_file(frequency_fields(config.get("lexical_features", ())))
 
 
 def read_config(folder: Path) -> dict:

@@ -52,9 +52,11 @@ class FastPath(_OnCpu, ABC):
         threads: how many threads share the documents or queries.
         gathers_words: whether it uses :func:`~rerank_plugin.features.interactions.candidate_words`, whose time
             benchmarks then measure separately.
+        of_index: whether it is made of the index's words or documents: made anew when an index of texts gets others.
     """
 
     gathers_words: ClassVar[bool] = True
+    of_index: ClassVar[bool] = False
 
     @classmethod
     def weight_shapes(cls, config: ModelConfig, dimension: int) -> dict[str, tuple[int, ...]]:
@@ -93,6 +95,7 @@ class DevicePath(ABC):
     """Computes the module's scores on a device. Constructor: ``Path(model, builder, options)``, in eval mode there."""
 
     gathers_words: ClassVar[bool] = False
+    of_index: ClassVar[bool] = True
 
     @abstractmethod
     def __init__(self, model: RankingModel, builder: InputBuilder, options: RerankerOptions): ...

@@ -1,11 +1,13 @@
-"""The public class `Reranker`: a scorer over an index, for re-ranking documents that another system has retrieved."""
+"""The public class `Reranker`: re-ranks documents of an index by their ids, or texts, that something else retrieved."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -18,8 +20,13 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, open_whole
+from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.indexes.text_index import TextIndex
+from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.models.sharing import fetch, push, save_shared
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.pipeline import Ranking
+from rerank_plugin.ranking.texts import TextScorer, fields_of
 
 T = TypeVar("T")
 
@@ -33,6 +40,7 @@ class Hit:
         score: the reranker's score, or the first stage's where there is no reranker.
         rank: from 1 on.
         title: as it was written; empty for a document without a title.
+        lucene_docid: its number in the Lucene index that was searched.
         first_stage_score: the first stage's score of the document.
         first_stage_rank: its rank before re-ranking, from 1 on.
     """
@@ -43,30 +51,53 @@ class Hit:
     title: str
     first_stage_score: float
     first_stage_rank: int
+    lucene_docid: int
+
+
+@dataclass(frozen=True)
+class RankedText:
+    """One of the texts that were given to a reranker without an index.
+
+    Attributes:
+        index: its place in the list that was given, from 0 on.
+        document: what was given: the string or the mapping itself.
+        score: the reranker's.
+        rank: from 1 on.
+    """
+
+    index: int
+    document: Any
+    score: float
+    rank: int
 
 
 class Reranker:
-    """A model, or a lexical scorer, over the documents of one index. It is thread-safe.
+    """A model, or a lexical scorer, over the documents of one index, or over texts. It is thread-safe.
 
     It scores one query at a time, also when several threads call it, because the fast paths use all processors.
 
     Attributes:
-        index: the index whose documents it scores.
+        index: the index whose documents it scores; None if it scores texts.
         name: the scorer's, such as ``delta``.
+        checkpoint: the folder that it was loaded from; None if there is none.
     """
 
-    def __init__(self, scorer: Any, index: str | Path | Index):
+    def __init__(self, scorer: Any, index: str | Path | Index | TextIndex):
         """Wrap an object with ``name`` and ``score(query, candidates)`` that gives float32 [C]; see `load`."""
-        self.index = open_index(index)
-        self._scorer = _OneAtATime(rerankers.as_scorer(scorer))
-        self.name = self._scorer.name
+        made = rerankers.as_scorer(scorer)
+        self.index = None if isinstance(index, TextIndex) else open_index(index)
+        self._texts = TextScorer(made, index) if isinstance(index, TextIndex) else None
+        self._scorer = _OneAtATime(made)
+        self.name = made.name
+        self.checkpoint: Path | None = None
 
     @classmethod
     def load(
         cls,
         spec: str | Path,
-        index: str | Path | Index,
+        index: str | Path | Index | None = None,
         *,
+        statistics: str | Path | Index | None = None,
         device: str = "cpu",
         batch_size: int = 1024,
         threads: int | None = None,
@@ -77,56 +108,166 @@ class Reranker:
         Args:
             spec: a known name (``delta``: the model that comes with the package), ``NAME:CHECKPOINT``, a checkpoint
                 folder, or ``package.module:Class``.
-            index: the folder of an index, or an open `Index`.
+            index: the folder of an index, or an open `Index`, whose documents are scored. Without one, texts are.
+            statistics: for texts, an index whose statistics (number of documents, document frequencies of words, mean
+                lengths) they are scored by. By default those of the collection that the checkpoint was trained on.
             device: torch device of a neural model.
             batch_size: how many candidates a neural model scores at once.
             threads: of the fast paths on the processor; all processors by default.
             precision: on a GPU ``float32``, ``bfloat16`` or ``float16``.
 
         Raises:
-            InputError: there is no such index or reranker, or the checkpoint does not fit the index.
+            InputError: there is no such index or reranker, the checkpoint does not fit the index, or there are no
+                statistics.
         """
         if not isinstance(spec, (str, os.PathLike)):
             raise InputError(f"a reranker is named by a string or a path, not by {type(spec).__name__}")
+        if index is not None and statistics is not None:
+            raise InputError(
+                "statistics are for texts: documents of an index are scored by the statistics of that index"
+            )
+        named = os.fspath(spec)
         how = rerankers.RerankerOptions(device, batch_size, threads=threads, precision=precision)
+        checkpoint = rerankers.checkpoint_of(named)
 
         def opened() -> Reranker:
-            found = open_index(index)
-            return cls(rerankers.load(os.fspath(spec), found.forward, how), found)
+            if index is not None:
+                found = open_index(index)
+                made = cls(rerankers.load(named, found.forward, how), found)
+            else:
+                texts = TextIndex(_statistics(named, checkpoint, statistics), threads or available_threads())
+                made = cls(rerankers.load(named, texts, how), texts)
+            made.checkpoint = checkpoint
+            return made
 
-        return whole(index, opened)
+        return whole(statistics if index is None else index, opened)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        index: str | Path | Index | None = None,
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+        **options: Any,
+    ) -> Reranker:
+        """Load a checkpoint that `save_pretrained` or `push_to_hub` wrote, after a check of its files' checksums.
+
+        Args:
+            name: its folder, or its id on the Hugging Face hub, from where it is downloaded once.
+            index, options: as for `load`.
+            revision: a branch, tag or commit on the hub.
+            token: of the hub, for a private repository.
+
+        Raises:
+            InputError: there is no such checkpoint, a file does not match its checksum, or as in `load`.
+        """
+        return cls.load(fetch(name, revision, token).resolve(), index, **options)
+
+    def save_pretrained(self, folder: str | Path, overwrite: bool = False) -> None:
+        """Write the checkpoint to a folder, with checksums and a model card (``README.md``), for `from_pretrained`.
+
+        Args:
+            overwrite: replace a folder that this has written before.
+
+        Raises:
+            InputError: the reranker has no checkpoint, or something is there that must not be replaced.
+        """
+        save_shared(self._own_checkpoint(), folder, str(folder), overwrite)
+
+    def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None) -> str:
+        """Upload what `save_pretrained` writes to the Hugging Face hub; returns its address there.
+
+        Args:
+            repo_id: ``OWNER/NAME``; the repository is made if there is none.
+            private: whether a new repository is private; by default as the owner's settings say.
+            token: of the hub; by default that of ``hf auth login``.
+
+        Raises:
+            InputError: the reranker has no checkpoint, or the hub cannot be reached or refuses.
+        """
+        return push(self._own_checkpoint(), repo_id, private, token)
+
+    def _own_checkpoint(self) -> Path:
+        if self.checkpoint is None:
+            raise InputError(f"the reranker '{self.name}' has no checkpoint that could be saved")
+        return self.checkpoint
 
     def rerank(
         self,
         query: str,
-        documents: Sequence[str | Hit],
+        documents: Iterable[Any],
+        top_k: int | None = None,
+        *,
         first_stage_scores: Sequence[float] | npt.NDArray[np.floating[Any]] | None = None,
-        k: int | None = None,
-    ) -> list[Hit]:
-        """Re-rank documents: by decreasing score, then by decreasing document id.
+        passages: bool = False,
+    ) -> list[Any]:
+        """Re-rank documents by decreasing score.
+
+        With an index, documents are ids, or hits of an earlier search, and the result is a list of `Hit`; equal scores
+        are ordered by decreasing document id. Without one, documents are texts: strings, or mappings with ``title``
+        and ``text`` (or ``abstract``, or ``contents``). The result is a list of `RankedText`; of equal scores the
+        first that was given wins. No documents give an empty list.
 
         Args:
-            documents: ids of documents of the index, or hits of an earlier search.
-            first_stage_scores: of the documents, if they are given by ids. Without them, the given order is the
-                first-stage order.
-            k: how many documents to return, from rank 1 on; all by default.
+            top_k: how many documents to return, from rank 1 on; all by default.
+            first_stage_scores: of the documents. Without them, documents that are given by ids are in first-stage
+                order; those of texts are BM25.
+            passages: for texts, whether one that is longer than the model reads is cut into passages, of which the best
+                one counts. Otherwise its end is not read.
 
         Raises:
-            InputError: a document is not in the index or is given twice, scores are missing or not finite, the query is
-                no text, or k is below 1.
+            InputError: a document is not in the index, is given twice, or is no text; scores are missing or not finite;
+                the query is no text; or top_k is below 1.
         """
-        candidates = self._candidates(documents, first_stage_scores)
-        ranking = pipeline.rank(as_query(query), candidates, self._scorer)
-        return hits(ranking, len(candidates) if k is None else at_least_one(k, "k"))
+        asked, given = as_query(query), _listed(documents)
+        depth = len(given) if top_k is None else at_least(top_k, "top_k")
+        if self._texts is not None:
+            return _rank_texts(self._texts, asked, given, depth, first_stage_scores, passages)
+        if passages:
+            raise InputError("passages are for texts: a document of an index is scored as a whole")
+        ranking = pipeline.rank(asked, self._candidates(given, first_stage_scores), self._scorer)
+        return ranked_hits(ranking, depth, self._lucene_numbers)
 
-    def _candidates(self, documents: Sequence[str | Hit], scores: Any) -> Candidates:
+    def rerank_hits(self, query: str, hits: Iterable[Any], searcher: Any, top_k: int | None = None) -> list[Hit]:
+        """Re-rank the hits of another searcher, such as Pyserini's ``LuceneSearcher``.
+
+        Args:
+            hits: with ``docid``, ``lucene_docid`` and ``score``, best first.
+            searcher: the one that found them, whose ``doc(docid).raw()`` or ``.contents()`` gives the texts. It is not
+                asked by a reranker with an index, which looks the ids up.
+            top_k: how many documents to return, from rank 1 on; all by default.
+
+        Raises:
+            InputError: as in `rerank`, or the searcher's index does not store the text of a hit.
+        """
+        given = _listed(hits)
+        ids, scores = [one.docid for one in given], [float(one.score) for one in given]
+        if self._texts is None:
+            return self.rerank(query, ids, top_k, first_stage_scores=scores)
+        texts = [stored_fields(searcher.doc(docid), docid) for docid in ids]
+        numbers = [int(one.lucene_docid) for one in given]
+        return [
+            Hit(ids[at], one.score, one.rank, one.document["title"], scores[at], at + 1, numbers[at])
+            for one in self.rerank(query, texts, top_k, first_stage_scores=scores)
+            for at in [one.index]
+        ]
+
+    @cached_property
+    def _lucene_numbers(self) -> npt.NDArray[np.int64]:
+        assert self.index is not None  # else texts are ranked
+        return lucene_numbers(self.index)
+
+    def _candidates(self, given: list[Any], scores: Any) -> Candidates:
         """The documents in first-stage order."""
-        if isinstance(documents, str):
-            raise InputError("documents to re-rank are a list of document ids, not one string")
-        given = list(documents)
+        assert self.index is not None  # else texts are ranked
         ids = [one.docid if isinstance(one, Hit) else one for one in given]
         if strange := [one for one in ids if not isinstance(one, str)]:
-            raise InputError(f"documents to re-rank are ids or hits, not {type(strange[0]).__name__}")
+            raise InputError(
+                f"documents of an index are ids or hits, not {type(strange[0]).__name__}; for texts, load the reranker "
+                "without an index"
+            )
         of_hits = [one.first_stage_score for one in given if isinstance(one, Hit)]
         if scores is None and given and len(of_hits) == len(given):
             scores = of_hits
@@ -162,6 +303,54 @@ class _OneAtATime(rerankers.Scorer):
             return self.scorer.score_many(queries, candidates)
 
 
+def _rank_texts(
+    texts: TextScorer, query: Query, documents: list[Any], depth: int, first_stage_scores: Any, passages: bool
+) -> list[RankedText]:
+    first = None if first_stage_scores is None else _finite(first_stage_scores, len(documents))
+    if not documents:
+        return []
+    scores = texts.score(query, documents, first, passages)
+    best = np.argsort(-scores, kind="stable")[:depth].tolist()
+    return [RankedText(at, documents[at], float(scores[at]), rank) for rank, at in enumerate(best, 1)]
+
+
+def _listed(documents: Any) -> list[Any]:
+    if isinstance(documents, (str, Mapping)):
+        raise InputError(f"documents to re-rank are a list, not one {type(documents).__name__}")
+    return list(documents)
+
+
+def _statistics(spec: str, checkpoint: Path | None, index: str | Path | Index | None) -> CollectionStatistics:
+    """The statistics of an index, or of a checkpoint where none is named."""
+    if index is not None:
+        return CollectionStatistics.of_index(open_index(index).forward)
+    if checkpoint is None:
+        raise InputError(
+            f"the reranker '{spec}' keeps no statistics of a collection, by which texts are scored: name an index as "
+            "statistics, or as index if documents are given by their ids"
+        )
+    return CollectionStatistics.load(checkpoint)
+
+
+def stored_fields(document: Any, docid: str) -> dict[str, str]:
+    """Title and text of a document as a searcher of Pyserini's kind keeps it: JSON, or plain text.
+
+    Raises:
+        InputError: there is no such document, or its index does not store texts.
+    """
+    kept = None if document is None else document.raw() or document.contents()
+    if kept is None:
+        raise InputError(
+            f"the searcher has no text of document '{docid}': it needs an index that stores raw or contents"
+        )
+    try:
+        found = json.loads(kept)
+    except ValueError:
+        found = kept
+    title, text = fields_of(found if isinstance(found, dict) else kept, f"'{docid}'")
+    return {"title": title, "text": text}
+
+
 def _finite(scores: Any, count: int) -> npt.NDArray[np.float32]:
     try:
         found = np.asarray(scores, np.float32)
@@ -174,13 +363,30 @@ def _finite(scores: Any, count: int) -> npt.NDArray[np.float32]:
     return found
 
 
-def hits(ranking: Ranking, k: int) -> list[Hit]:
-    """The best k documents of a ranking."""
-    best = ranking.best(k)
-    titles = ranking.candidates.index.titles.take(ranking.candidates.rows[best.order])
+def lucene_numbers(index: Index) -> npt.NDArray[np.int64]:
+    """The number in the Lucene index of each row of the forward index, int64 [R]."""
+    rows, numbers = np.asarray(index.forward.lucene_rows), np.empty(len(index), np.int64)
+    present = np.flatnonzero(rows < len(index))
+    numbers[rows[present]] = present
+    return numbers
+
+
+def ranked_hits(ranking: Ranking, k: int, lucene_docids: npt.NDArray[np.int64], offset: int = 0) -> list[Hit]:
+    """The best k documents of a ranking after the first ``offset``; ``lucene_docids`` are :func:`lucene_numbers`."""
+    best = ranking._replace(order=ranking.order[offset : offset + k])
+    rows = ranking.candidates.rows[best.order]
+    titles = ranking.candidates.index.titles.take(rows)
     before = ranking.candidates.first_stage_scores[best.order]
-    ranks = range(1, len(titles) + 1)
-    columns = best.doc_ids, best.ranked_scores.tolist(), ranks, titles, before.tolist(), (best.order + 1).tolist()
+    ranks, numbers = range(offset + 1, offset + len(titles) + 1), lucene_docids[rows].tolist()
+    columns = (
+        best.doc_ids,
+        best.ranked_scores.tolist(),
+        ranks,
+        titles,
+        before.tolist(),
+        (best.order + 1).tolist(),
+        numbers,
+    )
     return [Hit(*fields) for fields in zip(*columns)]
 
 
@@ -193,9 +399,9 @@ def open_index(index: str | Path | Index) -> Index:
     return Index(index)
 
 
-def whole(index: str | Path | Index, opening: Callable[[], T]) -> T:
+def whole(index: str | Path | Index | None, opening: Callable[[], T]) -> T:
     """The result of ``opening``, which is called again if the index folder is replaced while it runs."""
-    return opening() if isinstance(index, Index) else open_whole(opening)
+    return opening() if index is None or isinstance(index, Index) else open_whole(opening)
 
 
 def as_query(text: str, id: str | None = None) -> Query:
@@ -205,10 +411,10 @@ def as_query(text: str, id: str | None = None) -> Query:
     return Query(text if id is None else id, text)
 
 
-def at_least_one(number: int, name: str) -> int:
-    """A count that a caller gave."""
+def at_least(number: int, name: str, least: int = 1) -> int:
+    """A whole number that a caller gave."""
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
         raise InputError(f"{name} is {number!r}: it must be a whole number")
-    if number < 1:
-        raise InputError(f"{name} is {number}: it must be at least 1")
+    if number < least:
+        raise InputError(f"{name} is {number}: it must be at least {least}")
     return int(number)

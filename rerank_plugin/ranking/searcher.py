@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from rerank_plugin.corpora import queries as read_queries
 from rerank_plugin.files.errors import InputError
@@ -15,8 +21,20 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.pipeline import Ranking
-from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least_one, hits, open_index, whole
-from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, configure
+from rerank_plugin.ranking.reranker import (
+    Hit,
+    Reranker,
+    as_query,
+    at_least,
+    lucene_numbers,
+    open_index,
+    ranked_hits,
+    whole,
+)
+from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
+from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
+from rerank_plugin.retrieval.lucene import BM25, QLD, RM3, LuceneConfig
+from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, FirstStageEntry, configure
 
 QUERIES_AT_ONCE = 8  # that a reranker scores together where there are many
 
@@ -26,8 +44,13 @@ class Searcher:
 
     The hits of a query equal the run that the search command writes with the same settings, in the same order.
 
+    It takes the place of Pyserini's ``LuceneSearcher``: `search`, `batch_search`, `doc`, `num_docs`, `set_bm25`,
+    `set_qld`, `set_rm3`, `unset_rm3`, `is_using_rm3` and `close` have its names and arguments. What sets a first stage
+    is for all searches that begin afterwards, in all threads.
+
     Attributes:
         index: the `Index` that is searched.
+        num_docs: how many documents it has.
         reranker: the `Reranker`; None to keep the first stage's order.
         depth: the most candidates that the first stage retrieves for a query.
     """
@@ -52,7 +75,7 @@ class Searcher:
         Raises:
             InputError: there is no such index, reranker or first stage, or they do not belong together.
         """
-        self.depth = at_least_one(depth, "depth")
+        self.depth = at_least(depth, "depth")
         self._config = _first_stage_config(first_stage)
 
         def opened() -> tuple[Index, Reranker | None, FirstStage]:
@@ -60,16 +83,21 @@ class Searcher:
             return found, _reranker(reranker, found), found.first_stage(self._config)
 
         self.index, self.reranker, self._first_stage = whole(index, opened)
-        self._closed = False
-        self._entry = FIRST_STAGES.find(self._config.name)  # None for a configuration that is not registered
+        self.num_docs = len(self.index)
+        self._closed, self._lock = False, Lock()
+        self._replaced: list[FirstStage] = []  # which other threads may be searching
 
-    def search(self, query: str, k: int = 10) -> list[Hit]:
+    def search(self, q: str, k: int = 10, *, offset: int = 0) -> list[Hit]:
         """The k documents with the highest scores, from rank 1 on; fewer if the first stage finds fewer.
 
+        Args:
+            offset: how many of the best documents to pass over: page 2 of ten hits each has the offset 10.
+
         Raises:
-            InputError: the query is no text, or k is below 1 or above the depth.
+            InputError: the query is no text, k is below 1, or offset + k is above the depth.
         """
-        return hits(self._rank(as_query(query)), self._within_depth(k))
+        query, k = as_query(q), self._within_depth(k, offset)
+        return ranked_hits(self._rank(query), k, self._lucene_numbers, offset)
 
     def batch_search(
         self, queries: Sequence[str], qids: Sequence[str] | None = None, k: int = 10, threads: int = 1
@@ -91,14 +119,127 @@ class Searcher:
             raise InputError(f"{len(texts)} queries but {len(ids)} query ids: give one id each")
         asked = _checked(as_query(text, id) for text, id in zip(texts, ids))
         k = self._within_depth(k)
-        return {ranking.query.id: hits(ranking, k) for ranking in self._rank_all(asked, threads)}
+        numbers = self._lucene_numbers
+        return {ranking.query.id: ranked_hits(ranking, k, numbers) for ranking in self._rank_all(asked, threads)}
+
+    def doc(self, docid: str | int) -> StoredDocument | None:
+        """A document with the methods ``docid()``, ``id()``, ``contents()``, ``raw()`` and ``get(field)``.
+
+        Args:
+            docid: an external id, or as an int the number of a Lucene document.
+
+        Returns:
+            None if there is no such document.
+
+        Raises:
+            InputError: the index does not store its documents, or the id is of another type.
+        """
+        self._check_open()
+        if isinstance(docid, str):
+            row = int(self.index.forward.rows([docid])[0])
+            number = int(self._lucene_numbers[row])
+        elif isinstance(docid, (int, np.integer)) and not isinstance(docid, bool):
+            number, rows = int(docid), self.index.forward.lucene_rows
+            row = int(rows[number]) if 0 <= number < len(rows) else self.num_docs
+        else:
+            raise InputError(f"a document is named by its id or by its Lucene number, not by {type(docid).__name__}")
+        if not 0 <= row < self.num_docs:
+            return None
+        with self._lock:
+            documents = self._documents
+        return documents.read(number, self.index.forward.ids[row])
+
+    def similar(self, docid: str, k: int = 10, encoder: str | Path = "ktrel") -> list[Hit]:
+        """The k documents whose stored vectors are closest to that of a document, which is left out itself.
+
+        Args:
+            encoder: the model that encoded the index: its folder, or the name of a bundled one.
+
+        Returns:
+            Hits whose score is the cosine.
+
+        Raises:
+            InputError: there is no such document, or the index holds no encodings by this model.
+        """
+        self._check_open()
+        forward = self.index.forward
+        row = int(forward.rows([docid])[0]) if isinstance(docid, str) else -1
+        if row < 0:
+            raise InputError(f"document {docid!r} is not in the index {self.index.folder}: give an id of this index")
+        with self._lock:
+            stage = self._encodings.get(str(encoder)) or DenseConfig(checkpoint=str(encoder)).open(self.index)
+            self._encodings[str(encoder)] = stage
+        candidates = stage.neighbours(row, at_least(k, "k"))
+        ranking = pipeline.rank(as_query(docid), candidates, None)
+        return ranked_hits(ranking, len(candidates), self._lucene_numbers)
+
+    def set_bm25(self, k1: float = 0.9, b: float = 0.4) -> None:
+        """Retrieve by BM25 with these parameters; with RM3, if that is set."""
+        config = self._lucene_config("set_bm25")
+        self._set(replace(config, name=BM25 if config.name == QLD else config.name, k1=float(k1), b=float(b)))
+
+    def set_qld(self, mu: float = 1000.0) -> None:
+        """Retrieve by query likelihood with Dirichlet smoothing; an `InputError` if RM3 is set, which needs BM25."""
+        if self.is_using_rm3():
+            raise InputError("RM3 goes with BM25 here: call unset_rm3 before set_qld")
+        self._set(replace(self._lucene_config("set_qld"), name=QLD, mu=float(mu)))
+
+    def set_rm3(self, fb_terms: int = 10, fb_docs: int = 10, original_query_weight: float = 0.5) -> None:
+        """Expand queries by RM3; an `InputError` with query likelihood, since it goes with BM25 here."""
+        config = self._lucene_config("set_rm3")
+        if config.name == QLD:
+            raise InputError("RM3 goes with BM25 here: call set_bm25 before set_rm3")
+        weight = float(original_query_weight)
+        self._set(replace(config, name=RM3, rm3_terms=fb_terms, rm3_documents=fb_docs, rm3_weight=weight))
+
+    def unset_rm3(self) -> None:
+        """Expand queries no longer."""
+        if self.is_using_rm3():
+            self._set(replace(self._lucene_config("unset_rm3"), name=BM25))
+
+    def is_using_rm3(self) -> bool:
+        """Whether queries are expanded by RM3."""
+        return bool(self._config.name == RM3)
 
     def close(self) -> None:
         """Close the first stage; nothing can be searched afterwards."""
-        close = getattr(self._first_stage, "close", None)  # some first stages hold nothing open
-        if not self._closed and close is not None:
-            close()
-        self._closed = True
+        with self._lock:
+            closed, self._closed = self._closed, True
+        documents = vars(self).get("_documents")  # cached, if one was ever asked for
+        for one in () if closed else (self._first_stage, *self._replaced, documents):
+            if (close := getattr(one, "close", None)) is not None:  # some first stages hold nothing open
+                close()
+
+    def _lucene_config(self, method: str) -> LuceneConfig:
+        if not isinstance(self._config, LuceneConfig):
+            raise InputError(f"{method} is for first stages of Lucene, not for '{self._config.name}'")
+        return self._config
+
+    def _set(self, config: LuceneConfig) -> None:
+        """Take another first stage."""
+        self._check_open()
+        opened = self.index.first_stage(config)
+        with self._lock:
+            self._replaced.append(self._first_stage)
+            self._config, self._first_stage = config, opened
+
+    @cached_property
+    def _documents(self) -> StoredDocuments:
+        return StoredDocuments(self.index)
+
+    @cached_property
+    def _encodings(self) -> dict[str, DenseStage]:
+        return {}
+
+    @cached_property
+    def _lucene_numbers(self) -> npt.NDArray[np.int64]:
+        return lucene_numbers(self.index)
+
+    @property
+    def _entry(self) -> FirstStageEntry | None:
+        """The first stage's entry; None for a configuration that is not registered."""
+        found: FirstStageEntry | None = FIRST_STAGES.find(self._config.name)
+        return found
 
     def __enter__(self) -> Searcher:
         return self
@@ -118,7 +259,7 @@ class Searcher:
 
     def _rank_all(self, queries: Sequence[Query], threads: int) -> Iterator[Ranking]:
         self._check_open()
-        threads = at_least_one(threads, "threads")
+        threads = at_least(threads, "threads")
         return map(self._cut, pipeline.rank_all(queries, self._source, self._scorer, threads, QUERIES_AT_ONCE))
 
     @property
@@ -129,10 +270,11 @@ class Searcher:
         """The ranking, cut at ``depth`` if ``depth_cuts`` of the first stage's entry is `RANKING`."""
         return ranking.best(self.depth) if self._entry is not None and self._entry.depth_cuts == RANKING else ranking
 
-    def _within_depth(self, k: int) -> int:
-        if at_least_one(k, "k") > self.depth:
+    def _within_depth(self, k: int, offset: int = 0) -> int:
+        if (last := at_least(k, "k") + at_least(offset, "offset", 0)) > self.depth:
+            asked = f"offset + k is {last}" if offset else f"k is {k}"
             raise InputError(
-                f"k is {k}, but only {self.depth} candidates are retrieved: open the searcher with depth={k}"
+                f"{asked}, but only {self.depth} candidates are retrieved: open the searcher with depth={last}"
             )
         return int(k)
 
@@ -227,6 +369,8 @@ def _reranker(given: str | Path | Reranker | Any | None, index: Index) -> Rerank
     if not isinstance(given, Reranker):
         return Reranker(given, index)
     other = given.index
+    if other is None:
+        raise InputError("the reranker is of texts: load it with the index that is searched")
     if other.folder.resolve() != index.folder.resolve() or other.generation != index.generation:
         raise InputError(
             f"the reranker is of the index {other.folder}, not of {index.folder} as it is now: load it anew"

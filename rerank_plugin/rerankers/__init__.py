@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from rerank_plugin.indexes.forward import ForwardIndex
 
 __all__ = [
-    "UNTRAINED", "Reranker", "RerankerOptions", "Scorer", "as_scorer", "known_names", "load", "score_many",
+    "UNTRAINED", "Reranker", "RerankerOptions", "Scorer", "as_scorer", "checkpoint_of", "known_names", "load",
+    "score_many",
 ]  # fmt: skip
 
 
@@ -93,7 +94,29 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     if rest and "." in name and not Path(name).exists():
         thing, _, checkpoint = rest.partition(":")
         return _from_elsewhere(f"{name}:{thing}", index, Path(checkpoint) if checkpoint else None, options)
-    raise InputError(
+    raise _unknown(spec)
+
+
+def checkpoint_of(spec: str) -> Path | None:
+    """The checkpoint folder of the model that ``spec`` names, also a bundled one; None where there is none.
+
+    Raises:
+        InputError: no such name.
+    """
+    name, _, rest = spec.partition(":")
+    if name in UNTRAINED:
+        return None
+    if (target := register.MODELS.find(name)) is not None:
+        return Path(rest) if rest else getattr(target, "bundled", None)
+    if Path(spec).is_dir():
+        return Path(spec)
+    if rest and "." in name:
+        return None
+    raise _unknown(spec)
+
+
+def _unknown(spec: str) -> InputError:
+    return InputError(
         f"unknown reranker '{spec}'; known: {', '.join(known_names())}, a checkpoint folder, or package.module:Class"
     )
 

@@ -63,7 +63,7 @@ class TitleLikelihood(Scorer):
         mu: the Dirichlet smoothing parameter, positive.
 
     Attributes:
-        frequency: occurrences of each term in all titles, int64 [V].
+        frequency: occurrences of each term of the collection in all titles, int64 [V].
     """
 
     name = "qld-title"
@@ -72,13 +72,17 @@ class TitleLikelihood(Scorer):
         if not 0 < mu < np.inf:
             raise InputError(f"mu of Dirichlet smoothing is {mu}; it must be a positive number")
         self.index, self.mu = index, mu
-        self.frequency = title_frequency(index)
+        # Texts are scored under the statistics of another index, which has the titles.
+        self.collection = index.statistics.index if index.in_memory else index
+        self.frequency = title_frequency(self.collection)
         self.words = int(self.frequency.sum())
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Log-likelihoods, float32 [C]."""
-        matches = Matches(self.index.query(query.text), candidates, titles_only=True)
-        frequency = np.where(matches.ids >= 0, self.frequency[matches.ids], 0)  # [m]
+        words = self.index.query(query.text)
+        matches = Matches(words, candidates, titles_only=True)
+        terms = self.collection.terms.find(list(dict.fromkeys(words.terms)))  # [m]
+        frequency = np.where(terms >= 0, self.frequency[terms], 0)  # [m]
         pseudo_counts = self.mu * frequency / max(self.words, 1)
         lengths = candidates.title_lengths + self.mu
         return _log_likelihoods(matches.counts[:, 0], matches.repeats, pseudo_counts, lengths).astype(np.float32)

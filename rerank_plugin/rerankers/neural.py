@@ -71,6 +71,7 @@ class NeuralReranker(Scorer):
             self.forward = torch.compile(self.model, dynamic=True)
         self.listwise = not LISTWISE.isdisjoint(model.config.lexical_features)
         self.threads = options.threads or available_threads()
+        self.passage_words = self.builder.passage_words
         self.fast_class = self._fast_class()
         # To wake a helper takes longer than inner products.
         self.helpers = self.threads if self.on_cpu and self.fast_class and not model.inner_product else 1
@@ -100,7 +101,8 @@ class NeuralReranker(Scorer):
             return classes.device
         if options.precision != "float32":
             return None
-        return classes.fast or (classes.encoder and EncodedDocuments)
+        stored = None if self.builder.index.in_memory else EncodedDocuments  # no encodings of texts are stored
+        return classes.fast or (classes.encoder and stored)
 
     def refresh(self) -> None:
         """Discard the fast path, so that the next score builds it from the current weights."""
@@ -171,6 +173,8 @@ class NeuralReranker(Scorer):
         """The model's fast path, built when it is first needed; None if there is none."""
         if self.model.training or self.fast_class is None:
             return None
+        if self.fast_class.of_index and self.builder.index.in_memory:
+            self.refresh()
         if not self.prepared:
             how = self.threads if self.on_cpu else self.options
             self.fast, self.prepared = self.fast_class.open(self.model, self.builder, how), True

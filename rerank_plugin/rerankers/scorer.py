@@ -31,11 +31,13 @@ class Scorer(ABC):
     Attributes:
         name: of the reranker.
         listwise: whether a document's score depends on the other candidates or on first-stage scores.
+        passage_words: the words of a document that it reads; None for one that reads all of them.
         scores_together: whether :meth:`score_many` is faster than one call of :meth:`score` for each query.
     """
 
     name: str
     listwise: bool = False
+    passage_words: int | None = None
     scores_together: ClassVar[bool] = False
 
     @abstractmethod

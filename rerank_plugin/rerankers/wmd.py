@@ -39,6 +39,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.term_ids import TermIds
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.rerankers.least_distances import least_distances
@@ -62,7 +63,7 @@ class WordMoversDistance(Scorer):
             distance. By default all distances are exact.
 
     Attributes:
-        word_ids: the vector of each term of the index, int32 [V of the index]; 0 where the term is left out.
+        word_ids: the vector of each term of the index; 0 where the term is left out.
         floor: the score of a title with no known word.
     """
 
@@ -80,11 +81,7 @@ class WordMoversDistance(Scorer):
         self.name = "wmd-title" + ("-nostop" if stop_words else "") + (f"-top{exact_top}" if exact_top else "")
         self.index, self.vectors, self.stop_words, self.exact_top = index, vectors, stop_words, exact_top
         self.listwise = exact_top is not None  # which titles are exact depends on the others
-        words = [word for word in vectors.vocabulary.words[1:] if word not in stop_words]
-        rows = index.terms.find(words)
-        present = rows >= 0
-        self.word_ids = np.zeros(index.vocabulary_size, np.int32)
-        self.word_ids[rows[present]] = np.array(vectors.vocabulary.lookup(words), np.int32)[present]
+        self.word_ids = TermIds(index, vectors.vocabulary, stop_words, by_hash=False)
         longest = float(np.linalg.norm(vectors.matrix.astype(np.float64), axis=1).max())
         self.floor = -(3 * longest + 1)  # no distance exceeds twice the longest vector
         self.unknown_queries: set[str] = set()
@@ -135,7 +132,7 @@ class WordMoversDistance(Scorer):
 
     def _problem(self, query_ids: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distances of the distinct known words of a title and the query's, float64 [n, m], and their counts, [n]."""
-        matrix, ids = self.vectors.matrix, self.word_ids[tokens]
+        matrix, ids = self.vectors.matrix, self.word_ids.array[tokens]
         title_ids, title_counts = np.unique(ids[ids > 0], return_counts=True)  # [n], [n]
         differences = matrix[title_ids, None].astype(np.float64) - matrix[None, query_ids]  # [n, m, D]
         return np.linalg.norm(differences, axis=2), title_counts

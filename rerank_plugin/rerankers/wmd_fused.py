@@ -20,6 +20,7 @@ from numba import njit
 
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.term_ids import TermIds
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row
 from rerank_plugin.kernels.parallel import Workspace, crew, split
@@ -35,12 +36,12 @@ class FusedDistances:
 
     Args:
         index: the forward index of the candidates.
-        word_ids: the vector of each term of the index, int32 [V of the index]; 0 where the term is left out.
+        word_ids: the vector of each term of the index; 0 where the term is left out.
         vectors: float32 [V, D].
         threads: how many threads share the words and titles.
     """
 
-    def __init__(self, index: ForwardIndex, word_ids: np.ndarray, vectors: np.ndarray, threads: int):
+    def __init__(self, index: ForwardIndex, word_ids: TermIds, vectors: np.ndarray, threads: int):
         self.index, self.word_ids, self.vectors, self.threads = index, word_ids, np.ascontiguousarray(vectors), threads
         self.workspace = Workspace()
 
@@ -58,7 +59,7 @@ class FusedDistances:
         terms = self.workspace.array("terms", (min(int(lengths.sum()), self.index.vocabulary_size),), np.int32)
         marks = self.workspace.zeros("marks", self.index.vocabulary_size, np.int32)
         number = distinct_words(plain(self.index.tokens), candidates.starts, lengths, marks, places, terms)
-        ids, query_vectors = self.word_ids[terms[:number]], self.vectors[query_ids]  # [U], [m, D]
+        ids, query_vectors = self.word_ids.array[terms[:number]], self.vectors[query_ids]  # [U], [m, D]
         table = self.workspace.array("costs", (number, len(query_ids)), np.float64)
         lower = np.empty(count)
 

@@ -185,6 +185,15 @@ class DenseStage:
             return Candidates(self.forward, [], [])
         return self._nearest(self._moved(encoding, rows, weight), depth)
 
+    def neighbours(self, row: int, depth: int) -> Candidates:
+        """The documents with the largest cosine of their vector and that of a document, which is left out."""
+        vector = self.vectors[row].astype(np.float32)
+        rows, products = self.searcher.search(vector, min(depth + 1, self.searcher.most or len(self.forward)))
+        lengths = np.linalg.norm(self.vectors[rows].astype(np.float32), axis=1) * np.linalg.norm(vector)
+        cosines = np.divide(products, lengths, out=np.zeros(len(rows), np.float32), where=lengths > 0)
+        others = rows != row
+        return Candidates(self.forward, rows[others], cosines[others]).best(depth)
+
     def _moved(self, encoding: np.ndarray, rows: np.ndarray, weight: float) -> np.ndarray:
         """The encoding of a query after pseudo-relevance feedback, float32 [E].
 

@@ -33,6 +33,7 @@ from torch.nn import functional
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
+from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.text.tokenizer import PLAIN
 from rerank_plugin.text.vocabulary import HASHED, Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors, compact
@@ -272,11 +273,14 @@ def _divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     )
 
 
-def save_student(folder: Path, vectors: WordVectors, config: DistillationConfig, description: dict) -> None:
+def save_student(
+    folder: Path, vectors: WordVectors, config: DistillationConfig, description: dict, statistics: CollectionStatistics
+) -> None:
     """Write the checkpoint of a distilled encoder, with its vectors as 8-bit numbers, atomically.
 
     Args:
         description: what it was made from, as JSON values.
+        statistics: of the documents that it was made from.
     """
     from rerank_plugin.models.checkpoints import save_checkpoint
     from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
@@ -286,4 +290,5 @@ def save_student(folder: Path, vectors: WordVectors, config: DistillationConfig,
         KtrelConfig(parts="words", layers=0, fixed_words=True, factor=1.0, query_words=64),
         torch.from_numpy(small.matrix),
     )
-    save_checkpoint(folder, model, small, {"distillation": {**asdict(config), **description}, "seed": config.seed})
+    described = {"distillation": {**asdict(config), **description}, "seed": config.seed}
+    save_checkpoint(folder, model, small, described, statistics=statistics)

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
 from rerank_plugin.files.settings import setting
+from rerank_plugin.files.string_table import StringsInMemory
+from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.text.tokenizer import PLAIN, split_sentences
 
@@ -69,6 +72,8 @@ class DistillationTexts:
         names: pairs (synonym, name of the concept), places in ``texts``.
         words: how often each word occurs in the documents.
         of_names: the words of concepts' names.
+        frequency: how many documents hold each word. lengths: words of all titles and of all abstracts.
+        count: of the documents.
     """
 
     texts: list[str] = field(default_factory=list)
@@ -76,6 +81,9 @@ class DistillationTexts:
     names: list[tuple[int, int]] = field(default_factory=list)
     words: Counter[str] = field(default_factory=Counter)
     of_names: set[str] = field(default_factory=set)
+    frequency: Counter[str] = field(default_factory=Counter)
+    lengths: Counter[str] = field(default_factory=Counter)
+    count: int = 0
     _places: dict[str, int] = field(default_factory=dict)
 
     def add(self, text: str) -> int:
@@ -95,8 +103,11 @@ class DistillationTexts:
         found: list[str] = []
         bodies: list[tuple[int | None, str]] = []  # the place of the title, and the beginning of the text
         for document in documents:
-            for text in (document.title, document.abstract):
-                self.words.update(PLAIN.tokenize(text))
+            words = {name: PLAIN.tokenize(getattr(document, name)) for name in ("title", "abstract")}
+            self.words.update(chain(*words.values()))
+            self.frequency.update(dict.fromkeys(chain(*words.values()), 1))  # in a fixed order
+            self.lengths.update({name: len(tokens) for name, tokens in words.items()})
+            self.count += 1
             title = self.add(document.title) if len(document.title.split()) > 1 else None
             words = document.abstract.split()
             if len(words) > SHORTEST_BODY:
@@ -124,6 +135,15 @@ class DistillationTexts:
                     self.names.append((self.add(synonym), name))
             for text in (concept.name, *concept.synonyms):
                 self.of_names.update(PLAIN.tokenize(text))
+
+    def statistics(self) -> CollectionStatistics:
+        """Statistics of the documents, as an index of them has."""
+        mean = {name: length / max(self.count, 1) for name, length in self.lengths.items()}
+        frequency = {"text": np.array(list(self.frequency.values()), np.uint32)}
+        lengths = {**mean, "text": sum(mean.values())}
+        return CollectionStatistics(
+            self.count, lengths, PLAIN, StringsInMemory(self.frequency), frequency, None, "the texts of a distillation"
+        )
 
     def vocabulary(self, minimum_count: int) -> tuple[list[str], np.ndarray]:
         """The words of names, and those that documents hold ``minimum_count`` times, the most frequent first.

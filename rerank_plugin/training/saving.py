@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, link_or_copy, locked, remove_folder, replacing_folder
-from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, read_config, save_checkpoint
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, read_config, save_checkpoint, write_statistics
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.word_vectors import WORD_VECTORS, WordVectors
 from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE, STATE_FILE, TENSORS_FILE, replace
@@ -96,13 +97,22 @@ class Saver:
         folder: the work folder; files of an older training are removed after the first epoch of a new one.
         training: data, settings and seed of the training, for the description in each checkpoint.
         every: whether to keep the checkpoint of every epoch.
+        index: of the collection, whose statistics the finished checkpoints keep.
         words: folder of word vectors that several trainings share; by default the training has its own.
     """
 
     def __init__(
-        self, folder: Path, model, vectors: WordVectors | None, training: dict, every: bool, words: Path | None = None
+        self,
+        folder: Path,
+        model,
+        vectors: WordVectors | None,
+        training: dict,
+        every: bool,
+        index: ForwardIndex,
+        words: Path | None = None,
     ):
         self.folder, self.model, self.vectors, self.training = folder, model, vectors, training
+        self.index = index
         self.every, self.words = every, words or folder / WORDS
         self.fresh, self.epochs = True, 0
 
@@ -152,11 +162,14 @@ class Saver:
             raise InputError(f"no epoch gave a finite {deciding}: nothing to keep; see {self.folder / LOG_FILE}")
         with replacing_folder(output, TRAINED, overwrite) as writing:
             link_all(self.folder / BEST, writing)
+            statistics = write_statistics(writing, self.index)
             for name in (LOG_FILE, PLOT_FILE):
                 link_or_copy(self.folder / name, writing / name)
             if self.every:
                 for epoch in range(1, self.epochs + 1):
-                    link_all(self._of(epoch), writing / EPOCHS / self._of(epoch).name)
+                    kept = writing / EPOCHS / self._of(epoch).name
+                    link_all(self._of(epoch), kept)
+                    link_or_copy(statistics, kept / statistics.name)
         remove_folder(self.folder)
         return read_outcome(output)
 

@@ -115,6 +115,27 @@ def test_an_index_with_its_own_queries_and_run(scored, without_java):
     assert "15 (12 found)" in out
 
 
+def test_texts_without_an_index(scored, without_java):
+    _, _, folder = scored
+    status, out, err = bench(
+        folder,
+        "--quick --reranker delta bm25-title --index work/sample-300-42/forward-only --queries "
+        "work/sample-300-42/corpus --texts work/sample-300-42/corpus --depth 40 --batch 1 --json texts.json",
+        without_java,
+    )
+    assert status == 0, err
+    rows = [row for row in json.loads((folder / "texts.json").read_text()) if row["stage"] == "texts"]
+    assert [(row["reranker"], row["path"]) for row in rows] == [
+        ("delta", "plain"),
+        ("delta", "fast"),
+        ("bm25-title", "plain"),
+    ]
+    for row in rows:
+        consistent(row)
+        assert row["candidates"] == 40 and row["candidate_source"] == "work/sample-300-42/corpus, 300 texts"
+    assert "Texts without an index" in out
+
+
 def test_the_whole_query_tells_its_stages(tmp_path):
     status, out, err = bench(
         tmp_path, "--quick --whole --reranker delta --documents 300 --depth 20 --batch 1 4 --json rows.json"
@@ -147,6 +168,7 @@ def test_the_whole_query_tells_its_stages(tmp_path):
         ("--quick --reranker delta --precision float8", "float8"),
         ("--quick --reranker delta --device nonsense", "nonsense"),
         ("--quick --seconds 0", "--seconds"),
+        ("--quick --reranker delta --documents 300 --texts nowhere", "nowhere"),
         ("--quick --reranker nope", "unknown reranker 'nope'"),
     ],
 )

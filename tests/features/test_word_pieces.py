@@ -91,8 +91,8 @@ def test_documents_are_what_the_tokenizer_makes_of_their_words(index, kind, requ
 
 
 def test_beginnings_only_where_they_differ(index, bert, roberta):
-    assert make_table(index, bert).at_start == 0
-    table = make_table(index, roberta)
+    assert make_table(index.terms, bert).at_start == 0
+    table = make_table(index.terms, roberta)
     assert table.at_start == len(index.terms) and len(table.offsets) == 2 * len(index.terms) + 1
 
 
@@ -135,7 +135,7 @@ def test_cutting_and_padding_of_a_tokenizer_file_do_not_count(index, bert):
     cutting.enable_truncation(2)
     cutting.enable_padding(length=9)
     plain = plain_tokenizer(cutting)
-    for found, expected in zip(make_table(index, plain), make_table(index, bert)):
+    for found, expected in zip(make_table(index.terms, plain), make_table(index.terms, bert)):
         np.testing.assert_array_equal(found, expected)
     assert cutting.truncation is not None  # only the copy is changed
 
@@ -146,7 +146,7 @@ def test_a_tokenizer_that_reads_across_blanks(index, bert):
 
     joined.pre_tokenizer = Split(",", "isolated")
     with pytest.raises(InputError, match="across blanks"):
-        make_table(index, joined)
+        make_table(index.terms, joined)
 
 
 def test_a_table_is_made_once_for_an_index_and_a_tokenizer(index, bert, roberta, tmp_path):
@@ -158,9 +158,9 @@ def test_a_table_is_made_once_for_an_index_and_a_tokenizer(index, bert, roberta,
 
 
 def test_many_terms_are_turned_in_parts(index, bert, monkeypatch):
-    whole = make_table(index, bert)
+    whole = make_table(index.terms, bert)
     monkeypatch.setattr(word_pieces, "CHUNK", 2)
-    for found, expected in zip(make_table(index, bert), whole):
+    for found, expected in zip(make_table(index.terms, bert), whole):
         np.testing.assert_array_equal(found, expected)
 
 

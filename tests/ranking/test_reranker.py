@@ -25,7 +25,7 @@ def test_documents_are_ranked_as_a_run_of_them_is(index, delta):
     order = np.argsort(SCORES)[::-1]
     candidates = Candidates(index.forward, index.forward.rows([IDS[at] for at in order]), np.array(SCORES)[order])
     ranking = rank(rp.Query("q", "stroke and cancer"), candidates, delta._scorer)
-    found = delta.rerank("stroke and cancer", IDS, SCORES)
+    found = delta.rerank("stroke and cancer", IDS, first_stage_scores=SCORES)
     assert [(hit.docid, hit.score) for hit in found] == list(zip(ranking.doc_ids, ranking.ranked_scores.tolist()))
     assert [hit.rank for hit in found] == [1, 2, 3, 4, 5]
     assert {hit.docid: hit.first_stage_rank for hit in found} == {"a": 1, "MED-2": 2, "B": 3, "300": 4, "b": 5}
@@ -42,7 +42,7 @@ def test_hits_bring_their_scores_along(index, delta):
     with rp.Searcher(index, depth=20) as first, rp.Searcher(index, delta, depth=20) as both:
         retrieved, expected = first.search("stroke and cancer", k=20), both.search("stroke and cancer", k=20)
     assert delta.rerank("stroke and cancer", retrieved) == expected
-    assert delta.rerank("stroke and cancer", expected, k=3) == expected[:3]  # of hits that were re-ranked before, too
+    assert delta.rerank("stroke and cancer", expected, 3) == expected[:3]  # of hits that were re-ranked before, too
 
 
 def test_nothing_is_ranked_as_nothing(reranker, delta):
@@ -64,19 +64,19 @@ def test_a_scorer_of_one_s_own(index):
     "arguments, message",
     [
         ((3, IDS), "a query is a text, not int"),
-        (("stroke", "B"), "a list of document ids, not one string"),
-        (("stroke", [1]), "ids or hits, not int"),
+        (("stroke", "B"), "documents to re-rank are a list, not one str"),
+        (("stroke", [1]), "documents of an index are ids or hits, not int"),
         (("stroke", ["B", "gone", "lost"]), "2 of 3 documents are not in the index"),
         (("stroke", ["B", "a", "B"]), "document 'B' is given twice"),
-        (("stroke", ["B"], [1.0, 2.0]), "1 documents have first-stage scores of shape (2,)"),
-        (("stroke", ["B"], ["x"]), "first-stage scores must be numbers"),
-        (("stroke", ["B"], [float("nan")]), "a first-stage score is NaN or infinite"),
-        (("stroke", ["B"], None, 0), "k is 0: it must be at least 1"),
+        (("stroke", ["B"], None, [1.0, 2.0]), "1 documents have first-stage scores of shape (2,)"),
+        (("stroke", ["B"], None, ["x"]), "first-stage scores must be numbers"),
+        (("stroke", ["B"], None, [float("nan")]), "a first-stage score is NaN or infinite"),
+        (("stroke", ["B"], 0), "top_k is 0: it must be at least 1"),
     ],
 )
 def test_what_cannot_be_re_ranked(reranker, arguments, message):
     with pytest.raises(rp.InputError) as error:
-        reranker.rerank(*arguments)
+        reranker.rerank(*arguments[:3], first_stage_scores=arguments[3] if len(arguments) > 3 else None)
     assert message in str(error.value) and "\n" not in str(error.value)
 
 

@@ -1,5 +1,6 @@
 """The public searcher: hits as the search command ranks them, from many threads, and what it refuses."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import rerank_plugin as rp
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.search import main as search
 from tests import small
 
@@ -253,3 +255,153 @@ def test_a_first_stage_that_looks_ids_up_is_for_queries_with_ids(index, tmp_path
             searcher.search("stroke")
     with pytest.raises(rp.InputError, match="looks query ids up"):
         rp.rank(index, "stroke", first_stage=f"judged:{qrels}")
+
+
+def test_pages_are_parts_of_one_list(index):
+    with rp.Searcher(index, ByLength(), depth=12) as searcher:
+        whole = searcher.search("cancer stroke", k=12)
+        pages = [hit for offset in range(0, 12, 4) for hit in searcher.search("cancer stroke", k=4, offset=offset)]
+        assert pages == whole and [hit.rank for hit in pages] == list(range(1, len(whole) + 1))
+        assert searcher.search("malaria", k=2, offset=5) == []
+        with pytest.raises(rp.InputError, match="offset \\+ k is 13, but only 12 candidates .* with depth=13"):
+            searcher.search("cancer", k=4, offset=9)
+        with pytest.raises(rp.InputError, match="offset is -1: it must be at least 0"):
+            searcher.search("cancer", offset=-1)
+
+
+def test_documents_are_those_that_were_indexed(index, documents):
+    with rp.Searcher(index) as searcher:
+        assert searcher.num_docs == len(documents)
+        for one in documents:
+            doc = searcher.doc(one.id)
+            assert doc.docid() == doc.id() == one.id and doc.contents() == f"{one.title} {one.abstract}"
+            fields = json.loads(doc.raw())
+            assert (fields["id"], fields["title"], fields["abstract"]) == (one.id, one.title, one.abstract)
+            assert doc.get("title") == one.title and doc.get("raw") == doc.raw() and doc.get("nothing") is None
+        for hit in searcher.search("cancer stroke"):
+            assert searcher.doc(hit.lucene_docid).docid() == hit.docid
+        assert searcher.doc("gone") is searcher.doc(len(documents)) is searcher.doc(-1) is None
+        with pytest.raises(rp.InputError, match="by its id or by its Lucene number, not by float"):
+            searcher.doc(1.0)
+    with pytest.raises(rp.InputError, match="this searcher is closed"):
+        searcher.doc("a")
+
+
+def test_a_first_stage_that_is_set_is_that_which_is_opened(index):
+    def hits(searcher):
+        return [searcher.search(text, k=20) for text in TEXTS]
+
+    def opened(**settings):
+        with rp.Searcher(index, first_stage=LuceneConfig(**settings)) as one:
+            return hits(one)
+
+    with rp.Searcher(index) as searcher:
+        bm25 = hits(searcher)
+        searcher.set_bm25(2.0, 0.75)
+        assert hits(searcher) == opened(k1=2.0, b=0.75) != bm25
+        searcher.set_rm3(5, 3, 0.7)
+        rm3 = {"name": "bm25+rm3", "rm3_terms": 5, "rm3_documents": 3, "rm3_weight": 0.7}
+        assert searcher.is_using_rm3() and hits(searcher) == opened(k1=2.0, b=0.75, **rm3)
+        searcher.set_bm25()
+        assert hits(searcher) == opened(**rm3)
+        with pytest.raises(rp.InputError, match="call unset_rm3 before set_qld"):
+            searcher.set_qld()
+        searcher.unset_rm3()
+        searcher.set_qld(500)
+        assert not searcher.is_using_rm3() and hits(searcher) == opened(name="qld", mu=500.0)
+        with pytest.raises(rp.InputError, match="call set_bm25 before set_rm3"):
+            searcher.set_rm3()
+        searcher.set_bm25()
+        assert hits(searcher) == bm25
+    with (
+        rp.Searcher(index, first_stage="all") as searcher,
+        pytest.raises(rp.InputError, match="set_qld is for .*'all'"),
+    ):
+        searcher.set_qld()
+
+
+def test_a_first_stage_may_be_set_while_others_search(index):
+    with rp.Searcher(index) as searcher, ThreadPoolExecutor(4) as threads:
+        searches = [threads.submit(searcher.search, "cancer stroke") for _ in range(60)]
+        for _ in range(5):
+            searcher.set_qld()
+            searcher.set_bm25()
+        found = {tuple(hit.docid for hit in one.result()) for one in searches}
+        assert len(found) <= 2 and len({frozenset(ids) for ids in found}) == 1
+
+
+PROGRAM = """
+hits = searcher.search('aspirin and heart attack')
+for i in range(0, 3):
+    print(f'{i+1:2} {hits[i].docid:7} {hits[i].score:.3f}', hits[i].lucene_docid)
+doc = searcher.doc(hits[0].docid)
+print(doc.id(), doc.docid(), doc.raw())
+print(json.loads(doc.raw())['contents'])
+searcher.set_bm25(1.2, 0.75)
+searcher.set_rm3(10, 10, 0.5)
+hits2 = searcher.search('insulin')
+for i in range(0, 2):
+    print(f'{i+1:2} {hits2[i].docid:15} {hits2[i].score:.3f}')
+searcher.unset_rm3()
+searcher.set_qld(800)
+results = searcher.batch_search(['vaccines protect children', 'red meat'], ['q1', 'q2'], k=2, threads=2)
+for qid in ['q1', 'q2']:
+    print(qid, [hit.docid for hit in results[qid]])
+for i in range(searcher.num_docs):
+    print(searcher.doc(i).docid())
+"""
+
+
+def test_a_program_for_pyserini_runs_unchanged(index, capsys, monkeypatch):
+    """What Pyserini's guides to searching and to fetching documents do, by its searcher and by ours, but for
+    the last digits of scores, which Pyserini changes to tell equal ones apart."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")  # some versions of Pyserini look for one when they are imported
+    from rerank_plugin.files.java import start_jvm
+
+    start_jvm()
+    from pyserini.search.lucene import LuceneSearcher
+
+    said = []
+    for searcher in (LuceneSearcher(str(index.lucene_folder)), rp.Searcher(index)):
+        exec(PROGRAM, {"searcher": searcher, "json": json})
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] and len(said[0].splitlines()) > 40
+
+
+def test_hits_of_another_searcher_are_re_ranked(index, documents, monkeypatch):
+    """By a reranker with this index and by one that reads the texts: with the same statistics the same."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    from pyserini.search.lucene import LuceneSearcher
+
+    searcher = LuceneSearcher(str(index.lucene_folder))
+    stored, free = rp.Reranker.load("delta", index), rp.Reranker.load("delta", statistics=index)
+    found = searcher.search("stroke and cancer in women", k=20)
+    texts, ids = (one.rerank_hits("stroke and cancer in women", found, searcher) for one in (free, stored))
+    assert [hit.docid for hit in texts] == [hit.docid for hit in ids]
+    np.testing.assert_allclose([hit.score for hit in texts], [hit.score for hit in ids], atol=1e-5)
+    facts = [[(h.title, h.first_stage_rank, h.lucene_docid) for h in one] for one in (texts, ids)]
+    assert facts[0] == facts[1] and len(texts) == len(found)
+    assert free.rerank_hits("stroke and cancer in women", found, searcher, top_k=2) == texts[:2]
+    assert free.rerank_hits("stroke", [], searcher) == []
+
+
+def test_similar_documents_have_close_vectors(index_folder, tmp_path):
+    import shutil
+
+    from rerank_plugin.index import main as index_command
+
+    shutil.copytree(index_folder, tmp_path / "index")
+    with rp.Searcher(tmp_path / "index") as searcher, pytest.raises(rp.InputError, match="holds no encodings by"):
+        searcher.similar("a")
+    index_command(["--encode", "ktrel", "--index", str(tmp_path / "index")])
+    (vectors,) = (np.load(path) for path in (tmp_path / "index" / "encodings").glob("*/*.npy"))
+    with rp.Searcher(tmp_path / "index") as searcher:
+        forward = searcher.index.forward
+        row = int(forward.rows(["a"])[0])
+        cosines = vectors @ vectors[row]
+        found = searcher.similar("a", k=5)
+        np.testing.assert_allclose([hit.score for hit in found], np.sort(np.delete(cosines, row))[::-1][:5], rtol=1e-5)
+        assert [hit.rank for hit in found] == [1, 2, 3, 4, 5] and "a" not in [hit.docid for hit in found]
+        assert {hit.docid for hit in searcher.similar("x.1", k=2)} == {"x.10", "x.2"}  # of the same words
+        with pytest.raises(rp.InputError, match="document 'gone' is not in the index"):
+            searcher.similar("gone")

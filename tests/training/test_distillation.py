@@ -183,7 +183,10 @@ def test_where_no_word_is_rare_the_rarest_tell_the_length_of_hashed_vectors(mini
 def test_the_command_makes_an_encoder_that_indexes_and_searches(minilm, tmp_path, index_folder, capsys):
     import shutil
 
+    import rerank_plugin as rp
     from rerank_plugin import distill, index, search
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.indexes.statistics import CollectionStatistics
     from tests.conftest import DOCUMENTS
 
     body = " ".join(SENTENCES)
@@ -197,6 +200,14 @@ def test_the_command_makes_an_encoder_that_indexes_and_searches(minilm, tmp_path
     model, vocabulary = load_checkpoint(output)
     assert model.config.fixed_words and model.encoding_size == 32 and "malaria" in vocabulary
     assert not list(model.parameters())[0].ndim  # its words are no parameters: only the factor is
+    assert (
+        rp.Reranker.load(output).rerank("malaria in children", ["Costs", "Malaria nets protect children"])[0].index == 1
+    )
+    index.main(["--corpus", str(tmp_path / "corpus.jsonl"), "--index", str(tmp_path / "same")])
+    kept, expected = CollectionStatistics.load(output), CollectionStatistics.of_index(Index(tmp_path / "same").forward)
+    assert (kept.documents, kept.mean_lengths) == (expected.documents, expected.mean_lengths)
+    rows = expected.terms.find(kept.terms.strings)
+    assert kept.document_frequency["text"].tolist() == expected.document_frequency["text"][rows].tolist()
     shutil.copytree(index_folder, copy)
     index.main(["--encode", str(output), "--index", str(copy)])
     capsys.readouterr()

@@ -13,7 +13,9 @@ from rerank_plugin.rerankers.neural import NeuralReranker
 from tests.training import learnable
 from tests.training.commanded import resumed, run, validation_killed, weights_of
 
-CHECKPOINT = ("config.json", "model.safetensors", "vocab.txt", "embeddings.safetensors", "words.json")
+CHECKPOINT = (
+    "config.json", "model.safetensors", "vocab.txt", "embeddings.safetensors", "words.json", "statistics.safetensors"
+)  # fmt: skip
 
 
 def contents(folder):
@@ -45,7 +47,7 @@ def test_every_epoch_is_a_checkpoint_of_its_own(inputs, made):
     best = read_config(made)["measures"]["epoch"]
     assert contents(made) == contents(made / "epochs" / f"{best:02d}")
     assert len({weights_of(made / "epochs" / name) for name in ("01", "02", "03")}) == 3
-    for name in ("vocab.txt", "embeddings.safetensors"):  # take space once
+    for name in ("vocab.txt", "embeddings.safetensors", "statistics.safetensors"):  # take space once
         assert len({(folder / name).stat().st_ino for folder in (made, *(made / "epochs").iterdir())}) == 1
 
 

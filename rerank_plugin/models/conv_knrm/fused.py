@@ -116,6 +116,8 @@ class FusedConvKnrm(FastPath):
         table_bytes: the largest table of taps.
     """
 
+    of_index = True
+
     def __init__(self, model: ConvKnrm, builder: InputBuilder, threads: int, table_bytes: int = TABLE_BYTES):
         super().__init__(model, builder, threads)
         self.longest = self.config.longest_ngram

@@ -48,6 +48,8 @@ SMALLEST_PART = 32  # documents of a part, at least: weights that fit no cache a
 class FusedDuet(FastPath):
     """Scores candidates as the module does."""
 
+    of_index = True
+
     def __init__(self, model: Duet, builder: InputBuilder, threads: int):
         super().__init__(model, builder, threads)
         parts = self.config.parts

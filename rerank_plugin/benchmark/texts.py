@@ -1,0 +1,78 @@
+"""Texts that are in no index, from strings to ranks: tokenizing, first-stage scores, features, model and sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from rerank_plugin import rerankers
+from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.measuring import Case
+from rerank_plugin.benchmark.rows import FAST, PLAIN, TEXTS, Measurement, measurements
+from rerank_plugin.benchmark.scoring import Setup, query_numbers
+from rerank_plugin.benchmark.subjects import Subject
+from rerank_plugin.corpora import documents as read_documents
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.indexes.text_index import TextIndex
+from rerank_plugin.ranking.reranker import Reranker
+
+
+def read_texts(corpus: str, depth: int, seed: int) -> list[dict[str, str]]:
+    """The documents of a corpus as texts, in random order.
+
+    Raises:
+        InputError: the corpus cannot be read, or has fewer than ``depth`` documents.
+    """
+    found = [{"title": one.title, "text": one.abstract} for one in read_documents(corpus, ids_required=False)]
+    if len(found) < depth:
+        raise InputError(f"{corpus} has {len(found)} documents: fewer than the depth {depth}")
+    return Random(seed).sample(found, len(found))
+
+
+def text_rows(
+    subject: Subject,
+    collection: Collection,
+    corpus: str,
+    texts: Sequence[dict[str, str]],
+    depth: int,
+    options: rerankers.RerankerOptions,
+    setup: Setup,
+) -> list[Measurement]:
+    """One row a path, of calls that each re-rank ``depth`` texts: other texts in every call, until all had their turn.
+
+    Args:
+        collection: gives queries and statistics.
+        corpus: the name of the texts, for the rows.
+        options: of the fast path, as for :func:`rerank_plugin.benchmark.subjects.opened`.
+    """
+    statistics = CollectionStatistics.of_index(collection.forward)
+    plain = replace(options, fast=False, precision="float32", compile=False)
+    cases = {}
+    for path, how in {PLAIN: plain, FAST: options}.items():
+        if path in subject.paths:
+            index = TextIndex(statistics, setup.threads)
+            cases[path] = _case(Reranker(rerankers.load(subject.spec, index, how), index), collection, texts, depth)
+    return measurements(
+        TEXTS,
+        setup.meter.measure(cases),
+        1,
+        lambda path: {
+            **setup.columns(collection, depth),
+            "reranker": subject.name,
+            "path": path,
+            "candidates": float(depth),
+            "candidate_source": f"{corpus}, {len(texts):,} texts",
+            "precision": setup.precision if path == FAST else "float32",
+        },
+    )
+
+
+def _case(reranker: Reranker, collection: Collection, texts: Sequence[dict[str, str]], depth: int) -> Case:
+    def prepare(call: int):
+        query = collection.queries[query_numbers(call, 1, len(collection.queries))[0]].text
+        some = [texts[place] for place in query_numbers(call, depth, len(texts))]
+        return lambda: len(reranker.rerank(query, some))
+
+    return prepare

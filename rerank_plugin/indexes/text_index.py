@@ -1,0 +1,153 @@
+"""A forward index in memory, of texts that come with a query, under the statistics of a collection.
+
+Words are numbered in the order in which they come, for all texts that it ever holds, so that what was computed for a
+word serves the next texts, too. When there are too many words, it begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from rerank_plugin.files.arrays import GrowingArray, ranges
+from rerank_plugin.files.string_table import StringsInMemory
+from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, IndexQuery, idf
+from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.kernels.known_pieces import KnownPieces
+from rerank_plugin.kernels.word_loops import distinct_in_fields
+
+MOST_PIECES = 1 << 20  # distinct pieces of text, some 100 bytes each, before all are forgotten
+
+
+class TextIndex(ForwardIndex):
+    """The texts of one query as an index, which `hold` replaces by those of the next. It is not thread-safe.
+
+    It has what models read of a :class:`ForwardIndex`, but is in no folder and holds no concepts.
+
+    Args:
+        statistics: of a collection; its tokenizer is taken.
+        threads: that look up the texts' words.
+
+    Attributes:
+        statistics: document frequencies and mean lengths are those of this collection.
+        texts: int64 [R], which text each row is, or is a passage of; increasing.
+    """
+
+    def __init__(self, statistics: CollectionStatistics, threads: int = 1):
+        self.statistics, self.threads = statistics, threads
+        self.mean_lengths, self.tokenizer = dict(statistics.mean_lengths), statistics.tokenizer
+        self.folder, self.checksum, self.in_memory, self.name = None, None, True, statistics.source
+        self.knowledge, self.concepts, self.concept_offsets = None, None, None
+        self._begin()
+        self.hold([], [])
+
+    def _begin(self) -> None:
+        """Forget all words."""
+        self.terms, self.pieces = StringsInMemory(), KnownPieces()
+        self._piece_terms, self._piece_starts = GrowingArray(np.uint32), GrowingArray(np.int64)
+        self._piece_starts.append([0])
+        self._frequency = {field: GrowingArray(np.uint32) for field in self.statistics.document_frequency}
+        self._idf = GrowingArray(np.float64)
+
+    def hold(self, titles: Sequence[str], abstracts: Sequence[str], passage_words: int | None = None) -> None:
+        """Replace the texts.
+
+        Args:
+            titles, abstracts: of each text; either may be empty.
+            passage_words: cut longer texts into passages of at most so many words, a row each. The title, up to half
+                of a passage, begins each of them. By default every text is one row.
+        """
+        if len(self.pieces) > MOST_PIECES:
+            self._begin()
+        numbers, counts, new = self.pieces.read(
+            [text for pair in zip(titles, abstracts) for text in pair], self.threads
+        )
+        self._add_pieces(new)
+        starts = self._piece_starts.values
+        lengths = starts[numbers + 1] - starts[numbers]
+        self.tokens = self._piece_terms.values[ranges(starts[numbers], lengths)]
+        ends = np.concatenate([[0], np.cumsum(lengths)])[np.cumsum(counts)]  # of titles and abstracts, in tokens
+        self.offsets = np.concatenate([[0], ends[1::2]]).astype(np.uint64)
+        self.title_lengths = (ends[::2] - self.offsets[:-1].astype(np.int64)).astype(np.uint32)
+        self.texts = np.arange(len(titles))
+        if passage_words is not None:
+            self._cut(max(passage_words, 2))
+        self.ids = StringsInMemory(f"{text} of the list" for text in self.texts.tolist())
+        self.__dict__.pop("_distinct", None)
+
+    def _add_pieces(self, new: Sequence[str]) -> None:
+        """Number the words of new pieces of text."""
+        add, flat, ends = self.terms.add, [], []
+        before = int(self._piece_starts.values[-1])
+        for piece in new:
+            flat += map(add, self.tokenizer.tokenize_piece(piece))
+            ends.append(before + len(flat))
+        self._piece_terms.append(flat)
+        self._piece_starts.append(ends)
+        self._look_up_frequencies()
+
+    def _look_up_frequencies(self) -> None:
+        """Document frequencies of the words that are new; 0 of those that the collection has not."""
+        known = self._idf.length
+        if known == len(self.terms):
+            return
+        rows = self.statistics.terms.find(self.terms.strings[known:])
+        for field, frequency in self.statistics.document_frequency.items():
+            found = np.asarray(frequency[np.maximum(rows, 0)]) if len(frequency) else np.zeros(len(rows))
+            self._frequency[field].append(np.where(rows >= 0, found, 0))
+        self._idf.append(idf(self._frequency["text"].values[known:], self.documents))
+
+    def _cut(self, width: int) -> None:
+        """Make passages of at most ``width`` words of the texts."""
+        starts, titles = self.offsets[:-1].astype(np.int64), self.title_lengths.astype(np.int64)
+        lengths = np.diff(self.offsets.astype(np.int64))
+        heads = np.where(lengths > width, np.minimum(titles, width // 2), titles)  # words that all passages begin with
+        bodies = np.where(lengths > width, width - heads, np.maximum(lengths - heads, 1))
+        counts = np.maximum(-(-(lengths - heads) // bodies), 1)
+        text = np.repeat(np.arange(len(lengths)), counts)
+        number = np.arange(len(text)) - np.repeat(np.cumsum(counts) - counts, counts)
+        head, body = heads[text], bodies[text]
+        begins = head + number * body  # of the rest of a passage in its text
+        rest = np.minimum(body, lengths[text] - begins)
+        parts = np.stack([starts[text], starts[text] + begins], axis=1).ravel()
+        self.tokens = self.tokens[ranges(parts, np.stack([head, rest], axis=1).ravel())]
+        self.offsets = np.concatenate([[0], np.cumsum(head + rest)]).astype(np.uint64)
+        self.title_lengths, self.texts = head.astype(np.uint32), text
+
+    @property
+    def documents(self) -> int:
+        return self.statistics.documents
+
+    @property
+    def document_frequency(self) -> dict[str, np.ndarray]:
+        """Of all words so far, by field, uint32 [V]."""
+        return {field: frequency.values for field, frequency in self._frequency.items()}
+
+    @property
+    def term_weights(self) -> np.ndarray:
+        """The IDF of every word so far in title and abstract, float64 [V]."""
+        return self._idf.values
+
+    @cached_property
+    def _distinct(self) -> tuple[np.ndarray, np.ndarray]:
+        """Number and IDF of the distinct words of each text's title, abstract and whole, float64 [3, R] each."""
+        starts = self.offsets.astype(np.int64)
+        return distinct_in_fields(self.tokens, starts, self.title_lengths, self.term_weights)
+
+    @property
+    def unique_terms(self) -> dict[str, np.ndarray]:
+        return dict(zip(FIELDS, self._distinct[0]))
+
+    @property
+    def idf_mass(self) -> dict[str, np.ndarray]:
+        return dict(zip(FIELDS, self._distinct[1].astype(np.float32)))
+
+    def query(self, text: str) -> IndexQuery:
+        """Tokenize a query; -1 stands for a word of no document of the collection and of none of these texts."""
+        words = self.tokenizer.tokenize(text)
+        ids = np.array([self.terms.add(word) for word in words], np.int64)
+        self._look_up_frequencies()
+        nowhere = (self._frequency["text"].values[ids] == 0) & ~np.isin(ids, self.tokens)
+        return IndexQuery(words, np.where(nowhere, -1, ids), text)

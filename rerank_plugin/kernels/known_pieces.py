@@ -1,0 +1,224 @@
+"""Pieces of texts, which is what white space separates, and their numbers: a compiled hash table (numba).
+
+A piece of ASCII letters and digits alone, but for brackets and marks around it, has the tokens of its letters and
+digits in lower case (``(Aspirin),`` those of ``aspirin``): such pieces share a number. Any other piece has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from rerank_plugin.files.arrays import GrowingArray, ranges
+from rerank_plugin.kernels.parallel import split
+
+OPENING, CLOSING = b'(["', b')]".,;:?!'  # marks that change no token of the letters and digits between them
+
+
+def _members(some: bytes) -> np.ndarray:
+    """Whether each byte is one of some, bool [256]."""
+    found = np.zeros(256, bool)
+    found[list(some)] = True
+    return found
+
+
+_OPENING, _CLOSING = _members(OPENING), _members(CLOSING)
+_BLANK = _members(bytes(byte for byte in range(128) if chr(byte).isspace()))
+_LOWER = np.array([ord(chr(b).lower()) if b < 128 and chr(b).isalnum() else 0 for b in range(256)], np.uint8)
+_PRIME, _BASIS = np.uint64(0x100000001B3), np.uint64(0xCBF29CE484222325)  # of the hash FNV-1a
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+class _Table(NamedTuple):
+    """Keys by hash: ``slots`` int32 [a power of 2], 0 or 1 + number; hashes uint64, starts int64, bytes uint8."""
+
+    slots: np.ndarray
+    shift: np.uint64
+    hashes: np.ndarray
+    starts: np.ndarray
+    bytes: np.ndarray
+
+
+class KnownPieces:
+    """Numbers the distinct pieces of texts, from 0 on, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.hashes, self.bytes = GrowingArray(np.uint64), GrowingArray(np.uint8)
+        self.starts = GrowingArray(np.int64)  # of the keys in bytes; one more than there are keys
+        self.starts.append([0])
+        self.slots = np.zeros(1 << 12, np.int32)
+
+    def __len__(self) -> int:
+        return len(self.hashes.values)
+
+    def read(self, texts: Sequence[str], threads: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """The numbers of all pieces of texts, int32 [P]; how many each text has, int64 [texts]; and new pieces.
+
+        The new pieces are strings that have the tokens of the piece, in the order of their numbers, which follow those
+        known before. Half a character (a lone surrogate) is read as a question mark, as in an index.
+        """
+        encoded = [text.encode(errors="replace") for text in texts]
+        ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        text = np.frombuffer(b"".join(encoded), np.uint8)
+        starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+        room = starts // 2 + np.arange(len(starts))  # a text of n bytes has at most (n + 1) / 2 pieces
+        most = len(text) // 2 + len(starts)
+        numbers, counts = np.empty(most, np.int32), np.zeros(len(starts), np.int64)
+        spans = np.empty((most, 2), np.int64)
+        table = self._table()
+        split(
+            lambda first, last: _look_up(text, starts, ends, room, table, numbers, spans, counts, first, last),
+            len(starts),
+            threads,
+        )
+        where = ranges(room, counts)
+        numbers, spans = numbers[where], spans[where]
+        unknown = np.flatnonzero(numbers < 0)
+        numbers[unknown], keys = self._add(text, spans[unknown])
+        return numbers, counts, [text[start:end].tobytes().decode() for start, end in keys.tolist()]
+
+    def _table(self) -> _Table:
+        shift = np.uint64(64 - (len(self.slots).bit_length() - 1))
+        return _Table(self.slots, shift, self.hashes.values, self.starts.values, self.bytes.values)
+
+    def _add(self, text: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of pieces at ``spans`` int64 [n, 2], int32 [n]; new keys get the next ones, and where they are."""
+        known = len(self)
+        if 2 * (known + len(spans)) > len(self.slots):
+            self.slots = np.zeros(1 << (4 * (known + len(spans))).bit_length(), np.int32)
+            _fill(self._table())
+        self.hashes.reserve(len(spans))
+        self.starts.reserve(len(spans))
+        self.bytes.reserve(int((spans[:, 1] - spans[:, 0]).sum()))
+        shift = self._table().shift
+        room = _Table(self.slots, shift, self.hashes.room, self.starts.room, self.bytes.room)
+        numbers, keys = np.empty(len(spans), np.int32), np.empty((len(spans), 2), np.int64)
+        new = _insert(text, spans, room, known, numbers, keys)
+        self.hashes.length, self.starts.length = known + new, known + new + 1
+        self.bytes.length = int(self.starts.values[-1])
+        return numbers, keys[:new]
+
+
+@njit(nogil=True, inline="always")
+def _blank(text, place, end):
+    """How many bytes the white space at a place has, as `str.split` has it; 0 where there is none."""
+    byte = text[place]
+    if byte < 128:
+        return 1 if _BLANK[byte] else 0
+    if byte == 0xC2 and place + 1 < end:
+        return 2 if text[place + 1] == 0x85 or text[place + 1] == 0xA0 else 0
+    if 0xE1 <= byte <= 0xE3 and place + 2 < end:
+        second, third = text[place + 1], text[place + 2]
+        if byte == 0xE1:
+            return 3 if second == 0x9A and third == 0x80 else 0
+        if byte == 0xE3:
+            return 3 if second == 0x80 and third == 0x80 else 0
+        if second == 0x81:
+            return 3 if third == 0x9F else 0
+        if second == 0x80:
+            return 3 if third <= 0x8A or third == 0xA8 or third == 0xA9 or third == 0xAF else 0
+    return 0
+
+
+@njit(nogil=True, inline="always")
+def _next(text, start, end):
+    """The piece that begins at a place: (its end, start and end of its key, whether that is plain, the key's hash).
+
+    A plain key is the letters and digits of a piece that has nothing else but marks around them.
+    """
+    first, found = start, _BASIS
+    while first < end and _OPENING[text[first]]:
+        first += 1
+    last = first
+    while last < end and _LOWER[text[last]]:
+        found = (found ^ np.uint64(_LOWER[text[last]])) * _PRIME
+        last += 1
+    place = last
+    while place < end and _CLOSING[text[place]]:
+        place += 1
+    if last > first and (place == end or _blank(text, place, end)):
+        return place, first, last, True, found
+    while place < end and not _blank(text, place, end):
+        place += 1
+    found = _BASIS
+    for byte in range(start, place):
+        found = (found ^ np.uint64(text[byte])) * _PRIME
+    return place, start, place, False, found
+
+
+@njit(nogil=True, inline="always")
+def _find(text, first, last, plain, found, table):
+    """The number of a key with the hash ``found`` (-1 for an unknown one), and its slot."""
+    slot = (found * _SPREAD) >> table.shift
+    while table.slots[slot]:
+        number = table.slots[slot] - 1
+        if table.hashes[number] == found:
+            begin = table.starts[number]
+            same = table.starts[number + 1] - begin == last - first
+            for place in range(first, last):
+                byte = _LOWER[text[place]] if plain else text[place]
+                same = same and table.bytes[begin + place - first] == byte
+            if same:
+                return number, slot
+        slot = (slot + np.uint64(1)) & np.uint64(len(table.slots) - 1)
+    return -1, slot
+
+
+@njit(nogil=True, cache=True)
+def _look_up(text, starts, ends, room, table, numbers, spans, counts, first_text, last_text):
+    """Numbers of the pieces of texts first_text..last_text, -1 for unknown ones, and where each of them is.
+
+    Args:
+        text: uint8, all texts. starts, ends: of each text in it, int64.
+        room: where the results of each text begin, int64. counts: int64, to be filled with the pieces of each text.
+    """
+    for number in range(first_text, last_text):
+        place, end, out = starts[number], ends[number], room[number]
+        while place < end:
+            width = _blank(text, place, end)
+            if width:
+                place += width
+                continue
+            start = place
+            place, first, last, plain, found = _next(text, start, end)
+            numbers[out] = _find(text, first, last, plain, found, table)[0]
+            spans[out, 0], spans[out, 1] = start, place
+            out += 1
+        counts[number] = out - room[number]
+
+
+@njit(nogil=True, cache=True)
+def _insert(text, spans, table, known, numbers, keys):
+    """Look pieces up and add those that are new; fills their ``numbers``, and for each new one its key's place.
+
+    Args:
+        numbers: int32 [n]. keys: int64 [n, 2], start and end.
+    """
+    new = 0
+    for piece in range(len(spans)):
+        _, first, last, plain, found = _next(text, spans[piece, 0], spans[piece, 1])
+        number, slot = _find(text, first, last, plain, found, table)
+        if number < 0:
+            number = known + new
+            begin = table.starts[number]
+            for place in range(first, last):
+                table.bytes[begin + place - first] = _LOWER[text[place]] if plain else text[place]
+            table.hashes[number], table.starts[number + 1] = found, begin + last - first
+            table.slots[slot] = number + 1
+            keys[new, 0], keys[new, 1] = first, last
+            new += 1
+        numbers[piece] = number
+    return new
+
+
+@njit(nogil=True, cache=True)
+def _fill(table):
+    """Put all keys into empty slots."""
+    for number in range(len(table.hashes)):
+        slot = (table.hashes[number] * _SPREAD) >> table.shift
+        while table.slots[slot]:
+            slot = (slot + np.uint64(1)) & np.uint64(len(table.slots) - 1)
+        table.slots[slot] = number + 1

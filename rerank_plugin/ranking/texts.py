@@ -1,0 +1,97 @@
+"""Texts that are in no index, as candidates of an index in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from rerank_plugin.features.matches import Matches
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.text_index import TextIndex
+from rerank_plugin.ranking.pipeline import checked_scores
+from rerank_plugin.rerankers import Scorer
+from rerank_plugin.retrieval.lucene import LuceneConfig
+
+BODY_FIELDS = ("text", "abstract", "contents")  # of a mapping: the first that is there
+
+
+class TextScorer:
+    """Scores texts with a reranker that was made for an index of texts. It is thread-safe: one thread works at a time.
+
+    Args:
+        scorer: over ``index``.
+        index: holds the texts of the last call.
+    """
+
+    def __init__(self, scorer: Scorer, index: TextIndex):
+        self.scorer, self.index, self.lock = scorer, index, Lock()
+
+    def score(
+        self, query: Query, documents: Iterable[Any], first_stage: np.ndarray | None, passages: bool
+    ) -> np.ndarray:
+        """Scores of the documents, float32 [n].
+
+        Args:
+            documents: strings, or mappings with ``title`` and one of `BODY_FIELDS`.
+            first_stage: float32 [n]; by default BM25 with the first stage's parameters, of the words as they are: the
+                first stage's are stemmed.
+            passages: whether a text that is longer than the model reads is scored by its best passage.
+
+        Raises:
+            InputError: a document is no text, or a score is not finite.
+        """
+        titles, abstracts = zip(
+            *(fields_of(document, f"{place} of the list") for place, document in enumerate(documents))
+        )
+        with self.lock:
+            self.index.hold(titles, abstracts, self.scorer.passage_words if passages else None)
+            candidates = Texts(self.index, query, None if first_stage is None else first_stage[self.index.texts])
+            scores = checked_scores([query], [candidates], self.scorer)[0]
+            if passages:
+                scores = np.maximum.reduceat(scores, np.searchsorted(self.index.texts, np.arange(len(titles))))
+            return scores
+
+
+class Texts(Candidates):
+    """All texts, or passages, of an index of texts. First-stage scores that are not given are computed when read."""
+
+    def __init__(self, index: TextIndex, query: Query, first_stage_scores: np.ndarray | None):
+        self.index, self.query, self.rows = index, query, np.arange(len(index))
+        if first_stage_scores is not None:
+            self.first_stage_scores = np.asarray(first_stage_scores, np.float32)
+
+    @cached_property
+    def first_stage_scores(self) -> np.ndarray:
+        """Lucene's BM25 of title and text, whose factor is 1 where Okapi's is k1 + 1; float32 [C]."""
+        config = LuceneConfig()
+        found = Matches(self.index.query(self.query.text), self).bm25("text", config.k1, config.b)
+        return (found / (config.k1 + 1)).astype(np.float32)
+
+
+def fields_of(document: Any, name: object) -> tuple[str, str]:
+    """Title and text of a document that a user gave; ``name`` is for messages.
+
+    Raises:
+        InputError: it is no string and no mapping with texts.
+    """
+    if isinstance(document, str):
+        return "", document
+    if not isinstance(document, Mapping):
+        raise InputError(
+            f"document {name} is of type {type(document).__name__}: without an index, documents are "
+            f"strings, or mappings with title and {' or '.join(BODY_FIELDS)}"
+        )
+    body = next((field for field in BODY_FIELDS if document.get(field) is not None), BODY_FIELDS[0])
+    if document.get(body) is None and document.get("title") is None:
+        raise InputError(f"document {name} has no title, {', '.join(BODY_FIELDS)}: there is no text to read")
+    found = {field: document.get(field) or "" for field in ("title", body)}
+    for field, value in found.items():
+        if not isinstance(value, str):
+            raise InputError(f"document {name}: its {field} is of type {type(value).__name__}, expected a text")
+    return found["title"], found[body]

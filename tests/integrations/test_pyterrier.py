@@ -1,0 +1,110 @@
+"""The transformers in pipelines of the real PyTerrier."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import rerank_plugin as rp
+
+pt = pytest.importorskip("pyterrier", reason="needs the extra 'pyterrier'")
+import pandas as pd  # noqa: E402
+from pyterrier.testing import transformer_test_class  # noqa: E402
+
+from rerank_plugin.integrations.pyterrier import Rerank, Retrieve  # noqa: E402
+from tests.processes import ROOT  # noqa: E402
+
+QUERIES = pd.DataFrame(
+    {"qid": ["7", "3", "5"], "query": ["stroke and cancer", "zzyzx", "malaria in children"], "kind": ["a", "b", "c"]}
+)
+
+
+@pytest.fixture(scope="module")
+def bm25(index):
+    return Retrieve(index, num_results=20)
+
+
+def test_pipelines_rank_as_the_library_does(index, bm25):
+    found = (bm25 >> Rerank("delta", index)).transform(QUERIES)
+    expected = rp.rank_many(index, dict(zip(QUERIES["qid"], QUERIES["query"])), "delta", depth=20)
+    assert list(found["qid"].unique()) == ["7", "5"]  # nothing was found for the other
+    for qid, results in found.groupby("qid"):
+        assert results["docno"].tolist() == expected[qid].doc_ids
+        np.testing.assert_allclose(results["score"], expected[qid].scores, rtol=1e-6)
+        assert results["rank"].tolist() == list(range(len(results)))
+    assert set(found[found["qid"] == "5"]["kind"]) == {"c"}  # other columns stay
+
+
+def test_texts_of_any_index_are_re_ranked(index, documents, bm25):
+    texts = pd.DataFrame({"docno": [d.id for d in documents], "title": [d.title for d in documents]})
+    texts["text"] = [one.abstract for one in documents]
+    results = bm25.transform(QUERIES).merge(texts, on="docno")
+    by_text, by_id = Rerank("delta", statistics=index).transform(results), Rerank("delta", index).transform(results)
+    assert by_text["docno"].tolist() == by_id["docno"].tolist() and by_text["text"].tolist() == by_id["text"].tolist()
+    np.testing.assert_allclose(by_text["score"], by_id["score"], atol=1e-5)
+    assert len(Rerank("delta").transform(results.drop(columns=["score", "rank", "title"]))) == len(results)
+
+
+def test_a_cut_goes_to_the_first_stage(index, bm25):
+    cut = (bm25 % 3).compile()
+    assert isinstance(cut, Retrieve) and cut.num_results == 3 and (bm25 % 30).compile() is bm25
+    pd.testing.assert_frame_equal(cut.transform(QUERIES), (bm25 % 3).transform(QUERIES).reset_index(drop=True))
+
+
+def test_an_experiment(index, bm25):
+    qrels = pd.DataFrame({"qid": ["7", "5"], "docno": ["a", "doc_with_a_rather_long_identifier_0001"], "label": [1, 1]})
+    table = pt.Experiment(
+        [bm25, bm25 >> Rerank("delta", index)], QUERIES, qrels, eval_metrics=["ndcg_cut_10"], names=["bm25", "delta"]
+    )
+    runs = {"delta": rp.rank_many(index, dict(zip(QUERIES["qid"], QUERIES["query"])), "delta", depth=20)}
+    judged = {qid: {docno: 1} for qid, docno in zip(qrels["qid"], qrels["docno"])}
+    measured = rp.evaluate_runs(judged, runs, ["nDCG@10"])["runs"]["delta"]["nDCG@10"]
+    assert table.set_index("name")["ndcg_cut_10"]["delta"] == pytest.approx(measured, abs=1e-4) and measured > 0
+
+
+@pytest.mark.parametrize("columns", [["qid"], ["qid", "query", "docno"], ["docno", "text"]])
+def test_a_frame_that_lacks_a_column(columns):
+    with pytest.raises(pt.validate.InputValidationError):
+        Rerank("delta").transform(pd.DataFrame(columns=columns))
+
+
+@pytest.mark.parametrize("kind", ["retrieve", "by id", "by text"])
+def test_inspection_and_drawing(index, bm25, kind):
+    made = {"retrieve": lambda: bm25, "by id": lambda: Rerank("delta", index), "by text": lambda: Rerank("delta")}
+    cases = transformer_test_class(made[kind])
+    cases.setUpClass()
+    for name in ("test_inspect_io", "test_schematic"):
+        getattr(cases(name), name)()
+    columns = {"retrieve": ["qid", "query"], "by id": ["qid", "query", "docno"]}
+    read = columns.get(kind, ["qid", "query", "docno", "text"])
+    assert set(read) in map(set, pt.inspect.transformer_inputs(made[kind]()))
+
+
+def test_the_example_of_the_documentation(index_folder, tmp_path, monkeypatch, capsys):
+    (tmp_path / "indexes").mkdir()
+    (tmp_path / "indexes" / "sample").symlink_to(index_folder)
+    monkeypatch.chdir(tmp_path)
+    example = (
+        (ROOT / "docs" / "ecosystem.md").read_text().split("## PyTerrier")[1].split("```")[1].removeprefix("python")
+    )
+    exec(example, {})
+    said = capsys.readouterr().out
+    assert "['qid', 'query', 'docno', 'score', 'rank']" in said and len(said.splitlines()) > 2
+
+
+def test_lucene_is_on_the_class_path_of_pyterrier_s_java():
+    """Started as PyTerrier does, before anything of this package has started Java."""
+    code = """
+import os
+from rerank_plugin.files.java import java_home
+from rerank_plugin.integrations.pyterrier import LuceneJava
+os.environ["JAVA_HOME"] = str(java_home())
+import jnius_config
+LuceneJava().pre_init(jnius_config)
+import jnius
+from rerank_plugin.files.java import java_class
+print(java_class("org.apache.lucene.util.Version").LATEST.major)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert int(done.stdout.split()[-1]) >= 9, done.stderr

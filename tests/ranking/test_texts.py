@@ -1,0 +1,218 @@
+"""The public reranker over texts that are in no index."""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import rerank_plugin as rp
+from rerank_plugin.features.matches import Matches
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.models.checkpoints import save_checkpoint, write_statistics
+from rerank_plugin.text.tokenizer import tokenize
+from tests import small
+
+QUERY = "stroke and cancer in women"
+TEXTS = [{"title": title, "text": abstract} for _, title, abstract in small.DOCUMENTS]
+
+
+@pytest.fixture(scope="module")
+def delta():
+    return rp.Reranker.load("delta")
+
+
+@pytest.fixture
+def bm25(index):
+    return rp.Reranker.load("bm25-text", statistics=index)
+
+
+def plain_bm25(query, texts, index, k1=0.9, b=0.4):
+    """Lucene's formula over the words of texts, by the statistics of an index."""
+    count, scores = len(index), []
+    for text in texts:
+        words, score = tokenize(f"{text['title']} {text['text']}"), 0.0
+        norm = k1 * (1 - b + b * len(words) / index.forward.mean_lengths["text"])
+        for word in tokenize(query):
+            row = int(index.forward.terms.find([word])[0])
+            df = int(index.forward.document_frequency["text"][row]) if row >= 0 else 0
+            tf = words.count(word)
+            score += np.log(1 + (count - df + 0.5) / (df + 0.5)) * tf / (tf + norm)
+        scores.append(score)
+    return scores
+
+
+def test_scores_are_those_of_the_same_documents_in_an_index(index, documents):
+    texts = [{"title": one.title, "abstract": one.abstract} for one in documents]
+    stored, free = rp.Reranker.load("delta", index), rp.Reranker.load("delta", statistics=index)
+    first = np.linspace(9, 1, len(texts))
+    expected = {
+        hit.docid: hit.score for hit in stored.rerank(QUERY, [d.id for d in documents], first_stage_scores=first)
+    }
+    found = free.rerank(QUERY, texts, first_stage_scores=first)
+    assert [one.rank for one in found] == list(range(1, len(texts) + 1))
+    assert all(one.document is texts[one.index] for one in found)
+    ids = [documents[one.index].id for one in found]
+    np.testing.assert_allclose([one.score for one in found], [expected[id] for id in ids], atol=1e-5)
+
+
+def test_first_stage_scores_are_bm25_unless_given(index):
+    class FirstStage:
+        name = "first-stage"
+
+        def score(self, query, candidates):
+            return candidates.first_stage_scores
+
+    from rerank_plugin.indexes.statistics import CollectionStatistics
+    from rerank_plugin.indexes.text_index import TextIndex
+
+    one = rp.Reranker(FirstStage(), TextIndex(CollectionStatistics.of_index(index.forward)))
+    scores = {hit.index: hit.score for hit in one.rerank("women stroke stroke xylitol", TEXTS)}
+    expected = plain_bm25("women stroke stroke xylitol", TEXTS, index)
+    np.testing.assert_allclose([scores[place] for place in range(len(TEXTS))], expected, rtol=1e-5)
+    assert max(expected) > 1
+    given = one.rerank("women", TEXTS[:3], first_stage_scores=[1, 3, 2])
+    assert [(hit.index, hit.score) for hit in given] == [(1, 3.0), (2, 2.0), (0, 1.0)]
+
+
+def test_the_bundled_model_needs_nothing_else(delta):
+    assert delta.index is None and delta.name == "delta"
+    found = delta.rerank(
+        "aspirin for heart attack", [text["text"] for text in TEXTS] + ["Aspirin for heart attack."], 3
+    )
+    assert found[0].index == len(TEXTS) and found[0].document == "Aspirin for heart attack." and len(found) == 3
+
+
+@pytest.mark.parametrize("field", ["text", "abstract", "contents"])
+def test_a_string_is_a_text_without_a_title(delta, field):
+    strings = delta.rerank(QUERY, ["Stroke in women.", "Breast cancer."])
+    mappings = delta.rerank(QUERY, [{field: "Stroke in women."}, {"title": None, field: "Breast cancer."}])
+    assert [(one.index, one.score) for one in strings] == [(one.index, one.score) for one in mappings]
+    titled = delta.rerank(QUERY, [{"title": "Stroke in women."}, {"title": "", field: "Breast cancer."}])
+    assert {one.index for one in titled} == {0, 1}
+
+
+def test_nothing_and_empty_texts(delta):
+    assert delta.rerank(QUERY, []) == [] and delta.rerank(QUERY, [], passages=True) == []
+    found = delta.rerank(QUERY, ["", "stroke", {"title": ""}])
+    assert {one.index for one in found} == {0, 1, 2} and all(np.isfinite(one.score) for one in found)
+
+
+def test_equal_scores_are_in_the_order_of_the_list(bm25):
+    found = bm25.rerank("malaria", ["cats", "malaria", "dogs", "malaria"])
+    assert [one.index for one in found] == [1, 3, 0, 2]
+
+
+def test_the_best_passage_counts(index):
+    """The model reads 5 words: the word that matters is beyond them."""
+
+    class LastWord:
+        name, passage_words = "last-word", 5
+
+        def score(self, query, candidates):
+            assert candidates.lengths.max() <= 5
+            return Matches(candidates.index.query(query.text), candidates).overlap("text").astype(np.float32)
+
+    from rerank_plugin.indexes.statistics import CollectionStatistics
+    from rerank_plugin.indexes.text_index import TextIndex
+    from rerank_plugin.rerankers import Scorer
+
+    scorer = type("LastWord", (LastWord, Scorer), {})()
+    one = rp.Reranker(scorer, TextIndex(CollectionStatistics.of_index(index.forward)))
+    long = "filler " * 23 + "stroke"
+    found = one.rerank("stroke", ["no match", long, "short"], passages=True)
+    assert [(hit.index, hit.score) for hit in found] == [(1, 1.0), (0, 0.0), (2, 0.0)]
+
+
+def test_a_model_reads_the_end_of_a_text_by_passages(delta):
+    text = "Nothing of it. " * 20 + "Statins prevent stroke in women with breast cancer. " * 4
+    (cut,), (whole,) = delta.rerank(QUERY, [text]), delta.rerank(QUERY, [text], passages=True)
+    assert whole.score > cut.score
+    short = "Statins prevent stroke."
+    assert delta.rerank(QUERY, [short]) == delta.rerank(QUERY, [short], passages=True)
+
+
+def test_threads_share_a_reranker(delta):
+    alone = [delta.rerank(QUERY, TEXTS[:count]) for count in range(1, 11)]
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda count: delta.rerank(QUERY, TEXTS[:count]), [*range(1, 11)] * 10))
+    assert found == alone * 10
+
+
+def test_a_query_that_the_model_cannot_read_stays_in_first_stage_order(delta, caplog):
+    with caplog.at_level(logging.WARNING):
+        found = delta.rerank("zzyzx qwrtpsdf", ["a qwrtpsdf", "no", "zzyzx qwrtpsdf"])
+    assert [one.index for one in found] == [2, 0, 1] and "knows none of its words" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((3, TEXTS), "a query is a text, not int"),
+        ((QUERY, "a text"), "documents to re-rank are a list, not one str"),
+        ((QUERY, TEXTS[0]), "documents to re-rank are a list, not one dict"),
+        ((QUERY, ["a", 3]), "document 1 of the list is of type int: without an index, documents are strings, or mapp"),
+        ((QUERY, [{"body": "a"}]), "document 0 of the list has no title, text, abstract, contents"),
+        ((QUERY, ["a", {"text": ["a"]}]), "document 1 of the list: its text is of type list, expected a text"),
+        ((QUERY, TEXTS, 0), "top_k is 0: it must be at least 1"),
+        ((QUERY, TEXTS, [1.0]), "top_k is [1.0]: it must be a whole number"),
+    ],
+)
+def test_what_cannot_be_re_ranked(delta, arguments, message):
+    with pytest.raises(rp.InputError) as error:
+        delta.rerank(*arguments)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_first_stage_scores_that_do_not_fit(delta):
+    with pytest.raises(rp.InputError, match="2 documents have first-stage scores of shape"):
+        delta.rerank(QUERY, ["a", "b"], first_stage_scores=[1.0])
+
+
+@pytest.mark.parametrize(
+    "spec, options, message",
+    [
+        ("bm25-title", {}, "'bm25-title' keeps no statistics of a collection"),
+        ("delta", {"statistics": "nowhere"}, "no index at nowhere"),
+        ("delta", {"index": "nowhere", "statistics": "nowhere"}, "statistics are for texts"),
+        ("nowhere", {}, "unknown reranker 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_loaded(spec, options, message):
+    with pytest.raises(rp.InputError) as error:
+        rp.Reranker.load(spec, **options)
+    assert message in str(error.value)
+
+
+def test_a_checkpoint_of_one_s_own(tmp_path, index):
+    vectors = small.word_vectors(small.KNOWN_WORDS, 4, seed=1)
+    save_checkpoint(tmp_path / "own", small.delta(vectors, filters=3, lexical_features=("bm25_title",)), vectors, {})
+    with pytest.raises(rp.InputError, match="own keeps no statistics of its training collection"):
+        rp.Reranker.load(tmp_path / "own")
+    write_statistics(tmp_path / "own", small.build_index(tmp_path / "forward"))
+    assert len(rp.Reranker.load(tmp_path / "own").rerank("heart attack", TEXTS)) == len(TEXTS)
+    assert len(rp.Reranker.load(f"delta:{tmp_path / 'own'}").rerank("heart attack", TEXTS)) == len(TEXTS)
+
+
+def test_ids_are_of_an_index_and_texts_of_none(index):
+    stored = rp.Reranker.load("bm25-title", index)
+    with pytest.raises(rp.InputError, match="documents of an index are ids or hits, not dict; for texts, load"):
+        stored.rerank(QUERY, TEXTS)
+    with pytest.raises(rp.InputError, match="passages are for texts"):
+        stored.rerank(QUERY, ["B"], passages=True)
+
+
+def test_candidates_of_texts_are_those_of_an_index(index, documents):
+    """The same rows, words and lengths as of documents that are stored."""
+    from rerank_plugin.indexes.statistics import CollectionStatistics
+    from rerank_plugin.indexes.text_index import TextIndex
+
+    texts = TextIndex(CollectionStatistics.of_index(index.forward))
+    texts.hold([one.title for one in documents], [one.abstract for one in documents])
+    rows = index.forward.rows([one.id for one in documents])
+    here = Candidates(texts, np.arange(len(documents)), np.zeros(len(documents)))
+    there = Candidates(index.forward, rows, np.zeros(len(rows)))
+    np.testing.assert_array_equal(here.lengths, there.lengths)
+    np.testing.assert_array_equal(here.title_lengths, there.title_lengths)
+    words = [one.index.terms.take(one.flat_tokens.ids.astype(np.int64)) for one in (here, there)]
+    assert words[0] == words[1]
