@@ -90,7 +90,12 @@ class Matches:
     def idf_jaccard(self, field: str) -> np.ndarray:
         """[D18] 4.2.2 (5), (13), (18)."""
         _, common = self._common(field)
-        union = self.weight + self._of_candidates(self.index.idf_mass[field]) - common
+        titles, ends = self.candidates.title_lengths, self.candidates.lengths
+        starts, ends = {"title": (0 * titles, titles), "abstract": (titles, ends), "text": (0 * titles, ends)}[field]
+        mass = word_loops.distinct_weights(
+            word_loops.plain(self.index.tokens), self.candidates.starts + starts, ends - starts, self.index.term_weights
+        )
+        union = self.weight + mass - common
         return np.divide(common, union, out=np.zeros(len(common)), where=union > 0)
 
     def bm25(self, field: str) -> np.ndarray:

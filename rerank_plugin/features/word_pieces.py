@@ -215,7 +215,7 @@ class PieceBuilder(InputBuilder):
     ):
         if index.tokenizer.settings != PLAIN.settings:
             raise InputError(
-                f"the index {index.folder.parent} holds stems: an encoder that was trained on texts reads whole words; "
+                f"the index {index.folder} holds stems: an encoder that was trained on texts reads whole words; "
                 "use an index of words as they are written"
             )
         self.index, self.vocabulary, self.left_out = index, Vocabulary([], index.tokenizer.settings), frozenset()

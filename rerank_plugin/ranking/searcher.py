@@ -16,7 +16,7 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least_one, hits, open_index, whole
-from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, configure
+from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, check_filter, configure
 
 QUERIES_AT_ONCE = 8  # that a reranker scores together where there are many
 
@@ -108,6 +108,7 @@ class Searcher:
 
     def _source(self, query: Query) -> Candidates:
         detach_at_thread_end()  # callers' threads come and go
+        check_filter(self._first_stage, query)
         return self._first_stage.search(query, self.depth)
 
     def _rank(self, query: Query) -> Ranking:

@@ -396,13 +396,13 @@ def encoded(copy):
 def test_verification_notices_damaged_encodings(copy, encoded, capsys, monkeypatch):
     monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
     assert run(index_command, f"--verify --index {copy}") == 0 and "files match" in capsys.readouterr().out
-    path = encoded / "vectors.npy"
+    path = encoded / "000001.npy"
     damaged = bytearray(path.read_bytes())
     damaged[-1] ^= 1
     path.write_bytes(damaged)
-    refused(index_command, f"--verify --index {copy}", capsys, "vectors.npy does not match its checksum")
+    refused(index_command, f"--verify --index {copy}", capsys, "000001.npy does not match its checksum")
     path.unlink()
-    refused(index_command, f"--verify --index {copy}", capsys, "vectors.npy does not match its checksum")
+    refused(index_command, f"--verify --index {copy}", capsys, "000001.npy does not match its checksum")
 
 
 def other_index(folder):
