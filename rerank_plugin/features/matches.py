@@ -92,9 +92,10 @@ class Matches:
         _, common = self._common(field)
         titles, ends = self.candidates.title_lengths, self.candidates.lengths
         starts, ends = {"title": (0 * titles, titles), "abstract": (titles, ends), "text": (0 * titles, ends)}[field]
-        mass = word_loops.distinct_weights(
-            word_loops.plain(self.index.tokens), self.candidates.starts + starts, ends - starts, self.index.term_weights
-        )
+        weights, tokens = self.index.term_weights, word_loops.plain(self.index.tokens)
+        # Zeros cost nothing until they are touched: few of a large vocabulary are.
+        marks, starts_of_fields = np.zeros(len(weights), np.int32), self.candidates.starts + starts
+        mass = word_loops.distinct_weights(tokens, starts_of_fields, ends - starts, weights, marks)
         union = self.weight + mass - common
         return np.divide(common, union, out=np.zeros(len(common)), where=union > 0)
 

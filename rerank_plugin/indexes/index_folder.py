@@ -239,8 +239,10 @@ class Index:
     def rebuild(self) -> str:
         """The command that builds the index again of its corpus."""
         corpus = "C" if self.lucene_folder.parent != self.folder else shlex.quote(self.description.get("source", "C"))
-        options = " --knowledge KB" if KNOWLEDGE in self.description else ""
-        return f"python -m rerank_plugin.index --corpus {corpus}{options} --index {self.folder} --overwrite"
+        command = f"python -m rerank_plugin.index --corpus {corpus} --index {self.folder} --overwrite"
+        if stemmer := self.tokenizer.settings.get("stemmer"):
+            command = f"{command} --stem {stemmer}"
+        return f"{command} --knowledge KB" if KNOWLEDGE in self.description else command
 
     @property
     def generation(self) -> str | None:

@@ -19,6 +19,7 @@ from rerank_plugin.files.java import java_class, start_jvm
 from rerank_plugin.files.records import Document
 
 _ID_PAGE = 50_000
+CONTENTS = "contents"
 # Pyjnius binds a method to the object that asked for it last, in whatever thread.
 _ONE_AT_A_TIME = RLock()
 
@@ -112,24 +113,23 @@ def _document(id: str, record: dict, raw: str | None, found: Any, title_field, t
     def value(field: str | None, keys: tuple[str, ...]) -> Any:
         if field is None:
             return jsonl.first(record, keys)
-        return record[field] if field in record else found.get(field)
+        return record.get(field, found.get(field))
 
-    try:
-        title, text = (
-            jsonl.text_of(value(field, keys))
-            for field, keys in ((title_field, jsonl.TITLE_KEYS), (text_field, jsonl.TEXT_KEYS))
+    # Contents repeat the title where there is a text beside them, if only an empty one.
+    texts = tuple(key for key in jsonl.TEXT_KEYS if key != CONTENTS and key in record)
+    title, text = value(title_field, jsonl.TITLE_KEYS), value(text_field, texts or (CONTENTS,))
+    if text is None and text_field is None and not texts:
+        text = found.get(CONTENTS) or (None if record else raw)
+    if text is None and title is None:
+        where = "neither raw nor contents" if text_field is None else f"nothing is called '{text_field}'"
+        raise InputError(
+            f"{folder}: document {id} has no stored text ({where}): name the fields of titles and texts, or build the "
+            "Lucene index again with -storeRaw"
         )
+    try:
+        return Document(id, jsonl.text_of(title), jsonl.text_of(text), metadata_of(record)[0])
     except ValueError as error:
         raise InputError(f"{folder}: document {id}: {error}") from None
-    if not title and not text and text_field is None:
-        text = found.get("contents") or (raw if not record else None)
-        if text is None:
-            raise InputError(
-                f"{folder}: document {id} has no stored text (neither raw nor contents): the index has to be built "
-                "with -storeRaw or -storeContents"
-            )
-    metadata, _ = metadata_of(record)
-    return Document(id, title, text, metadata)
 
 
 def filter_query(filter: Filter) -> Any:

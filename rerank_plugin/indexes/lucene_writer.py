@@ -31,11 +31,9 @@ class LuceneWriter:
 
     def __init__(self, folder: Path, threads: int):
         self.folder, self.metadata = folder, Counter[str]()
-        java_class("java.lang.Object")  # the JVM has to run before pyserini is imported
-        from pyserini.index.lucene import LuceneIndexer
-
-        arguments = ["-index", str(folder), "-storePositions", "-storeDocvectors", "-storeRaw", "-fields", *FIELDS]
-        self.indexer = LuceneIndexer(args=arguments, threads=threads).object
+        arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-threads", str(threads)]
+        arguments += ["-storePositions", "-storeDocvectors", "-storeRaw", "-fields", *FIELDS]
+        self.indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)  # as Pyserini's LuceneIndexer does
         fields = java_class("org.apache.commons.lang3.reflect.FieldUtils")
         config = fields.readField(self.indexer, "writer", True).getConfig()
         # Anserini lets 2 GB of postings grow in memory before it writes them; its writer takes a smaller limit live.

@@ -169,30 +169,20 @@ def _see(field, bigram, candidate, last_seen, bigrams_found):
 
 
 @njit(nogil=True, cache=True)
-def distinct_weights(tokens, starts, lengths, weights):
+def distinct_weights(tokens, starts, lengths, weights, marks):
     """The sum of the weights of the distinct words of each candidate, float64 [C].
 
     Args:
         tokens: uint32 [T], the index's. starts, lengths: int64 [C], of the words to look at.
-        weights: float64 [V], of each term.
+        weights: float64 [V], of each term. marks: int32 [V] of zeros, which is changed.
     """
-    bits = SMALLEST_TABLE
-    while len(lengths) and (1 << bits) < 2 * lengths.max():
-        bits += 1
-    shift, last = np.uint64(64 - bits), np.uint64((1 << bits) - 1)
-    slots, owners = np.zeros(1 << bits, np.uint32), np.zeros(1 << bits, np.int64)  # a hash table for each candidate
     sums = np.zeros(len(starts))
     for candidate in range(len(starts)):
         if candidate + AHEAD < len(starts):
             prefetch_run(tokens, starts[candidate + AHEAD], lengths[candidate + AHEAD])
-        for position in range(starts[candidate], starts[candidate] + lengths[candidate]):
-            word = tokens[position]
-            slot = (np.uint64(word) * SPREAD) >> shift
-            while owners[slot] == candidate + 1 and slots[slot] != word:
-                slot = (slot + ONE) & last
-            if owners[slot] != candidate + 1:
-                slots[slot], owners[slot] = word, candidate + 1
-                sums[candidate] += weights[word]
+        for word in tokens[starts[candidate] : starts[candidate] + lengths[candidate]]:
+            sums[candidate] += weights[word] * (marks[word] != candidate + 1)  # a branch would be guessed wrong often
+            marks[word] = candidate + 1
     return sums
 
 

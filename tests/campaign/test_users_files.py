@@ -296,14 +296,6 @@ def test_lucene_of_another_build_is_refused(two_builds, tmp_path):
         Index(place).first_stage(LuceneConfig())
 
 
-def test_an_index_of_before_there_were_generations_is_searched(two_builds, tmp_path):
-    place = shutil.copytree(two_builds / "old", tmp_path / "index")
-    change(place / "index.json", generation=None, checksum=None)
-    assert verify(Index(place))
-    with pytest.raises(InputError, match="is of another build"):  # Lucene says one: somebody mixed them
-        Index(place).first_stage(LuceneConfig())
-
-
 SEARCHER = """
 import sys
 from rerank_plugin.files.errors import InputError

@@ -1,5 +1,6 @@
 """An index of format 1, as version 0.2.0 wrote it of the documents of the tests: it searches as a new one does."""
 
+import json
 import tarfile
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def test_it_is_whole_and_has_the_arrays_of_a_new_one(old, index):
     for table in ("ids", "titles"):
         assert getattr(old.forward, table).take(everything) == getattr(index.forward, table).take(everything)
     assert old.forward.published is None
+
+
+def test_lucene_of_another_build_is_refused(old):
+    description = {**old.description, "generation": "0" * 32, "checksum": None}
+    (old.folder / "index.json").write_text(json.dumps(description))
+    with pytest.raises(InputError, match="lucene has changed since .* was built, or is of another build"):
+        Index(old.folder).first_stage(LuceneConfig())
 
 
 @pytest.mark.parametrize("name", NAMES)

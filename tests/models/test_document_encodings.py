@@ -119,8 +119,8 @@ def test_the_files_of_an_encoding(index, vectors):
     one = opened(model, "fast", index, vectors)
     key = weights_checksum(model, vectors.vocabulary)
     folder = encodings_folder(index, key)
-    assert folder == index.folder.parent / "encodings" / key
-    assert sorted(path.name for path in folder.iterdir()) == ["encodings.json", "000001.npy"]
+    assert folder == index.folder / "encodings" / key
+    assert sorted(path.name for path in folder.iterdir()) == ["000001.npy", "encodings.json"]
     described = json.loads((folder / "encodings.json").read_text())
     assert (described["model"], described["weights"]) == ("ktrel", key)
     assert (described["shape"], described["dtype"]) == ([len(index), 6], "float32")
