@@ -311,13 +311,16 @@ def print_ranking(ranking, show: int) -> None:
     index = ranking.candidates.index
     shown = ranking.order[:show]
     titles = index.titles.take(ranking.candidates.rows[shown])
-    published = index.published.take(ranking.candidates.rows[shown]) if index.published else [""] * len(titles)
+    published = [""] * len(titles)
+    if index.published is not None:
+        published = index.published.take(ranking.candidates.rows[shown])
     ids = ranking.doc_ids[:show]
     width = max(len("document"), *map(len, ids))
     print(f"{'rank':>4}  {'score':>9}  {'first stage':>11}  {'document':<{width}}  title")
     for place, (at, id, title, when) in enumerate(zip(shown.tolist(), ids, titles, published), 1):
         date, _, journal = when.partition("\t")
-        said = ". ".join(filter(None, (title.rstrip(".") or "(no title)", journal.rstrip("."), date)))
+        source = ", ".join(filter(None, (journal, date)))
+        said = f"{title or '(no title)'} ({source})" if source else title or "(no title)"
         print(f"{place:>4}  {ranking.scores[at]:>9.4f}  {at + 1:>11}  {id:<{width}}  {said}")
 
 

@@ -10,14 +10,14 @@ from rerank_plugin.files.filters import FILTERS, LISTS
 
 NAMES = frozenset(FILTERS.values())
 LONGEST = 1000  # characters of a text
-DATE = re.compile(r"\d{4}(-\d\d(-\d\d)?)?(?!\d)")
+DATE = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?(?![0-9])")
 
 
 def metadata_of(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
     """The metadata of a JSON object, and the names of those that cannot be used.
 
-    They are looked up in the object and in its ``metadata``, as BEIR has it. A text stands for a list of one text, a
-    ``year`` for a ``date``, and of a date with more than a day the day is kept.
+    They are looked up in the object and in its ``metadata``, as BEIR has it. A text may stand for a list of one text,
+    and a ``year`` for a ``date``; the time of day is cut off.
     """
     found = {name: record[name] for name in NAMES & record.keys()}
     if isinstance(inner := record.get("metadata"), dict):
@@ -26,11 +26,11 @@ def metadata_of(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[
         found["date"] = year
     usable, unusable = {}, []
     for name in sorted(found):
-        if found[name] not in (None, "", []):
-            try:
-                usable[name] = _value(name, found[name])
-            except ValueError:
-                unusable.append(name)
+        try:
+            if found[name] is not None and (value := _value(name, found[name])) not in ("", []):
+                usable[name] = value
+        except ValueError:
+            unusable.append(name)
     return usable or None, unusable
 
 
@@ -41,16 +41,16 @@ def _value(name: str, given: Any) -> Any:
             raise ValueError
         return given
     if name in LISTS:
-        return [text_value(one) for one in (given if isinstance(given, (list, tuple)) else [given])]
-    if name == "date":
-        found = DATE.match(str(given) if type(given) is int else text_value(given))
-        if found is None:
+        texts = map(_text, given if isinstance(given, (list, tuple)) else [given])
+        return [text for text in texts if text]
+    if name == "date" and (text := str(given) if type(given) is int else _text(given)):
+        if (found := DATE.match(text)) is None:
             raise ValueError
         return found[0]
-    return text_value(given)
+    return _text(given)
 
 
-def text_value(given: Any) -> str:
+def _text(given: Any) -> str:
     """A text with single spaces; a ValueError for what is none, or longer than `LONGEST`."""
     if not isinstance(given, str) or len(given) > LONGEST:
         raise ValueError

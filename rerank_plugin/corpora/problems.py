@@ -84,7 +84,7 @@ def usable(
     """The document, or None if it cannot be used; the reason is then added to ``problems``.
 
     A usable document has a title or an abstract and, with ``ids_required``, an id: a string without white space, since
-    run and judgment files are split at white space.
+    run and judgment files are split at white space. ``metadata`` are in the form of :mod:`rerank_plugin.files.filters`.
     """
     if not ids_required:
         id = id if isinstance(id, str) else ""

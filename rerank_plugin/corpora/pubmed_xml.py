@@ -188,10 +188,8 @@ def _document(record: Any, path: Path, problems: Problems, ids_required: bool) -
 
 
 def _metadata(citation: Any, article: Any) -> dict[str, Any]:
-    """The metadata of an article, as :mod:`rerank_plugin.files.filters` names them. Types tell of a retraction."""
-    types = _texts(article.iterfind("PublicationTypeList/PublicationType")) or _texts(
-        article.iterfind("PublicationType")
-    )
+    """The metadata of an article, as :mod:`rerank_plugin.files.filters` names them."""
+    types = _texts(article.iter("PublicationType"))
     notes = citation.iterfind("CommentsCorrectionsList/CommentsCorrections")
     found = {
         "date": next(filter(None, map(_date, (article.find(path) for path in DATES))), ""),

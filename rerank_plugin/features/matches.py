@@ -90,12 +90,11 @@ class Matches:
     def idf_jaccard(self, field: str) -> np.ndarray:
         """[D18] 4.2.2 (5), (13), (18)."""
         _, common = self._common(field)
-        titles, ends = self.candidates.title_lengths, self.candidates.lengths
-        starts, ends = {"title": (0 * titles, titles), "abstract": (titles, ends), "text": (0 * titles, ends)}[field]
-        weights, tokens = self.index.term_weights, word_loops.plain(self.index.tokens)
-        # Zeros cost nothing until they are touched: few of a large vocabulary are.
-        marks, starts_of_fields = np.zeros(len(weights), np.int32), self.candidates.starts + starts
-        mass = word_loops.distinct_weights(tokens, starts_of_fields, ends - starts, weights, marks)
+        titles, lengths = self.candidates.title_lengths, self.candidates.lengths
+        first, last = {"title": (0, titles), "abstract": (titles, lengths), "text": (0, lengths)}[field]
+        tokens, weights = word_loops.plain(self.index.tokens), self.index.term_weights
+        marks = np.zeros(len(weights), np.int32)  # costs nothing where it is not touched
+        mass = word_loops.distinct_weights(tokens, self.candidates.starts + first, last - first, weights, marks)
         union = self.weight + mass - common
         return np.divide(common, union, out=np.zeros(len(common)), where=union > 0)
 

@@ -26,7 +26,7 @@ FILTERS = {
     "language": "languages", "retracted": "retracted",
 }  # fmt: skip
 LISTS = ("authors", "mesh", "types", "languages")
-YEARS = re.compile(r"(\d{4})|(\d{4})?-(\d{4})?")
+YEARS = re.compile("([0-9]{4})|([0-9]{4})?-([0-9]{4})?")
 
 
 def folded(value: str) -> str:

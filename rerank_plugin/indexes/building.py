@@ -30,7 +30,7 @@ from rerank_plugin.indexes.lucene_reader import (
     lucene_numbers,
     open_reader,
     stored_documents,
-)  # fmt: skip
+)
 from rerank_plugin.indexes.lucene_writer import LuceneWriter
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
 

@@ -220,7 +220,7 @@ def test_a_list_shows_date_and_journal(dated, command):
     rows = dated.forward.rows([line.split()[3] for line in lines])
     assert status == 0 and len(rows) > 1
     for line, row in zip(lines, rows):
-        assert line.endswith(f"  {dated.forward.titles[row].rstrip('.')}. BMJ. {metadata(row)['date']}")
+        assert line.endswith(f"  {dated.forward.titles[row]} (BMJ, {metadata(row)['date']})")
     assert "BMJ" not in command("--index", dated.folder, "--query", "migraine", "--filter", "retracted:no")[1]
 
 
