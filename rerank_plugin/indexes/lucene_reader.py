@@ -93,9 +93,9 @@ def stored_documents(reader: Any, folder: Path, title_field: str | None, text_fi
         title_field, text_field: where titles and texts are: a key of that object or a stored field.
 
     Raises:
-        InputError: a document has no id, one that a run cannot hold, or no stored text.
+        InputError: a document has no id, one that a run cannot hold, or no stored text; or no document has a field.
     """
-    stored = reader.storedFields()
+    stored, missing = reader.storedFields(), {title_field, text_field} - {None}
     for number in lucene_numbers(reader).tolist():
         found = stored.document(number)
         id = found.get("id")
@@ -106,7 +106,10 @@ def stored_documents(reader: Any, folder: Path, title_field: str | None, text_fi
         if raw is not None:
             with suppress(ValueError, RecursionError):  # other collections store what they were made of
                 record = jsonl.parse(raw.encode())
+        missing = {field for field in missing if field not in record and found.get(field) is None}
         yield _document(id, record, raw, found, title_field, text_field, folder)
+    if missing:
+        raise InputError(f"{folder}: no document stores '{missing.pop()}': name keys of raw, or stored fields")
 
 
 def _document(id: str, record: dict, raw: str | None, found: Any, title_field, text_field, folder: Path) -> Document:
@@ -118,13 +121,12 @@ def _document(id: str, record: dict, raw: str | None, found: Any, title_field, t
     # Contents repeat the title where there is a text beside them, if only an empty one.
     texts = tuple(key for key in jsonl.TEXT_KEYS if key != CONTENTS and key in record)
     title, text = value(title_field, jsonl.TITLE_KEYS), value(text_field, texts or (CONTENTS,))
-    if text is None and text_field is None and not texts:
-        text = found.get(CONTENTS) or (None if record else raw)
+    if text is None and text_field is None and (title is None or not texts):
+        text = record.get(CONTENTS) or found.get(CONTENTS) or (None if record else raw)
     if text is None and title is None:
-        where = "neither raw nor contents" if text_field is None else f"nothing is called '{text_field}'"
         raise InputError(
-            f"{folder}: document {id} has no stored text ({where}): name the fields of titles and texts, or build the "
-            "Lucene index again with -storeRaw"
+            f"{folder}: document {id} has no stored text (neither raw nor contents): name the fields of titles and "
+            "texts, or build the Lucene index again with -storeRaw"
         )
     try:
         return Document(id, jsonl.text_of(title), jsonl.text_of(text), metadata_of(record)[0])

@@ -172,11 +172,13 @@ class DenseStage:
         There are none where the model knows no word of the query (a warning says so once).
 
         Raises:
-            InputError: the depth is more than a GPU can return.
+            InputError: the depth is more than a GPU can return, or a filter is more than it can do.
         """
         encoding = self.encoder.encode(query.text)
         if encoding is None or not len(self.vectors):
             return Candidates(self.forward, [], [])
+        if query.filter is not None and self.config.device != "cpu":
+            raise InputError("faiss cannot filter on a GPU: keep the vectors on the CPU, or search without a filter")
         fits = None if query.filter is None else self.index.fitting(query.filter)
         if self.config.feedback:
             encoding = self._moved(encoding, fits)

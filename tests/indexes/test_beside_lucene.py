@@ -101,8 +101,9 @@ def test_named_fields_and_stored_contents(tmp_path):
     neither = pyserini_index(tmp_path / "neither", records)
     with pytest.raises(InputError, match="document 1 has no stored text .neither raw nor contents.: name the fields"):
         build_beside(neither, tmp_path / "d")
-    with pytest.raises(InputError, match="document 1 has no stored text .nothing is called 'body'."):
-        build_beside(raw, tmp_path / "d", text_field="body")
+    for wrong in ({"text_field": "body"}, {"title_field": "body", "text_field": "lead"}):
+        with pytest.raises(InputError, match="raw/lucene: (no document stores 'body'|document 1 has no stored text)"):
+            build_beside(raw, tmp_path / "d", **wrong)
     assert not (tmp_path / "d").exists()
 
 
