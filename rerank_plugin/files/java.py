@@ -22,6 +22,7 @@ from rerank_plugin.files.errors import InputError
 
 MINIMUM_JAVA = 21
 DEFAULT_HEAP = "-Xmx4g"
+SMALL_COLLECTOR = "-XX:+UseSerialGC"  # on two processors it takes a sixth less time of them than Java's default, G1
 JVM_LIBRARIES = (
     "lib/server/libjvm.so",
     "lib/server/libjvm.dylib",
@@ -89,6 +90,8 @@ def start_jvm() -> None:
         options = os.environ.get("RERANK_PLUGIN_JVM_OPTIONS", "").split()
         if not any(option.startswith("-Xmx") for option in options):
             options.append(DEFAULT_HEAP)
+        if (os.cpu_count() or 1) <= 2 and not any(option.endswith("GC") for option in options):
+            options.append(SMALL_COLLECTOR)
         # Signals stay Python's: otherwise Ctrl-C ends the process within Java, and nothing is tidied up.
         options += ["-Xrs", "-Dlog4j2.StatusLogger.level=OFF"]
         jnius_config.set_classpath(str(anserini_jar()))

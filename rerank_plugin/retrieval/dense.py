@@ -142,15 +142,17 @@ class QueryEncoder:
 
 
 class DenseStage:
-    """A first stage over stored encodings. It is thread-safe and needs no Java.
+    """A first stage over stored encodings. It is thread-safe and needs no Java, but for filters.
 
     Raises:
         InputError: the checkpoint cannot be used, its score is no inner product of encodings, or the index holds no
             encodings by it.
     """
 
+    filters = True
+
     def __init__(self, index, config: DenseConfig):
-        self.forward, self.config, self.name = index.forward, config, config.name
+        self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
         self.encoder = QueryEncoder(self.forward, config.checkpoint)
         vectors = find_encodings(self.forward, self.encoder.key, self.encoder.size)
         encode = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder}"
@@ -165,17 +167,22 @@ class DenseStage:
             self.searcher = AnnSearch(folder, config.kind, effort, config.device, f"{encode} --ann {config.kind}")
 
     def search(self, query: Query, depth: int) -> Candidates:
-        """The best ``depth`` documents; none where the model knows no word of the query (a warning says so once).
+        """The best ``depth`` documents that fit the query's filter.
+
+        There are none where the model knows no word of the query (a warning says so once).
 
         Raises:
-            InputError: the depth is more than a GPU can return.
+            InputError: the depth is more than a GPU can return, or a filter is more than it can do.
         """
         encoding = self.encoder.encode(query.text)
         if encoding is None or not len(self.vectors):
             return Candidates(self.forward, [], [])
+        if query.filter is not None and self.config.device != "cpu":
+            raise InputError("faiss cannot filter on a GPU: keep the vectors on the CPU, or search without a filter")
+        fits = None if query.filter is None else self.index.fitting(query.filter)
         if self.config.feedback:
-            encoding = self._moved(encoding)
-        return self._nearest(encoding, depth)
+            encoding = self._moved(encoding, fits)
+        return self._nearest(encoding, depth, fits)
 
     def neighbours(self, row: int, depth: int) -> Candidates:
         """The documents with the largest cosine of their vector and that of a document, which is left out."""
@@ -186,23 +193,26 @@ class DenseStage:
         others = rows != row
         return Candidates(self.forward, rows[others], cosines[others]).best(depth)
 
-    def _moved(self, encoding: np.ndarray) -> np.ndarray:
+    def _moved(self, encoding: np.ndarray, fits: np.ndarray | None) -> np.ndarray:
         """The encoding of a query after pseudo-relevance feedback, float32 [E].
 
         The weighted mean of the documents is added to the unit vector of each part, before the part's factor applies.
         """
-        best = self._nearest(encoding, self.config.feedback)
+        best = self._nearest(encoding, self.config.feedback, fits)
+        if not len(best):
+            return encoding
         mean = self.vectors[best.rows].mean(axis=0, dtype=np.float32)
         return encoding + np.float32(self.config.feedback_weight) * self.encoder.scorer.factors * mean
 
-    def _nearest(self, encoding: np.ndarray, depth: int) -> Candidates:
-        """The best ``depth`` documents for an encoding float32 [E]."""
-        most = min(len(self.forward), self.searcher.most or len(self.forward))
-        if min(depth, len(self.forward)) > most:
+    def _nearest(self, encoding: np.ndarray, depth: int, fits: np.ndarray | None) -> Candidates:
+        """The best ``depth`` documents for an encoding float32 [E], of those that ``fits`` bool [R], None for all."""
+        documents = len(self.forward) if fits is None else int(fits.sum())
+        most = min(documents, self.searcher.most or documents)
+        if min(depth, documents) > most:
             raise InputError(f"faiss returns at most {most} documents from a GPU: lower the depth, or use the CPU")
         reach, bound = min(depth + MORE, most), self._rounding(encoding)
         while True:
-            rows, products = self.searcher.search(encoding, reach)
+            rows, products = self.searcher.search(encoding, reach, fits)
             scores = self.encoder.inner_products(encoding, self.vectors, rows)
             best = Candidates(self.forward, rows, scores).best(depth)
             if reach == most or len(rows) < reach or products[-1] + bound < best.first_stage_scores[-1]:
