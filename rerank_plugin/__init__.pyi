@@ -1,5 +1,6 @@
 from rerank_plugin.evaluation.judged_runs import evaluate_runs as evaluate_runs
 from rerank_plugin.files.errors import InputError as InputError
+from rerank_plugin.files.filters import Filter as Filter
 from rerank_plugin.files.records import Document as Document
 from rerank_plugin.files.records import Query as Query
 from rerank_plugin.files.runs import RankedList as RankedList

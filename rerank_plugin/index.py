@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.index``: builds the Lucene index and the forward index of a corpus, and encodes them."""
+"""``python -m rerank_plugin.index``: indexes a corpus, or goes beside a Lucene index, and encodes documents."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ def arguments():
     parser = commandline.parser(
         "index",
         "Index a corpus of titles and abstracts: a Lucene index (fields title, abstract, contents, with positions and\n"
-        "document vectors) and, beside it, the forward index that the rerankers read.",
+        "document vectors; metadata; the stored documents) and, beside it, the forward index that the rerankers read.\n"
+        "Or build the forward index alone, beside a Lucene index that is there.",
         "examples:\n  python -m rerank_plugin.index --corpus sample --index indexes/sample\n"
         "  python -m rerank_plugin.index --corpus sample --knowledge kb/sample --index indexes/concepts\n"
+        "  python -m rerank_plugin.index --lucene indexes/lucene-index-nfcorpus --index indexes/nfcorpus\n"
         "  python -m rerank_plugin.index --encode checkpoints/ktrel --index indexes/sample\n"
         "  python -m rerank_plugin.index --statistics checkpoints/delta --index indexes/sample",
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--corpus", help=accepted(CORPUS))
+    lucene = "an Anserini or Pyserini index that stores raw or contents: it is read, and searched where it is"
+    mode.add_argument("--lucene", type=Path, metavar="FOLDER", help=lucene)
     parser.add_argument("--index", required=True, type=Path, help="folder to write")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an index, encodings or statistics that are there already"
@@ -56,6 +60,9 @@ def _add_building_options(add) -> None:
         "what KTRel reads beside words"
     )
     add("--knowledge", type=Path, metavar="KB", help=knowledge)
+    field = "of --lucene: the key of the stored JSON object, or the stored field, of {} (default: the usual ones)"
+    add("--title-field", metavar="NAME", help=field.format("titles"))
+    add("--text-field", metavar="NAME", help=field.format("abstracts or texts"))
     add("--threads", type=int, help="Lucene indexing threads (default: one per processor)")
 
 
@@ -77,8 +84,11 @@ def main(argv: list[str] | None = None) -> None:
         if getattr(options, name) and not options.encode:
             parser.error(f"--{name} is for encodings: give it with --encode")
     for name in ("stem", "knowledge"):
-        if getattr(options, name) and not options.corpus:
-            parser.error(f"--{name} is for building an index: give it with --corpus")
+        if getattr(options, name) and not (options.corpus or options.lucene):
+            parser.error(f"--{name} is for building an index: give it with --corpus or --lucene")
+    for name in ("title_field", "text_field"):
+        if getattr(options, name) and not options.lucene:
+            parser.error(f"--{name.replace('_', '-')} is for an index that is there: give it with --lucene")
     parser.check_counts(options, "batch_size", "threads")
     if options.verify:
         verify(options)
@@ -86,10 +96,10 @@ def main(argv: list[str] | None = None) -> None:
         encode(options)
     elif options.statistics:
         write_statistics(options)
-    elif options.corpus:
+    elif options.corpus or options.lucene:
         build(options)
     else:
-        parser.error("--corpus is required")
+        parser.error("--corpus or --lucene is required")
 
 
 def verify(options) -> None:
@@ -101,9 +111,9 @@ def verify(options) -> None:
 
 
 def build(options) -> None:
-    """Build an index of a corpus."""
+    """Build an index of a corpus, or beside a Lucene index."""
     from rerank_plugin.corpora import Problems, documents
-    from rerank_plugin.indexes.building import build_index
+    from rerank_plugin.indexes.building import build_beside, build_index
     from rerank_plugin.text.tokenizer import tokenizer
 
     annotator = None
@@ -114,22 +124,23 @@ def build(options) -> None:
         annotator = Annotator(KnowledgeBase(options.knowledge), threads=options.threads)
     problems = Problems(strict=options.strict)
     started = time.monotonic()
-    report = build_index(
-        documents(options.corpus, problems),
-        options.index,
-        options.corpus,
-        problems,
-        overwrite=options.overwrite,
-        threads=options.threads,
-        progress=lambda items: commandline.progress(items, "indexing", "documents"),
-        tokenizer=tokenizer(options.stem),
-        annotator=annotator,
-    )
+    how = {"overwrite": options.overwrite, "tokenizer": tokenizer(options.stem), "annotator": annotator}
+
+    def progress(items, total=None):
+        return commandline.progress(items, "indexing", "documents", total=total)
+
+    if options.lucene:
+        fields = options.title_field, options.text_field
+        report = build_beside(options.lucene, options.index, *fields, progress=progress, **how)
+    else:
+        found = documents(options.corpus, problems)
+        threads = options.threads
+        report = build_index(found, options.index, options.corpus, problems, threads=threads, progress=progress, **how)
     seconds = time.monotonic() - started
     for line in problems.summary(kept=False):
         log.warning("left out: %s", line)
     for line in problems.summary(kept=True):
-        log.warning("kept, but without a part of its text: %s", line)
+        log.warning("kept, but without a part: %s", line)
     concepts = "" if report.concepts is None else f"{report.concepts:,} concepts, "
     print(
         f"{options.index}: {report.documents:,} documents, {report.tokens:,} tokens, {concepts}{report.terms:,} terms "

@@ -61,6 +61,11 @@ def _add_candidate_options(add) -> None:
     run = "re-rank this TREC run, or all runs of this folder, instead of searching"
     add("--run", type=Path, help=run)
     add("--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)")
+    filter = (
+        "only documents with this metadata: year:2015-2020, type:Review, journal, author, mesh, language or "
+        "retracted:no; may be repeated: different fields must all fit, of one field any value"
+    )
+    add("--filter", action="append", default=[], metavar="FIELD:VALUE", help=filter)
     depth = "candidates a query; judged: is not cut, of all the best are written"
     add("--depth", type=int, default=500, help=depth)
     add("--show", type=int, default=10, help="documents to print for --query")
@@ -109,6 +114,8 @@ def _check(parser, options) -> None:
             f"--run is a first stage, as --first-stage {options.first_stage} is: to keep the judged documents of a "
             "run, give --judged-only J instead"
         )
+    if options.run and options.filter:
+        parser.error("--filter is for searches, not for --run: the documents of a run are given")
     if options.run and options.fuse:
         parser.error("--fuse is for searches: to fuse a run, give --first-stage run:RUN instead of --run")
     parser.check_counts(options, "depth", "show", "batch_size", "threads", "queries_at_once")
@@ -130,14 +137,25 @@ def _open(options, config):
 
 
 def _open_source(options, index, config):
+    from rerank_plugin.corpora import Query
     from rerank_plugin.ranking.pipeline import from_first_stage
+    from rerank_plugin.retrieval.register import check_filter
 
     first_stage = index.first_stage(config)
+    if filter := _filter(options):  # what is wrong with it should not wait for the first query
+        check_filter(first_stage, Query("", "", filter))
+        index.check_filter(filter)
     if options.judged_only:
         from rerank_plugin.retrieval.judged import JudgedOnly
 
         first_stage = JudgedOnly(first_stage, _judged_rows(options, index.forward))
     return from_first_stage(first_stage, options.depth)
+
+
+def _filter(options):
+    from rerank_plugin.files.filters import Filter
+
+    return Filter.parse(options.filter) if options.filter else None
 
 
 def _open_reranker(options, index):
@@ -170,7 +188,8 @@ def search_batch(options) -> None:
     from rerank_plugin.retrieval.register import RANKING, entry_of
 
     check_free(options.output, RUN, options.overwrite or options.resume)
-    queries = read_queries(options.queries)
+    filter = _filter(options)
+    queries = [query._replace(filter=filter) for query in read_queries(options.queries)]
     config = _first_stage_config(options)
     index, reranker, source = open_whole(lambda: _open(options, config))
     tag, settings = _tag(options, reranker, config), _settings(options, config, index)
@@ -272,18 +291,20 @@ def _settings(options, config, index) -> dict:
     from rerank_plugin.files.fingerprints import fingerprints
 
     named = asdict(config) | {name: getattr(options, name) for name in ("queries", "judged_only", "reranker")}
+    if options.filter:
+        named["filter"] = sorted(options.filter)
     same = {"index": str(options.index), "generation": index.build, "contents": fingerprints(named)}
     return named | same | {name: getattr(options, name) for name in ("depth", "seed", "tag")}
 
 
 def search_one(options) -> None:
-    """Print rank, score, first-stage rank and title of the best documents for one query."""
+    """Print rank, score, first-stage rank, title, date and journal of the best documents for one query."""
     from rerank_plugin.corpora import Query
     from rerank_plugin.indexes.index_folder import Index, open_whole
     from rerank_plugin.ranking.pipeline import rank
     from rerank_plugin.retrieval.lucene import LuceneConfig
 
-    config, query = _first_stage_config(options), Query("query", options.query)
+    config, query = _first_stage_config(options), Query("query", options.query, _filter(options))
     by_lucene = isinstance(config, LuceneConfig)  # others import torch, which two threads must not do at once
 
     def searched():
@@ -304,11 +325,17 @@ def print_ranking(ranking, show: int) -> None:
     index = ranking.candidates.index
     shown = ranking.order[:show]
     titles = index.titles.take(ranking.candidates.rows[shown])
+    published = [""] * len(titles)
+    if index.published is not None:
+        published = index.published.take(ranking.candidates.rows[shown])
     ids = ranking.doc_ids[:show]
     width = max(len("document"), *map(len, ids))
     print(f"{'rank':>4}  {'score':>9}  {'first stage':>11}  {'document':<{width}}  title")
-    for place, (at, id, title) in enumerate(zip(shown.tolist(), ids, titles), 1):
-        print(f"{place:>4}  {ranking.scores[at]:>9.4f}  {at + 1:>11}  {id:<{width}}  {title or '(no title)'}")
+    for place, (at, id, title, when) in enumerate(zip(shown.tolist(), ids, titles, published), 1):
+        date, _, journal = when.partition("\t")
+        source = ", ".join(filter(None, (journal, date)))
+        said = f"{title or '(no title)'} ({source})" if source else title or "(no title)"
+        print(f"{place:>4}  {ranking.scores[at]:>9.4f}  {at + 1:>11}  {id:<{width}}  {said}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,11 @@
 """Small indexes with concepts, made without Java: a hand-made knowledge base and the real annotator."""
 
-import json
-
 from rerank_plugin.indexes.index_concepts import ConceptWriter, text_to_annotate
-from rerank_plugin.indexes.index_folder import DESCRIPTION, FORMAT_VERSION, Index, describe_files
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 from rerank_plugin.knowledge.compiling import compile_knowledge
 from rerank_plugin.knowledge.entries import Concept, Relation, Source
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.text.tokenizer import SETTINGS
 from tests import small
 
 # 'attack' is the name of two concepts, so that a mention has candidates. Nothing is said of Xylitol, 2's document.
@@ -35,18 +32,10 @@ def knowledge_base(folder, concepts=CONCEPTS):
 
 def build_index(folder, documents=small.DOCUMENTS, concepts=CONCEPTS, config=AnnotatorConfig()):
     """An index folder of documents that is complete for opening, but for Lucene's."""
-    folder.mkdir(parents=True)
-    forward = small.build_index(folder / "forward", documents)
+    forward = small.build_index(folder, documents)
     annotator = Annotator(knowledge_base(folder / "knowledge", concepts), config, threads=1)
-    writer = ConceptWriter(folder / "forward")
+    writer = ConceptWriter(folder / forward.layout.segment)
     writer.extend(annotator.concepts([text_to_annotate(title, abstract) for _, title, abstract in documents]))
     writer.close()
-    description = {
-        "format_version": FORMAT_VERSION,
-        "tokenizer": SETTINGS,
-        "fields": {field: {"mean_length": mean} for field, mean in forward.mean_lengths.items()},
-        "knowledge": annotator.settings,
-        "files": describe_files(folder),
-    }
-    (folder / DESCRIPTION).write_text(json.dumps(description))
+    small.describe(forward, knowledge=annotator.settings)
     return Index(folder)

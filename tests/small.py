@@ -1,10 +1,14 @@
 """A small forward index made without Java, word vectors for it, and models with random weights."""
 
+import json
+
 import numpy as np
 import torch
 
+from rerank_plugin.files.records import Document
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
+from rerank_plugin.indexes.index_folder import DESCRIPTION, first_generation, write_description
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
 from rerank_plugin.ranking.pipeline import checked_scores
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -31,12 +35,29 @@ KNOWN_WORDS = (
 
 
 def build_index(folder, documents=DOCUMENTS):
-    ids, titles, abstracts = (list(column) for column in zip(*documents))
     writer = ForwardIndexWriter(folder)
-    writer.extend(ids, titles, abstracts)
+    writer.extend([Document(*one) for one in documents])
     writer.close_streams()
-    statistics = writer.finish(np.arange(len(ids)))
+    statistics = writer.finish(np.arange(len(documents)))
     return ForwardIndex(folder, {field: one.mean_length for field, one in statistics.items()})
+
+
+def describe(index, **more):
+    """Write the description that makes the folder of a forward index one that can be opened; returns it."""
+    parts = {"title": index.title_lengths, "abstract": np.diff(index.offsets) - index.title_lengths}
+    counts = {field: int(lengths.sum()) for field, lengths in parts.items()}
+    counts["text"] = len(index.tokens)
+    description = {
+        **first_generation(len(index), index.vocabulary_size),
+        "tokenizer": index.tokenizer.settings,
+        "fields": {
+            field: {"tokens": count, "mean_length": index.mean_lengths[field]} for field, count in counts.items()
+        },
+        "lucene": {},
+        **more,
+    }
+    write_description(index.folder / DESCRIPTION, description)
+    return json.loads((index.folder / DESCRIPTION).read_text())
 
 
 def word_vectors(words, dimension, seed):

@@ -320,7 +320,7 @@ def start_index(workspace, name):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60
-    while not list(workspace.glob(f".{name}.rerank_plugin-*/forward/tokens.npy")) and time.monotonic() < deadline:
+    while not list(workspace.glob(f".{name}.rerank_plugin-*/segments/*/tokens.npy")) and time.monotonic() < deadline:
         time.sleep(0.05)
     return process
 

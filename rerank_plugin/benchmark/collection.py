@@ -22,7 +22,7 @@ from rerank_plugin.files.progress import progress, set_up_logging
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import DESCRIPTION, FORMAT_VERSION, INDEX, Index, write_description
+from rerank_plugin.indexes.index_folder import DESCRIPTION, INDEX, Index, first_generation, write_description
 
 log = logging.getLogger(__name__)
 
@@ -194,24 +194,22 @@ def _index_with_lucene(corpus: Path, folder: Path) -> None:
 def _index_without_lucene(corpus: Path, folder: Path) -> None:
     """An index folder whose Lucene index is missing: all that scoring needs, made without Java."""
     from rerank_plugin.corpora import documents
-    from rerank_plugin.files.string_table import hash_strings
     from rerank_plugin.indexes.forward import ForwardIndexWriter
     from rerank_plugin.text.tokenizer import SETTINGS
 
     with replacing_folder(folder, INDEX, overwrite=True) as writing:
-        writer = ForwardIndexWriter(writing / "forward")
+        writer = ForwardIndexWriter(writing)
         stream = progress(documents(str(corpus)), "indexing", "documents")
         while batch := list(islice(stream, BATCH)):
-            ids, titles, abstracts = (list(column) for column in zip(*batch))
-            writer.extend(ids, titles, abstracts, hash_strings(ids))
+            writer.extend(batch)
         writer.close_streams()
         statistics = writer.finish(np.arange(writer.title_lengths.length))
         description = {
-            "format_version": FORMAT_VERSION,
+            **first_generation(writer.title_lengths.length, len(writer.term_ids)),
             "created_by": f"rerank_plugin {__version__}, bench",
             "source": str(corpus),
             "tokenizer": SETTINGS,
-            "documents": writer.title_lengths.length,
             "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
+            "lucene": {},
         }
         write_description(writing / DESCRIPTION, description)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
@@ -14,14 +16,16 @@ MALFORMED_XML = "malformed XML"
 MISSING_ID = "missing id"
 NOT_PUBMED = "file without PubMed records"
 UNEXPANDED = "unexpanded entity"
+UNUSABLE_METADATA = "unusable metadata entry"
 UNUSABLE_ID = "unusable id"
 
-KEPT = (UNEXPANDED,)  # kinds of problems whose records are read all the same, as far as they can be
+KEPT = (UNEXPANDED, UNUSABLE_METADATA)  # kinds of problems whose records are read all the same, as far as they can be
 
 _PLURALS = {
     MALFORMED_XML: MALFORMED_XML,
     NOT_PUBMED: "files without PubMed records",
     UNEXPANDED: "unexpanded entities",
+    UNUSABLE_METADATA: "unusable metadata entries",
 }
 
 EXAMPLES = 5  # named per kind; the rest are only counted
@@ -69,12 +73,18 @@ class Problems:
 
 
 def usable(
-    id: object, title: str, abstract: str, where: str, problems: Problems, ids_required: bool
+    id: object,
+    title: str,
+    abstract: str,
+    where: str,
+    problems: Problems,
+    ids_required: bool,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Document | None:
     """The document, or None if it cannot be used; the reason is then added to ``problems``.
 
     A usable document has a title or an abstract and, with ``ids_required``, an id: a string without white space, since
-    run and judgment files are split at white space.
+    run and judgment files are split at white space. ``metadata`` are in the form of :mod:`rerank_plugin.files.filters`.
     """
     if not ids_required:
         id = id if isinstance(id, str) else ""
@@ -87,4 +97,4 @@ def usable(
     if not title.strip() and not abstract.strip():
         problems.add(EMPTY_DOCUMENT, where if where.endswith(id) else f"{where} ({id})")
         return None
-    return Document(id, title, abstract)
+    return Document(id, title, abstract, metadata)

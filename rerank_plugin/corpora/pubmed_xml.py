@@ -8,7 +8,7 @@ texts of those.
 
 The title is ArticleTitle, else BookTitle, else VernacularTitle; the brackets that mark a translated title are taken
 off. The abstract is every AbstractText with its label (``METHODS: ...``), not OtherAbstract, which repeats it in other
-words or languages.
+words or languages. The journal is its abbreviation, and the date that of the issue, or else of the article online.
 
 Files come from elsewhere: `safe_xml` says how they are read. A file that is not well-formed is read again from its
 beginning, by `broken_xml`, which loses the damaged records only. An entity that is not one of XML's own five is not
@@ -20,13 +20,14 @@ from __future__ import annotations
 import logging
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from lxml import etree
 
 from rerank_plugin.corpora import broken_xml
+from rerank_plugin.corpora.metadata import LONGEST
 from rerank_plugin.corpora.problems import DAMAGED_GZIP, MALFORMED_XML, NOT_PUBMED, UNEXPANDED, Problems, usable
 from rerank_plugin.corpora.safe_xml import Malformed, Records
 from rerank_plugin.files.errors import InputError
@@ -40,6 +41,9 @@ DELETIONS = ("DeleteCitation", "DeleteDocument")
 TITLES, ABSTRACT = ("ArticleTitle", "Book/BookTitle", "VernacularTitle"), "Abstract/AbstractText"
 NO_TITLE = ("Not Available", "In Process Citation")  # what NLM writes in brackets where there is no English title
 NO_LABEL = "UNLABELLED"
+DATES = ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate")
+JOURNALS = ("Article/Journal/ISOAbbreviation", "MedlineJournalInfo/MedlineTA", "Article/Journal/Title")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 SETS = ("PubmedArticleSet", "PubmedBookArticleSet", "MedlineCitationSet")  # roots that may hold nothing
 
@@ -174,12 +178,56 @@ def _document(record: Any, path: Path, problems: Problems, ids_required: bool) -
     if article is None:  # a book document has the same elements without this level
         article = citation
     pmid = _whole(citation.find("PMID"))
-    where = f"{path}: PMID {pmid}" if pmid else f"{path}: {_title(article)[:60]!r}"
-    document = usable(pmid, _title(article), _abstract(article), where, problems, ids_required)
+    title = _title(article)
+    where = f"{path}: PMID {pmid}" if pmid else f"{path}: {title[:60]!r}"
+    document = usable(pmid, title, _abstract(article), where, problems, ids_required, _metadata(citation, article))
     entities = _entities(article) if document is not None else []
     if entities:
         problems.add(UNEXPANDED, f"{where} ({', '.join(entities)})")
     return document
+
+
+def _metadata(citation: Any, article: Any) -> dict[str, Any]:
+    """The metadata of an article, as :mod:`rerank_plugin.files.filters` names them."""
+    types = _texts(article.iter("PublicationType"))
+    notes = citation.iterfind("CommentsCorrectionsList/CommentsCorrections")
+    found = {
+        "date": next(filter(None, map(_date, (article.find(path) for path in DATES))), ""),
+        "journal": next((text for path in JOURNALS for text in _texts(citation.iterfind(path))), ""),
+        "authors": [name for one in article.iterfind("AuthorList/Author") if (name := _author(one))],
+        "mesh": _texts(citation.iterfind("MeshHeadingList/MeshHeading/DescriptorName")),
+        "types": types,
+        "languages": _texts(article.iterfind("Language")),
+        "retracted": "Retracted Publication" in types or any(one.get("RefType") == "RetractionIn" for one in notes),
+    }
+    return {name: value for name, value in found.items() if value not in ("", [])}
+
+
+def _texts(elements: Iterable[Any]) -> list[str]:
+    """The texts of elements, as far as there are any, cut at what Lucene keeps as one term."""
+    return [text[:LONGEST] for text in map(_text, elements) if text]
+
+
+def _author(author: Any) -> str:
+    """``Smith JA``, or the name of a group."""
+    return " ".join(
+        name for path in ("LastName", "Initials", "CollectiveName") for name in _texts(author.iterfind(path))
+    )
+
+
+def _date(element: Any) -> str:
+    """``2015``, ``2015-03`` or ``2015-03-02`` of a date's elements or of a text such as ``2015 Mar-Apr``."""
+    if element is None:
+        return ""
+    year, month, day = ((element.findtext(name) or "").strip() for name in ("Year", "Month", "Day"))
+    if not year:
+        year, month = (*(element.findtext("MedlineDate") or "").replace("-", " ").split(), "", "")[:2]
+    if not re.fullmatch("[0-9]{4}", year):
+        return ""
+    number = MONTHS.index(month[:3].title()) + 1 if month[:3].title() in MONTHS else _number(month)
+    if not 1 <= number <= 12:
+        return year
+    return f"{year}-{number:02d}-{_number(day):02d}" if 1 <= _number(day) <= 31 else f"{year}-{number:02d}"
 
 
 def _entities(article: Any) -> list[str]:

@@ -30,7 +30,7 @@ class ConceptReader:
             )
         if index.knowledge is None:
             raise InputError(
-                f"the model reads concepts, and the index holds no concepts: build {index.folder.parent} with "
+                f"the model reads concepts, and the index holds no concepts: build {index.folder} with "
                 "a knowledge base, or use a model of words alone (ktrel-w)"
             )
         self.vocabulary, self.knowledge = vocabulary, index.knowledge

@@ -90,7 +90,12 @@ class Matches:
     def idf_jaccard(self, field: str) -> np.ndarray:
         """[D18] 4.2.2 (5), (13), (18)."""
         _, common = self._common(field)
-        union = self.weight + self._of_candidates(self.index.idf_mass[field]) - common
+        titles, lengths = self.candidates.title_lengths, self.candidates.lengths
+        first, last = {"title": (0, titles), "abstract": (titles, lengths), "text": (0, lengths)}[field]
+        tokens, weights = word_loops.plain(self.index.tokens), self.index.term_weights
+        marks = np.zeros(len(weights), np.int32)  # costs nothing where it is not touched
+        mass = word_loops.distinct_weights(tokens, self.candidates.starts + first, last - first, weights, marks)
+        union = self.weight + mass - common
         return np.divide(common, union, out=np.zeros(len(common)), where=union > 0)
 
     def bm25(self, field: str, k1: float = BM25_K1, b: float = BM25_B) -> np.ndarray:

@@ -25,6 +25,7 @@ MINIMUM_JAVA = 21
 DEFAULT_HEAP = "-Xmx4g"
 # Anserini logs through log4j, which takes half a second to start: these settings start nothing before it is used.
 ERRORS_ONLY = ("-Dlog4j2.configurationFile=none", "-Dlog4j2.level=ERROR", "-Dlog4j2.StatusLogger.level=OFF")
+SMALL_COLLECTOR = "-XX:+UseSerialGC"  # on two processors it takes a sixth less time of them than Java's default, G1
 JVM_LIBRARIES = (
     "lib/server/libjvm.so",
     "lib/server/libjvm.dylib",
@@ -92,6 +93,8 @@ def start_jvm() -> None:
         options = os.environ.get("RERANK_PLUGIN_JVM_OPTIONS", "").split()
         if not any(option.startswith("-Xmx") for option in options):
             options.append(DEFAULT_HEAP)
+        if (os.cpu_count() or 1) <= 2 and not any(option.endswith("GC") for option in options):
+            options.append(SMALL_COLLECTOR)
         # Signals stay Python's: otherwise Ctrl-C ends the process within Java, and nothing is tidied up.
         options += ["-Xrs", "--enable-native-access=ALL-UNNAMED", *ERRORS_ONLY]  # native access: of Lucene 10
         jnius_config.set_classpath(str(anserini_jar()))

@@ -1,21 +1,30 @@
 """The records of the public interface."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rerank_plugin.files.filters import Filter
 
 
 class Document(NamedTuple):
-    """A title and an abstract, each possibly empty, under an external id."""
+    """A title and an abstract, each possibly empty, under an external id.
+
+    Attributes:
+        metadata: what else is known of it, as :mod:`rerank_plugin.files.filters` names it; None for nothing.
+    """
 
     id: str
     title: str
     abstract: str
+    metadata: Mapping[str, Any] | None = None
 
 
 class Query(NamedTuple):
-    """A query's id and its text as the user wrote it."""
+    """A query's id, its text as the user wrote it, and the filter that the documents must fit; None for all."""
 
     id: str
     text: str
+    filter: Filter | None = None
 
 
 # Judgments are {query id: {document id: relevance}}: the shape that pytrec_eval and ir_measures take. A whole grade is

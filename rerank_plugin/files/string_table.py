@@ -45,6 +45,16 @@ class StringTable:
         ends = np.cumsum(lengths).tolist()
         return [gathered[end - length : end].decode() for end, length in zip(ends, lengths.tolist())]
 
+    def ranks(self, rows: np.ndarray) -> np.ndarray:
+        """The rank of each of these strings among them in increasing byte order (as C's strcmp), int64 [C]."""
+        starts, lengths = slices(self.offsets, rows)
+        padded = np.zeros((len(rows), int(lengths.max(initial=1))), np.uint8)
+        padded[np.arange(padded.shape[1]) < lengths[:, None]] = self.bytes[ranges(starts, lengths)]
+        order = np.argsort(padded.view(f"S{padded.shape[1]}").ravel(), kind="stable")
+        ranks = np.empty(len(rows), np.int64)
+        ranks[order] = np.arange(len(rows))
+        return ranks
+
     def find(self, strings: Sequence[str]) -> np.ndarray:
         """Rows of the strings, int64 [n]; -1 for a string that is not in the table."""
         if self.hashes is None:
@@ -140,19 +150,3 @@ class SeenHashes:
             run = np.sort(np.concatenate([self.runs.pop(), run]))
         if len(run):
             self.runs.append(run)
-
-
-def lexicographic_ranks(table: StringTable) -> np.ndarray:
-    """Rank of every string among all in increasing byte order (as C's strcmp), uint32 [n]; used to break ties."""
-    lengths = np.diff(np.asarray(table.offsets).astype(np.int64))
-    width = int(lengths.max(initial=1))
-    padded = np.zeros((len(table), width), np.uint8)
-    for start in range(0, len(table), 1 << 16):
-        rows = slice(start, min(start + (1 << 16), len(table)))
-        inside = np.arange(width) < lengths[rows, None]
-        first, last = int(table.offsets[rows.start]), int(table.offsets[rows.stop])
-        padded[rows][inside] = table.bytes[first:last]
-    order = np.argsort(padded.view(f"S{width}").ravel(), kind="stable")
-    ranks = np.empty(len(table), np.uint32)
-    ranks[order] = np.arange(len(table), dtype=np.uint32)
-    return ranks

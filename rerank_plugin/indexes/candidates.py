@@ -53,11 +53,6 @@ class Candidates:
         """Words of each title, int64 [C]; the title is the span [0, title_length) of a candidate's words."""
         return self.index.title_lengths[self.rows].astype(np.int64)
 
-    @cached_property
-    def id_ranks(self) -> np.ndarray:
-        """Rank of each document id in increasing byte order, uint32 [C]; breaks ties without comparing strings."""
-        return self.index.id_ranks[self.rows]
-
     @property
     def ids(self) -> list[str]:
         """External ids, in row order."""
@@ -83,7 +78,13 @@ class Candidates:
 
     def order(self, scores: np.ndarray) -> np.ndarray:
         """Indices of the candidates by float32 score descending, ties by decreasing document id; int64 [C]."""
-        return np.lexsort((-self.id_ranks.astype(np.int64), -scores.astype(np.float32)))
+        falling = -np.asarray(scores, np.float32)
+        order = np.argsort(falling, kind="stable")
+        equal = np.flatnonzero(falling[order[1:]] == falling[order[:-1]])
+        places = np.union1d(equal, equal + 1)  # ids are compared only where scores are equal
+        tied = order[places]
+        order[places] = tied[np.lexsort((-self.index.ids.ranks(self.rows[tied]), falling[tied]))]
+        return order
 
     def best(self, depth: int | None = None) -> Candidates:
         """The first ``depth`` candidates by first-stage score, ties by decreasing document id; all for None."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rerank_plugin.corpora import Problems, documents
+from rerank_plugin.corpora.metadata import NAMES, metadata_of
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
 from rerank_plugin.indexes import building
@@ -48,8 +49,14 @@ def build_index(
 
 
 def _checked(document: Document) -> Document:
-    if not isinstance(document, Document) or not all(isinstance(part, str) for part in document):
+    if not isinstance(document, Document) or not all(isinstance(part, str) for part in document[:3]):
         raise InputError(f"a document is a record of id, title and abstract, which are texts; found {document!r:.80}")
+    metadata, unusable = metadata_of(document.metadata or {})
+    if wrong := [*unusable, *((document.metadata or {}).keys() - NAMES)]:
+        raise InputError(
+            f"document {document.id} has unusable metadata ({', '.join(wrong)}); known are {', '.join(sorted(NAMES))}: "
+            "texts, of authors, mesh, types and languages lists of texts, and retracted is true or false"
+        )
     if document.id.split() != [document.id]:
         raise InputError(f"the document id {document.id!r} is empty or holds white space, which a run file cannot take")
-    return document
+    return document._replace(metadata=metadata)

@@ -3,25 +3,30 @@
 Letters used in shapes throughout the package: B batch, C candidates, N document words, M query words, D dimension of a
 word vector, V vocabulary.
 
-A folder of ``.npy`` files:
+Its ``.npy`` files in an index folder (:mod:`rerank_plugin.indexes.index_folder`):
 
 =====================  =======  ======  =============================================================================
-file                   dtype    shape   content
+segments/SEGMENT/      dtype    shape   of documents that were added together; never changed
 =====================  =======  ======  =============================================================================
 tokens                 uint32   [T]     term ids of all documents, title first, then abstract, without any truncation
 offsets                uint64   [R+1]   where each document's tokens start
 title_lengths          uint32   [R]     how many of them are the title's
 unique_FIELD           uint32   [R]     distinct terms in the field (title, abstract, text)
-idf_mass_FIELD         float32  [R]     sum of the text IDF of those distinct terms
-df_FIELD               uint32   [V]     documents that hold the term in the field
-id_ranks               uint32   [R]     rank of the document's id in increasing byte order: the tie rule as an array
-lucene_rows            uint32   [R]     row of each Lucene document number
-ids, titles, terms     (string tables: external ids, titles as written, the terms)
+ids, titles            (string tables: external ids, titles as written)
+published              (string table: date, tab, journal, as far as the corpus tells them)
 concepts               uint32   [Tc]    concepts of all documents in text order, as rows of the index's knowledge base
 concept_offsets        uint64   [R+1]   where each document's concepts start
 =====================  =======  ======  =============================================================================
 
-The last two exist only if the index was built with a knowledge base (:mod:`rerank_plugin.indexes.index_concepts`).
+=====================  =======  ======  =============================================================================
+other files            dtype    shape   of the whole collection
+=====================  =======  ======  =============================================================================
+vocabulary/terms       (string table: the terms that the documents of a segment added; its name ends in the segment's)
+vocabulary/df_FIELD    uint32   [V]     documents that hold the term in the field; ends in the generation's number
+lucene_rows            uint32   [L]     row of each Lucene document number; ends in the generation's number
+=====================  =======  ======  =============================================================================
+
+The concepts exist only if the index was built with a knowledge base (:mod:`rerank_plugin.indexes.index_concepts`).
 
 Terms are not conflated: rare words keep their own ids here ([D18] 4.2.2 needs them), and a model maps them to its own
 vocabulary.
@@ -29,16 +34,18 @@ vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, save_array
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.string_table import StringTable, StringTableWriter, lexicographic_ranks
+from rerank_plugin.files.records import Document
+from rerank_plugin.files.string_table import StringTable, StringTableWriter
 from rerank_plugin.text.tokenizer import PLAIN, PieceMemo, Tokenizer
 
 if TYPE_CHECKING:
@@ -51,6 +58,19 @@ def idf(document_frequency: np.ndarray, documents: int) -> np.ndarray:
     """Inverse document frequency ``ln(1 + (R - df + 0.5) / (df + 0.5))``, as in Lucene's BM25; float64, any shape."""
     df = np.asarray(document_frequency, dtype=np.float64)
     return np.log1p((documents - df + 0.5) / (df + 0.5))
+
+
+class Layout(NamedTuple):
+    """Where the files of a forward index with one segment lie in the index folder, without ``.npy``."""
+
+    segment: str = "segments/000001"
+    terms: str = "vocabulary/terms.000001"
+    frequency: str = "vocabulary/df_{}.000001"
+    lucene_rows: str = "lucene_rows.000001"
+    vectors: str = "000001"  # in a folder of encodings
+
+
+FORMAT_1 = Layout("forward", "forward/terms", "forward/df_{}", "forward/lucene_rows", "vectors")
 
 
 class IndexQuery(NamedTuple):
@@ -73,10 +93,12 @@ class ForwardIndex:
     """A memory-mapped forward index; opening it reads no more than file headers.
 
     Args:
+        folder: the index folder.
         knowledge: the knowledge base whose rows the concepts are; None for an index without concepts, whose
             ``concepts`` and ``concept_offsets`` are None, too.
-        checksum: of all its files and of its knowledge base. Data derived from the index stores it, to identify the
-            index later. None if the forward index was opened outside an index folder.
+        checksum: of the files of its segments, with their terms, and of its knowledge base, a JSON value. Data derived
+            from the index stores it, to identify the index later. None outside an index folder with a description.
+        layout: where its files are.
 
     Attributes:
         name: for messages.
@@ -89,29 +111,32 @@ class ForwardIndex:
         mean_lengths: dict[str, float],
         tokenizer: Tokenizer = PLAIN,
         knowledge: IndexKnowledge | None = None,
-        checksum: str | None = None,
+        checksum: str | dict[str, str] | None = None,
+        layout: Layout = Layout(),
     ):
         self.folder = folder
         self.mean_lengths = mean_lengths
         self.tokenizer = tokenizer
         self.knowledge = knowledge
-        self.checksum = checksum
-        self.in_memory, self.name = False, str(folder.parent)
+        self.checksum, self.layout = checksum, layout
+        segment = folder / layout.segment
+        self.in_memory, self.name = False, str(folder)
         self.concepts, self.concept_offsets = None, None
         if knowledge is not None:
-            self.concepts = open_array(folder / "concepts.npy")
-            self.concept_offsets = open_array(folder / "concept_offsets.npy")
-        self.tokens = open_array(folder / "tokens.npy")
-        self.offsets = open_array(folder / "offsets.npy")
-        self.title_lengths = open_array(folder / "title_lengths.npy")
-        self.id_ranks = open_array(folder / "id_ranks.npy")
-        self.lucene_rows = open_array(folder / "lucene_rows.npy")
-        self.document_frequency = {field: open_array(folder / f"df_{field}.npy") for field in FIELDS}
-        self.unique_terms = {field: open_array(folder / f"unique_{field}.npy") for field in FIELDS}
-        self.idf_mass = {field: open_array(folder / f"idf_mass_{field}.npy") for field in FIELDS}
-        self.ids = StringTable(folder, "ids")
-        self.titles = StringTable(folder, "titles")
-        self.terms = StringTable(folder, "terms")
+            self.concepts = open_array(segment / "concepts.npy")
+            self.concept_offsets = open_array(segment / "concept_offsets.npy")
+        self.tokens = open_array(segment / "tokens.npy")
+        self.offsets = open_array(segment / "offsets.npy")
+        self.title_lengths = open_array(segment / "title_lengths.npy")
+        self.unique_terms = {field: open_array(segment / f"unique_{field}.npy") for field in FIELDS}
+        self.ids = StringTable(segment, "ids")
+        self.titles = StringTable(segment, "titles")
+        self.published = None if layout == FORMAT_1 else StringTable(segment, "published")
+        self.lucene_rows = open_array(folder / f"{layout.lucene_rows}.npy")
+        self.document_frequency = {
+            field: open_array(folder / f"{layout.frequency.format(field)}.npy") for field in FIELDS
+        }
+        self.terms = StringTable(folder, layout.terms)
 
     def __len__(self) -> int:
         return len(self.title_lengths)
@@ -124,6 +149,11 @@ class ForwardIndex:
     @property
     def vocabulary_size(self) -> int:
         return len(self.terms)
+
+    @cached_property
+    def term_weights(self) -> np.ndarray:
+        """The IDF of every term in title and abstract, float64 [V]."""
+        return idf(self.document_frequency["text"], len(self))
 
     def rows(self, ids: Sequence[str]) -> np.ndarray:
         """Rows of external ids, int64 [n]; -1 for an id that is not in the index."""
@@ -148,32 +178,37 @@ class ForwardIndex:
 
 
 class ForwardIndexWriter:
-    """Builds a forward index: ``extend`` with batches of documents, then ``finish`` once the Lucene order is known."""
+    """Builds a forward index of one segment: ``extend`` with batches of documents, then ``finish``.
+
+    Args:
+        folder: the index folder.
+    """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer = PLAIN):
-        folder.mkdir(parents=True)
-        self.folder, self.tokenizer = folder, tokenizer
+        self.folder, self.tokenizer, self.layout = folder, tokenizer, Layout()
+        self.segment = segment = folder / self.layout.segment
+        for needed in (segment, folder / "vocabulary"):
+            needed.mkdir(parents=True)
         self.term_ids: dict[str, int] = {}
         # A piece of text goes straight to its term ids: after the first documents hardly a piece is tokenized again.
         self.memo = PieceMemo(self._number_piece)
-        self.tokens = ArrayWriter(folder / "tokens.npy", np.uint32)
-        self.offsets = OffsetsWriter(folder / "offsets.npy")
-        self.title_lengths = ArrayWriter(folder / "title_lengths.npy", np.uint32)
-        self.ids = StringTableWriter(folder, "ids", searchable=True)
-        self.titles = StringTableWriter(folder, "titles", searchable=False)
+        self.tokens = ArrayWriter(segment / "tokens.npy", np.uint32)
+        self.offsets = OffsetsWriter(segment / "offsets.npy")
+        self.title_lengths = ArrayWriter(segment / "title_lengths.npy", np.uint32)
+        self.ids = StringTableWriter(segment, "ids", searchable=True)
+        self.titles = StringTableWriter(segment, "titles", searchable=False)
+        self.published = StringTableWriter(segment, "published", searchable=False)
 
     def _number_piece(self, piece: str) -> tuple[int, ...]:
         term_ids = self.term_ids
         return tuple(term_ids.setdefault(term, len(term_ids)) for term in self.tokenizer.tokenize_piece(piece))
 
-    def extend(
-        self, ids: list[str], titles: list[str], abstracts: list[str], id_hashes: np.ndarray | None = None
-    ) -> None:
-        """Append documents. ``id_hashes`` uint64 [n] are those of ``hash_strings(ids)``, computed if not given."""
+    def extend(self, documents: Sequence[Document], id_hashes: np.ndarray | None = None) -> None:
+        """Append documents. ``id_hashes`` uint64 [n] are those of their ids (`hash_strings`), computed if not given."""
         number = self.memo.__getitem__
         flat: list[int] = []
         title_lengths, lengths = [], []
-        for title, abstract in zip(titles, abstracts):
+        for _, title, abstract, _ in documents:
             before = len(flat)
             for piece in map(number, title.split()):
                 flat += piece
@@ -184,21 +219,48 @@ class ForwardIndexWriter:
         self.tokens.append(flat)
         self.offsets.extend(lengths)
         self.title_lengths.append(title_lengths)
-        self.ids.extend(ids, id_hashes)
-        self.titles.extend([" ".join(title.split()) for title in titles])
+        self.ids.extend([document.id for document in documents], id_hashes)
+        self.titles.extend([" ".join(document.title.split()) for document in documents])
+        self.published.extend([_published(document.metadata) for document in documents])
 
     def close_streams(self) -> None:
         """Finish adding documents; from now on their ids can be looked up."""
-        terms = StringTableWriter(self.folder, "terms", searchable=True)
+        terms = StringTableWriter(self.folder, self.layout.terms, searchable=True)
         terms.extend(list(self.term_ids))
-        for stream in (self.tokens, self.offsets, self.title_lengths, self.ids, self.titles, terms):
+        for stream in (
+            self.tokens, self.offsets, self.title_lengths, self.ids, self.titles, self.published, terms
+        ):  # fmt: skip
             stream.close()
 
     def finish(self, lucene_rows: np.ndarray) -> dict[str, FieldStatistics]:
-        """Write what depends on the whole collection. ``lucene_rows`` uint32 [R]: row of each Lucene number."""
-        save_array(self.folder / "lucene_rows.npy", lucene_rows.astype(np.uint32))
-        save_array(self.folder / "id_ranks.npy", lexicographic_ranks(StringTable(self.folder, "ids")))
-        return _write_statistics(self.folder, len(self.term_ids))
+        """Write the statistics. ``lucene_rows`` int [L]: row of each Lucene number; -1 for a deleted document."""
+        save_array(self.folder / f"{self.layout.lucene_rows}.npy", lucene_rows.astype(np.uint32))
+        return self._write_statistics(max(len(self.term_ids), 1))
+
+    def _write_statistics(self, vocabulary: int, chunk: int = 10_000) -> dict[str, FieldStatistics]:
+        """Document frequencies, and the number of distinct terms of each document, in chunks of documents."""
+        tokens, offsets, title_lengths = (
+            open_array(self.segment / f"{name}.npy") for name in ("tokens", "offsets", "title_lengths")
+        )
+        documents = len(title_lengths)
+        frequency = {field: np.zeros(vocabulary, np.uint32) for field in FIELDS}
+        unique = {field: ArrayWriter(self.segment / f"unique_{field}.npy", np.uint32) for field in FIELDS}
+        for start in range(0, documents, chunk):
+            stop = min(start + chunk, documents)
+            pairs = _distinct_terms(tokens, offsets, title_lengths, vocabulary, start, stop)
+            for field, (document, term) in pairs.items():
+                np.add.at(frequency[field], term, 1)
+                unique[field].append(np.bincount(document, minlength=stop - start))
+        for field in FIELDS:
+            unique[field].close()
+            save_array(self.folder / f"{self.layout.frequency.format(field)}.npy", frequency[field])
+        titles = int(title_lengths.sum(dtype=np.int64))
+        totals = {"title": titles, "abstract": len(tokens) - titles, "text": len(tokens)}
+        return {field: FieldStatistics(total, total / max(documents, 1)) for field, total in totals.items()}
+
+
+def _published(metadata: Mapping[str, Any] | None) -> str:
+    return f"{metadata.get('date', '')}\t{metadata.get('journal', '')}".rstrip("\t") if metadata else ""
 
 
 def _distinct_terms(tokens, offsets, title_lengths, vocabulary: int, start: int, stop: int):
@@ -215,33 +277,3 @@ def _distinct_terms(tokens, offsets, title_lengths, vocabulary: int, start: int,
     either = distinct // 2
     pairs["text"] = either[np.diff(either, prepend=-1) != 0]
     return {field: np.divmod(pair, vocabulary) for field, pair in pairs.items()}
-
-
-def _write_statistics(folder: Path, vocabulary: int, chunk: int = 10_000) -> dict[str, FieldStatistics]:
-    """Document frequencies, then per document the distinct terms and their IDF mass, in chunks of documents."""
-    tokens, offsets = open_array(folder / "tokens.npy"), open_array(folder / "offsets.npy")
-    title_lengths = open_array(folder / "title_lengths.npy")
-    documents = len(title_lengths)
-    chunks = [(start, min(start + chunk, documents)) for start in range(0, documents, chunk)]
-    vocabulary = max(vocabulary, 1)
-
-    frequency = {field: np.zeros(vocabulary, np.uint32) for field in FIELDS}
-    for start, stop in chunks:
-        for field, (_, term) in _distinct_terms(tokens, offsets, title_lengths, vocabulary, start, stop).items():
-            np.add.at(frequency[field], term, 1)
-    weights = idf(frequency["text"], documents)
-    unique = {field: ArrayWriter(folder / f"unique_{field}.npy", np.uint32) for field in FIELDS}
-    mass = {field: ArrayWriter(folder / f"idf_mass_{field}.npy", np.float32) for field in FIELDS}
-    for start, stop in chunks:
-        pairs = _distinct_terms(tokens, offsets, title_lengths, vocabulary, start, stop)
-        for field, (document, term) in pairs.items():
-            unique[field].append(np.bincount(document, minlength=stop - start))
-            mass[field].append(np.bincount(document, weights=weights[term], minlength=stop - start))
-    for field in FIELDS:
-        unique[field].close()
-        mass[field].close()
-        save_array(folder / f"df_{field}.npy", frequency[field])
-
-    titles = int(title_lengths.sum(dtype=np.int64))
-    totals = {"title": titles, "abstract": len(tokens) - titles, "text": len(tokens)}
-    return {field: FieldStatistics(total, total / max(documents, 1)) for field, total in totals.items()}

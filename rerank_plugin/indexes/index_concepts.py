@@ -2,7 +2,7 @@
 
 An index that was built with a knowledge base holds
 
-* ``forward/concepts.npy`` and ``forward/concept_offsets.npy``: the concepts of every document, as rows of the
+* ``concepts.npy`` and ``concept_offsets.npy`` in each segment: the concepts of every document, as rows of the
   knowledge base. Concepts of one mention stand side by side, the best first, and mentions in text order;
 * ``knowledge/``: the compiled knowledge base itself, so that the index needs no other folder;
 * in ``index.json``, under ``knowledge``: the settings of the annotator, with which queries are annotated, too.
@@ -36,7 +36,7 @@ def differences(one: dict, here: dict) -> str:
 
 
 class ConceptWriter:
-    """Appends the concepts of documents to a forward index in the order of its documents."""
+    """Appends the concepts of documents to the folder of a segment, in the order of its documents."""
 
     def __init__(self, folder: Path):
         self.concepts = ArrayWriter(folder / "concepts.npy", np.uint32)

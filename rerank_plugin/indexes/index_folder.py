@@ -1,26 +1,52 @@
-"""The index folder: a Lucene index and a forward index of one collection, and the file that describes them."""
+"""The index folder: a Lucene index and a forward index of one collection, and the file that describes them.
+
+=====================  ==========================================================================================
+in the folder          format 2
+=====================  ==========================================================================================
+index.json             one generation: its id and number, tokenizer, segments and parts of the vocabulary in their
+                       order, statistics of the whole collection, source, the commit of the Lucene index, and size and
+                       checksums (whole, first and last `END` bytes) of every file; replaced atomically, last
+lucene/                the Lucene index; missing where ``index.json`` names one that somebody else built
+segments/000001/       the forward index of documents that were added together, never changed
+vocabulary/            the terms, which are only added to, and their document frequencies in this generation
+encodings/KEY/         document vectors of a model, a file a segment (:mod:`rerank_plugin.indexes.stored_encodings`)
+knowledge/             the knowledge base of the concepts (:mod:`rerank_plugin.indexes.index_concepts`)
+=====================  ==========================================================================================
+
+Names of files that belong to a generation end in its number. Now there is one segment; more come with updates. Format
+1 (``forward/`` instead of segments and vocabulary, no stored documents and no metadata in Lucene) can still be read.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.filters import FILTERS, Filter
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, healed
-from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.forward import FORMAT_1, ForwardIndex, Layout
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.text.tokenizer import tokenizer_of
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READ_VERSIONS = (1, FORMAT_VERSION)
 DESCRIPTION = "index.json"
+END = 4096  # bytes at either end of a file that have a checksum of their own, compared when an index is opened
+GENERATION_KEY = "rerank-plugin-generation"  # in the commits of Lucene indexes of format 1
+FILTERS_KEPT = 16  # filters whose documents stay in memory, a byte each
 GENERATION, CHECKSUM = "generation", "checksum"
 TRIES = 5  # to open an index that is replaced meanwhile
 
@@ -33,7 +59,7 @@ INDEX = FolderKind(
     ("format_version", "fields", "files"),
     (
         f"{MADE_AGAIN}/*",
-        *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "vectors.npy")),
+        *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "*.npy")),
         *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
         *(f"{ENCODINGS}/*/judged/{name}" for name in ("judged.json", "vectors.npy", "starts.npy", "rows.npy")),
     ),  # fmt: skip
@@ -46,7 +72,7 @@ class IndexReplacedError(InputError):
 
 
 def describe_files(folder: Path, names: Iterable[str] | None = None) -> dict[str, dict]:
-    """:func:`describe_file` of the named files of a folder.
+    """Size and checksums of the named files of a folder.
 
     By default of all files of an index, without those that have checksums of their own or are rebuilt when needed.
     """
@@ -55,7 +81,16 @@ def describe_files(folder: Path, names: Iterable[str] | None = None) -> dict[str
         found = (path for path in sorted(folder.rglob("*")) if path.is_file())
         found = (path for path in found if not any(path.is_relative_to(one) for one in apart))
         names = [path.relative_to(folder).as_posix() for path in found]
-    return {name: describe_file(folder / name) for name in names}
+    return {name: describe_file(folder / name) | ends(folder / name) for name in names}
+
+
+def ends(path: Path) -> dict[str, str]:
+    """Checksums of the first and the last `END` bytes of a file, which are the same bytes where it has no more."""
+    with open(path, "rb") as file:
+        head = file.read(END)
+        file.seek(max(path.stat().st_size - END, 0))
+        tail = file.read(END)
+    return {name: blake2b(data, digest_size=8).hexdigest() for name, data in (("head", head), ("tail", tail))}
 
 
 def write_description(path: Path, described: dict, names: Iterable[str] | None = None) -> None:
@@ -63,6 +98,20 @@ def write_description(path: Path, described: dict, names: Iterable[str] | None =
     described = {**described, "files": describe_files(path.parent, names)}
     described[CHECKSUM] = checksum_of(described)
     path.write_text(json.dumps(described, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def first_generation(documents: int, terms: int) -> dict:
+    """What the description of an index of one segment begins with."""
+    name = Layout().vectors
+    return {
+        "format_version": FORMAT_VERSION,
+        GENERATION: uuid4().hex,
+        "number": int(name),
+        "documents": documents,
+        "terms": terms,
+        "segments": [{"name": name, "documents": documents}],
+        "vocabulary": [{"name": name, "terms": terms}],
+    }
 
 
 @contextmanager
@@ -80,9 +129,20 @@ def checksum_of(description: dict) -> str:
     return blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def forward_checksum(description: dict) -> str:
-    """The checksum of all files of a forward index and its knowledge base, from those in an index's description."""
-    return checksum_of({n: one for n, one in description["files"].items() if n.startswith(("forward/", "knowledge/"))})
+def forward_checksum(description: dict) -> str | dict[str, str]:
+    """By segment, the checksum of its files, its terms and the knowledge base, from those in an index's description.
+
+    Of format 1 it is one checksum, of the whole forward index and the knowledge base.
+    """
+
+    def checksum(*beginnings: str) -> str:
+        files = {name: one for name, one in description["files"].items() if name.startswith(beginnings)}
+        return checksum_of(files)
+
+    if description["format_version"] == 1:
+        return checksum("forward/", "knowledge/")
+    names = [segment["name"] for segment in description["segments"]]
+    return {name: checksum(f"segments/{name}/", f"vocabulary/terms.{name}.", "knowledge/") for name in names}
 
 
 def open_whole(opening: Callable[[], T]) -> T:
@@ -126,25 +186,35 @@ class Index:
         if not isinstance(self.description, dict):
             raise InputError(f"{self.folder / DESCRIPTION} does not describe an index; rebuild the index")
         self._check()
+        self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
 
     def _check(self) -> None:
-        if (version := self.description.get("format_version")) != FORMAT_VERSION:
-            raise InputError(
-                f"{self.folder} has index format version {version}, this program reads {FORMAT_VERSION}; rebuild it"
-            )
+        if (version := self.description.get("format_version")) not in READ_VERSIONS:
+            known = " and ".join(map(str, READ_VERSIONS))
+            raise InputError(f"{self.folder} has index format version {version}, known are {known}; rebuild the index")
         self.tokenizer = tokenizer_of(self.description.get("tokenizer"), f"{self.folder} was")
-        needed = ("files", "fields", *({KNOWLEDGE} & self.description.keys()))
-        if missing := [name for name in needed if not isinstance(self.description.get(name), dict)]:
+        needed = {"files": dict, "fields": dict, **({KNOWLEDGE: dict} if KNOWLEDGE in self.description else {})}
+        if version > 1:
+            needed |= {"lucene": dict, "segments": list, "vocabulary": list}
+        if missing := [name for name, kind in needed.items() if not isinstance(self.description.get(name), kind)]:
             raise InputError(f"{self.folder / DESCRIPTION} lacks {' and '.join(missing)}; rebuild the index")
+        if version > 1 and (count := max(len(self.description[name]) for name in ("segments", "vocabulary"))) != 1:
+            raise InputError(
+                f"{self.folder} has {count} segments, this program reads one: use a newer version, or rebuild the index"
+            )
         for name, expected in self.description["files"].items():
             path = self.folder / name
             size = path.stat().st_size if path.is_file() else None
-            if size != expected["bytes"]:
-                self.check_same()
-                raise InputError(
-                    f"{path} {'is missing' if size is None else f'has {size} bytes'}, expected {expected['bytes']} "
-                    "bytes: the index is damaged or half copied; build it again in its place"
-                )
+            if size == expected["bytes"]:
+                found = ends(path) if "head" in expected else {}
+                if all(expected[end] == checksum for end, checksum in found.items()):
+                    continue
+            self.check_same()
+            what = "is missing" if size is None else f"has {size} bytes" if size != expected["bytes"] else "has changed"
+            raise InputError(
+                f"{path} {what}, expected {expected['bytes']} bytes: the index is damaged or half copied; build it "
+                "again in its place"
+            )
 
     def __len__(self) -> int:
         """The number of documents."""
@@ -152,6 +222,27 @@ class Index:
 
     def __bool__(self) -> bool:
         return True
+
+    @property
+    def layout(self) -> Layout:
+        """Where the files of the forward index are."""
+        if self.description["format_version"] == 1:
+            return FORMAT_1
+        (segment,), (terms,) = self.description["segments"], self.description["vocabulary"]
+        number = f"{self.description['number']:06d}"
+        return Layout(
+            f"segments/{segment['name']}", f"vocabulary/terms.{terms['name']}", f"vocabulary/df_{{}}.{number}",
+            f"lucene_rows.{number}", segment["name"],
+        )  # fmt: skip
+
+    @property
+    def rebuild(self) -> str:
+        """The command that builds the index again of its corpus."""
+        corpus = "C" if self.lucene_folder.parent != self.folder else shlex.quote(self.description.get("source", "C"))
+        command = f"python -m rerank_plugin.index --corpus {corpus} --index {self.folder} --overwrite"
+        if stemmer := self.tokenizer.settings.get("stemmer"):
+            command = f"{command} --stem {stemmer}"
+        return f"{command} --knowledge KB" if KNOWLEDGE in self.description else command
 
     @property
     def generation(self) -> str | None:
@@ -178,7 +269,7 @@ class Index:
         try:
             knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
             opened = ForwardIndex(
-                self.folder / "forward", mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description)
+                self.folder, mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description), self.layout
             )
         except (OSError, ValueError):
             self.check_same()
@@ -193,7 +284,62 @@ class Index:
 
     @property
     def lucene_folder(self) -> Path:
-        return self.folder / "lucene"
+        """The folder of the Lucene index, which may be elsewhere."""
+        return self.folder / self.description.get("lucene", {}).get("path", "lucene")
+
+    @property
+    def lucene_fields(self) -> list[str]:
+        """The fields of the Lucene index that can be searched."""
+        return self.description.get("lucene", {}).get("fields", ["contents"])
+
+    def open_lucene(self) -> Any:
+        """An IndexReader of the Lucene index; starts the JVM.
+
+        Raises:
+            InputError: it cannot be opened, or is not the one that the forward index was made with.
+        """
+        from rerank_plugin.indexes.lucene_reader import commit_id, open_reader, user_data
+
+        try:
+            reader = open_reader(self.lucene_folder)
+        except InputError:
+            self.check_same()
+            raise
+        self.check_same()
+        recorded = self.description.get("lucene", {}).get("commit")
+        found = user_data(reader, GENERATION_KEY) if recorded is None else commit_id(reader)
+        if found != (self.generation if recorded is None else recorded):
+            reader.close()
+            raise InputError(
+                f"{self.lucene_folder} has changed since {self.folder} was built, or is of another build: build "
+                f"{self.folder} again"
+            )
+        return reader
+
+    def check_filter(self, filter: Filter) -> None:
+        """
+        Raises:
+            InputError: the index holds nothing to filter by, or no document has such metadata.
+        """
+        having = self.description.get("lucene", {}).get("metadata")
+        if having is None:
+            raise InputError(f"{self.folder} holds no metadata to filter by; build it with: {self.rebuild}")
+        for field, _ in filter.values:
+            if field != "retracted" and not having.get(FILTERS[field]):
+                known = ", ".join(name for name, stored in FILTERS.items() if having.get(stored)) or "none"
+                raise InputError(f"no document of {self.folder} has a {field} to filter by; usable filters: {known}")
+
+    def _fitting(self, filter: Filter) -> np.ndarray:
+        """Whether each document fits a filter, bool [R]; starts the JVM. ``fitting`` remembers it."""
+        from rerank_plugin.indexes.lucene_reader import filter_query, matching_numbers
+
+        self.check_filter(filter)
+        reader = self.open_lucene()
+        rows = np.asarray(self.forward.lucene_rows)[matching_numbers(reader, filter_query(filter))]
+        reader.close()
+        fits = np.zeros(len(self.forward), bool)
+        fits[rows[rows < len(fits)]] = True  # numbers of deleted documents have no row
+        return fits
 
     def first_stage(self, config):
         """The first stage of a configuration (:mod:`rerank_plugin.retrieval.register`) over this index."""

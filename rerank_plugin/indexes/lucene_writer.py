@@ -1,53 +1,73 @@
-"""Writes a Lucene index through Anserini, and reads the order of its documents."""
+"""Writes a Lucene index through Anserini."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.filters import FILTERS, folded
 from rerank_plugin.files.java import java_class
+from rerank_plugin.files.records import Document
 
 RAM_BUFFER_MB = 256.0
-GENERATION_KEY = "rerank-plugin-generation"
-_ID_PAGE = 50_000
+FIELDS = ("title", "abstract", *FILTERS.values())  # beside id, contents and raw
+SEPARATOR = "\n"  # between the values of a metadata field
 
 
 class LuceneWriter:
     """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors.
 
-    Lucene's commit holds ``generation``, the unique id of this build.
+    The metadata of documents are fields, too, whose terms are whole values, folded. A document is stored under ``raw``
+    as a JSON object with its id, contents, title, abstract and metadata.
+
+    Attributes:
+        metadata: number of documents that have each field of metadata.
     """
 
-    def __init__(self, folder: Path, threads: int, generation: str):
-        self.folder = folder
-        arguments = ["-input", "", "-collection", "JsonCollection", "-threads", str(threads), "-index", str(folder)]
-        arguments += ["-storePositions", "-storeDocvectors", "-storeRaw", "-fields", "title", "abstract"]
+    def __init__(self, folder: Path, threads: int):
+        self.folder, self.metadata = folder, Counter[str]()
+        arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-threads", str(threads)]
+        arguments += ["-storePositions", "-storeDocvectors", "-storeRaw", "-fields", *FIELDS]
         self.indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
+        fields = java_class("org.apache.commons.lang3.reflect.FieldUtils")
+        config = fields.readField(self.indexer, "writer", True).getConfig()
         # Anserini lets 2 GB of postings grow in memory before it writes them; its writer takes a smaller limit live.
-        writer = java_class("org.apache.commons.lang3.reflect.FieldUtils").readField(self.indexer, "writer", True)
-        writer.getConfig().setRAMBufferSizeMB(RAM_BUFFER_MB)
-        # In every commit, so that a reader can tell that it opened the same build as the forward index.
-        data = java_class("java.util.HashMap")()
-        data.put(GENERATION_KEY, generation)
-        writer.setLiveCommitData(data.entrySet())
+        config.setRAMBufferSizeMB(RAM_BUFFER_MB)
+        # Anserini analyzes all fields as English text.
+        fields.writeField(config, "analyzer", _analyzer(config.getAnalyzer()), True)
+        # Documents are made by Jackson from Anserini's own field names: so they hold what we write, and cost one call.
+        self.document_array = java_class("java.lang.Class").forName("[Lio.anserini.collection.JsonCollection$Document;")
+        self.mapper = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
+        self.mapper.setVisibility(
+            java_class("com.fasterxml.jackson.annotation.PropertyAccessor").FIELD,
+            java_class("com.fasterxml.jackson.annotation.JsonAutoDetect$Visibility").ANY,
+        )
 
-    def add(self, ids: Sequence[str], titles: Sequence[str], abstracts: Sequence[str]) -> None:
+    def add(self, documents: Sequence[Document]) -> None:
         """Add documents, in one call to Java."""
-        fields = [
-            {"id": id, "contents": f"{title} {abstract}", "title": title, "abstract": abstract}
-            for id, title, abstract in zip(ids, titles, abstracts)
-        ]
-        documents = [json.dumps(one, ensure_ascii=False) for one in fields]
+        texts = json.dumps([self._fields(one) for one in documents], ensure_ascii=False)
         with self._writing():
-            added = self.indexer.addRawDocuments(documents)
+            added = self.indexer.addJsonDocuments(self.mapper.readValue(texts, self.document_array))
         if added != len(documents):
             raise InputError(
-                f"Lucene took {added} of {len(documents)} documents between ids {ids[0]} and {ids[-1]}; "
-                "its own messages in the log say more"
+                f"Lucene took {added} of {len(documents)} documents between ids {documents[0].id} and "
+                f"{documents[-1].id}; its own messages in the log say more"
             )
+
+    def _fields(self, document: Document) -> dict[str, Any]:
+        """What Anserini makes a Lucene document of: its ``fields`` are indexed beside the contents."""
+        id, title, abstract, metadata = document
+        contents, fields = f"{title} {abstract}", {"title": title, "abstract": abstract}
+        raw = json.dumps({"id": id, "contents": contents, **fields, **(metadata or {})}, ensure_ascii=False)
+        for name, value in (metadata or {}).items():
+            self.metadata[name] += 1
+            fields[name] = SEPARATOR.join(map(folded, _terms(value)))
+        return {"id": id, "contents": contents, "raw": raw, "fields": fields}
 
     def close(self) -> None:
         with self._writing():
@@ -64,31 +84,18 @@ class LuceneWriter:
             raise InputError(f"{self.folder}: Lucene cannot write its index ({said:.200})") from None
 
 
-def lucene_ids(folder: Path) -> Iterator[list[str]]:
-    """External ids in the order of Lucene's document numbers, in large pages."""
-    reader = open_reader(folder)
-    searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
-    everything = java_class("org.apache.lucene.search.MatchAllDocsQuery")()
-    score_doc = java_class("org.apache.lucene.search.ScoreDoc")
-    scored_docs = java_class("io.anserini.search.ScoredDocs")
-    try:
-        page, done = searcher.search(everything, _ID_PAGE), 0
-        while done < reader.maxDoc():
-            ids = scored_docs.fromTopDocs(page, searcher).docids
-            yield ids
-            done += len(ids)
-            # All documents score 1.0, so Lucene pages them by number.
-            page = searcher.searchAfter(score_doc(done - 1, 1.0), everything, _ID_PAGE)
-    finally:
-        reader.close()
+def _terms(value: Any) -> list[str]:
+    """The terms of a metadata value."""
+    if isinstance(value, bool):
+        return ["yes" if value else "no"]
+    return [value] if isinstance(value, str) else value
 
 
-def open_reader(folder: Path):
-    """An IndexReader of a Lucene index; starts the JVM."""
-    directory = java_class("org.apache.lucene.store.FSDirectory").open(
-        java_class("java.nio.file.Paths").get(str(folder.absolute()))  # Java stays where it was started
-    )
-    reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
-    from jnius import cast
-
-    return cast("org.apache.lucene.index.IndexReader", reader)  # the declared type picks the right constructors
+def _analyzer(of_texts: Any) -> Any:
+    """An analyzer that takes the values of metadata fields as terms, and leaves the other fields to another one."""
+    builder = java_class("org.apache.lucene.analysis.custom.CustomAnalyzer").builder()
+    of_values = builder.withTokenizer("pattern", "pattern", SEPARATOR).build()
+    fields = java_class("java.util.HashMap")()
+    for name in FILTERS.values():
+        fields.put(name, of_values)
+    return java_class("org.apache.lucene.analysis.miscellaneous.PerFieldAnalyzerWrapper")(of_texts, fields)

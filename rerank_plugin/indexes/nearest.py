@@ -20,6 +20,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -169,14 +170,22 @@ class FlatSearch:
             index.add(np.ascontiguousarray(self.vectors[start : start + PIECE], np.float32))
         return index
 
-    def search(self, query: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows int64 [n] and products float32 [n] with a query float32 [E] of the best vectors, best first."""
-        count = min(count, len(self.vectors))
+    def search(self, query: np.ndarray, count: int, fits: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Rows int64 [n] and products float32 [n] with a query float32 [E] of the best vectors, best first.
+
+        ``fits`` bool [R] tells which vectors may be found; None for all.
+        """
+        count = min(count, len(self.vectors) if fits is None else int(fits.sum()))
+        if not count:
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
         if self.index is not None:
+            how = None if fits is None else self.faiss.SearchParameters(sel=selector(self.faiss, fits))
             with _threads(self.faiss, 1):
-                products, rows = self.index.search(query[None], count)
+                products, rows = self.index.search(query[None], count, params=how)
             return rows[0], products[0]
         products = self.vectors @ query  # [R]; numpy's BLAS shares it among its own threads
+        if fits is not None:
+            products = np.where(fits, products, -np.inf)
         best = np.argpartition(products, len(products) - count)[len(products) - count :]
         rows = best[np.argsort(-products[best], kind="stable")]
         return rows, products[rows]
@@ -202,15 +211,19 @@ class AnnSearch:
                 raise InputError(
                     "faiss has no hnsw index for GPUs: use a flat or an ivf one, or keep the vectors on the CPU"
                 )
-            self.how = self.faiss.SearchParametersHNSW(efSearch=effort)
+            self.how = partial(self.faiss.SearchParametersHNSW, efSearch=effort)
         else:
-            self.how = self.faiss.SearchParametersIVF(nprobe=min(effort, index.nlist))
+            self.how = partial(self.faiss.SearchParametersIVF, nprobe=min(effort, index.nlist))
         self.index = on_device(self.faiss, index, device)
 
-    def search(self, query: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows int64 [n] and inner products float32 [n] of up to ``count`` vectors, best first."""
+    def search(self, query: np.ndarray, count: int, fits: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Rows int64 [n] and inner products float32 [n] of up to ``count`` vectors, best first.
+
+        ``fits`` bool [R] tells which vectors may be found; None for all.
+        """
+        how = self.how(**({} if fits is None else {"sel": selector(self.faiss, fits)}))
         with _threads(self.faiss, 1):
-            products, rows = self.index.search(query[None], min(count, self.index.ntotal), params=self.how)
+            products, rows = self.index.search(query[None], min(count, self.index.ntotal), params=how)
         found = rows[0] >= 0
         return rows[0][found], products[0][found]
 
@@ -230,6 +243,11 @@ def _opened(faiss, folder: Path, encodings: Path, build: str):
         return faiss.read_index(str(folder / INDEX_FILE))
     except RuntimeError as error:
         raise InputError(f"{folder / INDEX_FILE} cannot be read ({str(error).splitlines()[0]}); {again}") from None
+
+
+def selector(faiss, fits: np.ndarray):
+    """What tells faiss which vectors it may find, of bool [R]."""
+    return faiss.IDSelectorBitmap(np.packbits(fits, bitorder="little"))
 
 
 def on_device(faiss, index, device: str):

@@ -5,9 +5,11 @@
 ==============  ==========================  ========================================================================
 file            dtype and shape             content
 ==============  ==========================  ========================================================================
-vectors.npy     float32 or float16 [R, E]   the vectors, rows as in the forward index; memory-mapped when it is read
-encodings.json                              checksums of weights, forward index and vectors, shape, dtype, what made it
+000001.npy      float32 or float16 [R, E]   the vectors, a file a segment, rows as there; memory-mapped when it is read
+encodings.json                              checksums of weights, segments and vectors, shape, dtype, what made it
 ==============  ==========================  ========================================================================
+
+An index of format 1 has ``vectors.npy``.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ from rerank_plugin.indexes.index_folder import reading, write_description
 
 log = logging.getLogger(__name__)
 
-VECTORS_FILE, DESCRIPTION_FILE = "vectors.npy", "encodings.json"
+DESCRIPTION_FILE = "encodings.json"
 ENCODED = FolderKind(
     "a folder of encodings",
     DESCRIPTION_FILE,
     ("weights", "forward_index"),
-    (VECTORS_FILE, "ivf/*", "hnsw/*", "judged/*"),
+    ("*.npy", "ivf/*", "hnsw/*", "judged/*"),
 )
 FORMAT_VERSION = 1
 DTYPES = ("float32", "float16")
@@ -41,7 +43,12 @@ DTYPES = ("float32", "float16")
 
 def encodings_folder(index: ForwardIndex, key: str) -> Path:
     """The folder for the encodings by the weights with this checksum; it need not exist."""
-    return index.folder.parent / FOLDER / key
+    return index.folder / FOLDER / key
+
+
+def vectors_file(index: ForwardIndex) -> str:
+    """The name of the file of vectors in a folder of encodings."""
+    return f"{index.layout.vectors}.npy"
 
 
 def write_encodings(
@@ -66,7 +73,7 @@ def write_encodings(
     """
     folder = encodings_folder(index, key)
     if index.checksum is None:
-        raise InputError(f"{index.folder} is not in an index folder, whose index.json tells which documents it holds")
+        raise InputError(f"{index.folder} is no index folder with an index.json, which tells which documents it holds")
     described = {
         "format_version": FORMAT_VERSION,
         "weights": key,
@@ -76,7 +83,7 @@ def write_encodings(
         **(description or {}),
     }
     with replacing_folder(folder, ENCODED, overwrite) as writing:
-        vectors = ArrayWriter(writing / VECTORS_FILE, dtype, (size,))
+        vectors = ArrayWriter(writing / vectors_file(index), dtype, (size,))
         for piece in pieces:
             with np.errstate(over="ignore"):
                 stored = np.asarray(piece, dtype)
@@ -87,7 +94,7 @@ def write_encodings(
         vectors.close()
         if vectors.length != len(index):
             raise RuntimeError(f"{vectors.length} vectors for {len(index)} documents")
-        write_description(writing / DESCRIPTION_FILE, described, [VECTORS_FILE])
+        write_description(writing / DESCRIPTION_FILE, described, [vectors_file(index)])
     return folder
 
 
@@ -106,7 +113,7 @@ def find_encodings(index: ForwardIndex, key: str, size: int) -> np.ndarray | Non
     with reading(folder, again):
         described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
         found = {name: described[name] for name in ("format_version", "weights", "forward_index", "shape", "dtype")}
-        vectors = open_array(folder / VECTORS_FILE)
+        vectors = open_array(folder / vectors_file(index))
     if found["forward_index"] != index.checksum:
         log.warning("%s was made from another index and is not used; %s", folder, again)
         return None
@@ -116,7 +123,9 @@ def find_encodings(index: ForwardIndex, key: str, size: int) -> np.ndarray | Non
     if found["dtype"] not in DTYPES:
         wrong.append(f"dtype {found['dtype']}, expected one of {', '.join(DTYPES)}")
     if not wrong and (list(vectors.shape), str(vectors.dtype)) != (shape, found["dtype"]):
-        wrong.append(f"{VECTORS_FILE} is {vectors.dtype} {list(vectors.shape)}, expected {found['dtype']} {shape}")
+        wrong.append(
+            f"{vectors_file(index)} is {vectors.dtype} {list(vectors.shape)}, expected {found['dtype']} {shape}"
+        )
     if wrong:
         raise InputError(f"{folder} does not fit: {'; '.join(wrong)}; {again}")
     return vectors

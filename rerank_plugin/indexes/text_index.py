@@ -75,7 +75,7 @@ class TextIndex(ForwardIndex):
         if passage_words is not None:
             self._cut(max(passage_words, 2))
         self.ids = StringsInMemory(f"{text} of the list" for text in self.texts.tolist())
-        self.__dict__.pop("_distinct", None)
+        self.__dict__.pop("unique_terms", None)
 
     def _add_pieces(self, new: Sequence[str]) -> None:
         """Number the words of new pieces of text."""
@@ -131,18 +131,14 @@ class TextIndex(ForwardIndex):
         return self._idf.values
 
     @cached_property
-    def _distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """Number and IDF of the distinct words of each text's title, abstract and whole, float64 [3, R] each."""
-        starts = self.offsets.astype(np.int64)
-        return distinct_in_fields(self.tokens, starts, self.title_lengths, self.term_weights)
-
-    @property
     def unique_terms(self) -> dict[str, np.ndarray]:
-        return dict(zip(FIELDS, self._distinct[0]))
-
-    @property
-    def idf_mass(self) -> dict[str, np.ndarray]:
-        return dict(zip(FIELDS, self._distinct[1].astype(np.float32)))
+        """The number of distinct words of each text's title, abstract and whole, by field, float64 [R]."""
+        return dict(
+            zip(
+                FIELDS,
+                distinct_in_fields(self.tokens, self.offsets.astype(np.int64), self.title_lengths, len(self.terms)),
+            )
+        )
 
     def query(self, text: str) -> IndexQuery:
         """Tokenize a query; -1 stands for a word of no document of the collection and of none of these texts."""

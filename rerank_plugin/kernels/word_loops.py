@@ -169,6 +169,24 @@ def _see(field, bigram, candidate, last_seen, bigrams_found):
 
 
 @njit(nogil=True, cache=True)
+def distinct_weights(tokens, starts, lengths, weights, marks):
+    """The sum of the weights of the distinct words of each candidate, float64 [C].
+
+    Args:
+        tokens: uint32 [T], the index's. starts, lengths: int64 [C], of the words to look at.
+        weights: float64 [V], of each term. marks: int32 [V] of zeros, which is changed.
+    """
+    sums = np.zeros(len(starts))
+    for candidate in range(len(starts)):
+        if candidate + AHEAD < len(starts):
+            prefetch_run(tokens, starts[candidate + AHEAD], lengths[candidate + AHEAD])
+        for word in tokens[starts[candidate] : starts[candidate] + lengths[candidate]]:
+            sums[candidate] += weights[word] * (marks[word] != candidate + 1)  # a branch would be guessed wrong often
+            marks[word] = candidate + 1
+    return sums
+
+
+@njit(nogil=True, cache=True)
 def common_words(counts, first, last, weights):
     """The query words that parts first..last of each candidate hold.
 
@@ -213,19 +231,15 @@ def _count(counts, candidate, first, last, word):
 
 
 @njit(nogil=True, cache=True)
-def distinct_in_fields(tokens, offsets, title_lengths, weights):
-    """The distinct words of each document's title, abstract and whole text.
+def distinct_in_fields(tokens, offsets, title_lengths, words):
+    """The number of distinct words of each document's title, abstract and whole text, float64 [3, R].
 
     Args:
-        tokens: uint32 [T]. offsets: int64 [R + 1]. title_lengths: uint32 [R]. weights: of every word, float64 [V].
-
-    Returns:
-        (how many, the sum of their weights), float64 [3, R] each.
+        tokens: uint32 [T]. offsets: int64 [R + 1]. title_lengths: uint32 [R]. words: V.
     """
-    documents = len(title_lengths)
-    counts, sums = np.zeros((3, documents)), np.zeros((3, documents))
-    seen = np.zeros((3, len(weights)), np.int32)  # 1 + the last document that has the word in the field
-    for document in range(documents):
+    counts = np.zeros((3, len(title_lengths)))
+    seen = np.zeros((3, words), np.int32)  # 1 + the last document that has the word in the field
+    for document in range(len(title_lengths)):
         for place in range(offsets[document], offsets[document + 1]):
             word = tokens[place]
             field = 0 if place - offsets[document] < title_lengths[document] else 1
@@ -233,5 +247,4 @@ def distinct_in_fields(tokens, offsets, title_lengths, weights):
                 if seen[part, word] != document + 1:
                     seen[part, word] = document + 1
                     counts[part, document] += 1
-                    sums[part, document] += weights[word]
-    return counts, sums
+    return counts

@@ -74,7 +74,7 @@ class EncodedDocuments(FastPath):
         index = builder.index
         vectors = find_encodings(index, weights_checksum(model, builder.vocabulary), model.encoding_size)
         if vectors is None:
-            _say_missing(model.name, index.folder.parent)
+            _say_missing(model.name, index.folder)
             return None
         return cls(model, builder, threads, vectors)
 

@@ -13,7 +13,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.rerankers import Reranker, as_scorer, score_many
-from rerank_plugin.retrieval.register import FirstStage
+from rerank_plugin.retrieval.register import FirstStage, check_filter
 
 CandidateSource = Callable[[Query], Candidates]
 
@@ -130,5 +130,13 @@ def rank_all(
 
 
 def from_first_stage(first_stage: FirstStage, depth: int) -> CandidateSource:
-    """A candidate source that retrieves at most ``depth`` candidates of each query with a first stage."""
-    return lambda query: first_stage.search(query, depth)
+    """A candidate source that retrieves at most ``depth`` candidates of each query with a first stage.
+
+    It raises an `InputError` for a query with a filter where the first stage cannot filter.
+    """
+
+    def source(query: Query) -> Candidates:
+        check_filter(first_stage, query)
+        return first_stage.search(query, depth)
+
+    return source

@@ -34,7 +34,7 @@ from rerank_plugin.ranking.reranker import (
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.lucene import BM25, QLD, RM3, LuceneConfig
-from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, FirstStageEntry, configure
+from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, FirstStageEntry, check_filter, configure
 
 QUERIES_AT_ONCE = 8  # that a reranker scores together where there are many
 
@@ -249,6 +249,7 @@ class Searcher:
 
     def _source(self, query: Query) -> Candidates:
         detach_at_thread_end()  # callers' threads come and go
+        check_filter(self._first_stage, query)
         return self._first_stage.search(query, self.depth)
 
     def _rank(self, query: Query) -> Ranking:

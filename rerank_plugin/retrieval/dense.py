@@ -142,15 +142,17 @@ class QueryEncoder:
 
 
 class DenseStage:
-    """A first stage over stored encodings. It is thread-safe and needs no Java.
+    """A first stage over stored encodings. It is thread-safe and needs no Java, but for filters.
 
     Raises:
         InputError: the checkpoint cannot be used, its score is no inner product of encodings, or the index holds no
             encodings by it.
     """
 
+    filters = True
+
     def __init__(self, index, config: DenseConfig):
-        self.forward, self.config, self.name = index.forward, config, config.name
+        self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
         self.encoder = QueryEncoder(self.forward, config.checkpoint)
         vectors = find_encodings(self.forward, self.encoder.key, self.encoder.size)
         encode = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder}"
@@ -165,25 +167,36 @@ class DenseStage:
             self.searcher = AnnSearch(folder, config.kind, effort, config.device, f"{encode} --ann {config.kind}")
 
     def search(self, query: Query, depth: int) -> Candidates:
-        """The best ``depth`` documents; none where the model knows no word of the query (a warning says so once).
+        """The best ``depth`` documents that fit the query's filter.
+
+        There are none where the model knows no word of the query (a warning says so once).
 
         Raises:
-            InputError: the depth is more than a GPU can return.
+            InputError: the depth is more than a GPU can return, or a filter is more than it can do.
         """
-        encoding = self.encoder.encode(query.text)
-        if encoding is None or not len(self.vectors):
+        encoding, fits = self._read(query)
+        if encoding is None:
             return Candidates(self.forward, [], [])
         if self.config.feedback:
-            best = self._nearest(encoding, self.config.feedback)
+            best = self._nearest(encoding, self.config.feedback, fits)
             encoding = self._moved(encoding, best.rows, self.config.feedback_weight)
-        return self._nearest(encoding, depth)
+        return self._nearest(encoding, depth, fits)
 
     def search_near(self, query: Query, rows: np.ndarray, weight: float, depth: int) -> Candidates:
-        """The best ``depth`` documents for a query that is moved towards documents, by their rows int64 [n]."""
-        encoding = self.encoder.encode(query.text)
-        if encoding is None or not len(rows):
+        """As `search`, for a query that is moved towards documents, by their rows int64 [n]."""
+        encoding, fits = self._read(query)
+        if encoding is None:
             return Candidates(self.forward, [], [])
-        return self._nearest(self._moved(encoding, rows, weight), depth)
+        return self._nearest(self._moved(encoding, rows, weight), depth, fits)
+
+    def _read(self, query: Query) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """The query's encoding, float32 [E], None for nothing to search by, and what fits its filter, bool [R]."""
+        encoding = self.encoder.encode(query.text) if len(self.vectors) else None
+        if encoding is None or query.filter is None:
+            return encoding, None
+        if self.config.device != "cpu":
+            raise InputError("faiss cannot filter on a GPU: keep the vectors on the CPU, or search without a filter")
+        return encoding, self.index.fitting(query.filter)
 
     def neighbours(self, row: int, depth: int) -> Candidates:
         """The documents with the largest cosine of their vector and that of a document, which is left out."""
@@ -199,17 +212,20 @@ class DenseStage:
 
         The weighted mean of the documents is added to the unit vector of each part, before the part's factor applies.
         """
+        if not len(rows):
+            return encoding
         mean = self.vectors[rows].mean(axis=0, dtype=np.float32)
         return encoding + np.float32(weight) * self.encoder.scorer.factors * mean
 
-    def _nearest(self, encoding: np.ndarray, depth: int) -> Candidates:
-        """The best ``depth`` documents for an encoding float32 [E]."""
-        most = min(len(self.forward), self.searcher.most or len(self.forward))
-        if min(depth, len(self.forward)) > most:
+    def _nearest(self, encoding: np.ndarray, depth: int, fits: np.ndarray | None) -> Candidates:
+        """The best ``depth`` documents for an encoding float32 [E], of those that ``fits`` bool [R], None for all."""
+        documents = len(self.forward) if fits is None else int(fits.sum())
+        most = min(documents, self.searcher.most or documents)
+        if min(depth, documents) > most:
             raise InputError(f"faiss returns at most {most} documents from a GPU: lower the depth, or use the CPU")
         reach, bound = min(depth + MORE, most), self._rounding(encoding)
         while True:
-            rows, products = self.searcher.search(encoding, reach)
+            rows, products = self.searcher.search(encoding, reach, fits)
             scores = self.encoder.inner_products(encoding, self.vectors, rows)
             best = Candidates(self.forward, rows, scores).best(depth)
             if reach == most or len(rows) < reach or products[-1] + bound < best.first_stage_scores[-1]:

@@ -82,7 +82,7 @@ class IndexEncoder:
         """
         vectors = self.vectors()
         if vectors is None:
-            raise InputError(f"{self.index.folder.parent} holds no encodings by {self.checkpoint}: encode it first")
+            raise InputError(f"{self.index.folder} holds no encodings by {self.checkpoint}: encode it first")
         return build_ann(encodings_folder(self.index, self.key), vectors, config, overwrite)
 
     def keep_judged(self, specs: Sequence[str], overwrite: bool = False) -> tuple[Path, int]:

@@ -22,7 +22,7 @@ import numpy as np
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig, setting
+from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig, can_filter, setting
 
 RRF, LINEAR = "rrf", "linear"
 METHODS = (RRF, LINEAR)
@@ -152,6 +152,7 @@ class FusedStage:
 
     def __init__(self, forward, stages: Sequence[FirstStage], config: FusionConfig):
         self.forward, self.stages, self.config, self.name = forward, stages, config, config.name
+        self.filters = all(map(can_filter, stages))
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents, by float32 score, then by decreasing document id."""

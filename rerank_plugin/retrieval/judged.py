@@ -12,7 +12,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.retrieval.register import NOTHING, FirstStage, FirstStageEntry, register
+from rerank_plugin.retrieval.register import NOTHING, FirstStage, FirstStageEntry, can_filter, register
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +81,7 @@ class JudgedOnly:
 
     def __init__(self, first_stage: FirstStage, rows: Mapping[str, np.ndarray]):
         self.first_stage, self.name, self.rows = first_stage, first_stage.name, rows
+        self.filters = can_filter(first_stage)
 
     def search(self, query: Query, depth: int) -> Candidates:
         found = self.first_stage.search(query, depth)

@@ -10,16 +10,14 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.java import java_class, start_jvm
+from rerank_plugin.files.java import java_class
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.lucene_writer import GENERATION_KEY, open_reader
+from rerank_plugin.indexes.lucene_reader import clauses, filter_query
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 LUCENE_FIELDS = ("contents", "title", "abstract")
@@ -53,38 +51,23 @@ class LuceneConfig:
             raise InputError("bad RM3 parameters: terms and documents at least 1, weight between 0 and 1")
 
     def open(self, index) -> LuceneFirstStage:
-        start_jvm()
-        from jnius import JavaException
-
-        forward = index.forward
-        try:
-            opened = LuceneFirstStage(index.lucene_folder, forward, self)
-        except JavaException as error:  # files that are gone, or do not belong together
-            index.check_same()
-            said = str(error).splitlines()[0]
-            raise InputError(
-                f"{index.lucene_folder} cannot be opened ({said:.200}): rebuild it, or if a newer pyserini built it, "
-                "update pyserini"
-            ) from None
-        index.check_same()
-        if (found := opened.generation) != index.generation:
-            raise InputError(
-                f"{index.lucene_folder} is of another build ({found}) than the rest of the index ({index.generation}): "
-                "rebuild it"
-            )
-        return opened
+        if self.field not in (known := index.lucene_fields):
+            raise InputError(f"{index.lucene_folder} has no field '{self.field}'; it has {', '.join(known)}")
+        return LuceneFirstStage(index, self)
 
 
 class LuceneFirstStage:
-    """Searches one Lucene index. It is thread-safe, as Lucene's searcher is, and Java runs without the GIL."""
+    """Searches one Lucene index. It is thread-safe, as Lucene's searcher is, and Java runs without the GIL.
 
-    def __init__(self, lucene_folder: Path, forward: ForwardIndex, config: LuceneConfig):
-        self.forward, self.config, self.name = forward, config, config.name
-        self.reader = open_reader(lucene_folder)
-        if self.reader.maxDoc() != len(forward):
-            raise InputError(
-                f"{lucene_folder} holds {self.reader.maxDoc()} documents but the forward index {len(forward)}: rebuild"
-            )
+    Raises:
+        InputError: the Lucene index cannot be opened, or is not the one that the forward index was made with.
+    """
+
+    filters = True
+
+    def __init__(self, index, config: LuceneConfig):
+        self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
+        self.reader = index.open_lucene()
         self.searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.reader)
         self.searcher.setMaxClauseCount(1 << 16)  # a pasted abstract is a query, too
         if config.name == QLD:
@@ -94,7 +77,7 @@ class LuceneFirstStage:
         self.searcher.setSimilarity(similarity)
         self.analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         self.generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
-        self.lucene_rows = np.asarray(forward.lucene_rows)
+        self.lucene_rows = np.asarray(self.forward.lucene_rows)
 
     @cached_property
     def _json(self):
@@ -126,13 +109,20 @@ class LuceneFirstStage:
         return len(probe), (probe.index(7), probe.index(0.5))
 
     def search(self, query: Query, depth: int) -> Candidates:
-        """The best ``depth`` documents. The text is analyzed but not parsed: AND, quotes and slashes are plain text.
+        """The best ``depth`` documents that fit the query's filter.
+
+        The text is analyzed but not parsed: AND, quotes and slashes are plain text.
 
         Lucene breaks ties by its own numbers, so all documents with the score at the cut are fetched before the cut.
         """
         text = query.text.encode(errors="replace").decode()  # a terminal may pass on half a character
         words = self.generator.buildQuery(self.config.field, self.analyzer, text)
-        search = self._search_rm3(words, text) if self.config.name == RM3 else self._hits
+        kept = None
+        if query.filter is not None:
+            self.index.check_filter(query.filter)
+            kept = filter_query(query.filter)
+            words = clauses((words, "MUST"), (kept, "FILTER"))
+        search = self._search_rm3(words, text, kept) if self.config.name == RM3 else self._hits
         reach = depth + 1
         while True:
             numbers, scores = search(words, reach)
@@ -141,8 +131,11 @@ class LuceneFirstStage:
             reach *= 4
         return Candidates(self.forward, self.lucene_rows[numbers], scores).best(depth)
 
-    def _search_rm3(self, query, text: str):
-        """A search of the query expanded by RM3 ([K] 4.3), in Anserini's implementation."""
+    def _search_rm3(self, query, text: str, kept):
+        """A search of the query expanded by RM3 ([K] 4.3), in Anserini's implementation.
+
+        The filter ``kept``, None for none, holds for the feedback documents, too.
+        """
         config = self.config
         tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text)
         if not tokens.size():
@@ -162,20 +155,12 @@ class LuceneFirstStage:
             arguments.hits = depth
             arguments.arbitraryScoreTieBreak = True  # ties are ours to break
             context = java_class("io.anserini.rerank.RerankerContext")(
-                self.searcher, None, query, None, text, tokens, None, arguments
+                self.searcher, None, query, None, text, tokens, kept, arguments
             )
             expanded = rm3.rerank(feedback, context)
             return np.asarray(expanded.lucene_docids, np.int64), np.asarray(expanded.scores, np.float32)
 
         return search
-
-    @property
-    def generation(self) -> str | None:
-        """The build id in Lucene's commit data; None if there is none."""
-        from jnius import cast
-
-        reader = cast("org.apache.lucene.index.DirectoryReader", self.reader)
-        return reader.getIndexCommit().getUserData().get(GENERATION_KEY)
 
     def close(self) -> None:
         self.reader.close()

@@ -29,7 +29,10 @@ NOTHING = "nothing"  # the first stage gives all it has, and all are written
 
 
 class FirstStage(Protocol):
-    """Retrieves the documents that a reranker scores. It must be thread-safe."""
+    """Retrieves the documents that a reranker scores. It must be thread-safe.
+
+    One that keeps to the filter of a query says so by an attribute ``filters`` that is true.
+    """
 
     name: str
 
@@ -39,6 +42,23 @@ class FirstStage(Protocol):
         There are at most ``depth`` of them if the entry's ``depth_cuts`` is `CANDIDATES`.
         """
         ...
+
+
+def can_filter(stage: FirstStage) -> bool:
+    """Whether a first stage keeps to the filter of a query."""
+    return bool(getattr(stage, "filters", False))  # those of other packages may not know of filters
+
+
+def check_filter(stage: FirstStage, query: Query) -> None:
+    """
+    Raises:
+        InputError: the query has a filter, and the first stage does not keep to it.
+    """
+    if query.filter is not None and not can_filter(stage):
+        raise InputError(
+            f"the first stage '{stage.name}' cannot filter ({query.filter}): take bm25, bm25+rm3, qld, "
+            "dense:CHECKPOINT or a fusion of these"
+        )
 
 
 class FirstStageConfig(Protocol):

@@ -169,7 +169,8 @@ class Session:
         """The training data as JSON values, for the checkpoint and for the check when a training is resumed."""
         task = self.task
         files = self.index.description["files"]
-        forward = {name: file for name, file in files.items() if name.startswith("forward/")}
+        parts = ("forward/", "segments/", "vocabulary/")
+        forward = {name: file for name, file in files.items() if name.startswith(parts)}
         runs = {"train": task.train_run, "validation": task.validation_run}
         words, before = self.vectors, task.start_from
         described = {

@@ -9,7 +9,6 @@ import torch
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
-from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, ForwardIndexWriter
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.document_encodings import EncodedDocuments
@@ -229,7 +228,7 @@ def bare_indexes(tmp_path_factory):
     """One of no documents, and one of documents without words."""
     folder = tmp_path_factory.mktemp("bare")
     writer = ForwardIndexWriter(folder / "none")
-    writer.extend([], [], [], hash_strings([]))
+    writer.extend([])
     writer.close_streams()
     writer.finish(np.arange(0))
     none = ForwardIndex(folder / "none", dict.fromkeys(FIELDS, 0.0))

@@ -39,7 +39,7 @@ def test_every_id_and_text_key(tmp_path, id_key, text_key):
 def test_values_of_all_kinds(tmp_path, record, expected):
     [document] = documents(write(tmp_path / "a.json", record))
     assert document == Document(*expected)
-    "".join(document).encode("utf-8")
+    "".join(document[:3]).encode("utf-8")
 
 
 def test_bom_blank_lines_line_separators_and_crlf(tmp_path):
@@ -111,7 +111,7 @@ def test_a_line_with_nan_anywhere_is_no_json(tmp_path):
 def test_ids_may_be_absent_where_only_words_matter(tmp_path):
     spec = write(tmp_path / "a.jsonl", {"pmid": "", "title": "x"}, {"title": "y"}, {"id": 5, "text": "z"}, {"id": "6"})
     problems = Problems()
-    assert [tuple(d) for d in documents(spec, problems, ids_required=False)] == [
+    assert [d[:3] for d in documents(spec, problems, ids_required=False)] == [
         ("", "x", ""), ("", "y", ""), ("5", "", "z")]  # fmt: skip
     assert problems.counts == {"empty document": 1}
 
@@ -159,3 +159,26 @@ def test_summary_counts_all_and_names_the_first_few():
         "1 duplicate id: 42",
     ]
     assert problems.total == 10
+
+
+def test_metadata(tmp_path):
+    """At the top or inside ``metadata``, which wins; a text for a list of one, a year for a date; what is of no use."""
+    given = {"journal": " The  Lancet ", "mesh": "Aspirin", "types": ["Review", "Letter"], "authors": [], "url": "x"}
+    inner = {"date": "2015-03-02T10:00", "retracted": False, "languages": ["eng"]}
+    spec = write(
+        tmp_path / "a.jsonl",
+        {"id": "1", "title": "x", **given, "journal": "Lancet", "metadata": {**inner, "journal": given["journal"]}},
+        {"id": "2", "title": "x", "year": 1999, "metadata": {"mesh": None}},
+        {"id": "3", "title": "x", "metadata": {"year": "2001", "journal": 7, "retracted": "no"}},
+        {"id": "4", "title": "x", "date": "soon", "authors": [["Smith"]], "journal": "J" * 1001},
+        {"id": "5", "title": "x", "metadata": "nothing"},
+    )
+    problems = Problems()
+    found = [document.metadata for document in documents(spec, problems)]
+    assert found[0] == {
+        "date": "2015-03-02", "journal": "The Lancet", "languages": ["eng"], "mesh": ["Aspirin"], "retracted": False,
+        "types": ["Review", "Letter"],
+    }  # fmt: skip
+    assert found[1:] == [{"date": "1999"}, {"date": "2001"}, None, None]
+    assert problems.counts == {"unusable metadata entry": 5}
+    assert problems.examples["unusable metadata entry"][:2] == [f"{spec}:3 (journal)", f"{spec}:3 (retracted)"]

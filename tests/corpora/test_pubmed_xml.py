@@ -55,7 +55,8 @@ def only(tmp_path, **parts):
 
 
 def test_title_and_abstract(tmp_path):
-    assert only(tmp_path) == Document("1", "A title.", "Words.")
+    expected = {"journal": "Journal of Titles", "retracted": False}
+    assert only(tmp_path) == Document("1", "A title.", "Words.", expected)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_title_and_abstract(tmp_path):
     ],
 )
 def test_inline_markup_becomes_text(tmp_path, markup, text):
-    assert only(tmp_path, title=markup, abstract=f"<AbstractText>{markup}</AbstractText>") == Document("1", text, text)
+    assert only(tmp_path, title=markup, abstract=f"<AbstractText>{markup}</AbstractText>")[1:3] == (text, text)
 
 
 def test_labels_of_structured_abstracts(tmp_path):
@@ -128,7 +129,7 @@ def test_titles(tmp_path, title, after, expected):
 def test_a_missing_abstract_is_empty_and_an_empty_document_a_problem(tmp_path):
     spec = write(tmp_path / "a.xml", article("1", abstract=""), article("2", title="", abstract=""))
     problems = Problems()
-    assert list(documents(spec, problems)) == [Document("1", "A title.", "")]
+    assert [d[:3] for d in documents(spec, problems)] == [("1", "A title.", "")]
     assert problems.examples == {"empty document": [f"{spec}: PMID 2"]}
 
 
@@ -146,8 +147,8 @@ def test_books_and_the_older_citation_set(tmp_path):
       <Book><BookTitle>A Book</BookTitle></Book><Abstract><AbstractText>About.</AbstractText></Abstract>
       </BookDocument><PubmedBookData/></PubmedBookArticle>"""
     chapter = book.replace(">7<", ">8<").replace("</Book>", "</Book><ArticleTitle>A Chapter</ArticleTitle>")
-    assert list(documents(write(tmp_path / "a.xml", book, chapter))) == [
-        Document("7", "A Book", "About."), Document("8", "A Chapter", "About.")]  # fmt: skip
+    assert [d[:3] for d in documents(write(tmp_path / "a.xml", book, chapter))] == [
+        ("7", "A Book", "About."), ("8", "A Chapter", "About.")]  # fmt: skip
     old = tmp_path / "old.xml"
     old.write_text(
         "<MedlineCitationSet>"
@@ -313,7 +314,7 @@ def test_an_xml_bomb_does_not_go_off(tmp_path, bomb):
     # libxml2 either refuses such a file or leaves the entity alone, as its version has it; expanded, the text would
     # have 300 GB. The other file is read in any case.
     found = list(documents(str(tmp_path), problems))
-    assert sum(len("".join(document)) for document in found) < 1000
+    assert sum(len("".join(document[:3])) for document in found) < 1000
     assert found[-1].id == "2"
     assert problems.counts == ({"malformed XML": 1} if len(found) == 1 else {})
 
@@ -335,3 +336,50 @@ def test_elements_are_freed_while_a_long_file_is_read(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 15_000_000
+
+
+METADATA = """<AuthorList><Author><LastName>M&#252;ller</LastName><Initials>JA</Initials></Author>
+  <Author><CollectiveName>The <i>Heart</i> Group</CollectiveName></Author></AuthorList>
+  <Language>eng</Language><Language>ger</Language>
+  <PublicationTypeList><PublicationType>Review</PublicationType><PublicationType>Meta-Analysis</PublicationType>
+  </PublicationTypeList>
+  <ArticleDate><Year>2014</Year><Month>12</Month><Day>01</Day></ArticleDate>"""
+HEADINGS = """</Article><MedlineJournalInfo><MedlineTA>J Titles</MedlineTA></MedlineJournalInfo>
+  <MeshHeadingList><MeshHeading><DescriptorName UI="D1">Aspirin</DescriptorName><QualifierName>therapy</QualifierName>
+  </MeshHeading><MeshHeading><DescriptorName>Heart Diseases</DescriptorName></MeshHeading></MeshHeadingList>
+  <CommentsCorrectionsList><CommentsCorrections RefType="RetractionIn"/></CommentsCorrectionsList><Article>"""
+
+
+def test_metadata(tmp_path):
+    """The date of the article online, as the issue has none; headings and journal stand beside the article."""
+    assert only(tmp_path, after=METADATA).metadata == {
+        "date": "2014-12-01", "journal": "Journal of Titles", "authors": ["Müller JA", "The Heart Group"],
+        "types": ["Review", "Meta-Analysis"], "languages": ["eng", "ger"], "retracted": False,
+    }  # fmt: skip
+    found = only(tmp_path, after=HEADINGS).metadata
+    assert found == {"journal": "J Titles", "mesh": ["Aspirin", "Heart Diseases"], "retracted": True}
+    retracted = METADATA.replace("Review", "Retracted Publication")
+    assert only(tmp_path, after=retracted).metadata["retracted"]
+
+
+@pytest.mark.parametrize(
+    "date, expected",
+    [
+        ("<Year>2015</Year>", "2015"),
+        ("<Year>2015</Year><Month>Mar</Month>", "2015-03"),
+        ("<Year>2015</Year><Month>3</Month><Day>7</Day>", "2015-03-07"),
+        ("<Year>2015</Year><Season>Spring</Season><Day>7</Day>", "2015"),
+        ("<MedlineDate>2015 Mar-Apr</MedlineDate>", "2015-03"),
+        ("<MedlineDate>2015-2016</MedlineDate>", "2015"),
+        ("<MedlineDate>2015 Dec 24-31</MedlineDate>", "2015-12"),
+        ("<MedlineDate>Spring 2015</MedlineDate>", None),
+        ("<Year>15</Year>", None),
+        ("", None),
+    ],
+)
+def test_dates(tmp_path, date, expected):
+    path = tmp_path / "a.xml"
+    issue = f"<Journal><JournalIssue><PubDate>{date}</PubDate></JournalIssue>"
+    path.write_text(xml(article("1").replace("<Journal>", issue)))
+    [document] = documents(str(path))
+    assert document.metadata.get("date") == expected

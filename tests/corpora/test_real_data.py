@@ -36,7 +36,7 @@ def test_documents_of_nfcorpus():
 
 def test_queries_of_nfcorpus():
     assert len(queries(str(NFCORPUS))) == 3237
-    assert queries(str(NFCORPUS))[0] == ("PLAIN-3", "Breast Cancer Cells Feed on Cholesterol")
+    assert queries(str(NFCORPUS))[0][:2] == ("PLAIN-3", "Breast Cancer Cells Feed on Cholesterol")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
-from rerank_plugin.indexes.index_folder import Index, write_description
+from rerank_plugin.indexes.index_folder import END, Index, write_description
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
@@ -34,10 +34,13 @@ def test_the_report_and_the_description(tmp_path):
     report = build(tmp_path / "deep" / "index")
     assert (report.documents, report.terms, report.tokens) == (3, 4, 4)
     assert names(tmp_path / "deep") == ["index"]  # nothing temporary stays
-    assert names(tmp_path / "deep" / "index") == ["forward", "index.json", "lucene"]
+    folder = tmp_path / "deep" / "index"
+    assert names(folder) == ["index.json", "lucene", "lucene_rows.000001.npy", "segments", "vocabulary"]
     description = Index(tmp_path / "deep" / "index").description
     assert (description["documents"], description["terms"], description["source"]) == (3, 4, "a test")
-    assert description["left_out"] == []
+    assert description["left_out"] == [] and description["format_version"] == 2 and description["number"] == 1
+    assert description["segments"] == [{"name": "000001", "documents": 3}]
+    assert description["vocabulary"] == [{"name": "000001", "terms": 4}]
     below = {path.relative_to(tmp_path / "deep" / "index").as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert set(description["files"]) == below - {"index.json"}
 
@@ -117,9 +120,8 @@ def test_the_number_of_threads_changes_nothing_that_can_be_seen(tmp_path):
     """Lucene numbers the documents in another order; rows, words, scores and ids stay."""
     one, four = (build(tmp_path / str(threads), many(2300), threads=threads) for threads in (1, 4))
     assert one == four
-    for path in (tmp_path / "1" / "forward").iterdir():
-        if path.name != "lucene_rows.npy":
-            assert path.read_bytes() == (tmp_path / "4" / "forward" / path.name).read_bytes(), path.name
+    for path in (*(tmp_path / "1" / "segments" / "000001").iterdir(), *(tmp_path / "1" / "vocabulary").iterdir()):
+        assert path.read_bytes() == (tmp_path / "4" / path.relative_to(tmp_path / "1")).read_bytes(), path.name
     indexes = Index(tmp_path / "1"), Index(tmp_path / "4")
     for index in indexes:
         assert sorted(index.forward.lucene_rows.tolist()) == list(range(2300))
@@ -176,9 +178,11 @@ def rewritten(folder, **changes):
 def test_an_index_of_another_format_or_tokenizer_is_refused(copy):
     rewritten(copy, format_version=99)
     assert "format version 99" in refusal(copy)
-    rewritten(copy, format_version=1, files=None)
+    rewritten(copy, format_version=2, files=None)
     assert "lacks files" in refusal(copy)
-    rewritten(copy, tokenizer={"name": "d18", "version": 0})
+    rewritten(copy, files={}, segments=[{"name": "000001"}, {"name": "000002"}])
+    assert "has 2 segments, this program reads one" in refusal(copy)
+    rewritten(copy, segments=[{"name": "000001"}], tokenizer={"name": "d18", "version": 0})
     assert "was tokenized with" in refusal(copy)
 
 
@@ -194,7 +198,7 @@ def files(folder):
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "index.json")
 
 
-def test_a_missing_or_shortened_file_is_noticed_at_opening_and_a_changed_byte_by_verify(copy):
+def test_a_missing_or_shortened_file_and_changed_ends_are_noticed_at_opening_and_any_changed_byte_by_verify(copy):
     index = Index(copy)
     for path in files(copy):
         content = path.read_bytes()
@@ -205,6 +209,8 @@ def test_a_missing_or_shortened_file_is_noticed_at_opening_and_a_changed_byte_by
             with pytest.raises(InputError, match="does not match its checksum") as raised:
                 verify(index)
             assert str(path) in str(raised.value)
+            if min(place, len(content) - 1 - place) < END:
+                assert f"{path} has changed" in refusal(copy)
             path.write_bytes(content[:-1])
             assert f"{path} has {len(content) - 1} bytes, expected {len(content)}" in refusal(copy)
         path.write_bytes(content + b"x")
@@ -220,5 +226,5 @@ def test_lucene_and_the_forward_index_must_belong_together(copy, tmp_path):
     shutil.rmtree(copy / "lucene")
     shutil.copytree(tmp_path / "other" / "lucene", copy / "lucene")
     write_description(copy / "index.json", json.loads((copy / "index.json").read_text()))
-    with pytest.raises(InputError, match="holds 3 documents but the forward index 40"):
+    with pytest.raises(InputError, match="lucene has changed since .* was built, or is of another build"):
         Index(copy).first_stage(LuceneConfig())

@@ -71,7 +71,7 @@ def test_the_index_needs_no_other_folder(folder, knowledge, annotator, tmp_path)
     verify(index)
     assert index.description["knowledge"] == annotator.settings
     assert index.description["concepts"] == len(index.forward.concepts)
-    assert {"forward/concepts.npy", "forward/concept_offsets.npy", "knowledge/knowledge.json"} <= set(
+    assert {"segments/000001/concepts.npy", "segments/000001/concept_offsets.npy", "knowledge/knowledge.json"} <= set(
         index.description["files"]
     )
     assert index.knowledge.folder == tmp_path / "elsewhere" / "knowledge"
@@ -101,7 +101,9 @@ def test_an_index_without_concepts_finds_the_same(folder, index):
         assert found.ids == plain.ids and len(found) > 1
 
 
-@pytest.mark.parametrize("name", ["forward/concepts.npy", "forward/concept_offsets.npy", "knowledge/ids.bytes.npy"])
+@pytest.mark.parametrize(
+    "name", ["segments/000001/concepts.npy", "segments/000001/concept_offsets.npy", "knowledge/ids.bytes.npy"]
+)
 def test_damage(folder, tmp_path, name):
     copy = shutil.copytree(folder, tmp_path / "copy")
     data = (copy / name).read_bytes()

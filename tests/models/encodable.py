@@ -1,11 +1,9 @@
 """Models that encode documents, with random weights, and small indexes that keep encodings."""
 
-import json
-
 import torch
 
 from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
-from rerank_plugin.indexes.index_folder import DESCRIPTION, describe_files, forward_checksum
+from rerank_plugin.indexes.index_folder import forward_checksum
 from rerank_plugin.models.document_encodings import encode_index
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
 from rerank_plugin.models.sevmos.model import SevMos, SevMosConfig
@@ -15,12 +13,9 @@ from tests import small
 
 
 def build_index(folder, documents=small.DOCUMENTS):
-    """A forward index inside an index folder that says what it holds."""
-    folder.mkdir(parents=True)
-    index = small.build_index(folder / "forward", documents)
-    description = {"files": describe_files(folder)}
-    (folder / DESCRIPTION).write_text(json.dumps(description))
-    index.checksum = forward_checksum(description)
+    """A forward index in an index folder that says what it holds."""
+    index = small.build_index(folder, documents)
+    index.checksum = forward_checksum(small.describe(index))
     return index
 
 

@@ -119,12 +119,12 @@ def test_the_files_of_an_encoding(index, vectors):
     one = opened(model, "fast", index, vectors)
     key = weights_checksum(model, vectors.vocabulary)
     folder = encodings_folder(index, key)
-    assert folder == index.folder.parent / "encodings" / key
-    assert sorted(path.name for path in folder.iterdir()) == ["encodings.json", "vectors.npy"]
+    assert folder == index.folder / "encodings" / key
+    assert sorted(path.name for path in folder.iterdir()) == ["000001.npy", "encodings.json"]
     described = json.loads((folder / "encodings.json").read_text())
     assert (described["model"], described["weights"]) == ("ktrel", key)
     assert (described["shape"], described["dtype"]) == ([len(index), 6], "float32")
-    stored = np.load(folder / "vectors.npy")
+    stored = np.load(folder / "000001.npy")
     np.testing.assert_allclose(stored, whole_encodings(model, one.builder), atol=1e-6)
     assert np.ptp(stored, axis=0).min() > 0.1
 
@@ -143,7 +143,7 @@ def test_batches_and_pieces_put_every_vector_in_its_row(index, vectors, monkeypa
 
     folder = encode_index(model, builder, batch_size=batch_size, overwrite=True, progress=progress)
     expected = whole_encodings(model, builder)
-    np.testing.assert_allclose(np.load(folder / "vectors.npy"), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(np.load(folder / "000001.npy"), expected, rtol=1e-5, atol=1e-5)
     assert shown == list(range(len(index)))
 
 
@@ -257,13 +257,13 @@ def describe(**changes):
 
 
 DAMAGE = {
-    "half a file": (lambda folder: os.truncate(folder / "vectors.npy", 124), "cannot be read"),
-    "no vectors": (lambda folder: (folder / "vectors.npy").unlink(), "cannot be read"),
+    "half a file": (lambda folder: os.truncate(folder / "000001.npy", 124), "cannot be read"),
+    "no vectors": (lambda folder: (folder / "000001.npy").unlink(), "cannot be read"),
     "no description": (lambda folder: (folder / "encodings.json").unlink(), "cannot be read"),
     "no JSON": (lambda folder: (folder / "encodings.json").write_text("{"), "cannot be read"),
     "a list": (lambda folder: (folder / "encodings.json").write_text("[1]"), "cannot be read"),
-    "other vectors": (lambda folder: np.save(folder / "vectors.npy", np.zeros((10, 4), np.float32)), r"\[10, 4\]"),
-    "double precision": (lambda folder: np.save(folder / "vectors.npy", np.zeros((10, 3))), "float64"),
+    "other vectors": (lambda folder: np.save(folder / "000001.npy", np.zeros((10, 4), np.float32)), r"\[10, 4\]"),
+    "double precision": (lambda folder: np.save(folder / "000001.npy", np.zeros((10, 3))), "float64"),
     "another dtype": (describe(dtype="int8"), "dtype int8"),
     "another shape": (describe(shape=[3, 3]), r"shape \[3, 3\], expected \[10, 3\]"),
     "other weights": (describe(weights="abc"), "weights abc"),
@@ -302,10 +302,10 @@ def test_what_cannot_be_encoded(index, vectors, tmp_path):
 def test_vectors_from_a_gpu_are_the_cpus(index, vectors, name):
     model = make(name, vectors)
     expected = np.load(
-        encode_index(model, NeuralReranker(model, vectors.vocabulary, index).builder, overwrite=True) / "vectors.npy"
+        encode_index(model, NeuralReranker(model, vectors.vocabulary, index).builder, overwrite=True) / "000001.npy"
     )
     on_gpu = NeuralReranker(model, vectors.vocabulary, index, rerankers.RerankerOptions("cuda"))
-    found = np.load(encode_index(on_gpu.model, on_gpu.builder, "cuda", overwrite=True) / "vectors.npy")
+    found = np.load(encode_index(on_gpu.model, on_gpu.builder, "cuda", overwrite=True) / "000001.npy")
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
@@ -315,18 +315,7 @@ def test_vectors_from_a_gpu_are_the_cpus(index, vectors, name):
 @pytest.fixture(scope="module")
 def whole_index(tmp_path_factory):
     """An index folder that is complete for opening, made without Java."""
-    from rerank_plugin.indexes.index_folder import DESCRIPTION, FORMAT_VERSION
-    from rerank_plugin.text.tokenizer import SETTINGS
-
-    folder = tmp_path_factory.mktemp("command") / "index"
-    index = encodable.build_index(folder)
-    description = json.loads((folder / DESCRIPTION).read_text())
-    fields = {
-        field: {"tokens": round(mean * len(index)), "mean_length": mean} for field, mean in index.mean_lengths.items()
-    }
-    description |= {"format_version": FORMAT_VERSION, "tokenizer": SETTINGS, "fields": fields, "documents": len(index)}
-    (folder / DESCRIPTION).write_text(json.dumps(description))
-    return folder
+    return encodable.build_index(tmp_path_factory.mktemp("command") / "index").folder
 
 
 def test_the_command_encodes_an_index(index_command, whole_index, vectors, tmp_path):

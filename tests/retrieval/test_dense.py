@@ -97,7 +97,7 @@ def test_the_order_is_kept_however_faiss_rounds(workspace, monkeypatch):
     wrong = np.random.default_rng(1).uniform(-margin, margin, len(workspace.forward))
     products = stage.vectors.astype(np.float64) @ encoding.astype(np.float64) + wrong
 
-    def search(query, count):
+    def search(query, count, fits):
         order = np.argsort(-products, kind="stable")[:count]
         return order, products[order]
 

@@ -136,11 +136,7 @@ def test_compact_vectors(folder, embed):
 
 def test_words_of_an_index_that_have_no_vectors(folder, embed):
     """Every word of the index has one then; a second folder of the same name is refused."""
-    encodable.build_index(folder / "index")
-    described = json.loads((folder / "index" / "index.json").read_text())
-    (folder / "index" / "index.json").write_text(
-        json.dumps({**described, "format_version": 1, "tokenizer": SETTINGS_OF_TEXTS, "fields": {}})
-    )
+    small.describe(encodable.build_index(folder / "index"), tokenizer=SETTINGS_OF_TEXTS)
     embed("words", *SETTINGS, "--output", "few")
     extend = ("extend", "--words", "few", "--index", "index", "--output", "many")
     printed = embed(*extend)

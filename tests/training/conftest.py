@@ -1,11 +1,9 @@
 """The small index of the rerankers' tests, and what the train command needs for the learnable problem."""
 
-import json
-
 import pytest
 
 from rerank_plugin.text import word_vectors
-from rerank_plugin.text.tokenizer import SETTINGS
+from tests import small
 from tests.models.conftest import index, one_thread, vectors  # noqa: F401
 from tests.training import learnable
 
@@ -14,15 +12,8 @@ from tests.training import learnable
 def inputs(tmp_path_factory):
     """An index folder, word vectors, and queries, judgments and runs for training, validation, and both together."""
     folder = tmp_path_factory.mktemp("command")
-    (folder / "index").mkdir()
-    corpus = learnable.build(folder / "index" / "forward")
-    description = {
-        "format_version": 1,
-        "tokenizer": SETTINGS,
-        "files": {},
-        "fields": {field: {"mean_length": mean} for field, mean in corpus.mean_lengths.items()},
-    }
-    (folder / "index" / "index.json").write_text(json.dumps(description))
+    corpus = learnable.build(folder / "index")
+    small.describe(corpus)
     word_vectors.save(learnable.vectors(), folder / "words", {})
     trained = learnable.TRAINED
     parts = {"train": learnable.TOPICS[:trained], "dev": learnable.TOPICS[trained:], "all": learnable.TOPICS}

@@ -1,5 +1,7 @@
 """Documents and queries as JSON lines: one object a line, as BEIR, Pyserini and many exports of PubMed have them.
 
+Metadata (date, journal, ...: :mod:`rerank_plugin.files.filters`) are read from the object and from its ``metadata``.
+
 The id is under ``_id``, ``id``, ``docid``, ``doc_id`` or ``pmid`` (a string or a whole number), the title under
 ``title`` or ``question``, the abstract under ``text``, ``abstract``, ``contents``, ``body``, ``paragraphs`` or
 ``answer``: the first that is not empty. A list of strings (SciFact's sentences) is joined by spaces.
@@ -14,7 +16,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from rerank_plugin.corpora.problems import BAD_JSON_LINE, DAMAGED_GZIP, Problems, usable
+from rerank_plugin.corpora.metadata import metadata_of
+from rerank_plugin.corpora.problems import BAD_JSON_LINE, DAMAGED_GZIP, UNUSABLE_METADATA, Problems, usable
 from rerank_plugin.corpora.register import CORPUS, QUERIES, Format, register
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
@@ -37,9 +40,9 @@ def documents(paths: Iterable[Path], problems: Problems, ids_required: bool = Tr
                     record = parse(line)
                     title, abstract = first(record, TITLE_KEYS), first(record, TEXT_KEYS)
                     if type(title) is not str:
-                        title = _text(title)
+                        title = text_of(title)
                     if type(abstract) is not str:
-                        abstract = _text(abstract)
+                        abstract = text_of(abstract)
                 except (ValueError, RecursionError) as error:  # bad JSON, no UTF-8, no object, no text
                     if line.strip():
                         problems.add(BAD_JSON_LINE, f"{name}:{number} ({error})")
@@ -47,8 +50,11 @@ def documents(paths: Iterable[Path], problems: Problems, ids_required: bool = Tr
                 id = first(record, ID_KEYS)
                 if type(id) is int:
                     id = str(id)
-                document = usable(id, title, abstract, f"{name}:{number}", problems, ids_required)
+                metadata, unusable = metadata_of(record)
+                document = usable(id, title, abstract, f"{name}:{number}", problems, ids_required, metadata)
                 if document is not None:
+                    for entry in unusable:
+                        problems.add(UNUSABLE_METADATA, f"{name}:{number} ({entry})")
                     yield document
         except DAMAGED as error:
             problems.add(DAMAGED_GZIP, f"{name}:{number + 1} ({error})")
@@ -103,13 +109,14 @@ def first(record: dict, keys: Iterable[str]) -> object:
     return None
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """The text of a JSON value; lists are joined by spaces. A ValueError for what is no text."""
     if value is None:
         return ""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return " ".join(map(_text, value))
+        return " ".join(map(text_of, value))
     if type(value) is int or type(value) is float and math.isfinite(value):  # 1e999 is infinite to Python
         return str(value)
     raise ValueError(f"expected a text, found {type(value).__name__}")

@@ -1,0 +1,177 @@
+"""Forward indexes beside Lucene indexes that others built: Pyserini's own command, and writers of less."""
+
+import json
+import runpy
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+from rerank_plugin.corpora import Problems
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.filters import Filter
+from rerank_plugin.files.java import java_class, start_jvm
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.building import build_beside, build_index
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.verification import verify
+from rerank_plugin.retrieval.lucene import LuceneConfig
+
+
+def pyserini_index(folder, records, *options):
+    """A Lucene index by ``python -m pyserini.index.lucene``, in this process, whose JVM has Anserini's classes."""
+    start_jvm()
+    (folder / "json").mkdir(parents=True)
+    (folder / "json" / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    arguments = ["--collection", "JsonCollection", "--input", folder / "json", "--index", folder / "lucene"]
+    before, sys.argv = sys.argv, ["lucene", *map(str, [*arguments, "--threads", 1, *options])]
+    try:
+        runpy.run_module("pyserini.index.lucene", run_name="__main__")
+    finally:
+        sys.argv = before
+    return folder / "lucene"
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory, documents):
+    """Pyserini's index of the documents, with the fields of a BEIR collection, that stores ``raw``."""
+    records = [
+        {
+            "id": one.id,
+            "contents": f"{one.title} {one.abstract}",
+            "title": one.title,
+            "text": one.abstract,
+            "year": 2015,
+        }
+        for one in documents
+        if one.id != "50"  # Anserini leaves out what has no words
+    ]
+    return pyserini_index(
+        tmp_path_factory.mktemp("theirs"), records, "--fields", "title", "text", "--storePositions",
+        "--storeDocvectors", "--storeRaw",
+    )  # fmt: skip
+
+
+def listing(folder):
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["bm25", "bm25+rm3"])
+def test_searches_beside_pyserinis_index_equal_those_of_an_own_one(index_command, theirs, documents, tmp_path, name):
+    before = listing(theirs)
+    status, out, err = index_command("--lucene", theirs, "--index", tmp_path / "beside")
+    assert (status, err) == (0, "") and " documents, " in out
+    assert listing(theirs) == before and not (tmp_path / "beside" / "lucene").exists()
+    beside = Index(tmp_path / "beside")
+    assert verify(beside) == len(beside.description["files"])
+    kept = [one for one in documents if beside.forward.rows([one.id])[0] >= 0]
+    assert len(kept) == len(beside) >= len(documents) - 2
+    build_index(iter(kept), tmp_path / "own", "tests", Problems(), threads=1)
+    own = Index(tmp_path / "own")
+    order = beside.forward.rows([one.id for one in kept])
+    assert beside.forward.titles.take(order) == own.forward.titles.take(np.arange(len(kept)))
+    assert beside.forward.published[0] == "2015"
+    for text in ("aspirin and the prevention of heart attack", "twins share words", "malaria", "糖尿病"):
+        found, expected = (one.first_stage(LuceneConfig(name)).search(Query("q", text), 30) for one in (beside, own))
+        assert found.ids == expected.ids and len(found)
+        np.testing.assert_array_equal(found.first_stage_scores, expected.first_stage_scores)
+        for row in found.rows[:3]:
+            other = own.forward.rows([beside.forward.ids[row]])[0]
+            words, expected_words = (
+                one.forward.terms.take(one.forward.document_tokens(at)) for one, at in ((beside, row), (own, other))
+            )
+            assert words == expected_words
+    with pytest.raises(InputError, match="no metadata to filter by; build it with: .*--corpus C"):
+        beside.first_stage(LuceneConfig()).search(Query("q", "x", Filter.of({"year": "2015"})), 3)
+    with pytest.raises(InputError, match="has no field 'abstract'; it has contents, id, text, title"):
+        beside.first_stage(LuceneConfig(field="abstract"))
+
+
+def test_named_fields_and_stored_contents(tmp_path):
+    records = [{"id": "1", "contents": "Aspirin helps the heart", "headline": "Aspirin", "lead": "It helps."}]
+    raw = pyserini_index(tmp_path / "raw", records, "--storeRaw")
+    build_beside(raw, tmp_path / "a", "headline", "lead")
+    assert [Index(tmp_path / "a").forward.titles[0], len(Index(tmp_path / "a").forward.tokens)] == ["Aspirin", 3]
+    build_beside(raw, tmp_path / "b")
+    assert [Index(tmp_path / "b").forward.titles[0], len(Index(tmp_path / "b").forward.tokens)] == ["", 4]
+    contents = pyserini_index(tmp_path / "contents", records, "--storeContents")
+    build_beside(contents, tmp_path / "c")
+    assert len(Index(tmp_path / "c").forward.tokens) == 4
+    neither = pyserini_index(tmp_path / "neither", records)
+    with pytest.raises(InputError, match="document 1 has no stored text .neither raw nor contents.: name the fields"):
+        build_beside(neither, tmp_path / "d")
+    for wrong in ({"text_field": "body"}, {"title_field": "body", "text_field": "lead"}):
+        with pytest.raises(InputError, match="raw/lucene: (no document stores 'body'|document 1 has no stored text)"):
+            build_beside(raw, tmp_path / "d", **wrong)
+    assert not (tmp_path / "d").exists()
+
+
+def lucene_index(folder, documents, delete=()):
+    """A Lucene index with these stored fields, in one segment, written without Anserini."""
+    java = java_class
+    directory = java("org.apache.lucene.store.FSDirectory").open(java("java.nio.file.Paths").get(str(folder)))
+    analyzer = java("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+    writer = java("org.apache.lucene.index.IndexWriter")(
+        directory, java("org.apache.lucene.index.IndexWriterConfig")(analyzer)
+    )
+    stored = java("org.apache.lucene.document.Field$Store").YES
+    for fields in documents:
+        document = java("org.apache.lucene.document.Document")()
+        for name, value in fields.items():
+            kind = "StringField" if name == "id" else "TextField"
+            document.add(java(f"org.apache.lucene.document.{kind}")(name, value, stored))
+        writer.addDocument(document)
+    writer.commit()
+    for id in delete:
+        writer.deleteDocuments(
+            java("org.apache.lucene.search.TermQuery")(java("org.apache.lucene.index.Term")("id", id))
+        )
+    writer.close()
+    return folder
+
+
+def test_deleted_documents_have_no_row(tmp_path):
+    documents = [{"id": id, "contents": f"heart {word}"} for id, word in (("a", "one"), ("b", "two"), ("c", "three"))]
+    folder = lucene_index(tmp_path / "lucene", documents, delete=["b"])
+    build_beside(folder, tmp_path / "index")
+    index = Index(tmp_path / "index")
+    assert index.forward.ids.take(np.arange(2)) == ["a", "c"] and len(index) == 2
+    assert index.first_stage(LuceneConfig()).search(Query("q", "heart"), 5).ids == ["c", "a"]
+    assert index.first_stage(LuceneConfig()).search(Query("q", "two"), 5).ids == []
+
+
+@pytest.mark.parametrize(
+    "documents, said",
+    [
+        (
+            [{"id": "a", "contents": "x"}, {"contents": "y"}],
+            "document number 1 has the id None: every document needs one",
+        ),
+        ([{"id": "a b", "contents": "x"}], "document number 0 has the id 'a b'"),
+        ([{"id": "a", "contents": "x"}] * 2, "cannot be used: 1 duplicate id: a; ids have to be unique"),
+        ([], "no document to index in "),
+    ],
+)
+def test_what_cannot_be_used(index_command, tmp_path, documents, said):
+    folder = lucene_index(tmp_path / "lucene", documents)
+    status, out, err = index_command("--lucene", folder, "--index", tmp_path / "index")
+    assert (status, out) == (2, "") and said in err and str(folder) in err and err.count("\n") == 1
+    assert not (tmp_path / "index").exists()
+
+
+def test_an_index_that_has_changed_or_gone(index_command, tmp_path):
+    folder = lucene_index(tmp_path / "lucene", [{"id": "a", "contents": "heart"}])
+    build_beside(folder, tmp_path / "index")
+    lucene_index(folder, [{"id": "b", "contents": "heart"}])
+    with pytest.raises(InputError, match=f"{folder} has changed since .*index was built"):
+        Index(tmp_path / "index").first_stage(LuceneConfig())
+    shutil.rmtree(folder)
+    with pytest.raises(InputError, match=f"{folder} cannot be opened as a Lucene index"):
+        Index(tmp_path / "index").first_stage(LuceneConfig())
+    for arguments, said in (
+        (["--lucene", folder], "cannot be opened as a Lucene index"),
+        (["--corpus", "sample", "--title-field", "t"], "--title-field is for an index that is there"),
+    ):
+        status, out, err = index_command(*arguments, "--index", tmp_path / "other")
+        assert (status, out) == (2, "") and said in err and err.count("\n") == 1

@@ -1,0 +1,250 @@
+"""Filters in every first stage that has them, against plain Python over the documents' metadata."""
+
+import json
+import shutil
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rerank_plugin import options as commandline
+from rerank_plugin import search
+from rerank_plugin.corpora import Problems
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.filters import FILTERS, Filter, folded
+from rerank_plugin.files.records import Query
+from rerank_plugin.files.runs import read_run
+from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.nearest import AnnConfig, AnnSearch, FlatSearch, build_ann
+from rerank_plugin.ranking.pipeline import from_first_stage
+from rerank_plugin.retrieval.fusion import FusionConfig
+from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
+from rerank_plugin.retrieval.register import configure
+
+VALUES = {
+    "year": ("2014", "2015-2016", "2016-", "-2014"),
+    "journal": ("N Engl J Med", "bmj", 'Ängström\'s  "J"'),
+    "author": ("Smith J", "The Heart Group"),
+    "mesh": ("Aspirin", "Heart Diseases", "Aspirin, Lysine"),
+    "type": ("Review", "systematic review"),
+    "language": ("eng",),
+    "retracted": ("yes", "no"),
+}
+
+
+def metadata(row):
+    """What document ``row`` has: every third nothing, lists of several lengths, dates of all precisions."""
+    if row % 3 == 2:
+        return None
+    found = {"date": ("2014", "2015-03", "2016-12-31", "2017-01-01")[row % 4], "retracted": row % 7 == 0}
+    if row % 5:
+        found["journal"] = ("N Engl J Med", "BMJ", 'Ängström\'s "J"', "Med")[row % 4]
+    if row % 2:
+        found |= {"types": ["Review"] if row % 4 == 1 else ["Systematic Review", "Letter"], "languages": ["eng", "ger"]}
+    if row % 4:
+        found["mesh"] = [["Aspirin"], ["Heart Diseases", "Aspirin, Lysine"], ["Aspirin", "Heart Diseases"]][row % 3]
+        found["authors"] = ["Smith J", "The Heart Group", "Smith JA"][row % 3 :]
+    return found
+
+
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory, documents):
+    """The documents of the tests with metadata."""
+    folder = tmp_path_factory.mktemp("dated") / "index"
+    having = (one._replace(metadata=metadata(row)) for row, one in enumerate(documents))
+    build_index(having, folder, "tests", Problems(), threads=2)
+    return Index(folder)
+
+
+def fits(found, filter):
+    """Whether a document with this metadata, or None, fits a filter, in plain Python."""
+
+    def has(field, value):
+        stored = (found or {}).get(FILTERS[field])
+        if field == "retracted":
+            return bool(stored) == (value == "yes")
+        if stored is None:
+            return False
+        if field == "year":
+            first, dash, last = value.partition("-")
+            return (first or "0000") <= stored[:4] <= ((last or "9999") if dash else first)
+        return folded(value) in map(folded, [stored] if isinstance(stored, str) else stored)
+
+    return all(any(has(field, value) for value in values) for field, values in filter.values)
+
+
+filters = st.dictionaries(st.sampled_from(sorted(VALUES)), st.none(), min_size=1, max_size=3).flatmap(
+    lambda chosen: st.fixed_dictionaries(
+        {field: st.lists(st.sampled_from(VALUES[field]), min_size=1, max_size=2, unique=True) for field in chosen}
+    )
+)
+
+
+@settings(max_examples=60)
+@given(filters)
+def test_a_filter_keeps_the_documents_whose_metadata_fit(dated, values):
+    filter = Filter.of(values)
+    assert dated.fitting(filter).tolist() == [fits(metadata(row), filter) for row in range(len(dated))]
+
+
+QUERIES = ("aspirin stroke cancer vaccines twins", "risk of breast cancer in women", "migraine", "xylitolxyz")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("depth", [2, 40])
+def test_lucene_filters_before_the_cut(dated, name, depth):
+    """The same scores as without; RM3's depend on the feedback documents, which have to fit, too."""
+    stage = dated.first_stage(LuceneConfig(name))
+    for text, values in product(
+        QUERIES, ({"year": "2015-"}, {"type": "review", "language": "ENG"}, {"author": "Smith J"})
+    ):
+        filter = Filter.of(values)
+        found = stage.search(Query("q", text, filter), depth)
+        everything = stage.search(Query("q", text), 40)
+        kept = dated.fitting(filter)[everything.rows]
+        if name == "bm25+rm3":
+            assert dated.fitting(filter)[found.rows].all()
+            before = dated.first_stage(LuceneConfig()).search(Query("q", text, filter), 40)
+            assert len(found) >= min(len(before), depth) and (depth < 40 or set(before.ids) <= set(found.ids))
+        else:
+            assert found.ids == everything.index.ids.take(everything.rows[kept][:depth])
+            np.testing.assert_array_equal(found.first_stage_scores, everything.first_stage_scores[kept][:depth])
+
+
+@pytest.fixture(scope="module")
+def encodings(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vectors")
+    vectors = np.random.default_rng(3).normal(size=(300, 8)).astype(np.float32)
+    (folder / "encodings.json").write_text("{}")
+    for kind in ("ivf", "hnsw"):
+        build_ann(folder, vectors, AnnConfig(kind, nlist=4 if kind == "ivf" else None))
+    return folder, vectors
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "ivf", "hnsw"])
+def test_vector_searches_find_only_what_fits(encodings, kind):
+    folder, vectors = encodings
+    if kind in ("ivf", "hnsw"):
+        searcher = AnnSearch(folder, kind, 300, "cpu", "build")
+    else:
+        vectors = vectors.astype(kind)
+        searcher = FlatSearch(vectors)
+    random = np.random.default_rng(4)
+    for share in (0.0, 0.02, 0.5, 1.0):
+        mask, query = random.random(300) < share, random.normal(size=8).astype(np.float32)
+        rows, products = searcher.search(query, 20, mask)
+        expected = np.flatnonzero(mask)
+        expected = expected[np.argsort(-(vectors[expected].astype(np.float32) @ query), kind="stable")][:20]
+        assert rows.tolist() == expected.tolist()
+        np.testing.assert_allclose(
+            products, vectors[rows].astype(np.float32) @ query, rtol=1e-2 if kind == "float16" else 1e-5
+        )
+
+
+@pytest.fixture(scope="module")
+def encoded(dated, tmp_path_factory):
+    """A copy of the index with the vectors of the bundled encoder."""
+    from rerank_plugin.retrieval.encoding import IndexEncoder
+
+    copy = Index(shutil.copytree(dated.folder, tmp_path_factory.mktemp("encoded") / "index"))
+    IndexEncoder(copy.forward, "ktrel").encode()
+    return copy
+
+
+@pytest.mark.parametrize("name", ["dense:ktrel", "hybrid"])
+def test_dense_and_hybrid_filter_before_the_cut(encoded, name):
+    stage = encoded.first_stage(configure(name))
+    for text, values in product(QUERIES[:3], ({"year": "2015-2016"}, {"mesh": ["aspirin", "heart diseases"]})):
+        filter = Filter.of(values)
+        mask = encoded.fitting(filter)
+        found = stage.search(Query("q", text, filter), 5)
+        assert len(found) == 5 and mask[found.rows].all()
+        if name != "hybrid":  # a fusion normalizes the scores of what is found
+            everything = stage.search(Query("q", text), len(encoded))
+            assert found.rows.tolist() == everything.rows[mask[everything.rows]][:5].tolist()
+    assert not len(stage.search(Query("q", "aspirin", Filter.of({"author": "nobody"})), 5))
+
+
+def test_feedback_documents_fit_too(encoded):
+    stage = encoded.first_stage(configure("dense:ktrel", {"dense_feedback": 3}))
+    filter = Filter.of({"type": "Review"})
+    found = stage.search(Query("q", "aspirin", filter), 40)
+    assert found.rows.size == encoded.fitting(filter).sum() and encoded.fitting(filter)[found.rows].all()
+    assert not len(stage.search(Query("q", "aspirin", Filter.of({"author": "nobody"})), 5))
+
+
+def test_what_cannot_filter_says_so(dated, index):
+    query = Query("q", "aspirin", Filter.of({"type": "Review"}))
+    for config in (configure("all"), FusionConfig((LuceneConfig(), configure("all")))):
+        with pytest.raises(InputError, match=f"'{config.name}' cannot filter .type:review.: take bm25"):
+            from_first_stage(dated.first_stage(config), 10)(query)
+    with pytest.raises(InputError, match="no document of .* has a type to filter by; usable filters: none"):
+        index.first_stage(LuceneConfig()).search(query, 10)
+
+
+def test_pyserini_shows_the_stored_documents(dated, documents):
+    from pyserini.search.lucene import LuceneSearcher
+
+    searcher = LuceneSearcher(str(dated.lucene_folder))
+    for row in (0, 7, 14, 20):
+        id, title, abstract, _ = documents[row]
+        expected = {"id": id, "contents": f"{title} {abstract}", "title": title, "abstract": abstract}
+        assert json.loads(searcher.doc(id).raw()) == {**expected, **(metadata(row) or {})}
+    assert [hit.docid for hit in searcher.search("malaria", 2)]
+
+
+# The command.
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
+
+    def run(*arguments):
+        status = 0
+        try:
+            commandline.run(search.main, list(map(str, arguments)))
+        except SystemExit as stopped:
+            status = stopped.code
+        return (status, *capsys.readouterr())
+
+    return run
+
+
+def test_a_list_shows_date_and_journal(dated, command):
+    status, out, _ = command("--index", dated.folder, "--query", "cancer aspirin stroke", "--filter", "journal:bmj")
+    lines = out.splitlines()[1:]
+    rows = dated.forward.rows([line.split()[3] for line in lines])
+    assert status == 0 and len(rows) > 1
+    for line, row in zip(lines, rows):
+        assert line.endswith(f"  {dated.forward.titles[row]} (BMJ, {metadata(row)['date']})")
+    assert "BMJ" not in command("--index", dated.folder, "--query", "migraine", "--filter", "retracted:no")[1]
+
+
+def test_a_run_holds_only_what_fits(dated, command, tmp_path):
+    (tmp_path / "q.tsv").write_text("1\taspirin stroke\n2\tcancer\n")
+    arguments = ("--index", dated.folder, "--queries", tmp_path / "q.tsv", "--output", tmp_path / "a.run")
+    assert command(*arguments, "--filter", "type:review", "--filter", "type:systematic review")[0] == 0
+    ids = [id for one in read_run(tmp_path / "a.run").values() for id in one.doc_ids]
+    types = [metadata(row).get("types") for row in dated.forward.rows(ids)]
+    assert len(types) > 1 and all(types)
+
+
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        (["--filter", "color:red"], "unknown filter 'color'; known: year, "),
+        (["--filter", "type:Review", "--first-stage", "all"], "the first stage 'all' cannot filter"),
+        (["--filter", "type:Review", "--run", "a.run", "--reranker", "bm25-title"], "--filter is for searches"),
+    ],
+)
+def test_what_the_command_refuses(dated, command, tmp_path, more, said):
+    (tmp_path / "q.tsv").write_text("1\taspirin\n")
+    status, out, err = command(
+        "--index", dated.folder, "--queries", tmp_path / "q.tsv", "--output", tmp_path / "a.run", *more
+    )
+    assert (status, out) == (2, "") and said in err and err.count("\n") == 1
+    assert not (tmp_path / "a.run").exists()
