@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import replacing_folder
+from rerank_plugin.indexes.statistics import STATISTICS_FILE
 from rerank_plugin.models.checkpoints import CONFIG_FILE, WEIGHTS_FILE
 from rerank_plugin.options import run
 from rerank_plugin.text import word_vectors
@@ -33,7 +34,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = json.loads((options.checkpoint / word_vectors.SETTINGS_FILE).read_text(encoding="utf-8"))
     settings |= {word_vectors.REFERENCE: os.path.relpath(options.words, options.output), "checksum": own}
     with replacing_folder(options.output, TRAINED, options.overwrite) as writing:
-        for name in (CONFIG_FILE, WEIGHTS_FILE):
+        for name in (CONFIG_FILE, WEIGHTS_FILE, STATISTICS_FILE):
             shutil.copy(options.checkpoint / name, writing / name)
         (writing / word_vectors.SETTINGS_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
 

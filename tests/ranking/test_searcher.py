@@ -352,10 +352,9 @@ for i in range(searcher.num_docs):
 """
 
 
-def test_a_program_for_pyserini_runs_unchanged(index, capsys, monkeypatch):
+def test_a_program_for_pyserini_runs_unchanged(index, capsys):
     """What Pyserini's guides to searching and to fetching documents do, by its searcher and by ours, but for
     the last digits of scores, which Pyserini changes to tell equal ones apart."""
-    monkeypatch.setenv("OPENAI_API_KEY", "none")  # some versions of Pyserini look for one when they are imported
     from rerank_plugin.files.java import start_jvm
 
     start_jvm()
@@ -368,9 +367,8 @@ def test_a_program_for_pyserini_runs_unchanged(index, capsys, monkeypatch):
     assert said[0] == said[1] and len(said[0].splitlines()) > 40
 
 
-def test_hits_of_another_searcher_are_re_ranked(index, documents, monkeypatch):
+def test_hits_of_another_searcher_are_re_ranked(index, documents):
     """By a reranker with this index and by one that reads the texts: with the same statistics the same."""
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
     from pyserini.search.lucene import LuceneSearcher
 
     searcher = LuceneSearcher(str(index.lucene_folder))
