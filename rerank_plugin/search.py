@@ -133,7 +133,7 @@ def _open(options, config):
     from rerank_plugin.indexes.index_folder import Index
 
     index = Index(options.index)
-    return index, _open_reranker(options, index), _open_source(options, index, config)
+    return index, _open_reranker(options, index, config), _open_source(options, index, config)
 
 
 def _open_source(options, index, config):
@@ -158,13 +158,17 @@ def _filter(options):
     return Filter.parse(options.filter) if options.filter else None
 
 
-def _open_reranker(options, index):
+def _open_reranker(options, index, config=None):
+    """The reranker; ``config`` is of the first stage, None for runs, which do not say what made them."""
     if not options.reranker:
         return None
     from rerank_plugin import rerankers
 
     how = commandline.configured(RerankerOptions, options, fast=not options.plain)
-    return rerankers.load(options.reranker, index.forward, how)
+    found = rerankers.load(options.reranker, index.forward, how)
+    if config is not None and not options.run:
+        rerankers.warn_of_another(found, config.name)
+    return found
 
 
 def _judged_rows(options, index):
@@ -312,7 +316,7 @@ def search_one(options) -> None:
         index.forward  # noqa: B018 (opened once, before there are two threads)
         with ThreadPoolExecutor(1) as helper:  # Java starts and searches while the reranker loads
             found = helper.submit(lambda: _open_source(options, index, config)(query)) if by_lucene else None
-            reranker = _open_reranker(options, index)
+            reranker = _open_reranker(options, index, config)
             return found.result() if found else _open_source(options, index, config)(query), reranker
 
     print_ranking(rank(query, *open_whole(searched)), options.show)

@@ -32,6 +32,7 @@ from rerank_plugin.ranking.reranker import (
     whole,
 )
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
+from rerank_plugin.rerankers import warn_of_another
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.lucene import BM25, QLD, RM3, LuceneConfig
 from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, FirstStageEntry, check_filter, configure
@@ -83,6 +84,8 @@ class Searcher:
             return found, _reranker(reranker, found), found.first_stage(self._config)
 
         self.index, self.reranker, self._first_stage = whole(index, opened)
+        if self.reranker is not None:
+            warn_of_another(self.reranker._scorer, self._config.name)
         self.num_docs = len(self.index)
         self._closed, self._lock = False, Lock()
         self._replaced: list[FirstStage] = []  # which other threads may be searching

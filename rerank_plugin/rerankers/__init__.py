@@ -30,14 +30,14 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.models import register
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.register import ModelEntry
-from rerank_plugin.rerankers.scorer import Reranker, Scorer, as_scorer, score_many
+from rerank_plugin.rerankers.scorer import Reranker, Scorer, as_scorer, score_many, warn_of_another
 
 if TYPE_CHECKING:
     from rerank_plugin.indexes.forward import ForwardIndex
 
 __all__ = [
     "UNTRAINED", "Reranker", "RerankerOptions", "Scorer", "as_scorer", "checkpoint_of", "known_names", "load",
-    "score_many",
+    "score_many", "warn_of_another",
 ]  # fmt: skip
 
 

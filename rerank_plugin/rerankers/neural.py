@@ -256,4 +256,9 @@ def from_checkpoint(
             check_holds(name, checkpoint, described)
         model, vocabulary = load_checkpoint(checkpoint, described)
     index.check_tokenizer(vocabulary.tokenizer, str(checkpoint))
-    return NeuralReranker(model, vocabulary, index, options)
+    reranker = NeuralReranker(model, vocabulary, index, options)
+    training = described.get("training")
+    first_stage = training.get("first_stage") if isinstance(training, dict) else None
+    if reranker.listwise and isinstance(first_stage, dict):
+        reranker.trained_after = first_stage.get("name")
+    return reranker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     from rerank_plugin.files.records import Query
     from rerank_plugin.indexes.candidates import Candidates
+
+log = logging.getLogger(__name__)
 
 
 class Reranker(Protocol):
@@ -33,10 +36,12 @@ class Scorer(ABC):
         listwise: whether a document's score depends on the other candidates or on first-stage scores.
         passage_words: the words of a document that it reads; None for one that reads all of them.
         scores_together: whether :meth:`score_many` is faster than one call of :meth:`score` for each query.
+        trained_after: the first stage whose scores it was trained to read; None if it reads none, or is not trained.
     """
 
     name: str
     listwise: bool = False
+    trained_after: str | None = None
     passage_words: int | None = None
     scores_together: ClassVar[bool] = False
 
@@ -51,6 +56,15 @@ class Scorer(ABC):
     def encode_for_now(self, rows: np.ndarray) -> None:
         """Prepare to score many queries over the same documents, rows int64 [n], after a training epoch."""
         return
+
+
+def warn_of_another(scorer: Reranker, first_stage: str) -> None:
+    """Log a warning where a scorer reads the scores of another first stage than it was trained on."""
+    if isinstance(scorer, Scorer) and scorer.trained_after not in (None, first_stage):
+        log.warning(
+            "%s reads the scores of the first stage and was trained on those of %s: how well it ranks after %s, "
+            "an evaluation has to tell", scorer.name, scorer.trained_after, first_stage,
+        )  # fmt: skip
 
 
 class Adopted(Scorer):

@@ -330,6 +330,20 @@ def test_a_first_stage_may_be_set_while_others_search(index):
         assert len(found) <= 2 and len({frozenset(ids) for ids in found}) == 1
 
 
+def test_another_first_stage_than_in_training_is_warned_of(index, index_folder, caplog, capsys):
+    """The bundled delta reads BM25's scores, ktrel reads none; the command warns as the library does."""
+    from rerank_plugin import search
+
+    for reranker, first_stage in (("delta", "bm25"), ("ktrel", "qld"), (None, "qld")):
+        rp.Searcher(index, reranker, first_stage)
+    assert "trained on those" not in caplog.text
+    rp.Searcher(index, "delta", "qld")
+    assert "delta reads the scores of the first stage and was trained on those of bm25" in caplog.text
+    caplog.clear()
+    search.main(f"--index {index_folder} --query aspirin --reranker delta --first-stage qld".split())
+    assert "how well it ranks after qld" in caplog.text + capsys.readouterr().err
+
+
 PROGRAM = """
 hits = searcher.search('aspirin and heart attack')
 for i in range(0, 3):
