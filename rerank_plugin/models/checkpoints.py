@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 MIXED = "files of different checkpoints are mixed"
-_WORDS = (word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE, word_vectors.SETTINGS_FILE)
+WORDS = (word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE, word_vectors.SETTINGS_FILE)
 CHECKPOINT = FolderKind(
     "a checkpoint",
     CONFIG_FILE,
     ("model", "config"),
-    (WEIGHTS_FILE, *_WORDS, CONCEPTS_FILE, "encoder/*", STATISTICS_FILE),
+    (WEIGHTS_FILE, *WORDS, CONCEPTS_FILE, "encoder/*", STATISTICS_FILE),
 )
 
 
@@ -127,7 +127,7 @@ def save_checkpoint(
         elif words is None:
             word_vectors.write(vectors, writing, {})
         else:
-            for name in _WORDS:
+            for name in WORDS:
                 link_or_copy(words / name, writing / name)
         if concepts is not None:
             concepts.save(writing / CONCEPTS_FILE)

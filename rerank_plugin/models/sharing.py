@@ -17,7 +17,8 @@ from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, scratch_folder
 from rerank_plugin.files.register import one_line
 from rerank_plugin.files.tables import markdown
-from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, WEIGHTS_FILE, read_config
+from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, WEIGHTS_FILE, WORDS, read_config
+from rerank_plugin.text import word_vectors
 
 CARD_FILE, CHECKSUMS_FILE = "README.md", "checksums.json"
 FILES = (CONFIG_FILE, *CHECKPOINT.files)
@@ -38,6 +39,9 @@ def save_shared(checkpoint: Path, folder: str | Path, name: str, overwrite: bool
         for one in _files(checkpoint):
             (writing / one).parent.mkdir(exist_ok=True)
             shutil.copyfile(checkpoint / one, writing / one)
+        if (words := word_vectors.home(checkpoint)) != checkpoint:  # a bundled model refers to another one's words
+            for one in WORDS:
+                shutil.copyfile(words / one, writing / one)
         (writing / CARD_FILE).write_text(model_card(config, name), encoding="utf-8")
         checksums = {"files": {one: describe_file(writing / one) for one in _files(writing)}}
         (writing / CHECKSUMS_FILE).write_text(json.dumps(checksums, indent=1), encoding="utf-8")

@@ -211,10 +211,12 @@ def load(folder: Path) -> WordVectors:
 
     folder = healed(folder)
     settings = _settings(folder)
-    if REFERENCE in settings:
-        found = load(folder / settings[REFERENCE])
+    if (other := home(folder)) != folder:
+        if not other.is_dir():
+            raise InputError(f"{folder} refers to the word vectors in {other}, which are not there: move both together")
+        found = load(other)
         if settings.get("checksum") != checksum(found):
-            raise InputError(f"{folder} was made with other word vectors than those in {folder / settings[REFERENCE]}")
+            raise InputError(f"{folder} was made with other word vectors than those in {other}")
         return found
     tokenizer = tokenizer_of(settings["tokenizer"], f"{folder} was made from texts").settings
     vocabulary = Vocabulary.load(folder / VOCABULARY_FILE, tokenizer)
@@ -256,6 +258,12 @@ def matrix_of(
     if not np.isfinite(matrix).all():
         raise InputError(f"{path} holds values that are not finite numbers")
     return matrix
+
+
+def home(folder: Path) -> Path:
+    """The folder whose files hold a folder's word vectors: itself, or the one that it refers to."""
+    reference = _settings(folder).get(REFERENCE) if (folder / SETTINGS_FILE).is_file() else None
+    return folder if reference is None else folder / reference
 
 
 def checksum(vectors: WordVectors) -> int:

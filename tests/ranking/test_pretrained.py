@@ -78,7 +78,7 @@ def test_damage_is_found(saved, damage, message):
 def test_pickles_and_other_files_do_not_travel(tmp_path):
     import shutil
 
-    shutil.copytree(entry_of("delta").bundled, tmp_path / "own")
+    shutil.copytree(entry_of("ktrel").bundled, tmp_path / "own")
     (tmp_path / "own" / "pytorch_model.bin").write_bytes(b"\x80\x04.")
     rp.Reranker.load(tmp_path / "own").save_pretrained(tmp_path / "saved")
     names = {path.name for path in (tmp_path / "saved").iterdir()}

@@ -91,7 +91,9 @@ def test_a_checkpoint_is_trained_without_words(encoder, inputs, tmp_path):
     made(inputs, source, tmp_path / "made", "--keep-epochs")
     shutil.rmtree(source)
     names = {path.name for path in (tmp_path / "made").iterdir()}
-    assert names == {"config.json", "model.safetensors", "encoder", "epochs", "log.jsonl", "log.png"}
+    assert names == {
+        "config.json", "model.safetensors", "encoder", "epochs", "log.jsonl", "log.png", "statistics.safetensors",
+    }  # fmt: skip
     config = read_config(tmp_path / "made")
     assert config["config"]["trainable_layers"] == 1 and config["training"]["learning_rate"] == 0.01
     assert (config["training"]["optimizer"], config["training"]["batch_size"]) == ("adam", 16)
