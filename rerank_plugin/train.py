@@ -112,7 +112,10 @@ def _add_model_options(add) -> None:
     add("--document-words", type=int, help="words of a document that are read (50)")
     add("--query-words", type=int, help="words of a query that are read (7)")
     add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter by its name in config.json")
-    names = "names, 'lex3' for the Delta paper's three, 'all' for its 18, 'none'"
+    names = (
+        "names (docs/training.md), 'lex3' for the Delta paper's three, 'all' for its 18, 'none'; first_stage_share, "
+        "vector_cosine and vector_matches are what the bundled model reads"
+    )
     add("--lexical-features", nargs="+", help=names)
     select = (
         "choose K features greedily by the first validation measure, with a training for each that is tried; of those "
