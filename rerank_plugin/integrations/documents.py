@@ -28,11 +28,8 @@ def retrieve(searcher: Searcher, query: str, k: int) -> Iterator[tuple[Hit, str,
         document = searcher.doc(hit.docid)
         text = stored_fields(document, hit.docid)["text"]
         metadata = {name: value for name, value in document.fields.items() if name not in ("id", *BODY_FIELDS)}
-        yield (
-            hit,
-            f"{hit.title}\n{text}" if hit.title else text,
-            {**metadata, "title": hit.title, FIRST_STAGE_SCORE: hit.first_stage_score},
-        )
+        metadata |= {"title": hit.title, FIRST_STAGE_SCORE: hit.first_stage_score}
+        yield hit, f"{hit.title}\n{text}" if hit.title else text, metadata
 
 
 def rerank(
@@ -46,8 +43,8 @@ def rerank(
 
     Args:
         reranker: one with an index reads the ids of the documents, one without an index their texts.
-        documents: ids, texts and metadata. The title that the metadata have is read as such; a text whose first line it
-            is, is read without it. If all documents have a ``first_stage_score`` in their metadata, it is read, too.
+        documents: ids, texts and metadata. The title that the metadata have is read as such; a text whose first line is
+            this title is read without it. If all documents have a ``first_stage_score`` in their metadata, it is read, too.
         top_k: how many documents, at most; None for all.
         passages: as for `Reranker.rerank`.
 
