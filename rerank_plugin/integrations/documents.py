@@ -44,7 +44,7 @@ def rerank(
     Args:
         reranker: one with an index reads the ids of the documents, one without an index their texts.
         documents: ids, texts and metadata. The title that the metadata have is read as such; a text whose first line is
-            this title is read without it. If all documents have a ``first_stage_score`` in their metadata, it is read, too.
+            this title is read without it. ``first_stage_score`` of the metadata is read, too, if all have it.
         top_k: how many documents, at most; None for all.
         passages: as for `Reranker.rerank`.
 
