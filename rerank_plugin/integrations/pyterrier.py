@@ -9,13 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import pyterrier as pt
-
 from rerank_plugin.files.java import anserini_jar
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.integrations import extra
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
+
+with extra("pyterrier"):
+    import pandas as pd
+    import pyterrier as pt
 
 HELP = "https://pyterrier.readthedocs.io/"  # a transformer without a page of its own is looked for on the network
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -16,11 +17,21 @@ class StoredDocument:
 
     Args:
         docid: its external id.
-        raw: a JSON object of its fields.
+        raw: what is stored as ``raw``, in an index of this package a JSON object; None if nothing is.
+        contents: what is stored as ``contents`` beside it.
     """
 
-    def __init__(self, docid: str, raw: str):
-        self._docid, self._raw = docid, raw
+    def __init__(self, docid: str, raw: str | None, contents: str | None = None):
+        self._docid, self._raw, self._contents = docid, raw, contents
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """The JSON object that is stored as ``raw``; without one, no fields."""
+        try:
+            found = json.loads(self._raw or "")
+        except ValueError:  # other collections store what they were made of
+            found = None
+        return found if isinstance(found, dict) else {}
 
     def docid(self) -> str:
         """The external id."""
@@ -30,17 +41,19 @@ class StoredDocument:
         """The external id."""
         return self._docid
 
-    def raw(self) -> str:
-        """The JSON object that is stored."""
+    def raw(self) -> str | None:
+        """What is stored as ``raw``."""
         return self._raw
 
     def contents(self) -> str | None:
         """Title and abstract as one text."""
-        return self.get("contents")
+        return self.fields.get("contents", self._contents)
 
     def get(self, field: str) -> Any:
         """The value of a field of the JSON object, or the object itself for ``raw``; None where there is none."""
-        return self._raw if field == "raw" else json.loads(self._raw).get(field)
+        if field == "raw":
+            return self._raw
+        return self.contents() if field == "contents" else self.fields.get(field)
 
 
 class StoredDocuments:
@@ -55,10 +68,11 @@ class StoredDocuments:
             InputError: the index does not store documents.
         """
         with self.lock:
-            raw = self.lucene.reader.storedFields().document(number).get("raw")
-        if raw is None:
+            found = self.lucene.reader.storedFields().document(number)
+            raw, contents = found.get("raw"), found.get("contents")
+        if raw is None and contents is None:
             raise InputError(f"{self.index.folder} does not store its documents: rebuild the index")
-        return StoredDocument(docid, raw)
+        return StoredDocument(docid, raw, contents)
 
     def close(self) -> None:
         self.lucene.close()

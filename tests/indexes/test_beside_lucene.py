@@ -16,6 +16,8 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
+from rerank_plugin.integrations.documents import retrieve
+from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
 
@@ -98,6 +100,14 @@ def test_named_fields_and_stored_contents(tmp_path):
     contents = pyserini_index(tmp_path / "contents", records, "--storeContents")
     build_beside(contents, tmp_path / "c")
     assert len(Index(tmp_path / "c").forward.tokens) == 4
+    for name, kept in (("a", records[0]), ("c", {"contents": "Aspirin helps the heart"})):
+        with Searcher(tmp_path / name) as searcher:
+            document = searcher.doc("1")
+            ((_, text, metadata),) = retrieve(searcher, "heart", 1)
+        assert document.fields == (kept if name == "a" else {}) and document.get("lead") == kept.get("lead")
+        assert document.contents() == document.get("contents") == "Aspirin helps the heart"
+        assert text == ("Aspirin\n" if name == "a" else "") + "Aspirin helps the heart"
+        assert metadata.get("lead") == kept.get("lead") and "contents" not in metadata
     neither = pyserini_index(tmp_path / "neither", records)
     with pytest.raises(InputError, match="document 1 has no stored text .neither raw nor contents.: name the fields"):
         build_beside(neither, tmp_path / "d")

@@ -81,18 +81,6 @@ def test_inspection_and_drawing(index, bm25, kind):
     assert set(read) in map(set, pt.inspect.transformer_inputs(made[kind]()))
 
 
-def test_the_example_of_the_documentation(index_folder, tmp_path, monkeypatch, capsys):
-    (tmp_path / "indexes").mkdir()
-    (tmp_path / "indexes" / "sample").symlink_to(index_folder)
-    monkeypatch.chdir(tmp_path)
-    example = (
-        (ROOT / "docs" / "ecosystem.md").read_text().split("## PyTerrier")[1].split("```")[1].removeprefix("python")
-    )
-    exec(example, {})
-    said = capsys.readouterr().out
-    assert "['qid', 'query', 'docno', 'score', 'rank']" in said and len(said.splitlines()) > 2
-
-
 def test_lucene_is_on_the_class_path_of_pyterrier_s_java():
     """Started as PyTerrier does, before anything of this package has started Java."""
     code = """

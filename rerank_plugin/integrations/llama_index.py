@@ -1,0 +1,61 @@
+"""LlamaIndex: a retriever, and a node postprocessor that re-ranks (extra ``llama-index``)."""
+
+from __future__ import annotations
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.integrations import extra
+from rerank_plugin.integrations.documents import rerank, retrieve
+from rerank_plugin.ranking.reranker import Reranker
+from rerank_plugin.ranking.searcher import Searcher
+
+with extra("llama-index"):
+    from llama_index.core.postprocessor.types import BaseNodePostprocessor
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+
+class Retriever(BaseRetriever):
+    """Retrieves the documents that a searcher finds, as text nodes with the ids of the documents.
+
+    Args:
+        searcher: a `Searcher`.
+        similarity_top_k: how many documents of a query, at most.
+    """
+
+    def __init__(self, searcher: Searcher, similarity_top_k: int = 10):
+        super().__init__()
+        self.searcher, self.similarity_top_k = searcher, similarity_top_k
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        found = retrieve(self.searcher, query_bundle.query_str, self.similarity_top_k)
+        return [
+            NodeWithScore(node=TextNode(id_=hit.docid, text=text, metadata=metadata), score=hit.score)
+            for hit, text, metadata in found
+        ]
+
+
+class Rerank(BaseNodePostprocessor):
+    """Re-ranks nodes: by their ids if the reranker has an index, otherwise by their texts and titles.
+
+    Attributes:
+        reranker: a `Reranker`.
+        top_n: how many nodes to return; None for all.
+        passages: as for `Reranker.rerank`.
+    """
+
+    reranker: Reranker
+    top_n: int | None = None
+    passages: bool = False
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "RerankPluginRerank"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if query_bundle is None:
+            raise InputError("nodes are re-ranked for a query: give query_str or query_bundle")
+        given = [(one.node_id, one.get_content(), one.metadata) for one in nodes]
+        ranked = rerank(self.reranker, query_bundle.query_str, given, self.top_n, self.passages)
+        return [NodeWithScore(node=nodes[place].node, score=score) for place, score in ranked]

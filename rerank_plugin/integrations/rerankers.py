@@ -1,0 +1,45 @@
+"""rerankers: a ranker of its kind (extra ``rerankers``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rerank_plugin.integrations import extra
+from rerank_plugin.integrations.documents import rerank
+from rerank_plugin.ranking.reranker import Reranker
+
+with extra("rerankers"):
+    from rerankers.documents import Document
+    from rerankers.models.ranker import BaseRanker
+    from rerankers.results import RankedResults, Result
+    from rerankers.utils import prep_docs
+
+
+class Ranker(BaseRanker):
+    """Re-ranks documents: by their ids if the reranker has an index, otherwise by their texts and titles.
+
+    Args:
+        reranker: a `Reranker`.
+        passages: as for `Reranker.rerank`.
+    """
+
+    def __init__(self, reranker: Reranker, passages: bool = False):
+        self.reranker, self.passages = reranker, passages
+
+    def rank(
+        self,
+        query: str,
+        docs: str | Document | list[str] | list[Document],
+        doc_ids: list[str] | list[int] | None = None,
+        metadata: list[dict[str, Any]] | None = None,
+    ) -> RankedResults:
+        """All documents, by decreasing score; ranks count from 1."""
+        documents = [] if docs == [] else prep_docs(docs, doc_ids, metadata)
+        given = [(one.doc_id, one.text, one.metadata) for one in documents]
+        ranked = rerank(self.reranker, query, given, passages=self.passages)
+        results = [Result(documents[place], score, rank) for rank, (place, score) in enumerate(ranked, 1)]
+        return RankedResults(results, query, has_scores=True)
+
+    def score(self, query: str, doc: str) -> float:
+        """The score of one text."""
+        return self.rank(query, doc)[0].score
