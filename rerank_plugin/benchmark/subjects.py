@@ -91,7 +91,7 @@ def check_spec(spec: str) -> None:
     """
     name, _, rest = spec.partition(":")
     known = name in rerankers.known_names()
-    if rest and known and name not in register.MODELS.installed() and not Path(rest).is_dir():
+    if rest and known and name not in register.MODELS.installed() and not register.packaged_folder(rest).is_dir():
         raise InputError(f"{spec}: there is no checkpoint folder {rest}")
     if (rest and (known or "." in name)) or (spec and Path(spec).is_dir()):
         return
