@@ -125,7 +125,11 @@ def opened(
         InputError: it cannot be used.
     """
     with ExitStack() as stack:
-        loadable, forward, checkpoint = spec, collection.forward, Path(spec.partition(":")[2] or spec)
+        loadable, forward, checkpoint = (
+            spec,
+            collection.forward,
+            register.packaged_folder(spec.partition(":")[2] or spec),
+        )
         random = has_random_weights(spec)
         if random:
             folder = stack.enter_context(scratch_folder())
