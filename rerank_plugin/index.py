@@ -23,6 +23,7 @@ def arguments():
         "  python -m rerank_plugin.index --corpus sample --knowledge kb/sample --index indexes/concepts\n"
         "  python -m rerank_plugin.index --lucene indexes/lucene-index-nfcorpus --index indexes/nfcorpus\n"
         "  python -m rerank_plugin.index --encode checkpoints/ktrel --index indexes/sample\n"
+        "  python -m rerank_plugin.index --encode minilm --index indexes/sample\n"
         "  python -m rerank_plugin.index --statistics checkpoints/delta --index indexes/sample",
     )
     mode = parser.add_mutually_exclusive_group()
@@ -34,7 +35,10 @@ def arguments():
         "--overwrite", action="store_true", help="replace an index, encodings or statistics that are there already"
     )
     mode.add_argument("--verify", action="store_true", help="only check an index's files against their checksums")
-    encode = "encode an index's documents: with a checkpoint of sevmos or ktrel, or with ktrel, the bundled encoder"
+    encode = (
+        "encode an index's documents, or go on where that was interrupted: with a checkpoint of sevmos or ktrel; with "
+        "ktrel, the bundled encoder; or with a bi-encoder's folder of sentence-transformers or Hugging Face, or minilm"
+    )
     mode.add_argument("--encode", metavar="CHECKPOINT", help=encode)
     statistics = (
         "write the statistics of an index (document frequencies of words, mean lengths) into a checkpoint, as training "

@@ -36,15 +36,22 @@ class PlainSearch:
         import torch
 
         index = self.builder.index
-        words = self.builder.query(index.query(query.text))
+        with torch.inference_mode():
+            scores = (self.vectors @ self._encoding(query)).cpu().numpy()  # [R]
+        order = Candidates(index, np.arange(len(index)), scores).order(scores)[:depth]
+        return Candidates(index, order, scores[order])
+
+    def _encoding(self, query: Query):
+        """The query's encoding, a tensor float [E]."""
+        import torch
+
+        if self.model.reads_texts:
+            return torch.from_numpy(self.model.encode_query(query.text)).to(self.device)
+        words = self.builder.query(self.builder.index.query(query.text))
         parts = [words.ids, words.mask]
         if words.concepts is not None:
             parts += [words.concepts, words.concept_mask]
-        with torch.inference_mode():
-            encoding = self.model.encode_queries(*(torch.from_numpy(part)[None].to(self.device) for part in parts))
-            scores = (self.vectors @ encoding[0]).cpu().numpy()  # [R]
-        order = Candidates(index, np.arange(len(index)), scores).order(scores)[:depth]
-        return Candidates(index, order, scores[order])
+        return self.model.encode_queries(*(torch.from_numpy(part)[None].to(self.device) for part in parts))[0]
 
 
 def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setup, device: str) -> list[Measurement]:

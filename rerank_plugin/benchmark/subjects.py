@@ -91,7 +91,7 @@ def check_spec(spec: str) -> None:
     """
     name, _, rest = spec.partition(":")
     known = name in rerankers.known_names()
-    if rest and known and name not in register.MODELS.installed() and not Path(rest).is_dir():
+    if rest and known and name not in register.MODELS.installed() and not register.packaged_folder(rest).is_dir():
         raise InputError(f"{spec}: there is no checkpoint folder {rest}")
     if (rest and (known or "." in name)) or (spec and Path(spec).is_dir()):
         return
@@ -125,7 +125,11 @@ def opened(
         InputError: it cannot be used.
     """
     with ExitStack() as stack:
-        loadable, forward, checkpoint = spec, collection.forward, Path(spec.partition(":")[2] or spec)
+        loadable, forward, checkpoint = (
+            spec,
+            collection.forward,
+            register.packaged_folder(spec.partition(":")[2] or spec),
+        )
         random = has_random_weights(spec)
         if random:
             folder = stack.enter_context(scratch_folder())

@@ -153,6 +153,7 @@ def build_beside(
         rows = np.full(reader.maxDoc(), -1)
         rows[lucene_numbers(reader)] = np.arange(reader.numDocs())
         described = {"path": os.path.realpath(lucene), "commit": commit_id(reader), "fields": indexed_fields(reader)}
+        described |= {"title_field": title_field, "text_field": text_field}
         reader.close()
         return builder.finish(str(lucene), rows, described)
 

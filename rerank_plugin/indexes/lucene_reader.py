@@ -86,20 +86,27 @@ def lucene_numbers(reader: Any) -> np.ndarray:
     return np.array([one for one in numbers if live is None or live.get(one)], np.int64)
 
 
-def stored_documents(reader: Any, folder: Path, title_field: str | None, text_field: str | None) -> Iterator[Document]:
-    """The documents of a Lucene index that are not deleted, in the order of their numbers, from what it stores of them.
+def stored_documents(
+    reader: Any,
+    folder: Path,
+    title_field: str | None = None,
+    text_field: str | None = None,
+    numbers: np.ndarray | None = None,
+) -> Iterator[Document]:
+    """Documents of a Lucene index, from what it stores of them.
 
     Titles and texts are in the JSON object that is stored as ``raw``, under the names that :mod:`jsonl
     <rerank_plugin.corpora.formats.jsonl>` knows, or else stored as ``contents``.
 
     Args:
         title_field, text_field: where titles and texts are: a key of that object or a stored field.
+        numbers: of the documents, int64 [n]; by default of all that are not deleted, increasing.
 
     Raises:
-        InputError: a document has no id, one that a run cannot hold, or no stored text; or no document has a field.
+        InputError: a document has no id, one that a run cannot hold, or no stored text; or none of all has a field.
     """
     stored, missing = reader.storedFields(), {title_field, text_field} - {None}
-    for number in lucene_numbers(reader).tolist():
+    for number in (lucene_numbers(reader) if numbers is None else numbers).tolist():
         found = stored.document(number)
         id = found.get("id")
         if not id or white_space(id):
@@ -111,7 +118,7 @@ def stored_documents(reader: Any, folder: Path, title_field: str | None, text_fi
                 record = jsonl.parse(raw.encode())
         missing = {field for field in missing if field not in record and found.get(field) is None}
         yield _document(id, record, raw, found, title_field, text_field, folder)
-    if missing:
+    if missing and numbers is None:
         raise InputError(f"{folder}: no document stores '{missing.pop()}': name keys of raw, or stored fields")
 
 

@@ -9,7 +9,7 @@ file            dtype and shape             content
 encodings.json                              checksums of weights, segments and vectors, shape, dtype, what made it
 ==============  ==========================  ========================================================================
 
-An index of format 1 has ``vectors.npy``.
+An index of format 1 has ``vectors.npy``. ``INDEX/encodings/KEY.pieces`` has the vectors of an interrupted encoding.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
 from rerank_plugin.files.arrays import ArrayWriter, open_array
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import FolderKind, replacing_folder
+from rerank_plugin.files.outputs import INNER, FolderKind, replacing, replacing_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
 from rerank_plugin.indexes.index_folder import reading, write_description
@@ -38,6 +40,7 @@ ENCODED = FolderKind(
     ("*.npy", "ivf/*", "hnsw/*", "judged/*"),
 )
 FORMAT_VERSION = 1
+PIECES = ".pieces"  # ends the name of the folder of an encoding that is not complete
 DTYPES = ("float32", "float16")
 
 
@@ -96,6 +99,49 @@ def write_encodings(
             raise RuntimeError(f"{vectors.length} vectors for {len(index)} documents")
         write_description(writing / DESCRIPTION_FILE, described, [vectors_file(index)])
     return folder
+
+
+class KeptPieces:
+    """The vectors that an encoding has made so far, as files beside the folder of the encodings.
+
+    Args:
+        key: checksum of the weights.
+    """
+
+    def __init__(self, index: ForwardIndex, key: str):
+        self.index, self.folder = index, index.folder / FOLDER / f"{key}{PIECES}"
+
+    def _file(self, rows: np.ndarray) -> Path:
+        name = json.dumps([self.index.checksum, int(rows[0]), len(rows)], sort_keys=True)
+        return self.folder / f"{blake2b(name.encode(), digest_size=16).hexdigest()}.npy"
+
+    def find(self, rows: np.ndarray, size: int) -> np.ndarray | None:
+        """The vectors of consecutive rows int64 [n], float32 [n, size]; None if there are none.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        path = self._file(rows)
+        if not path.is_file():
+            return None
+        with reading(path, "delete the file"):
+            vectors = np.load(path, allow_pickle=False)
+            if vectors.shape != (len(rows), size):
+                raise ValueError(f"it has the shape {vectors.shape}")
+        return vectors
+
+    def keep(self, rows: np.ndarray, vectors: np.ndarray) -> None:
+        """Write vectors float32 [n, size] of consecutive rows, atomically."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(self._file(rows), INNER, overwrite=True) as file:
+            np.save(file, vectors)
+
+    def remove(self) -> None:
+        """Remove the files: the encoding is complete."""
+        for path in self.folder.glob("*.npy"):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
 
 
 def find_encodings(index: ForwardIndex, key: str, size: int) -> np.ndarray | None:

@@ -19,6 +19,7 @@ from rerank_plugin.indexes.index_folder import (
     describe_files,
     reading,
 )
+from rerank_plugin.indexes.stored_encodings import PIECES
 
 
 def verify(index: Index) -> int:
@@ -68,6 +69,8 @@ def _parts(index: Index) -> Iterator[tuple[Path, dict]]:
     """The description of each addition to the index, and what it must say."""
     of_documents = {"forward_index": index.forward.checksum}
     for encodings in _folders(index.folder / ENCODINGS):
+        if encodings.name.endswith(PIECES):
+            continue
         described = encodings / "encodings.json"
         yield described, {"weights": encodings.name, **of_documents}
         for part in _folders(encodings):

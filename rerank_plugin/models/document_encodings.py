@@ -24,7 +24,7 @@ from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
-from rerank_plugin.indexes.stored_encodings import DTYPES, find_encodings, write_encodings
+from rerank_plugin.indexes.stored_encodings import DTYPES, KeptPieces, find_encodings, write_encodings
 from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
@@ -33,7 +33,8 @@ from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
-PIECE = 16_384  # documents that are sorted by length and held in memory at once
+PIECE = 16_384  # documents that are sorted by length, held in memory at once and kept when encoding is interrupted
+TEXT_PIECE = 256  # the same of a model that reads texts, which takes longer
 CPU_BATCH, DEVICE_BATCH = 16, 512  # on a CPU, what lies between two layers should stay in its cache
 
 
@@ -69,10 +70,15 @@ class EncodedDocuments(FastPath):
         """The path over the encodings in the index folder; None if the model has none there, which is logged once.
 
         Raises:
-            InputError: the encodings are damaged.
+            InputError: the encodings are damaged, or there are none of a model that reads texts.
         """
         index = builder.index
         vectors = find_encodings(index, weights_checksum(model, builder.vocabulary), model.encoding_size)
+        if vectors is None and model.reads_texts:
+            raise InputError(
+                f"{index.folder} holds no encodings by {model.folder}; encode it with: python -m rerank_plugin.index "
+                f"--encode {model.folder} --index {index.folder}"
+            )
         if vectors is None:
             _say_missing(model.name, index.folder)
             return None
@@ -139,6 +145,8 @@ def encode_index(
 ) -> Path:
     """Encode all documents of the builder's index and keep the vectors in the index folder.
 
+    What an interrupted call has encoded is not encoded again.
+
     Args:
         model: in eval mode, on ``device``.
         batch_size: how many documents are encoded at once; by default 16 on a CPU and 512 elsewhere.
@@ -157,17 +165,27 @@ def encode_index(
     if dtype not in DTYPES:
         raise InputError(f"encodings are kept as {' or '.join(DTYPES)}, not {dtype}")
 
+    checksum = weights_checksum(model, builder.vocabulary)
+    kept = KeptPieces(builder.index, checksum)
+
     def pieces() -> Iterator[np.ndarray]:
-        documents = len(builder.index)
+        documents, piece = len(builder.index), TEXT_PIECE if model.reads_texts else PIECE
         done = iter(progress(range(documents)))
-        for start in range(0, documents, PIECE):
-            rows = np.arange(start, min(start + PIECE, documents))
-            yield encode_rows(model, builder, rows, device, batch_size, done)
+        for start in range(0, documents, piece):
+            rows = np.arange(start, min(start + piece, documents))
+            vectors = kept.find(rows, model.encoding_size)
+            if vectors is None:
+                vectors = encode_rows(model, builder, rows, device, batch_size, done)
+                kept.keep(rows, vectors)
+            else:
+                deque(islice(done, len(rows)), maxlen=0)
+            yield vectors
         next(done, None)  # ends the progress bar
 
-    checksum = weights_checksum(model, builder.vocabulary)
     metadata = {"model": model.name, **(description or {})}
-    return write_encodings(builder.index, checksum, pieces(), model.encoding_size, dtype, metadata, overwrite)
+    folder = write_encodings(builder.index, checksum, pieces(), model.encoding_size, dtype, metadata, overwrite)
+    kept.remove()
+    return folder
 
 
 @torch.inference_mode()
@@ -201,15 +219,21 @@ def encode_batch(
     model: EncodingModel, builder: InputBuilder, rows: np.ndarray, longest: int, device: str
 ) -> np.ndarray:
     """Encodings float32 [B, E] of some rows of the index, none of which has more than ``longest`` words to read."""
+    try:
+        # Tensor cores round a convolution's inputs to ten bits: scores would differ in the third digit.
+        with torch.backends.cudnn.flags(allow_tf32=False):
+            if model.reads_texts:
+                return model.encode_texts(builder.stored(rows))
+            return model.encode_documents(*_words(builder, rows, longest, device)).float().cpu().numpy()
+    except torch.OutOfMemoryError:
+        raise InputError(f"{len(rows)} documents do not fit into {device}'s memory: lower the batch size") from None
+
+
+def _words(builder: InputBuilder, rows: np.ndarray, longest: int, device: str) -> list[torch.Tensor]:
+    """The words of documents, int64 and bool [B, longest], and their concepts, if the model reads them."""
     words = builder.documents(Candidates(builder.index, rows, np.zeros(len(rows), np.float32)))
     parts = [words.ids[:, :longest], words.mask[:, :longest]]
     if words.concepts is not None:
         most = max(1, int(words.concept_mask.sum(axis=1).max()))
         parts += [words.concepts[:, :most], words.concept_mask[:, :most]]
-    tensors = [torch.from_numpy(part.copy()).to(device) for part in parts]
-    try:
-        # Tensor cores round a convolution's inputs to ten bits: scores would differ in the third digit.
-        with torch.backends.cudnn.flags(allow_tf32=False):
-            return model.encode_documents(*tensors).float().cpu().numpy()
-    except torch.OutOfMemoryError:
-        raise InputError(f"{len(rows)} documents do not fit into {device}'s memory: lower the batch size") from None
+    return [torch.from_numpy(part.copy()).to(device) for part in parts]

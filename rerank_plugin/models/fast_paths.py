@@ -126,7 +126,7 @@ class InnerProductScorer(EncodingScorer):
     @property
     @abstractmethod
     def longest_encoding(self) -> float:
-        """An upper bound of the Euclidean norm of a document's encoding, rounding included."""
+        """An upper bound of the Euclidean norm of a document's encoding, rounding included; infinite if unknown."""
 
     @property
     @abstractmethod

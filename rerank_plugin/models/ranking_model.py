@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.files.records import Document
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.reader import Reader
 
@@ -73,7 +75,12 @@ class EncodingModel(RankingModel):
     """A model that encodes documents independently of the query, so that an index can store the encodings.
 
     The classes that score from encodings are an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`.
+
+    Attributes:
+        reads_texts: whether it reads documents as they are stored, not the index's words: a :class:`TextEncodingModel`.
     """
+
+    reads_texts: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -96,6 +103,29 @@ class EncodingModel(RankingModel):
         self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
     ) -> Tensor:
         """Encodings of queries, with the arguments and result of :meth:`encode_documents`."""
+
+
+class TextEncodingModel(EncodingModel):
+    """A model that encodes texts as they were written; it scores from stored encodings alone, and is not trained."""
+
+    reads_texts = True
+
+    @abstractmethod
+    def encode_texts(self, documents: Sequence[Document]) -> np.ndarray:
+        """Encodings of documents, float32 [B, E]."""
+
+    @abstractmethod
+    def encode_query(self, text: str) -> np.ndarray:
+        """The encoding of a query, float32 [E]; may be called by several threads."""
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        raise NotImplementedError
+
+    def encode_documents(self, ids, mask, concept_ids=None, concept_mask=None) -> Tensor:
+        raise NotImplementedError
+
+    def encode_queries(self, ids, mask, concept_ids=None, concept_mask=None) -> Tensor:
+        raise NotImplementedError
 
 
 class FixedVectorModel(RankingModel):

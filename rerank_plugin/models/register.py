@@ -22,6 +22,7 @@ from rerank_plugin.files.register import Register
 from rerank_plugin.models.base import Recipe
 
 CLASSES = ("config", "module", "fast", "device", "encoder")
+PACKAGED = {"minilm": "rerank_plugin.models.encoder.folder:minilm_folder"}  # encoders in packages of their own
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,22 @@ def entry_of(name: str) -> ModelEntry:
 
 
 def checkpoint_folder(given: str | Path) -> Path:
-    """The folder of a checkpoint, given as it is or as the name of a bundled model.
+    """The folder of a checkpoint, given as it is, as the name of a bundled model, or as in :func:`packaged_folder`.
 
     A Path is a folder, whatever it is called; as a string a folder that is called like a model is ``./ktrel``.
     """
     found = MODELS.find(given) if isinstance(given, str) else None
-    return found.bundled if isinstance(found, ModelEntry) and found.bundled is not None else Path(given)
+    return found.bundled if isinstance(found, ModelEntry) and found.bundled is not None else packaged_folder(given)
+
+
+def packaged_folder(given: str | Path) -> Path:
+    """A folder, given as it is or, as a string, as the name of an encoder in a package of its own (``minilm``).
+
+    Raises:
+        InputError: the package is not installed.
+    """
+    named = PACKAGED.get(given) if isinstance(given, str) else None
+    return Path(given) if named is None else resolve(named)()
 
 
 def resolve(target):
@@ -124,6 +135,11 @@ def is_foreign(entry: ModelEntry, folder: Path) -> bool:
     return entry.foreign is not None and resolve(entry.foreign)(folder)
 
 
-def foreign_model(folder: Path) -> str | None:
-    """The name of the model that reads a folder that is no checkpoint; None if there is none."""
-    return next((entry.name for entry in MODELS.ours() if is_foreign(entry, folder)), None)
+def foreign_model(folder: Path, encodes: bool = False) -> str | None:
+    """The name of the model that reads a folder that is no checkpoint; None if there is none.
+
+    Args:
+        encodes: whether it must be a model that encodes documents.
+    """
+    known = (entry for entry in MODELS.ours() if not encodes or entry.encoder is not None)
+    return next((entry.name for entry in known if is_foreign(entry, folder)), None)

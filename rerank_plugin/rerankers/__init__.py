@@ -88,7 +88,7 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
         register.MODELS.check_not_taken(name)
         return _untrained(name, index, rest, options)
     if (target := register.MODELS.find(name)) is not None:
-        return _opened(name, target, index, Path(rest) if rest else None, options)
+        return _opened(name, target, index, register.packaged_folder(rest) if rest else None, options)
     if Path(spec).is_dir():
         return _of_folder(Path(spec), index, options)
     if rest and "." in name and not Path(name).exists():
@@ -107,7 +107,7 @@ def checkpoint_of(spec: str) -> Path | None:
     if name in UNTRAINED:
         return None
     if (target := register.MODELS.find(name)) is not None:
-        return Path(rest) if rest else getattr(target, "bundled", None)
+        return register.packaged_folder(rest) if rest else getattr(target, "bundled", None)
     if Path(spec).is_dir():
         return Path(spec)
     if rest and "." in name:

@@ -95,6 +95,8 @@ class NeuralReranker(Scorer):
         from rerank_plugin.models.document_encodings import EncodedDocuments
 
         classes, options = classes_of(self.name), self.options
+        if classes.encoder is not None and classes.module.reads_texts:
+            return EncodedDocuments  # there is no other path
         if not options.fast:
             return None
         if not self.on_cpu:
@@ -176,7 +178,7 @@ class NeuralReranker(Scorer):
         if self.fast_class.of_index and self.builder.index.in_memory:
             self.refresh()
         if not self.prepared:
-            how = self.threads if self.on_cpu else self.options
+            how = self.options if issubclass(self.fast_class, DevicePath) else self.threads
             self.fast, self.prepared = self.fast_class.open(self.model, self.builder, how), True
         return self.fast
 

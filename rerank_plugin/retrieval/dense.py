@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 MORE = 64  # documents fetched beyond the depth at first
 UNIT_ROUNDOFF = 2.0**-24  # of float32
+PIECE = 1 << 16  # vectors that are read at once
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class DenseConfig:
     """Dense retrieval with one model.
 
     Attributes:
-        checkpoint: folder of the model that has encoded the index, or the name of a bundled one (``ktrel``).
+        checkpoint: folder of the model that has encoded the index, a checkpoint or an encoder of texts; or the name of
+            a bundled one (``ktrel``) or of one in a package (``minilm``).
         kind: type of the vector index (see :mod:`rerank_plugin.indexes.nearest`).
         ef_search: of HNSW; at least the depth is used.
         feedback, feedback_weight: number and weight of the pseudo-relevance feedback documents; 0 documents for none.
@@ -90,7 +92,7 @@ class QueryEncoder:
 
     Args:
         forward: the index whose documents the encodings are compared with.
-        checkpoint: the model's folder, or the name of a bundled model.
+        checkpoint: as in :class:`DenseConfig`.
 
     Raises:
         InputError: the checkpoint cannot be used, or its score is no inner product of encodings.
@@ -102,12 +104,14 @@ class QueryEncoder:
     def __init__(self, forward, checkpoint: str | Path):
         from rerank_plugin.models.classes import classes_of
         from rerank_plugin.models.document_encodings import weights_checksum
-        from rerank_plugin.models.register import checkpoint_folder
+        from rerank_plugin.models.register import checkpoint_folder, foreign_model
         from rerank_plugin.rerankers import RerankerOptions
         from rerank_plugin.rerankers.neural import from_checkpoint
 
         self.forward, checkpoint = forward, checkpoint_folder(checkpoint)
-        self.reranker = from_checkpoint(forward, checkpoint, RerankerOptions(threads=1))
+        self.reranker = from_checkpoint(
+            forward, checkpoint, RerankerOptions(threads=1), foreign_model(checkpoint, encodes=True)
+        )
         model, builder = self.reranker.model, self.reranker.builder
         if not has_inner_products(model.name):
             raise InputError(
@@ -159,6 +163,7 @@ class DenseStage:
         if vectors is None:
             raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
         self.vectors = vectors.view(np.ndarray)
+        self.longest = self._longest()
         if config.kind == FLAT:
             self.searcher = FlatSearch(self.vectors, config.device)
         else:
@@ -232,12 +237,22 @@ class DenseStage:
                 return best
             reach = min(4 * reach, most)
 
+    def _longest(self) -> float:
+        """An upper bound of the Euclidean norm of the documents' encodings; computed if the model knows none."""
+        if math.isfinite(known := self.encoder.scorer.longest_encoding):
+            return known
+        longest = 0.0
+        for start in range(0, len(self.vectors), PIECE):
+            piece = self.vectors[start : start + PIECE].astype(np.float32)
+            longest = max(longest, float(np.linalg.norm(piece, axis=1).max()))
+        return 1.001 * longest
+
     def _rounding(self, encoding: np.ndarray) -> float:
         """An upper bound of the difference between the search's and the model's inner product of two vectors."""
         if not self.searcher.exact:
             return 0.0
         roundings = len(encoding) * UNIT_ROUNDOFF
-        size = float(np.linalg.norm(encoding.astype(np.float64))) * self.encoder.scorer.longest_encoding
+        size = float(np.linalg.norm(encoding.astype(np.float64))) * self.longest
         return 2 * roundings / (1 - roundings) * size
 
 

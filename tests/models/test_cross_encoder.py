@@ -50,6 +50,7 @@ def folders(tmp_path_factory, words):
     texts = [f"{title} {abstract}".lower() for _, title, abstract in DOCUMENTS]
     return {
         "bert": tiny_encoders.bert(at / "bert", words, head=True),
+        "two": tiny_encoders.bert(at / "two", words, head=True, labels=2),
         "cased": tiny_encoders.bert(at / "cased", words, head=True, cased=True),
         "bare": tiny_encoders.bert(at / "bare", words),
         "deberta": tiny_encoders.deberta(at / "deberta", words),
@@ -79,7 +80,7 @@ def plain_scores(folder, index, query, rows, longest=64):
         text = " ".join(index.terms.take(index.document_tokens(row)))
         given = made([query], [text], truncation="only_second", max_length=longest, return_tensors="pt")
         with torch.inference_mode():
-            scores.append(model(**given).logits[0, 0].item())
+            scores.append(model(**given).logits[0, -1].item())
     return np.array(scores, np.float32)
 
 
@@ -97,7 +98,7 @@ def reranker(model, index, **options):
     return NeuralReranker(model, Vocabulary([]), index, RerankerOptions(**options))
 
 
-@pytest.mark.parametrize("name", ["bert", "cased", "deberta", "roberta", "roberta-blank"])
+@pytest.mark.parametrize("name", ["bert", "two", "cased", "deberta", "roberta", "roberta-blank"])
 def test_the_scores_of_transformers_itself(name, folders, index):
     """With the texts that the encoder cannot read whole, and the one without words."""
     one = rerankers.load(f"bert:{folders[name]}", index)
@@ -271,9 +272,9 @@ def test_a_bare_encoder_cannot_rank(folders, index):
             rerankers.load(spec, index)
 
 
-def test_a_classifier_of_two_labels_cannot_rank(copied, index):
+def test_a_classifier_of_three_labels_cannot_rank(copied, index):
     folder = copied("bert")
-    change_config(folder, id2label={"0": "no", "1": "yes"}, label2id={"no": 0, "yes": 1})
+    change_config(folder, id2label={"0": "no", "1": "yes", "2": "maybe"}, label2id={"no": 0, "yes": 1, "maybe": 2})
     with pytest.raises(InputError, match="train it first"):
         rerankers.load(f"bert:{folder}", index)
 

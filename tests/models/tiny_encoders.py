@@ -32,14 +32,14 @@ def save_bert_tokenizer(folder, words, cased=False):
     return len(pieces)
 
 
-def bert(folder, words, head=False, seed=0, positions=64, cased=False, **sizes):
-    """A folder with a tiny BERT; with ``head`` a cross-encoder that gives one score."""
+def bert(folder, words, head=False, seed=0, positions=64, cased=False, labels=1, **sizes):
+    """A folder with a tiny BERT; with ``head`` a cross-encoder of so many labels."""
     from transformers import BertConfig, BertForSequenceClassification, BertModel
 
     size = save_bert_tokenizer(folder, words, cased)
     torch.manual_seed(seed)
     config = BertConfig(
-        vocab_size=size, max_position_embeddings=positions, num_labels=1 if head else 2, **{**SIZES, **sizes}
+        vocab_size=size, max_position_embeddings=positions, num_labels=labels if head else 2, **{**SIZES, **sizes}
     )
     (BertForSequenceClassification if head else BertModel)(config).save_pretrained(folder)
     return folder

