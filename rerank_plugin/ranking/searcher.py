@@ -238,7 +238,7 @@ class Searcher:
     def _lucene_numbers(self) -> npt.NDArray[np.int64]:
         return lucene_numbers(self.index)
 
-    @property
+    @cached_property  # finding it reads what is installed; those of Lucene, which can take each other's place, agree
     def _entry(self) -> FirstStageEntry | None:
         """The first stage's entry; None for a configuration that is not registered."""
         found: FirstStageEntry | None = FIRST_STAGES.find(self._config.name)
