@@ -12,7 +12,7 @@ import os
 import shutil
 from pathlib import Path
 
-from rerank_plugin.files.errors import InputError
+import rerank_plugin as rp
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.indexes.statistics import STATISTICS_FILE
 from rerank_plugin.models.checkpoints import CONFIG_FILE, WEIGHTS_FILE
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     own, others = (word_vectors.checksum(word_vectors.load(folder)) for folder in (options.checkpoint, options.words))
     if own != others:
-        raise InputError(f"{options.checkpoint} was trained on other word vectors than those in {options.words}")
+        raise rp.InputError(f"{options.checkpoint} was trained on other word vectors than those in {options.words}")
     settings = json.loads((options.checkpoint / word_vectors.SETTINGS_FILE).read_text(encoding="utf-8"))
     settings |= {word_vectors.REFERENCE: os.path.relpath(options.words, options.output), "checksum": own}
     with replacing_folder(options.output, TRAINED, options.overwrite) as writing:

@@ -21,7 +21,6 @@ from rerank_plugin.corpora import documents, queries_and_judgments
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.files.pictures import panels
 from rerank_plugin.files.progress import progress
-from rerank_plugin.files.records import Query
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.kernels.parallel import available_threads
@@ -62,7 +61,7 @@ class MiniLM:
         self.forward = index.forward
         return self
 
-    def search(self, query: Query, depth: int) -> Candidates:
+    def search(self, query: rp.Query, depth: int) -> Candidates:
         encoded = self.teacher.model.encode(query.text, normalize_embeddings=True, show_progress_bar=False)  # [E]
         scores = self.vectors @ encoded
         rows = np.argpartition(-scores, min(depth, len(scores) - 1))[:depth]
@@ -135,7 +134,7 @@ def measure(data: Path, work: Path) -> list[Row]:
     return list(rows.values())
 
 
-def latency(index: rp.Index, system: System, queries: list[Query]) -> float:
+def latency(index: rp.Index, system: System, queries: list[rp.Query]) -> float:
     """The median milliseconds of one query, from its text to ten hits."""
     depth, times = RERANKED if system.reranker else DEPTH, []
     with rp.Searcher(index, system.reranker, system.first_stage, depth) as searcher:

@@ -90,7 +90,8 @@ def small_sizes(name):
 
 
 # An encoder of texts reads neither words nor texts without an index: tests/models/test_encoder.py.
-CASES = [Case(name, sizes) for name in names() if name != "encoder" for sizes in TABLE.get(name) or [small_sizes(name)]]
+NAMES = [name for name in names() if name != "encoder"]
+CASES = [Case(name, sizes) for name in NAMES for sizes in TABLE.get(name) or [small_sizes(name)]]
 
 
 def paths_of(name):

@@ -21,13 +21,22 @@ from rerank_plugin.kernels.parallel import Workspace
 from rerank_plugin.models.delta_classifier.model import OVERLAPS
 from rerank_plugin.models.document_encodings import EncodedDocuments
 from rerank_plugin.models.duet.model import PARTS
-from rerank_plugin.models.register import names
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import guarded, small
 from tests.conformance import twins
 from tests.conformance.conftest import Library
-from tests.conformance.models import Case, has_word_vectors, inputs_of, make, opened, paths_of, scores_of, small_sizes
+from tests.conformance.models import (
+    NAMES,
+    Case,
+    has_word_vectors,
+    inputs_of,
+    make,
+    opened,
+    paths_of,
+    scores_of,
+    small_sizes,
+)
 from tests.models import encodable
 
 ROOT = Path(rerank_plugin.__file__).parent.parent
@@ -79,7 +88,7 @@ STRATEGIES = {
     },
 }  # fmt: skip
 KINDS = ("normal", "grid", "mixed", "tiny", "huge", "offset")
-FAST = [(name, path) for name in names() for path in paths_of(name)[1:] if name not in ("ktrel", "ktrel-c")]
+FAST = [(name, path) for name in NAMES for path in paths_of(name)[1:] if name not in ("ktrel", "ktrel-c")]
 every_fast = pytest.mark.parametrize(("name", "path"), FAST, ids=[f"{name}-{path}" for name, path in FAST])
 
 

@@ -13,11 +13,12 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.models.checkpoints import build_config, load_checkpoint, model_classes, save_checkpoint
 from rerank_plugin.models.document_encodings import EncodedDocuments
 from rerank_plugin.models.reader import StoredModel
-from rerank_plugin.models.register import entry_of, names
+from rerank_plugin.models.register import entry_of
 from rerank_plugin.rerankers import RerankerOptions
 from tests import small
 from tests.conformance.models import (
     CASES,
+    NAMES,
     assert_same,
     configured,
     has_word_vectors,
@@ -230,7 +231,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", NAMES)
 def test_wrong_hyper_parameters(name):
     """Sizes below 1, dropout outside [0, 1), and lexical features that the model does not read or that are none."""
     config_class = model_classes(name)[1]
