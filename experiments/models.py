@@ -168,7 +168,7 @@ def draw(rows: list[Row], path: Path) -> None:
             left_of_it = any(other < x and abs(height - y) < 0.008 for _, other, height in points)
             place = (-6, 4) if of_minilm else (6, -13) if left_of_it else (6, 4)  # a name must not cover another
             side = "right" if of_minilm else "left"
-            axis.annotate(name, (x, y), xytext=place, textcoords="offset points", fontsize=9, ha=side)
+            axis.annotate(name, (x, y), xytext=place, textcoords="offset points", fontsize=8, ha=side)
         axis.set_xscale("log")
         axis.set_xticks([0.5, 1, 2, 5, 10, 20, 50], labels=["0.5", "1", "2", "5", "10", "20", "50"])
         axis.minorticks_off()
