@@ -39,23 +39,38 @@ class VectorFeatures:
         self.units = UnitVectors(vectors)
         self.lengths[0] = 0
         self.workspace = Workspace()
+        self.text_lengths: np.ndarray | None = None  # of the index's documents, float32 [R]; 0 until one is needed
 
     def __call__(self, builder: InputBuilder, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """The features of all candidates of a query, float32 [C, F]."""
         words = candidate_words(builder, candidates, self.workspace, TEXT_WORDS)
         columns = [
-            self._cosines(query, words) if name == COSINE else self._matches(query, words) for name in self.names
+            self._cosines(builder, query, words, candidates.rows) if name == COSINE else self._matches(query, words)
+            for name in self.names
         ]
         return np.stack(columns, axis=1)
 
-    def _cosines(self, query: ModelQuery, words: CandidateWords) -> np.ndarray:
+    def _cosines(self, builder: InputBuilder, query: ModelQuery, words: CandidateWords, rows: np.ndarray) -> np.ndarray:
         ids, found = query.ids[query.mask], np.empty(len(words.lengths), np.float32)
         total = self.lengths[ids].astype(np.float64) @ self.units.matrix[ids]  # [D]
-        unit = total / max(float(np.linalg.norm(total)), SMALLEST)
-        _cosines(
-            self.units.matrix, self.lengths, words.ids, words.places, words.lengths, unit.astype(np.float32), found
-        )
-        return found
+        unit = (total / max(float(np.linalg.norm(total)), SMALLEST)).astype(np.float32)
+        products = self.workspace.array("products", (len(words.ids),), np.float32)
+        _add_products(self.units.matrix, self.lengths, words.ids, words.places, words.lengths, unit, products, found)
+        return found / np.maximum(self._lengths_of(builder, words, rows), SMALLEST)
+
+    def _lengths_of(self, builder: InputBuilder, words: CandidateWords, rows: np.ndarray) -> np.ndarray:
+        """The lengths of the sums of the candidates' vectors, float32 [C]: what takes longest, and is kept by row."""
+        if builder.index.in_memory:  # its rows are other texts with every call
+            known = np.zeros(len(rows), np.float32)
+        else:
+            if self.text_lengths is None:
+                self.text_lengths = np.zeros(len(builder.index), np.float32)
+            known = self.text_lengths[rows]
+        missing = np.flatnonzero(known == 0)
+        _text_lengths(self.units.matrix, self.lengths, words.ids, words.places, words.lengths, missing, known)
+        if self.text_lengths is not None:
+            self.text_lengths[rows] = known
+        return known
 
     def _matches(self, query: ModelQuery, words: CandidateWords) -> np.ndarray:
         table = similarity_table(self.units, query, words, self.workspace, threads=1)  # [U, m]
@@ -66,26 +81,43 @@ class VectorFeatures:
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _cosines(units, norms, ids, places, lengths, query, found):
-    """The cosines of a query, a unit vector float32 [D], and the sums of the candidates' vectors.
+def _add_products(units, norms, ids, places, lengths, query, products, found):
+    """The inner products of a query, float32 [D], and the sums of the candidates' vectors: ``found``, float32 [C].
 
-    units: float32 [V, D], the vectors at length 1. norms: float32 [V], their lengths before.
+    units: float32 [V, D], the vectors at length 1. norms: float32 [V], their lengths before. products: scratch [U].
     """
-    total = np.empty(len(query), np.float32)
+    for word in range(len(ids)):
+        if word + AHEAD < len(ids):
+            prefetch_row(units, ids[word + AHEAD])
+        unit, total = units[ids[word]], np.float32(0.0)
+        for i in range(len(query)):
+            total += unit[i] * query[i]
+        products[word] = norms[ids[word]] * total
     for candidate in range(len(lengths)):
+        total = np.float32(0.0)
+        for position in range(lengths[candidate]):
+            total += products[places[candidate, position]]
+        found[candidate] = total
+
+
+@njit(nogil=True, cache=True, fastmath=REASSOCIATE)
+def _text_lengths(units, norms, ids, places, lengths, missing, found):
+    """The lengths of the sums of some candidates' vectors, those of ``missing``, into ``found``, float32 [C]."""
+    dimension = units.shape[1]
+    total = np.empty(dimension, np.float32)
+    for candidate in missing:
         total[:] = 0.0
         for position in range(lengths[candidate]):
             if position + AHEAD < lengths[candidate]:
                 prefetch_row(units, ids[places[candidate, position + AHEAD]])
             word = ids[places[candidate, position]]
             norm, unit = norms[word], units[word]
-            for i in range(len(query)):
+            for i in range(dimension):
                 total[i] += norm * unit[i]
-        square, product = np.float32(0.0), np.float32(0.0)
-        for i in range(len(query)):
+        square = np.float32(0.0)
+        for i in range(dimension):
             square += total[i] * total[i]
-            product += total[i] * query[i]
-        found[candidate] = product / max(np.sqrt(square), np.float32(SMALLEST))
+        found[candidate] = np.sqrt(square)
 
 
 @njit(nogil=True, cache=True)

@@ -64,6 +64,18 @@ def test_only_the_first_200_words_of_a_document_count(tmp_path):
     assert features[0, 0] < 0.999  # the 201st word is the query's
 
 
+def test_what_is_kept_of_one_query_serves_the_next(tmp_path):
+    """Lengths of documents are kept by row: other candidates, in another order and twice, find their own."""
+    vectors = small.word_vectors(KNOWN, 6, seed=3)
+    index = small.build_index(tmp_path / "forward")
+    model = small.delta(vectors, lexical_features=NAMES, query_words=20)
+    kept, query = model.input_builder(index, vectors.vocabulary), index.query("risk of heart attack")
+    for rows in ([3, 1], [1, 4, 0, 3, 1], range(len(index))):
+        some = small.candidates(index, rows)
+        fresh = model.input_builder(index, vectors.vocabulary).features(query, some)
+        np.testing.assert_array_equal(kept.features(query, some), fresh)
+
+
 def test_by_hand(tmp_path):
     """heart (3, 4), attack (0, 2), risk (1, 0); the query 'heart attack', the document 'risk attack'."""
     vectors = small.word_vectors(["heart", "attack", "risk"], 2, seed=1)
