@@ -45,7 +45,9 @@ def sentence(one: Explanation, rival: Explanation | None, first_stage: str) -> s
     if rival is None:
         moved = f"Stayed at {one.rank}, where {first_stage} had it."
     else:
-        moved = f"Moved {'up' if one.rank < one.first_stage_rank else 'down'} from {one.first_stage_rank} to {one.rank}."
+        moved = (
+            f"Moved {'up' if one.rank < one.first_stage_rank else 'down'} from {one.first_stage_rank} to {one.rank}."
+        )
     if one.adds_up is None:
         return f"{moved} {one.reranker} does not say what its scores are made of."
     sums, others = _sums(one), {} if rival is None else _sums(rival)
@@ -58,7 +60,9 @@ def sentence(one: Explanation, rival: Explanation | None, first_stage: str) -> s
     if rival is None:
         return f"{moved} Most of its score comes from {_listed(named)}."
     was = f"which {first_stage} had at {rival.first_stage_rank} and which is now at {rival.rank}"
-    return f"{moved} Compared with {rival.docid}, {was}, it {'gains' if sign > 0 else 'loses'} most by {_listed(named)}."
+    return (
+        f"{moved} Compared with {rival.docid}, {was}, it {'gains' if sign > 0 else 'loses'} most by {_listed(named)}."
+    )
 
 
 Key = tuple[str, int | str | None]  # ("word", place in the query or None) or ("feature", name)
