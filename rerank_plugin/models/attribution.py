@@ -34,7 +34,7 @@ class Attribution:
         closest: the query word that each document word is compared with, int64 [N]; by default the most similar one.
         pooled: (query word, document word) of the cells of the matrix that a model kept, in the order of the matrix.
         details: more of each document word, by name; empty, or one dictionary a word.
-        exact: whether the sum is the score by definition; otherwise by integrated gradients.
+        exact: whether only rounding separates the sum from the score; otherwise integrated gradients were summed up.
         query_places: which words of the query are those that were read, int64 [M]; None for all.
     """
 

@@ -6,7 +6,7 @@ difference of the two scores.
 
 The authors sum over equal steps. But a score may change within a thousandth of the way (the logarithm of a count), so
 the steps are adapted here: of every piece of the way the sum is known, which is the difference of the scores at its
-ends, and pieces that miss it are halved.
+ends, and pieces that miss it are divided.
 
 In shapes S are points of the way and P presences.
 """
@@ -29,7 +29,8 @@ from rerank_plugin.models.ranking_model import FixedVectorModel, StandardizedFea
 LARGEST_ERROR = 5e-3  # of the sum of contributions, as a share of the difference of the scores
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)  # in a piece
 MOST_PIECES = 1 << 11
-AT_ONCE = 64  # points of the way in one batch
+SPLIT = 8  # parts of a piece that misses it
+AT_ONCE = 256  # points of the way in one batch
 Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 Model = TypeVar("Model", bound=FixedVectorModel)
 
@@ -113,31 +114,28 @@ def integrated_gradients(
         return torch.cat(scores), torch.cat(gradients)
 
     with torch.inference_mode(False), torch.enable_grad():
-        ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
-        first, last = evaluate(ends)[0]
-        allowed = largest_error * abs(float(last - first))
-        pieces, values = ends[None], torch.stack([first, last])[None]  # [n, 2] each
-        parts, errors = _integrals(evaluate, pieces, values)  # [n, P], [n]
+        pieces = torch.tensor([[0.0, 1.0]], dtype=torch.float64)  # [n, 2]
+        parts, errors, values = _integrals(evaluate, pieces)  # [n, P], [n], [n, 2]
+        base, allowed = float(values[0, 0]), largest_error * abs(float(values[0, 1] - values[0, 0]))
         while float(errors.sum()) > allowed and len(pieces) < MOST_PIECES:
-            halved = errors > allowed / 2 / len(pieces)
-            middles = pieces[halved].mean(dim=1)
-            new, between = _halves(pieces[halved], middles), _halves(values[halved], evaluate(middles)[0])
-            known = (parts, errors, pieces, values)
-            added = (*_integrals(evaluate, new, between), new, between)
-            parts, errors, pieces, values = (torch.cat([one[~halved], more]) for one, more in zip(known, added))
+            bad = errors > allowed / 2 / len(pieces)
+            new = _divided(pieces[bad])
+            added = (*_integrals(evaluate, new)[:2], new)
+            parts, errors, pieces = (torch.cat([one[~bad], more]) for one, more in zip((parts, errors, pieces), added))
     total = parts.sum(dim=0).split(sizes)
-    return Contributions(float(first), [part.view(shape).numpy() for part, shape in zip(total, shapes)])
+    return Contributions(base, [part.view(shape).numpy() for part, shape in zip(total, shapes)])
 
 
-def _halves(ends: Tensor, middles: Tensor) -> Tensor:
-    """Two halves of each pair of [n, 2]: [2n, 2]."""
-    return torch.cat([torch.stack([ends[:, 0], middles], dim=1), torch.stack([middles, ends[:, 1]], dim=1)])
+def _divided(pieces: Tensor) -> Tensor:
+    """The equal parts of pieces [n, 2]: [n * SPLIT, 2]."""
+    edges = pieces[:, :1] + (pieces[:, 1:] - pieces[:, :1]) * torch.linspace(0, 1, SPLIT + 1, dtype=torch.float64)
+    return torch.stack([edges[:, :-1], edges[:, 1:]], dim=2).flatten(0, 1)
 
 
-def _integrals(evaluate: Evaluate, pieces: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """The contributions of pieces of the way [n, P], and by how much their sums miss the differences of values [n]."""
+def _integrals(evaluate: Evaluate, pieces: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of pieces of the way: the contributions [n, P], by how much these miss the difference [n], the scores [n, 2]."""
     starts, widths = pieces[:, :1], pieces[:, 1:] - pieces[:, :1]  # [n, 1]
-    places = starts + widths * torch.from_numpy((NODES + 1) / 2)  # [n, nodes]
-    gradients = evaluate(places.flatten())[1].unflatten(0, places.shape)  # [n, nodes, P]
-    parts = (gradients * torch.from_numpy(WEIGHTS / 2)[:, None]).sum(dim=1) * widths  # [n, P]
-    return parts, (parts.sum(dim=1) - (values[:, 1] - values[:, 0])).abs()
+    places = torch.cat([pieces, starts + widths * torch.from_numpy((NODES + 1) / 2)], dim=1)  # [n, 2 + nodes]
+    values, gradients = (one.unflatten(0, places.shape) for one in evaluate(places.flatten()))
+    parts = (gradients[:, 2:] * torch.from_numpy(WEIGHTS / 2)[:, None]).sum(dim=1) * widths  # [n, P]
+    return parts, (parts.sum(dim=1) - (values[:, 1] - values[:, 0])).abs(), values[:, :2]

@@ -62,7 +62,7 @@ class Explanation:
         rank, score: the reranker's. first_stage_rank, first_stage_score: before.
         sentence: why it moved, in words.
         base: the score without the document's words and with average features.
-        exact: whether the sum is the score by definition; otherwise it is by integrated gradients.
+        exact: whether only rounding separates the sum from the score; otherwise integrated gradients were summed up.
         error: by how much the sum misses the score.
         adds_up: ``document_words``; None of a reranker that does not say what its scores are made of.
         unread: how many words of the document the reranker does not read.

@@ -7,7 +7,8 @@ from rerank_plugin.models.register import entry_of
 from tests import small
 from tests.conformance.models import CASES, EMPTY, QUERIES, QUERY, make, opened, scores_of
 
-EXACT = {"ktrel", "ktrel-w", "ktrel-c"}
+EXACT = {"ktrel", "ktrel-w", "ktrel-c", "knrm", "conv-knrm"}
+SOME = [0, 3, 4, 6, 8]  # some documents, the empty one and one of unknown words among them
 EXPLAINED = [case for case in CASES if entry_of(case.model).explain is not None]
 every_case = pytest.mark.parametrize("case", EXPLAINED, ids=str)
 
@@ -19,10 +20,10 @@ def attributions(one, query, rows=None):
 
 @every_case
 def test_the_parts_add_up_to_the_score(case, index, vectors):
-    """Exactly where the model is declared so, otherwise within 1% of what document and features add."""
+    """But for rounding where it is computed exactly, otherwise within 1% of what document and features add."""
     one, added = opened(make(case, vectors), "module", index, vectors), 0.0
-    for query in QUERIES:
-        for score, found in zip(scores_of(one, query), attributions(one, query)):
+    for query in [QUERIES[0], QUERIES[3], QUERIES[5]]:
+        for score, found in zip(scores_of(one, query, SOME), attributions(one, query, SOME)):
             allowed = 1e-5 if found.exact else 1e-5 + 0.01 * abs(score - found.base)
             assert abs(score - found.total) <= allowed
             assert found.exact == (case.model in EXACT) or "first_stage" in [part.name for part in found.parts]

@@ -75,13 +75,12 @@ class CrossMatch(NamedTuple):
 
     Attributes:
         sizes: words of an n-gram of the query, and of the document.
-        cosines: float [B, M, N]. present: how much each counts, bool or float [B, 1 or M, N].
-        query_mask: bool [B, M].
+        cosines: float [B, M, N]. document_mask: bool [B, N]. query_mask: bool [B, M].
     """
 
     sizes: tuple[int, int]
     cosines: Tensor
-    present: Tensor
+    document_mask: Tensor
     query_mask: Tensor
 
 
@@ -139,10 +138,10 @@ class ConvKnrm(FixedVectorModel):
             for document_words, document in zip(self.sizes, documents):
                 equal = same_ngrams(same, query_words) if query_words == document_words else None
                 cosines = similarities(query, document, equal)  # [B, M, N]
-                found.append(CrossMatch((query_words, document_words), cosines, document.mask[:, None, :], query.mask))
+                found.append(CrossMatch((query_words, document_words), cosines, document.mask, query.mask))
         return found
 
     def score(self, matches: Sequence[CrossMatch]) -> Tensor:
         """Scores, float [B]."""
-        features = [kernel_features(soft_counts(one.cosines, one.present), one.query_mask) for one in matches]
+        features = [kernel_features(soft_counts(one.cosines, one.document_mask), one.query_mask) for one in matches]
         return torch.tanh(self.layer(torch.cat(features, dim=1))[:, 0])  # [B]
