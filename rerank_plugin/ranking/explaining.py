@@ -38,7 +38,7 @@ def explained(
     return replace(found, sentence=sentence(found, other, first_stage))
 
 
-def place_of(ranking: Ranking, docid: str) -> int:
+def place_of(ranking: Ranking, docid: str | int) -> int:
     """Where a document stands among the candidates.
 
     Raises:

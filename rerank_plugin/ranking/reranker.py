@@ -26,7 +26,10 @@ from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.sharing import fetch, push, save_shared
 from rerank_plugin.ranking import pipeline
+from rerank_plugin.ranking.explaining import explained, place_of
+from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.pipeline import Ranking
+from rerank_plugin.ranking.stored_documents import StoredDocuments
 from rerank_plugin.ranking.texts import TextScorer, fields_of
 
 T = TypeVar("T")
@@ -231,6 +234,33 @@ class Reranker:
         ranking = pipeline.rank(asked, self._candidates(given, first_stage_scores), self._scorer)
         return ranked_hits(ranking, depth, self._lucene_numbers)
 
+    def explain(
+        self,
+        query: str,
+        documents: Iterable[Any],
+        which: str | int,
+        *,
+        first_stage_scores: Sequence[float] | npt.NDArray[np.floating[Any]] | None = None,
+    ) -> Explanation:
+        """What the score of one of some documents is made of, and why it moved; arguments are those of `rerank`.
+
+        Args:
+            which: with an index the document's id, without one its place in the list.
+
+        Raises:
+            InputError: as in `rerank`, or there is no such document among them.
+        """
+        asked, given = as_query(query), _listed(documents)
+        if self._texts is not None:
+            if not isinstance(which, (int, np.integer)) or not 0 <= which < len(given):
+                raise InputError(f"there is no document {which!r} in a list of {len(given)}: give a place from 0 on")
+            first = None if first_stage_scores is None else _finite(first_stage_scores, len(given))
+            return self._texts.explain(asked, given, first, int(which))
+        ranking = pipeline.rank(asked, self._candidates(given, first_stage_scores), self._scorer)
+        place = place_of(ranking, which)
+        number = int(self._lucene_numbers[ranking.candidates.rows[place]])
+        return explained(ranking, place, self._scorer, "the list", self._documents.as_indexed(number))
+
     def rerank_hits(self, query: str, hits: Iterable[Any], searcher: Any, top_k: int | None = None) -> list[Hit]:
         """Re-rank the hits of another searcher, such as Pyserini's ``LuceneSearcher``.
 
@@ -254,6 +284,11 @@ class Reranker:
             for one in self.rerank(query, texts, top_k, first_stage_scores=scores)
             for at in [one.index]
         ]
+
+    @cached_property
+    def _documents(self) -> StoredDocuments:
+        assert self.index is not None  # else texts are explained
+        return StoredDocuments(self.index)
 
     @cached_property
     def _lucene_numbers(self) -> npt.NDArray[np.int64]:

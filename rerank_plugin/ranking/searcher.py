@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rerank_plugin.corpora import queries as read_queries
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.java import detach_at_thread_end
-from rerank_plugin.files.records import Document, Query
+from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import RankedList, strictly_decreasing
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
@@ -164,17 +164,10 @@ class Searcher:
         """
         ranking = self._rank(as_query(query))
         place = place_of(ranking, docid)
-        document = self._as_indexed(int(ranking.candidates.rows[place]))
-        return explained(ranking, place, self._scorer, self._config.name, document)
-
-    def _as_indexed(self, row: int) -> Document | None:
-        """A document of the index; None if it does not store documents."""
         with self._lock:
             documents = self._documents
-        try:
-            return documents.as_indexed(int(self._lucene_numbers[row]))
-        except InputError:
-            return None
+        document = documents.as_indexed(int(self._lucene_numbers[ranking.candidates.rows[place]]))
+        return explained(ranking, place, self._scorer, self._config.name, document)
 
     def similar(self, docid: str, k: int = 10, encoder: str | Path = "ktrel") -> list[Hit]:
         """The k documents whose stored vectors are closest to that of a document, which is left out itself.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -78,16 +79,13 @@ class StoredDocuments:
             raise InputError(f"{self.index.folder} does not store its documents: rebuild the index")
         return StoredDocument(docid, raw, contents)
 
-    def as_indexed(self, number: int) -> Document:
-        """Title and abstract as they were indexed.
-
-        Raises:
-            InputError: the index does not store them.
-        """
+    def as_indexed(self, number: int) -> Document | None:
+        """Title and abstract as they were indexed; None if the index does not store them."""
         described, folder = self.index.description["lucene"], self.index.lucene_folder
         fields = (described.get(name) for name in ("title_field", "text_field"))
-        with self.lock:
+        with self.lock, suppress(InputError):
             return next(stored_documents(self.lucene.reader, folder, *fields, numbers=np.array([number])))
+        return None
 
     def close(self) -> None:
         self.lucene.close()

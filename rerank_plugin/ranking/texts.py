@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -11,10 +11,12 @@ import numpy as np
 
 from rerank_plugin.features.matches import Matches
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.files.records import Document, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.text_index import TextIndex
-from rerank_plugin.ranking.pipeline import checked_scores
+from rerank_plugin.ranking.explaining import explained
+from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.ranking.pipeline import Ranking, checked_scores
 from rerank_plugin.rerankers import Scorer
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
@@ -32,6 +34,17 @@ class TextScorer:
     def __init__(self, scorer: Scorer, index: TextIndex):
         self.scorer, self.index, self.lock = scorer, index, Lock()
 
+    def explain(
+        self, query: Query, documents: Sequence[Any], first_stage: np.ndarray | None, which: int
+    ) -> Explanation:
+        """The explanation of one of the documents, which stand in first-stage order; arguments are those of `score`."""
+        title, text = fields_of(documents[which], f"{which} of the list")
+        with self.lock:
+            candidates = self._hold(query, documents, first_stage, passages=False)
+            scores = checked_scores([query], [candidates], self.scorer)[0]
+            ranking = Ranking(query, candidates, scores, np.argsort(-scores, kind="stable"))
+            return explained(ranking, which, self.scorer, "the list", Document(str(which), title, text))
+
     def score(
         self, query: Query, documents: Iterable[Any], first_stage: np.ndarray | None, passages: bool
     ) -> np.ndarray:
@@ -46,16 +59,20 @@ class TextScorer:
         Raises:
             InputError: a document is no text, or a score is not finite.
         """
+        with self.lock:
+            candidates = self._hold(query, documents, first_stage, passages)
+            scores = checked_scores([query], [candidates], self.scorer)[0]
+            if passages:
+                scores = np.maximum.reduceat(scores, np.flatnonzero(np.diff(self.index.texts, prepend=-1)))
+            return scores
+
+    def _hold(self, query: Query, documents: Iterable[Any], first_stage: np.ndarray | None, passages: bool) -> Texts:
+        """The documents as candidates, until the next call."""
         titles, abstracts = zip(
             *(fields_of(document, f"{place} of the list") for place, document in enumerate(documents))
         )
-        with self.lock:
-            self.index.hold(titles, abstracts, self.scorer.passage_words if passages else None)
-            candidates = Texts(self.index, query, None if first_stage is None else first_stage[self.index.texts])
-            scores = checked_scores([query], [candidates], self.scorer)[0]
-            if passages:
-                scores = np.maximum.reduceat(scores, np.searchsorted(self.index.texts, np.arange(len(titles))))
-            return scores
+        self.index.hold(titles, abstracts, self.scorer.passage_words if passages else None)
+        return Texts(self.index, query, None if first_stage is None else first_stage[self.index.texts])
 
 
 class Texts(Candidates):

@@ -62,7 +62,7 @@ def _details(model: Delta, inputs: Inputs, rows: Tensor, stage: Tensor, words: n
     values = model.filter_values(model.convolutions[0](rows.transpose(1, 2)), mask)[0]  # [K, N]
     largest, places = (one.tolist() for one in values.max(dim=1))  # [K] each
     filters = [
-        {filter: largest[filter] for filter, at in enumerate(places) if at == word} for word in range(len(words))
+        {str(filter): largest[filter] for filter, at in enumerate(places) if at == word} for word in range(len(words))
     ]
     measured = stage[0, :, -DELTA_FEATURES:].tolist()  # [N, 3]
     return [
