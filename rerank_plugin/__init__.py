@@ -13,6 +13,7 @@ __version__ = "0.2.0"
 # What is public, and where it is defined; type checkers read the same from __init__.pyi.
 _PUBLIC = {
     "Document": "rerank_plugin.files.records",
+    "Explanation": "rerank_plugin.ranking.explanation",
     "Filter": "rerank_plugin.files.filters",
     "Hit": "rerank_plugin.ranking.reranker",
     "Index": "rerank_plugin.indexes.index_folder",

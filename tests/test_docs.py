@@ -110,8 +110,9 @@ def test_the_first_pages_run(tmp_path):
 
 
 def test_the_examples_of_the_library_run(tmp_path):
-    """Those of its page, and then the README's, on the index that the page has built."""
-    examples = blocks(DOCS / "api.md", "python") + blocks(ROOT / "README.md", "python")
+    """Those of its page, and then of others, on the index that the page has built."""
+    pages = [DOCS / "api.md", ROOT / "README.md", DOCS / "explaining.md"]
+    examples = [code for page in pages for code in blocks(page, "python")]
     assert len(run("-", text="\n".join(examples), folder=tmp_path).splitlines()) > 10
 
 

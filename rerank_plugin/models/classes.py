@@ -6,12 +6,15 @@ The checks find mistakes of a model's author; their messages name what is missin
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.register import one_line
+from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.fast_paths import DevicePath, EncodingScorer, FastPath, InnerProductScorer
 from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
@@ -28,6 +31,7 @@ class ModelClasses(NamedTuple):
     fast: type[FastPath] | None
     device: type[DevicePath] | None
     encoder: type[EncodingScorer] | None
+    explain: Callable[[Any, Inputs], Attribution] | None
 
 
 @cache
@@ -41,6 +45,9 @@ def classes_of(name: str) -> ModelClasses:
     module, config = _class(entry, "module", RankingModel), _class(entry, "config", ModelConfig)
     fast, device = _class(entry, "fast", FastPath), _class(entry, "device", DevicePath)
     encoder = _class(entry, "encoder", EncodingScorer)
+    explain = _resolved(entry, "explain")
+    if explain is not None and not callable(explain):
+        raise _fault(entry, f"its explain {entry.explain} is no function")
     known = {field.name for field in fields(config)} if is_dataclass(config) else set()
     if not known or not config.__dataclass_params__.frozen:
         raise _fault(entry, f"its configuration {config.__qualname__} is no frozen dataclass")
@@ -56,25 +63,30 @@ def classes_of(name: str) -> ModelClasses:
         raise _fault(entry, "an EncodingModel and an EncodingScorer belong together, and one of them is missing")
     if encoder is not None and module.inner_product != issubclass(encoder, InnerProductScorer):
         raise _fault(entry, "a module that declares inner_product and an InnerProductScorer belong together")
-    return ModelClasses(module, config, fast, device, encoder)
+    return ModelClasses(module, config, fast, device, encoder, explain)
 
 
 def _class(entry: ModelEntry, role: str, base: type):
     """The class of an entry for a role, a concrete subclass of ``base``; None if the entry has none."""
-    target = vars(entry)[role]
+    target, found = vars(entry)[role], _resolved(entry, role)
     if target is None:
         return None
-    try:
-        found = resolve(target)
-    except Exception as error:  # whatever another package does when it is imported
-        raise _fault(
-            entry, f"its {role} {target} cannot be loaded: {type(error).__name__}: {one_line(error)}"
-        ) from error
     if not isinstance(found, type) or not issubclass(found, base):
         raise _fault(entry, f"its {role} {target} is no subclass of {base.__module__}.{base.__qualname__}")
     if inspect.isabstract(found):
         raise _fault(entry, f"its {role} {target} lacks {', '.join(sorted(found.__abstractmethods__))}")
     return found
+
+
+def _resolved(entry: ModelEntry, role: str) -> Any:
+    """What the entry gives for a role, imported where it is named; None if it gives nothing."""
+    target = vars(entry)[role]
+    try:
+        return resolve(target)
+    except Exception as error:  # whatever another package does when it is imported
+        raise _fault(
+            entry, f"its {role} {target} cannot be loaded: {type(error).__name__}: {one_line(error)}"
+        ) from error
 
 
 def _fault(entry: ModelEntry, what: str) -> InputError:

@@ -24,7 +24,7 @@ from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.checkpoints import check_holds, load_checkpoint, load_stored, read_config
 from rerank_plugin.models.fast_paths import DevicePath, FastPath, Task
 from rerank_plugin.models.reader import StoredModel
-from rerank_plugin.models.register import entry_of, is_foreign, resolve
+from rerank_plugin.models.register import entry_of, is_foreign
 from rerank_plugin.rerankers.scorer import Scorer
 from rerank_plugin.text.vocabulary import Vocabulary
 
@@ -176,7 +176,9 @@ class NeuralReranker(Scorer):
 
         A query that the model cannot read has the candidate's first-stage score as its only part.
         """
-        explain = resolve(entry_of(self.name).explain)
+        from rerank_plugin.models.classes import classes_of
+
+        explain = classes_of(self.name).explain
         if explain is None:
             return None
         terms = candidates.index.query(query.text)
