@@ -113,6 +113,8 @@ def test_an_entry_that_lacks_something(values, said):
         ({"config": WithoutFeatures}, "lacks the fields lexical_features"),
         ({"bench": {"wings": 2}}, "lacks the fields wings"),
         ({"fast": NoScore}, "lacks score"),
+        ({"explain": "rerank_plugin.models.delta.explain:Gone"}, "explain .* cannot be loaded: AttributeError"),
+        ({"explain": "rerank_plugin.models.delta.explain:ROW_PARTS"}, "is no function"),
         ({"encoder": "rerank_plugin.models.ktrel.fused:KtrelScorer"}, "belong together"),
     ],
 )
