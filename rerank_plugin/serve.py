@@ -1,0 +1,94 @@
+"""``python -m rerank_plugin.serve``: a live service: search and re-ranking over HTTP and MCP, with a page."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+
+from rerank_plugin import options as commandline
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.service.settings import ServiceConfig
+
+log = logging.getLogger(__name__)
+SAMPLE = Path("indexes/sample")
+RERANKERS = ["delta", "ktrel"]
+EXAMPLES = """examples:
+  python -m rerank_plugin.serve
+  python -m rerank_plugin.serve --index indexes/sample --reranker delta --port 8080
+  python -m rerank_plugin.serve --index pubmed=indexes/p --reranker mine=checkpoints/d --reranker ktrel"""
+
+
+def arguments():
+    parser = commandline.parser(
+        "serve",
+        "Serve indexes: a page to search and compare with, a REST API that clients of Pyserini, Cohere and Text\n"
+        "Embeddings Inference speak, and tools for language models (MCP). It ends with Ctrl-C.",
+        EXAMPLES,
+    )
+    add = parser.add_argument
+    sample = f"index folder, or NAME=FOLDER; may be repeated (the bundled sample, built in {SAMPLE} where it is not)"
+    add("--index", action="append", default=[], metavar="INDEX", help=sample)
+    known = f"as for search, or NAME=RERANKER; may be repeated, the first is the default ({', '.join(RERANKERS)})"
+    add("--reranker", action="append", default=[], metavar="RERANKER", help=known)
+    add("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 for all of this machine")
+    add("--port", type=int, default=8080, help="port to listen at; 0 for a free one")
+    access = parser.add_argument_group("access")
+    token = "file with the token that clients must send as 'Authorization: Bearer' or X-API-Key"
+    access.add_argument("--token-file", type=Path, metavar="FILE", help=token)
+    origin = "let pages of this origin call the service (CORS); may be repeated"
+    access.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN", help=origin)
+    commandline.add_settings(parser.add_argument_group("running and limits"), ServiceConfig)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    options = commandline.parse(arguments(), argv)
+    config = _config(options)
+    try:
+        import uvicorn
+
+        from rerank_plugin.service.app import create_app
+    except ImportError as error:
+        raise InputError(f"{error.name} is not installed: pip install 'rerank_plugin[serve]'") from None
+    app = create_app(config)
+    server = uvicorn.Server(uvicorn.Config(app, options.host, options.port, log_config=None, server_header=False))
+    with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has finished what was running
+        server.run()
+
+
+def _config(options) -> ServiceConfig:
+    indexes = _named(options.index) or {SAMPLE.name: str(_sample())}
+    rerankers = _named(options.reranker or RERANKERS)
+    token = options.token_file.read_text("utf-8").strip() if options.token_file else ""
+    origins = tuple(options.allow_origin)
+    return commandline.configured(
+        ServiceConfig, options, indexes=indexes, rerankers=rerankers, token=token, origins=origins
+    )
+
+
+def _named(given: list[str]) -> dict[str, str]:
+    """What was given by name; without a name, that of its folder, or as it is."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, rest = one.partition("=")
+        if not equals:
+            name, rest = Path(one.rpartition(":")[2]).name, one
+        if not name or name in found:
+            raise InputError(f"'{one}' would be called '{name}', as another: name it as NAME={rest}")
+        found[name] = rest
+    return found
+
+
+def _sample() -> Path:
+    """The index of the bundled sample, built on the first start."""
+    if not SAMPLE.is_dir():
+        from rerank_plugin.indexes.corpus_index import build_index
+
+        log.warning("building the index of the bundled sample in %s", SAMPLE)
+        build_index("sample", SAMPLE)
+    return SAMPLE
+
+
+if __name__ == "__main__":
+    commandline.run(main)

@@ -1,0 +1,80 @@
+"""Puts the service together: routes, errors, protection, and what starts and ends with it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from rerank_plugin import __version__
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.service import metrics, search_api
+from rerank_plugin.service.collections import Collections
+from rerank_plugin.service.errors import RequestError
+from rerank_plugin.service.scheduling import Scheduler
+from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.state import Service, service_of
+
+log = logging.getLogger(__name__)
+FOLDER = Path(__file__).parent
+
+
+def create_app(config: ServiceConfig) -> FastAPI:
+    """The service over the indexes of a configuration, which are open and warm when this returns.
+
+    Raises:
+        InputError: an index or a reranker cannot be used.
+    """
+    collections, scheduler = Collections(config), Scheduler(config.threads, config.queue)
+    service = Service(config, collections, scheduler, metrics.Metrics(scheduler))
+
+    @asynccontextmanager
+    async def running(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        scheduler.close()
+        collections.close()
+
+    app = FastAPI(
+        title="rerank_plugin", version=__version__, lifespan=running, docs_url=None, redoc_url=None,
+        description="Search with neural re-ranking, and re-ranking of texts.",
+    )  # fmt: skip
+    app.state.service = service
+    for routes in (metrics.router, search_api.router):
+        app.include_router(routes)
+    app.add_exception_handler(RequestError, _refused)
+    app.add_exception_handler(InputError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _unknown)
+    app.add_exception_handler(Exception, _failed)
+    app.mount("/", StaticFiles(directory=FOLDER / "page", html=True), name="page")
+    return app
+
+
+async def _refused(request: Request, error: InputError | RequestError) -> JSONResponse:
+    return service_of(request).refusal(error).answer()
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+    """What a parameter or a body must be like."""
+    first = error.errors()[0]
+    kind, *path = map(str, first["loc"])
+    field = ".".join(path) or kind
+    return RequestError(422 if kind == "body" else 400, f"{field}: {first['msg']}", field).answer()
+
+
+async def _unknown(request: Request, error: HTTPException) -> JSONResponse:
+    answer = RequestError(error.status_code, f"{request.method} {request.url.path}: {error.detail}").answer()
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _failed(request: Request, error: Exception) -> JSONResponse:
+    """The log has the traceback."""
+    return RequestError(500, "the service failed at this request; its log says why").answer()

@@ -1,0 +1,229 @@
+"""The served indexes with their first stages and rerankers: opened once, and replaced whole by a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from rerank_plugin.corpora import queries
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.filters import FILTERS
+from rerank_plugin.files.java import detach_at_thread_end
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.ranking.pipeline import Ranking, rank_together
+from rerank_plugin.ranking.reranker import Reranker, lucene_numbers
+from rerank_plugin.ranking.searcher import Searcher
+from rerank_plugin.rerankers import RerankerOptions, load
+from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
+from rerank_plugin.retrieval.lucene import BM25, NAMES
+from rerank_plugin.retrieval.register import FirstStage, check_filter, configure
+from rerank_plugin.service.errors import RequestError, naming
+from rerank_plugin.service.highlighting import query_stems
+from rerank_plugin.service.settings import ServiceConfig
+
+NO_RERANKER = "none"
+SUGGESTIONS = 8
+WARMING = "aspirin in the prevention of heart attack"
+
+
+class Scored(NamedTuple):
+    """A ranking, and how long features and the rest of scoring took: of all queries that were scored together."""
+
+    ranking: Ranking
+    features_ms: float
+    model_ms: float
+
+
+class ServedReranker:
+    """A reranker over one index, for the thread that scores."""
+
+    def __init__(self, spec: str, index: Index):
+        self.scorer = load(spec, index.forward, RerankerOptions())
+
+    def rank_together(self, items: Sequence[tuple[Query, Candidates]]) -> list[Scored]:
+        """The rankings of several queries' candidates."""
+        started, before = perf_counter(), self.scorer.feature_seconds
+        rankings = rank_together(*zip(*items), self.scorer)
+        seconds, features = perf_counter() - started, self.scorer.feature_seconds - before
+        return [Scored(one, 1000 * features, 1000 * max(seconds - features, 0)) for one in rankings]
+
+
+class ServedIndex:
+    """An open index with the first stages that it has the data for, and the rerankers of the service.
+
+    Raises:
+        InputError: the index or a reranker cannot be used.
+    """
+
+    def __init__(self, name: str, folder: str, config: ServiceConfig):
+        self.name, self.config, self.index = name, config, Index(folder)
+        self.searcher = Searcher(self.index)
+        self.numbers = lucene_numbers(self.index)
+        self.first_stages: dict[str, FirstStage] = {}
+        for stage in (*NAMES, HYBRID, HYBRID_RM3):
+            with suppress(InputError):  # what it takes is not in this index
+                self.first_stages[stage] = configure(stage).open(self.index)
+        if config.first_stage not in self.first_stages:
+            self.first_stages[config.first_stage] = configure(config.first_stage).open(self.index)
+        self.rerankers = {called: ServedReranker(spec, self.index) for called, spec in config.rerankers.items()}
+        for reranker in self.rerankers.values():
+            reranker.rank_together([(query, self.candidates(query, BM25, config.depth)) for query in self._warming])
+
+    @property
+    def _warming(self) -> list[Query]:
+        return [Query(text, text) for text in (WARMING, *self.suggestions[:1])]
+
+    def candidates(self, query: Query, stage: str, depth: int, settings: dict[str, Any] | None = None) -> Candidates:
+        """The candidates of a query; ``settings`` are those of Lucene's first stages, such as ``k1``.
+
+        Raises:
+            RequestError: an unknown first stage, or settings or a filter that it cannot have.
+        """
+        detach_at_thread_end()
+        found = self.first_stages.get(stage)
+        if found is None:
+            known = ", ".join(self.first_stages)
+            raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}", "first_stage")
+        if settings:
+            if stage not in NAMES:
+                raise RequestError(
+                    400, f"{', '.join(settings)} are for {', '.join(NAMES)}, not {stage}", [*settings][0]
+                )
+            with naming([*settings][0]):
+                found = found.configured(**settings)
+        with naming("filter"):
+            check_filter(found, query)
+            return found.search(query, depth)
+
+    def reranker(self, name: str) -> ServedReranker | None:
+        """
+        Raises:
+            RequestError: there is none of this name.
+        """
+        if name == NO_RERANKER:
+            return None
+        if name not in self.rerankers:
+            known = ", ".join((*self.rerankers, NO_RERANKER))
+            raise RequestError(400, f"unknown reranker '{name}'; known: {known}", "reranker")
+        return self.rerankers[name]
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that its documents can be filtered by."""
+        having = self.index.description.get("lucene", {}).get("metadata") or {}
+        return [field for field, stored in FILTERS.items() if having.get(stored)]
+
+    @cached_property
+    def suggestions(self) -> list[str]:
+        """Queries to try: those of the collection that was indexed, where it has any, or else titles."""
+        source = self.index.description.get("source", "")
+        found: list[str] = []
+        if source == "sample" or Path(source).is_dir():
+            with suppress(InputError):
+                found = [query.text for query in queries(f"{source}:test")]
+        if not found and len(self.index):
+            titles = self.index.forward.titles.take(range(0, len(self.index), max(1, len(self.index) // 50)))
+            found = [title for title in titles if title]
+        step = max(1, len(found) // SUGGESTIONS)
+        return found[::step][:SUGGESTIONS]
+
+    def close(self) -> None:
+        """Close what Java holds open."""
+        self.searcher.close()
+        for stage in self.first_stages.values():
+            if (close := getattr(stage, "close", None)) is not None:  # some first stages hold nothing open
+                close()
+
+
+class Served:
+    """Everything that is served at one time.
+
+    Raises:
+        InputError: an index or a reranker cannot be used.
+    """
+
+    def __init__(self, config: ServiceConfig):
+        self.users, self.retired, self.lock = 0, False, Lock()
+        self.indexes = {name: ServedIndex(name, folder, config) for name, folder in config.indexes.items()}
+        first = next(iter(self.indexes.values())).index
+        self.texts = {name: _of_texts(spec, first) for name, spec in config.rerankers.items()}
+        for reranker in self.texts.values():
+            reranker.rerank(WARMING, [WARMING, "a text about something else"])
+        query_stems(WARMING)
+
+    def index(self, name: str) -> ServedIndex:
+        """
+        Raises:
+            RequestError: there is none of this name.
+        """
+        if name not in self.indexes:
+            raise RequestError(404, f"no index '{name}'; there are {', '.join(self.indexes)}", "index")
+        return self.indexes[name]
+
+    def enter(self) -> None:
+        with self.lock:
+            self.users += 1
+
+    def leave(self, retire: bool = False) -> None:
+        """Close everything when it is retired and its last user has gone."""
+        with self.lock:
+            self.users -= 1
+            self.retired |= retire
+            over = self.retired and not self.users
+        if over:
+            for index in self.indexes.values():
+                index.close()
+
+
+class Collections:
+    """What is served now. A reload opens all of it anew, and those who use the old are not disturbed."""
+
+    def __init__(self, config: ServiceConfig):
+        self.config, self.reloading, self.changing = config, Lock(), Lock()
+        self.now = self._opened()
+
+    def _opened(self) -> Served:
+        served = Served(self.config)
+        served.enter()  # by this object
+        return served
+
+    @contextmanager
+    def used(self) -> Iterator[Served]:
+        """What is served now, kept open for the block."""
+        with self.changing:
+            served = self.now
+            served.enter()
+        try:
+            yield served
+        finally:
+            served.leave()
+
+    def reload(self) -> None:
+        """Replace everything, once it is open and warm.
+
+        Raises:
+            InputError: it cannot be opened; what was served before stays.
+        """
+        with self.reloading:
+            opened = self._opened()
+            with self.changing:
+                before, self.now = self.now, opened
+            before.leave(retire=True)
+
+    def close(self) -> None:
+        self.now.leave(retire=True)
+
+
+def _of_texts(spec: str, first: Index) -> Reranker:
+    """A reranker of texts, by the statistics of its checkpoint, or else of the first index."""
+    try:
+        return Reranker.load(spec)
+    except InputError:
+        return Reranker.load(spec, statistics=first)

@@ -1,0 +1,38 @@
+"""Where the words of a query are in a text, compared by Porter's stems as the index compares them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from rerank_plugin.text.tokenizer import PieceMemo, tokenize_piece
+
+WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+# Those of Lucene's analyzer, which the index leaves out.
+STOP_WORDS = frozenset(
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
+    "to was will with".split()
+)
+
+
+@cache
+def _stems() -> PieceMemo:
+    from gensim.parsing.porter import PorterStemmer  # takes half a second
+
+    stem = PorterStemmer().stem
+    return PieceMemo(lambda word: tuple(stem(token) for token in tokenize_piece(word)))
+
+
+def query_stems(query: str) -> frozenset[str]:
+    """The stems of the words that a query searches for."""
+    words = (word for word in WORD.findall(query) if word.lower() not in STOP_WORDS)
+    return frozenset(stem for word in words for stem in _stems()[word])
+
+
+def matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int]]:
+    """Start and end, in code points, of each word of a text that has one of the stems."""
+    memo = _stems()
+    for word in WORD.finditer(text):
+        if not stems.isdisjoint(memo[word.group()]):
+            yield word.span()
