@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from rerank_plugin import __version__
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.service import metrics, search_api
+from rerank_plugin.service import metrics, rerank_api, search_api
 from rerank_plugin.service.collections import Collections
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.scheduling import Scheduler
@@ -46,7 +46,7 @@ def create_app(config: ServiceConfig) -> FastAPI:
         description="Search with neural re-ranking, and re-ranking of texts.",
     )  # fmt: skip
     app.state.service = service
-    for routes in (metrics.router, search_api.router):
+    for routes in (metrics.router, search_api.router, rerank_api.router):
         app.include_router(routes)
     app.add_exception_handler(RequestError, _refused)
     app.add_exception_handler(InputError, _refused)
@@ -65,6 +65,8 @@ async def _invalid(request: Request, error: RequestValidationError) -> JSONRespo
     """What a parameter or a body must be like."""
     first = error.errors()[0]
     kind, *path = map(str, first["loc"])
+    if request.url.path.endswith("/rerank"):
+        del path[:1]  # the form of the body
     field = ".".join(path) or kind
     return RequestError(422 if kind == "body" else 400, f"{field}: {first['msg']}", field).answer()
 

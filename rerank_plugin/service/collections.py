@@ -10,6 +10,8 @@ from threading import Lock
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rerank_plugin.corpora import queries
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.filters import FILTERS
@@ -18,7 +20,7 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking.pipeline import Ranking, rank_together
-from rerank_plugin.ranking.reranker import Reranker, lucene_numbers
+from rerank_plugin.ranking.reranker import RankedText, Reranker, lucene_numbers
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.rerankers import RerankerOptions, load
 from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
@@ -53,6 +55,26 @@ class ServedReranker:
         rankings = rank_together(*zip(*items), self.scorer)
         seconds, features = perf_counter() - started, self.scorer.feature_seconds - before
         return [Scored(one, 1000 * features, 1000 * max(seconds - features, 0)) for one in rankings]
+
+
+class ServedTexts:
+    """A reranker of texts, by the statistics of its checkpoint, or else of an index; for the thread that scores."""
+
+    def __init__(self, name: str, spec: str, statistics: Index):
+        self.name = name
+        try:
+            self.reranker = Reranker.load(spec)
+        except InputError:
+            self.reranker = Reranker.load(spec, statistics=statistics)
+
+    def rank_together(self, items: Sequence[tuple[str, Sequence[Any], int | None]]) -> list[list[RankedText]]:
+        """The ranked documents of several requests: query, documents, and how many to return."""
+        return [self.reranker.rerank(*item) for item in items]
+
+    def relevance(self, ranked: Sequence[RankedText]) -> list[float]:
+        """Their relevance, between 0 and 1."""
+        found: list[float] = self.reranker.relevance.of(np.array([one.score for one in ranked], np.float32)).tolist()
+        return found
 
 
 class ServedIndex:
@@ -153,9 +175,9 @@ class Served:
         self.users, self.retired, self.lock = 0, False, Lock()
         self.indexes = {name: ServedIndex(name, folder, config) for name, folder in config.indexes.items()}
         first = next(iter(self.indexes.values())).index
-        self.texts = {name: _of_texts(spec, first) for name, spec in config.rerankers.items()}
+        self.texts = {name: ServedTexts(name, spec, first) for name, spec in config.rerankers.items()}
         for reranker in self.texts.values():
-            reranker.rerank(WARMING, [WARMING, "a text about something else"])
+            reranker.rank_together([(WARMING, [WARMING, "a text about something else"], None)])
         query_stems(WARMING)
 
     def index(self, name: str) -> ServedIndex:
@@ -166,6 +188,17 @@ class Served:
         if name not in self.indexes:
             raise RequestError(404, f"no index '{name}'; there are {', '.join(self.indexes)}", "index")
         return self.indexes[name]
+
+    def of_texts(self, name: str | None) -> ServedTexts:
+        """The reranker of texts; the default for None.
+
+        Raises:
+            RequestError: there is none of this name.
+        """
+        name = name or next(iter(self.texts))
+        if name not in self.texts:
+            raise RequestError(404, f"no model '{name}'; there are {', '.join(self.texts)}", "model")
+        return self.texts[name]
 
     def enter(self) -> None:
         with self.lock:
@@ -219,11 +252,3 @@ class Collections:
 
     def close(self) -> None:
         self.now.leave(retire=True)
-
-
-def _of_texts(spec: str, first: Index) -> Reranker:
-    """A reranker of texts, by the statistics of its checkpoint, or else of the first index."""
-    try:
-        return Reranker.load(spec)
-    except InputError:
-        return Reranker.load(spec, statistics=first)

@@ -32,7 +32,26 @@ def query_stems(query: str) -> frozenset[str]:
 
 def matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int]]:
     """Start and end, in code points, of each word of a text that has one of the stems."""
+    for start, end, _ in _matches(stems, text):
+        yield start, end
+
+
+def phrases(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, int]]:
+    """Matches that follow each other as one: start, end, and how many of the stems it has."""
+    start, end, found = 0, -1, frozenset[str]()
+    for next_start, next_end, more in _matches(stems, text):
+        if found and not WORD.search(text, end, next_start):
+            end, found = next_end, found | more
+            continue
+        if found:
+            yield start, end, len(found)
+        start, end, found = next_start, next_end, more
+    if found:
+        yield start, end, len(found)
+
+
+def _matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, frozenset[str]]]:
     memo = _stems()
     for word in WORD.finditer(text):
-        if not stems.isdisjoint(memo[word.group()]):
-            yield word.span()
+        if found := stems.intersection(memo[word.group()]):
+            yield *word.span(), found
