@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import signal
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
@@ -48,10 +50,12 @@ def main(argv: list[str] | None = None) -> None:
     try:
         import uvicorn
 
+        from rerank_plugin.service.administration import reload
         from rerank_plugin.service.app import create_app
     except ImportError as error:
         raise InputError(f"{error.name} is not installed: pip install 'rerank_plugin[serve]'") from None
     app = create_app(config)
+    signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, args=(app.state.service,)).start())
     server = uvicorn.Server(uvicorn.Config(app, options.host, options.port, log_config=None, server_header=False))
     with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has finished what was running
         server.run()

@@ -183,13 +183,12 @@ class InputBuilder:
 
     def query(self, terms: IndexQuery) -> ModelQuery:
         """The query's words, cut or padded to M, and its concepts."""
-        if self.left_out:
-            terms = self._without(terms)
-        kept = terms.terms[: self.query_words]
+        read = self.places_read(terms)
+        kept = [terms.terms[place] for place in read[: self.query_words]]
         ids, places = np.zeros(self.query_words, np.int64), np.full(self.query_words, -1)
         weights = np.zeros(self.query_words, np.float32)
         ids[: len(kept)] = self.vocabulary.lookup(kept)
-        places[: len(kept)] = terms.ids[: len(kept)]
+        places[: len(kept)] = terms.ids[read[: len(kept)]]
         frequency = self.index.document_frequency["text"]
         df = [int(frequency[term]) if term >= 0 else 0 for term in places[: len(kept)].tolist()]
         weights[: len(kept)] = idf(np.array(df, np.int64), self.index.documents)
@@ -198,14 +197,13 @@ class InputBuilder:
         if self.concepts is not None:
             concepts = self.concepts.query(terms.text)
             known += int(concepts[1].sum())
-        cut = len(terms.terms) - len(kept) if self.reads_words else 0
+        cut = len(read) - len(kept) if self.reads_words else 0
         return ModelQuery(ids, mask, places, weights, known, cut, *concepts)
 
-    def _without(self, terms: IndexQuery) -> IndexQuery:
+    def places_read(self, terms: IndexQuery) -> np.ndarray:
+        """The places of a query's words that are not left out, int64 [any]; of them the first M are read."""
         places = [place for place, term in enumerate(terms.terms) if term not in self.left_out]
-        if not places:
-            return terms
-        return terms._replace(terms=[terms.terms[place] for place in places], ids=terms.ids[places])
+        return np.array(places or range(len(terms.terms)), np.int64)
 
     def documents(self, candidates: Candidates) -> DocumentWords:
         """The candidates' first N words, and their first concepts."""

@@ -23,6 +23,7 @@ from rerank_plugin.indexes.index_folder import Index, open_whole
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.relevance import Relevance
 from rerank_plugin.models.sharing import fetch, push, save_shared
 from rerank_plugin.ranking import pipeline
@@ -305,6 +306,10 @@ class _OneAtATime(rerankers.Scorer):
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[npt.NDArray[np.float32]]:
         with self.lock:
             return self.scorer.score_many(queries, candidates)
+
+    def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
+        with self.lock:
+            return self.scorer.attribute(query, candidates, place)
 
 
 def _rank_texts(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rerank_plugin.files.records import Query
     from rerank_plugin.indexes.candidates import Candidates
+    from rerank_plugin.models.attribution import Attribution
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,10 @@ class Scorer(ABC):
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
         """Scores of the candidates of several queries, float32 [C] each, equal to those of :meth:`score`."""
         return [self.score(query, found) for query, found in zip(queries, candidates)]
+
+    def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
+        """What the score of one candidate is made of; None of a reranker that does not tell."""
+        return None
 
     def encode_for_now(self, rows: np.ndarray) -> None:
         """Prepare to score many queries over the same documents, rows int64 [n], after a training epoch."""

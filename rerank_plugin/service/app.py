@@ -12,12 +12,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from rerank_plugin import __version__
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.service import metrics, rerank_api, search_api
+from rerank_plugin.service import administration, explain_api, metrics, rerank_api, search_api
 from rerank_plugin.service.collections import Collections
 from rerank_plugin.service.errors import RequestError
+from rerank_plugin.service.protection import Protection
 from rerank_plugin.service.scheduling import Scheduler
 from rerank_plugin.service.settings import ServiceConfig
 from rerank_plugin.service.state import Service, service_of
@@ -46,13 +48,19 @@ def create_app(config: ServiceConfig) -> FastAPI:
         description="Search with neural re-ranking, and re-ranking of texts.",
     )  # fmt: skip
     app.state.service = service
-    for routes in (metrics.router, search_api.router, rerank_api.router):
-        app.include_router(routes)
+    for routes in (metrics, administration, search_api, explain_api, rerank_api):
+        app.include_router(routes.router)
     app.add_exception_handler(RequestError, _refused)
     app.add_exception_handler(InputError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unknown)
     app.add_exception_handler(Exception, _failed)
+    app.add_middleware(Protection, config=config, metrics=service.metrics)
+    if config.origins:
+        headers = ["Authorization", "Content-Type", "X-API-Key"]
+        app.add_middleware(CORSMiddleware, allow_origins=config.origins, allow_methods=["*"], allow_headers=headers)
+    app.mount("/docs/swagger", StaticFiles(packages=[("fastapi_offline", "static")]), name="swagger")
+    app.mount("/docs", StaticFiles(directory=FOLDER / "api_docs", html=True), name="docs")
     app.mount("/", StaticFiles(directory=FOLDER / "page", html=True), name="page")
     return app
 

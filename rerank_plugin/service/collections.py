@@ -19,9 +19,12 @@ from rerank_plugin.files.java import detach_at_thread_end
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.ranking.pipeline import Ranking, rank_together
+from rerank_plugin.ranking.explaining import explained, place_of
+from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.ranking.pipeline import Ranking, rank, rank_together
 from rerank_plugin.ranking.reranker import RankedText, Reranker, lucene_numbers
 from rerank_plugin.ranking.searcher import Searcher
+from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import RerankerOptions, load
 from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
 from rerank_plugin.retrieval.lucene import BM25, NAMES
@@ -33,6 +36,16 @@ from rerank_plugin.service.settings import ServiceConfig
 NO_RERANKER = "none"
 SUGGESTIONS = 8
 WARMING = "aspirin in the prevention of heart attack"
+
+
+class ToExplain(NamedTuple):
+    """A document of a query's candidates, and the names of what ranked it."""
+
+    query: Query
+    candidates: Candidates
+    docid: str
+    reranker: str
+    first_stage: str
 
 
 class Scored(NamedTuple):
@@ -86,7 +99,8 @@ class ServedIndex:
 
     def __init__(self, name: str, folder: str, config: ServiceConfig):
         self.name, self.config, self.index = name, config, Index(folder)
-        self.searcher = Searcher(self.index)
+        self.searcher = Searcher(self.index)  # for similar documents
+        self.documents = StoredDocuments(self.index)
         self.numbers = lucene_numbers(self.index)
         self.first_stages: dict[str, FirstStage] = {}
         for stage in (*NAMES, HYBRID, HYBRID_RM3):
@@ -136,6 +150,33 @@ class ServedIndex:
             raise RequestError(400, f"unknown reranker '{name}'; known: {known}", "reranker")
         return self.rerankers[name]
 
+    def document(self, docid: str) -> StoredDocument:
+        """
+        Raises:
+            RequestError: there is none with this id.
+        """
+        detach_at_thread_end()
+        row = int(self.index.forward.rows([docid])[0])
+        if row < 0:
+            raise RequestError(404, f"no document '{docid}' in the index '{self.name}'", "docid")
+        return self.documents.read(int(self.numbers[row]), docid)
+
+    def explain_together(self, items: Sequence[ToExplain]) -> list[Explanation]:
+        """Explanations, in the thread that scores."""
+        return [self._explained(*item) for item in items]
+
+    def _explained(self, query: Query, candidates: Candidates, docid: str, reranker: str, stage: str) -> Explanation:
+        detach_at_thread_end()
+        served = self.reranker(reranker)
+        scorer = None if served is None else served.scorer
+        ranking = rank(query, candidates, scorer)
+        with naming("docid", 404):
+            place = place_of(ranking, docid)
+        document = None
+        with suppress(InputError):  # the index does not store it
+            document = self.documents.as_indexed(int(self.numbers[candidates.rows[place]]))
+        return explained(ranking, place, scorer, stage, document)
+
     @property
     def fields(self) -> list[str]:
         """The fields that its documents can be filtered by."""
@@ -158,8 +199,7 @@ class ServedIndex:
 
     def close(self) -> None:
         """Close what Java holds open."""
-        self.searcher.close()
-        for stage in self.first_stages.values():
+        for stage in (self.searcher, self.documents, *self.first_stages.values()):
             if (close := getattr(stage, "close", None)) is not None:  # some first stages hold nothing open
                 close()
 

@@ -141,17 +141,14 @@ async def search(service: Service, index: ServedIndex, asked: SearchParameters) 
     Raises:
         RequestError: a parameter is beyond a limit, or the index does not have what it names.
     """
-    config = service.config
-    depth = config.depth if asked.depth is None else asked.depth
-    if depth > config.most_depth:
-        raise RequestError(400, f"depth is {depth}, at most {config.most_depth} can be re-ranked", "depth")
+    depth = service.depth(asked.depth)
     if (last := asked.offset + asked.hits) > depth:
         field = "offset" if asked.offset else "hits"
         raise RequestError(
             400, f"offset + hits is {last}, but only {depth} candidates are retrieved: ask for a depth of {last}", field
         )
-    if len(asked.query) > config.most_queries:
-        raise RequestError(400, f"{len(asked.query)} queries, at most {config.most_queries} in one request", "query")
+    if len(asked.query) > (most := service.config.most_queries):
+        raise RequestError(400, f"{len(asked.query)} queries, at most {most} in one request", "query")
     for text in asked.query:
         service.check_words(text, "query")
     with naming("filter"):
@@ -220,7 +217,7 @@ def _by_date(ranking: Ranking) -> np.ndarray:
 def _shown(index: ServedIndex, hits: Sequence[Hit], form: DocumentForm, stems: frozenset[str]) -> list[Candidate]:
     found = []
     for hit in hits:
-        document = index.searcher.doc(hit.docid)
+        document = index.documents.read(hit.lucene_docid, hit.docid)
         texts = {"title": hit.title, "abstract": stored_fields(document, hit.docid)["text"]} if stems else {}
         places = [
             Highlight(field=field, start=start, end=end)
@@ -247,9 +244,7 @@ async def get_document(service: Service, index: ServedIndex, docid: str, form: D
     Raises:
         RequestError: there is no such document.
     """
-    found = await service.scheduler.in_thread(index.searcher.doc, docid)
-    if found is None:
-        raise RequestError(404, f"no document '{docid}' in the index '{index.name}'", "docid")
+    found = await service.scheduler.in_thread(index.document, docid)
     return DocumentAnswer(index=index.name, docid=docid, doc=form.shown(found))
 
 

@@ -39,6 +39,17 @@ class Service:
                 refused.error = refused.error.replace(path, called)
         return refused
 
+    def depth(self, asked: int | None) -> int:
+        """How many candidates a request gets.
+
+        Raises:
+            RequestError: it asks for too many.
+        """
+        found = self.config.depth if asked is None else asked
+        if found > (most := self.config.most_depth):
+            raise RequestError(400, f"depth is {found}, at most {most} can be re-ranked", "depth")
+        return found
+
     def check_words(self, text: str, field: str, status: int = 400) -> None:
         """
         Raises:

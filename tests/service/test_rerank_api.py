@@ -46,7 +46,9 @@ def test_cohere(url, order):
 
 def test_rerankers(url, order):
     for provider, path in (("cohere", "/v1/rerank"), ("jina", "/rerank"), ("text-embeddings-inference", "/rerank")):
-        client = rerankers.Reranker("delta", model_type="APIRanker", api_provider=provider, api_key="token", url=url + path)
+        client = rerankers.Reranker(
+            "delta", model_type="APIRanker", api_provider=provider, api_key="token", url=url + path
+        )
         found = client.rank(QUERY, TEXTS, doc_ids=list(range(len(TEXTS))))
         assert [one.doc_id for one in found.results] == order
 
