@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 
 from rerank_plugin.ranking.reranker import RankedText
 from rerank_plugin.service.collections import ServedTexts
@@ -24,6 +24,21 @@ from rerank_plugin.service.state import Service, service_of
 router = APIRouter(tags=["rerank"])
 REFUSED = documented(400, 401, 404, 413, 422, 429, 503)
 LATE = "the deadline passed before the documents were scored: they are in the order in which they were sent"
+
+
+def _whole(text: str) -> str:
+    """
+    Raises:
+        ValueError: a text has half a character, which no answer could hold.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the text has half a character (a surrogate without its other half)") from None
+    return text
+
+
+Text = Annotated[str, Field(strict=True), AfterValidator(_whole)]
 
 
 class SpansRequest(BaseModel):
@@ -37,18 +52,16 @@ class SpansRequest(BaseModel):
 class TextDocument(BaseModel):
     """A document to re-rank."""
 
-    model_config = ConfigDict(strict=True)
-
-    text: str
-    title: str = ""
+    text: Text
+    title: Text = ""
 
 
 class RerankRequest(BaseModel):
     """A request as Cohere, Jina and vLLM have it."""
 
-    query: str = Field(strict=True, min_length=1)
-    documents: list[Annotated[str, Field(strict=True)] | TextDocument]
-    model: str | None = Field(None, description="A reranker of the service; the default one if absent.")
+    query: Text = Field(min_length=1)
+    documents: list[Text | TextDocument]
+    model: Text | None = Field(None, description="A reranker of the service; the default one if absent.")
     top_n: int | None = Field(None, ge=1, strict=True, description="How many documents to return; all if absent.")
     return_documents: bool | None = Field(None, description="By default true, as for Jina, but false at /v2/rerank.")
     max_tokens_per_doc: int | None = Field(None, ge=1, description="Words of a document that are read.")
@@ -58,8 +71,8 @@ class RerankRequest(BaseModel):
 class TextsRequest(BaseModel):
     """A request as Text Embeddings Inference has it. Texts are always cut where the model stops reading."""
 
-    query: str = Field(strict=True, min_length=1)
-    texts: list[Annotated[str, Field(strict=True)]]
+    query: Text = Field(min_length=1)
+    texts: list[Text]
     raw_scores: bool = Field(False, description="Whether scores are the model's own, or between 0 and 1.")
     return_text: bool = False
     truncate: bool | None = Field(None, description="Has no effect.")

@@ -14,7 +14,7 @@ from rerank_plugin.service.settings import ServiceConfig
 def serving(config: ServiceConfig, **client):
     """A client of a service with this configuration, which listens on a free port; ``client.app`` is the service's."""
     app = create_app(config)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, server_header=False))
     socket = server.config.bind_socket()
     thread = Thread(target=server.run, args=([socket],))
     thread.start()
