@@ -6,6 +6,7 @@ import logging
 import signal
 from contextlib import suppress
 from pathlib import Path
+from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 from threading import Thread
 
 from rerank_plugin import options as commandline
@@ -18,6 +19,7 @@ RERANKERS = ["delta", "ktrel"]
 EXAMPLES = """examples:
   python -m rerank_plugin.serve
   python -m rerank_plugin.serve --index indexes/sample --reranker delta --port 8080
+  python -m rerank_plugin.serve --mcp
   python -m rerank_plugin.serve --index pubmed=indexes/p --reranker mine=checkpoints/d --reranker ktrel"""
 
 
@@ -35,6 +37,7 @@ def arguments():
     add("--reranker", action="append", default=[], metavar="RERANKER", help=known)
     add("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 for all of this machine")
     add("--port", type=int, default=8080, help="port to listen at; 0 for a free one")
+    add("--mcp", action="store_true", help="speak the Model Context Protocol on stdin and stdout instead of HTTP")
     access = parser.add_argument_group("access")
     token = "file with the token that clients must send as 'Authorization: Bearer' or X-API-Key"
     access.add_argument("--token-file", type=Path, metavar="FILE", help=token)
@@ -51,24 +54,53 @@ def main(argv: list[str] | None = None) -> None:
         import uvicorn
 
         from rerank_plugin.service.administration import reload
-        from rerank_plugin.service.app import create_app
+        from rerank_plugin.service.app import create_app, open_service
+        from rerank_plugin.service.mcp import mcp_server
     except ImportError as error:
         raise InputError(f"{error.name} is not installed: pip install 'rerank_plugin[serve]'") from None
-    app = create_app(config)
-    signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, args=(app.state.service,)).start())
-    server = uvicorn.Server(uvicorn.Config(app, options.host, options.port, log_config=None, server_header=False))
-    with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has finished what was running
-        server.run()
+    if options.mcp:
+        service = open_service(config)
+        mcp_server(service).run("stdio")
+        service.close()
+        return
+    with _bound(options.host, options.port) as listening:
+        app = create_app(config)
+        signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, args=(app.state.service,)).start())
+        print(f"http://{options.host}:{listening.getsockname()[1]}", flush=True)
+        with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has finished what was running
+            uvicorn.Server(uvicorn.Config(app, log_config=None, server_header=False)).run([listening])
+
+
+def _bound(host: str, port: int) -> socket:
+    """A socket at an address, on which nobody listens yet."""
+    made = socket(AF_INET6 if ":" in host else AF_INET)
+    made.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except (OSError, OverflowError) as error:
+        made.close()
+        raise InputError(f"cannot listen at {host}, port {port} ({error}): choose another --port or --host") from None
+    return made
 
 
 def _config(options) -> ServiceConfig:
     indexes = _named(options.index) or {SAMPLE.name: str(_sample())}
     rerankers = _named(options.reranker or RERANKERS)
-    token = options.token_file.read_text("utf-8").strip() if options.token_file else ""
+    token = _token(options.token_file) if options.token_file else ""
     origins = tuple(options.allow_origin)
     return commandline.configured(
-        ServiceConfig, options, indexes=indexes, rerankers=rerankers, token=token, origins=origins
+        ServiceConfig, options, indexes=indexes, rerankers=rerankers, host=options.host, token=token, origins=origins
     )
+
+
+def _token(path: Path) -> str:
+    try:
+        found = path.read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise InputError(f"--token-file {path} cannot be read: {error}") from None
+    if not found:
+        raise InputError(f"--token-file {path} is empty: write a token into it")
+    return found
 
 
 def _named(given: list[str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.service import administration, explain_api, metrics, rerank_api, search_api
 from rerank_plugin.service.collections import Collections
 from rerank_plugin.service.errors import RequestError
+from rerank_plugin.service.mcp import mcp_server
 from rerank_plugin.service.protection import Protection
 from rerank_plugin.service.scheduling import Scheduler
 from rerank_plugin.service.settings import ServiceConfig
@@ -28,20 +29,31 @@ log = logging.getLogger(__name__)
 FOLDER = Path(__file__).parent
 
 
+def open_service(config: ServiceConfig) -> Service:
+    """The open collections of a configuration, warm, with a scheduler; closed by ``close``.
+
+    Raises:
+        InputError: an index or a reranker cannot be used.
+    """
+    collections, scheduler = Collections(config), Scheduler(config.threads, config.queue)
+    return Service(config, collections, scheduler, metrics.Metrics(scheduler))
+
+
 def create_app(config: ServiceConfig) -> FastAPI:
     """The service over the indexes of a configuration, which are open and warm when this returns.
 
     Raises:
         InputError: an index or a reranker cannot be used.
     """
-    collections, scheduler = Collections(config), Scheduler(config.threads, config.queue)
-    service = Service(config, collections, scheduler, metrics.Metrics(scheduler))
+    service = open_service(config)
+    tools = mcp_server(service)
+    tools_app = tools.streamable_http_app(stateless_http=True, json_response=True, host=config.host)
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        scheduler.close()
-        collections.close()
+        async with tools.session_manager.run():
+            yield
+        service.close()
 
     app = FastAPI(
         title="rerank_plugin", version=__version__, lifespan=running, docs_url=None, redoc_url=None,
@@ -50,6 +62,7 @@ def create_app(config: ServiceConfig) -> FastAPI:
     app.state.service = service
     for routes in (metrics, administration, search_api, explain_api, rerank_api):
         app.include_router(routes.router)
+    app.router.routes.extend(tools_app.routes)
     app.add_exception_handler(RequestError, _refused)
     app.add_exception_handler(InputError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -75,7 +88,8 @@ async def _invalid(request: Request, error: RequestValidationError) -> JSONRespo
     kind, *path = map(str, first["loc"])
     if request.url.path.endswith("/rerank"):
         del path[:1]  # the form of the body
-    field = ".".join(path) or kind
+    numbered = next((at for at, part in enumerate(path, 1) if part.isdigit()), len(path))  # the rest are forms of items
+    field = ".".join(path[:numbered]) or kind
     return RequestError(422 if kind == "body" else 400, f"{field}: {first['msg']}", field).answer()
 
 

@@ -15,12 +15,14 @@ class ServiceConfig:
     Attributes:
         indexes: index folders by the name that they are served by; the first is the default.
         rerankers: what `Reranker.load` takes, by the name that it is served by; the first is the default.
+        host: address that the service listens at.
         token: what clients must send as ``Authorization: Bearer`` or ``X-API-Key``; empty to let everybody in.
         origins: of pages of other hosts that may call the service (CORS).
     """
 
     indexes: dict[str, str] = field(default_factory=dict)
     rerankers: dict[str, str] = field(default_factory=dict)
+    host: str = "127.0.0.1"
     token: str = ""
     origins: tuple[str, ...] = ()
     first_stage: str = setting("bm25", "first stage where a request names none")

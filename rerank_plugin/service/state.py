@@ -31,6 +31,11 @@ class Service:
     def default_reranker(self) -> str:
         return next(iter(self.config.rerankers))
 
+    def close(self) -> None:
+        """Finish what waits, and close everything."""
+        self.scheduler.close()
+        self.collections.close()
+
     def refusal(self, error: InputError | RequestError) -> RequestError:
         """What a client is told: the names of indexes and rerankers instead of paths of this machine."""
         refused = error if isinstance(error, RequestError) else RequestError(400, str(error))

@@ -116,7 +116,7 @@ def test_500_documents_of_250_words(service):
         ({"query": "a"}, 422, "documents"),
         ({"query": 1, "documents": ["a"]}, 422, "query"),
         ({"query": "a", "documents": "a"}, 422, "documents"),
-        ({"query": "a", "documents": [1]}, 422, "documents.0.str"),
+        ({"query": "a", "documents": [1]}, 422, "documents.0"),
         ({"query": "a", "documents": ["a"], "top_n": 0}, 422, "top_n"),
         ({"query": "a", "documents": ["a"], "model": "x"}, 404, "model"),
         ({"query": "a", "documents": []}, 400, "documents"),
