@@ -58,6 +58,8 @@ def main(argv: list[str] | None = None) -> None:
         from rerank_plugin.service.mcp import mcp_server
     except ImportError as error:
         raise InputError(f"{error.name} is not installed: pip install 'rerank_plugin[serve]'") from None
+    if not options.index:
+        _build_sample()
     if options.mcp:
         service = open_service(config)
         mcp_server(service).run("stdio")
@@ -84,7 +86,7 @@ def _bound(host: str, port: int) -> socket:
 
 
 def _config(options) -> ServiceConfig:
-    indexes = _named(options.index) or {SAMPLE.name: str(_sample())}
+    indexes = _named(options.index) or {SAMPLE.name: str(SAMPLE)}
     rerankers = _named(options.reranker or RERANKERS)
     token = _token(options.token_file) if options.token_file else ""
     origins = tuple(options.allow_origin)
@@ -116,14 +118,15 @@ def _named(given: list[str]) -> dict[str, str]:
     return found
 
 
-def _sample() -> Path:
-    """The index of the bundled sample, built on the first start."""
+def _build_sample() -> None:
+    """Index the bundled sample on the first start."""
     if not SAMPLE.is_dir():
         from rerank_plugin.indexes.corpus_index import build_index
+        from rerank_plugin.retrieval.encoding import IndexEncoder
+        from rerank_plugin.retrieval.hybrid import ENCODER
 
         log.warning("building the index of the bundled sample in %s", SAMPLE)
-        build_index("sample", SAMPLE)
-    return SAMPLE
+        IndexEncoder(build_index("sample", SAMPLE).forward, ENCODER).encode()
 
 
 if __name__ == "__main__":

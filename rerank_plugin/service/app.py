@@ -75,7 +75,18 @@ def create_app(config: ServiceConfig) -> FastAPI:
     app.mount("/docs/swagger", StaticFiles(packages=[("fastapi_offline", "static")]), name="swagger")
     app.mount("/docs", StaticFiles(directory=FOLDER / "api_docs", html=True), name="docs")
     app.mount("/", StaticFiles(directory=FOLDER / "page", html=True), name="page")
+    _document(app)
     return app
+
+
+def _document(app: FastAPI) -> None:
+    """Make the OpenAPI document say what FastAPI does not know: the token, and status 400 of wrong parameters."""
+    described = app.openapi()  # which FastAPI keeps
+    bearer, key = {"type": "http", "scheme": "bearer"}, {"type": "apiKey", "in": "header", "name": "X-API-Key"}
+    described["components"]["securitySchemes"] = {"Bearer": bearer, "Key": key}
+    described["security"] = [{}, {"Bearer": []}, {"Key": []}]
+    for methods in described["paths"].values():
+        methods.get("get", {"responses": {}})["responses"].pop("422", None)
 
 
 async def _refused(request: Request, error: InputError | RequestError) -> JSONResponse:

@@ -13,8 +13,8 @@ from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.metrics import Metrics
 from rerank_plugin.service.settings import ServiceConfig
 
-# What needs the token: all but the files of the pages, and whether the service is alive and ready.
-GUARDED = ("/v1/", "/v2/", "/rerank", "/mcp", "/admin/", "/metrics", "/openapi.json")
+# What needs the token: all but the pages and what the OpenAPI document says, and whether the service is ready.
+GUARDED = ("/v1/", "/v2/", "/rerank", "/mcp", "/admin/", "/metrics")
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
     "form-action 'self'",
