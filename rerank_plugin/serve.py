@@ -6,7 +6,7 @@ import logging
 import signal
 from contextlib import suppress
 from pathlib import Path
-from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
+from socket import AF_INET, AF_INET6, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 from threading import Thread
 
 from rerank_plugin import options as commandline
@@ -65,17 +65,18 @@ def main(argv: list[str] | None = None) -> None:
         mcp_server(service).run("stdio")
         service.close()
         return
-    with _bound(options.host, options.port) as listening:
+    with bound(options.host, options.port) as listening:
         app = create_app(config)
         signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, args=(app.state.service,)).start())
+        listening.listen()  # whoever reads the address may ask
         print(f"http://{options.host}:{listening.getsockname()[1]}", flush=True)
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has finished what was running
-            uvicorn.Server(uvicorn.Config(app, log_config=None, server_header=False)).run([listening])
+            uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, server_header=False)).run([listening])
 
 
-def _bound(host: str, port: int) -> socket:
+def bound(host: str, port: int) -> socket:
     """A socket at an address, on which nobody listens yet."""
-    made = socket(AF_INET6 if ":" in host else AF_INET)
+    made = socket(AF_INET6 if ":" in host else AF_INET, SOCK_STREAM, IPPROTO_TCP)  # else answers wait 40 ms (Nagle)
     made.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
     try:
         made.bind((host, port))

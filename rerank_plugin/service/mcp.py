@@ -24,7 +24,7 @@ INSTRUCTIONS = "Search collections of titles and abstracts with neural re-rankin
 
 def mcp_server(service: Service) -> MCPServer:
     """The tools over the collections of a service."""
-    server = MCPServer("rerank_plugin", version=__version__, instructions=INSTRUCTIONS)
+    server = MCPServer("rerank_plugin", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
 
     @contextmanager
     def served() -> Iterator[Served]:

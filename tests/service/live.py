@@ -6,6 +6,7 @@ from threading import Thread
 import httpx
 import uvicorn
 
+from rerank_plugin.serve import bound
 from rerank_plugin.service.app import create_app
 from rerank_plugin.service.settings import ServiceConfig
 
@@ -14,8 +15,8 @@ from rerank_plugin.service.settings import ServiceConfig
 def serving(config: ServiceConfig, **client):
     """A client of a service with this configuration, which listens on a free port; ``client.app`` is the service's."""
     app = create_app(config)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, server_header=False))
-    socket = server.config.bind_socket()
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, server_header=False))
+    socket = bound("127.0.0.1", 0)
     thread = Thread(target=server.run, args=([socket],))
     thread.start()
     try:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,6 +38,8 @@ def served(*arguments, folder=None):
 @pytest.fixture(scope="module")
 def curl(tmp_path_factory):
     """Runs the lines of a page against the bundled sample, which the first start indexes; each gives JSON."""
+    if shutil.which("curl") is None:
+        pytest.skip("needs curl")
     with served(folder=tmp_path_factory.mktemp("fresh")) as (_, address):
 
         def answers(text):
