@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
-from rerank_plugin.text.tokenizer import PieceMemo, tokenize_piece
+from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PieceMemo, tokenize_piece
 
-WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+REST = r"[^\W_]*(?:['’][^\W_]+)*"  # of a word, after its first character
+WORD = re.compile(rf"[^\W_]{REST}")
 # Those of Lucene's analyzer, which the index leaves out.
 STOP_WORDS = frozenset(
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
@@ -21,7 +22,12 @@ def _stems() -> PieceMemo:
     from gensim.parsing.porter import PorterStemmer  # takes half a second
 
     stem = PorterStemmer().stem
-    return PieceMemo(lambda word: tuple(stem(token) for token in tokenize_piece(word)))
+
+    def stems(word: str) -> tuple[str, ...]:
+        # Numbers are themselves, as in the index that is searched, and not the classes of the tokenizer.
+        return tuple(word if token in NUMERIC_CLASSES else stem(token) for token in tokenize_piece(word))
+
+    return PieceMemo(stems)
 
 
 def query_stems(query: str) -> frozenset[str]:
@@ -50,8 +56,16 @@ def phrases(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, int]]:
         yield start, end, len(found)
 
 
+@lru_cache(256)
+def _beginning_alike(stems: frozenset[str]) -> re.Pattern[str]:
+    """Words that begin as one of the stems, or with what is no ASCII: few of all words, and all that can match."""
+    initials = {form for stem in stems for form in (stem[0], stem[0].upper())}
+    letters = "".join(re.escape(one) for one in sorted(initials) if one.isascii())
+    return re.compile(rf"(?<![^\W_])(?<![^\W_]['’])(?!_)[{letters}\x80-\U0010ffff](?<=[^\W_]){REST}")
+
+
 def _matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, frozenset[str]]]:
     memo = _stems()
-    for word in WORD.finditer(text):
+    for word in _beginning_alike(stems).finditer(text):
         if found := stems.intersection(memo[word.group()]):
             yield *word.span(), found
