@@ -1,11 +1,12 @@
-"""``/admin/reload``, and what a SIGHUP does: open indexes and rerankers anew without dropping a request."""
+"""``/metrics``, ``/healthz``, ``/readyz``, and the reload that a SIGHUP or ``/admin/reload`` asks for."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.service.errors import RequestError, documented
@@ -13,6 +14,26 @@ from rerank_plugin.service.state import Service, service_of
 
 log = logging.getLogger(__name__)
 router = APIRouter(tags=["operation"])
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}, **documented(401)})
+async def metrics(request: Request) -> Response:
+    """Counters and histograms in Prometheus' text format."""
+    return Response(generate_latest(service_of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Whether the process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", responses=documented(503))
+async def readyz(request: Request) -> dict[str, str]:
+    """Whether a request would be let in: the queue is not full."""
+    if service_of(request).scheduler.full:
+        raise RequestError(503, "the queue is full")
+    return {"status": "ready"}
 
 
 @router.post("/admin/reload", responses=documented(401, 403, 503))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,16 +15,16 @@ from starlette.middleware.cors import CORSMiddleware
 
 from rerank_plugin import __version__
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.service import administration, explain_api, metrics, rerank_api, search_api
+from rerank_plugin.service import administration, explain_api, rerank_api, search_api
 from rerank_plugin.service.collections import Collections
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.mcp import mcp_server
+from rerank_plugin.service.metrics import Metrics
 from rerank_plugin.service.protection import Protection
 from rerank_plugin.service.scheduling import Scheduler
 from rerank_plugin.service.settings import ServiceConfig
 from rerank_plugin.service.state import Service, service_of
 
-log = logging.getLogger(__name__)
 FOLDER = Path(__file__).parent
 
 
@@ -36,7 +35,7 @@ def open_service(config: ServiceConfig) -> Service:
         InputError: an index or a reranker cannot be used.
     """
     collections, scheduler = Collections(config), Scheduler(config.threads, config.queue)
-    return Service(config, collections, scheduler, metrics.Metrics(scheduler))
+    return Service(config, collections, scheduler, Metrics(scheduler))
 
 
 def create_app(config: ServiceConfig) -> FastAPI:
@@ -60,14 +59,13 @@ def create_app(config: ServiceConfig) -> FastAPI:
         description="Search with neural re-ranking, and re-ranking of texts.",
     )  # fmt: skip
     app.state.service = service
-    for routes in (metrics, administration, search_api, explain_api, rerank_api):
+    for routes in (administration, search_api, explain_api, rerank_api):
         app.include_router(routes.router)
     app.router.routes.extend(tools_app.routes)
     app.add_exception_handler(RequestError, _refused)
     app.add_exception_handler(InputError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unknown)
-    app.add_exception_handler(Exception, _failed)
     app.add_middleware(Protection, config=config, metrics=service.metrics)
     if config.origins:
         headers = ["Authorization", "Content-Type", "X-API-Key"]
@@ -108,8 +106,3 @@ async def _unknown(request: Request, error: HTTPException) -> JSONResponse:
     answer = RequestError(error.status_code, f"{request.method} {request.url.path}: {error.detail}").answer()
     answer.headers.update(error.headers or {})
     return answer
-
-
-async def _failed(request: Request, error: Exception) -> JSONResponse:
-    """The log has the traceback."""
-    return RequestError(500, "the service failed at this request; its log says why").answer()

@@ -1,16 +1,12 @@
-"""What is measured, for Prometheus, and whether the service is alive and ready."""
+"""What is measured, for Prometheus."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rerank_plugin.service.answers import Timings
-from rerank_plugin.service.errors import RequestError, documented
 from rerank_plugin.service.scheduling import Scheduler
-from rerank_plugin.service.state import service_of
 
-router = APIRouter(tags=["operation"])
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
@@ -36,23 +32,3 @@ class Metrics:
         """Count the stages of a query."""
         for name, milliseconds in timings:
             self.stages.labels(name.removesuffix("_ms")).observe(milliseconds / 1000)
-
-
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}, **documented(401)})
-async def metrics(request: Request) -> Response:
-    """Counters and histograms in Prometheus' text format."""
-    return Response(generate_latest(service_of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-@router.get("/healthz")
-async def healthz() -> dict[str, str]:
-    """Whether the process answers."""
-    return {"status": "ok"}
-
-
-@router.get("/readyz", responses=documented(503))
-async def readyz(request: Request) -> dict[str, str]:
-    """Whether a request would be let in: the queue is not full."""
-    if service_of(request).scheduler.full:
-        raise RequestError(503, "the queue is full")
-    return {"status": "ready"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from contextlib import suppress
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,6 +14,7 @@ from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.metrics import Metrics
 from rerank_plugin.service.settings import ServiceConfig
 
+log = logging.getLogger(__name__)
 # What needs the token: all but the pages and what the OpenAPI document says, and whether the service is ready.
 GUARDED = ("/v1/", "/v2/", "/rerank", "/mcp", "/admin/", "/metrics")
 HEADERS = {
@@ -40,8 +42,12 @@ class Protection:
             await self.app(scope, receive, send)
             return
 
+        begun = False
+
         async def sending(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 self.metrics.requests.labels(message["status"]).inc()
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
@@ -55,8 +61,15 @@ class Protection:
             seconds = f"{self.config.body_seconds:g} seconds"
             await RequestError(408, f"the body did not arrive within {seconds}").answer()(scope, receive, sending)
         else:
-            if body is not None:
-                await self._answered(scope, body, receive, sending)
+            try:
+                if body is not None:
+                    await self._answered(scope, body, receive, sending)
+            except Exception:
+                log.exception("%s %s failed", scope["method"], scope["path"])
+                if begun:
+                    raise  # the server closes the connection
+                failed = RequestError(500, "the service failed at this request; its log says why")
+                await failed.answer()(scope, receive, sending)
 
     def _check_token(self, scope: Scope) -> None:
         """

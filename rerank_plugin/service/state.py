@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fastapi import Request
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.service.collections import Collections
 from rerank_plugin.service.errors import RequestError
+from rerank_plugin.service.metrics import Metrics
 from rerank_plugin.service.scheduling import Scheduler
 from rerank_plugin.service.settings import ServiceConfig
-
-if TYPE_CHECKING:
-    from rerank_plugin.service.metrics import Metrics
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,7 @@ def test_a_failure_inside_shows_no_traceback(service, monkeypatch):
     monkeypatch.setattr(state(service).collections.now.indexes["small"], "candidates", broken)
     answer = service.get(SEARCH, params={"query": "a"})
     assert answer.status_code == 500 and "machine" not in answer.text and answer.json()["error"]
+    assert "connection" not in answer.headers and answer.headers["x-frame-options"] == "DENY"
     assert state(service).scheduler.inside == 0
 
 
