@@ -2,7 +2,7 @@
 
 Trainings do it themselves; this is for a checkpoint that has none, as those that came with the package:
 
-    python -m experiments.relevance delta --index indexes/nfcorpus --queries data/nfcorpus:train
+    python -m experiments.relevance delta --index indexes/nfcorpus --queries data/nfcorpus:dev
 """
 
 from __future__ import annotations

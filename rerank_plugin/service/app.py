@@ -66,7 +66,7 @@ def create_app(config: ServiceConfig) -> FastAPI:
     app.add_exception_handler(InputError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unknown)
-    app.add_middleware(Protection, config=config, metrics=service.metrics)
+    app.add_middleware(Protection, config=config, scheduler=service.scheduler, metrics=service.metrics)
     if config.origins:
         headers = ["Authorization", "Content-Type", "X-API-Key"]
         app.add_middleware(CORSMiddleware, allow_origins=config.origins, allow_methods=["*"], allow_headers=headers)

@@ -10,13 +10,15 @@ from contextlib import suppress
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rerank_plugin.service.errors import RequestError
+from rerank_plugin.service.errors import OverloadedError, RequestError
 from rerank_plugin.service.metrics import Metrics
+from rerank_plugin.service.scheduling import Scheduler
 from rerank_plugin.service.settings import ServiceConfig
 
 log = logging.getLogger(__name__)
 # What needs the token: all but the pages and what the OpenAPI document says, and whether the service is ready.
 GUARDED = ("/v1/", "/v2/", "/rerank", "/mcp", "/admin/", "/metrics")
+WORKING = ("/v1/", "/v2/", "/rerank")
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
     "form-action 'self'",
@@ -33,8 +35,8 @@ class Protection:
     The route is cancelled when the client closes the connection.
     """
 
-    def __init__(self, app: ASGIApp, config: ServiceConfig, metrics: Metrics):
-        self.app, self.config, self.metrics = app, config, metrics
+    def __init__(self, app: ASGIApp, config: ServiceConfig, scheduler: Scheduler, metrics: Metrics):
+        self.app, self.config, self.scheduler, self.metrics = app, config, scheduler, metrics
         self.most = config.most_megabytes << 20
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,9 +57,11 @@ class Protection:
         try:
             self._check_token(scope)
             body = await asyncio.wait_for(self._body(scope, receive), self.config.body_seconds)
+            if self.scheduler.full and scope["path"].startswith(WORKING):
+                raise OverloadedError  # sooner, and for less, than the route would
         except RequestError as error:
             await error.answer()(scope, receive, sending)
-        except TimeoutError:
+        except asyncio.TimeoutError:
             seconds = f"{self.config.body_seconds:g} seconds"
             await RequestError(408, f"the body did not arrive within {seconds}").answer()(scope, receive, sending)
         else:

@@ -158,7 +158,7 @@ async def rerank_documents(
     try:
         ranked = await _scored(service, reranker, body.query, given, body.top_n)
         scores, late = reranker.relevance(ranked), False
-    except TimeoutError:
+    except asyncio.TimeoutError:
         ranked = [RankedText(at, one, 0.0, at + 1) for at, one in enumerate(given)][: body.top_n]
         scores, late = [1 / (one.rank + 1) for one in ranked], True
     results = [
@@ -185,7 +185,7 @@ async def rerank_texts(service: Service, reranker: ServedTexts, body: TextsReque
     check(service, body.query, "texts", body.texts)
     try:
         ranked = await _scored(service, reranker, body.query, body.texts, None)
-    except TimeoutError:
+    except asyncio.TimeoutError:
         raise RequestError(503, "the deadline passed before the texts were scored", retry_after=1) from None
     scores = [one.score for one in ranked] if body.raw_scores else reranker.relevance(ranked)
     return [

@@ -53,19 +53,19 @@ class Scheduler:
         return self.inside >= self.most
 
     @contextmanager
-    def admitted(self) -> Iterator[None]:
-        """Lets a request in for the block, in the thread of the event loop.
+    def admitted(self, queries: int = 1) -> Iterator[None]:
+        """Lets a request in for the block, in the thread of the event loop; one of several queries counts as several.
 
         Raises:
             OverloadedError: as many as may be are inside.
         """
         if self.full:
             raise OverloadedError
-        self.inside += 1
+        self.inside += queries
         try:
             yield
         finally:
-            self.inside -= 1
+            self.inside -= queries
 
     async def in_thread(self, function: Callable[..., R], *arguments: Any) -> R:
         """The result of a function, run in a thread of the first stages."""

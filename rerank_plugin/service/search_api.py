@@ -99,7 +99,7 @@ async def indexes(request: Request) -> IndexesAnswer:
 async def search_index(request: Request, index: str, parameters: Annotated[SearchParameters, Query()]) -> Response:
     """Search an index with one query, or with several, and re-rank what its first stage finds."""
     service = service_of(request)
-    with service.scheduler.admitted(), service.collections.used() as served:
+    with service.scheduler.admitted(len(parameters.query)), service.collections.used() as served:
         answers = await search(service, served.index(index), parameters)
     answer = answers[0] if len(answers) == 1 else SearchAnswers(index=index, results=answers)
     return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI's way takes a millisecond
@@ -172,7 +172,7 @@ async def _search_one(
             scored = await asyncio.wait_for(
                 service.scheduler.together(reranker.rank_together, (query, candidates)), left
             )
-        except TimeoutError:
+        except asyncio.TimeoutError:
             service.metrics.late.inc()
     ranking = rank(query, candidates, None) if scored is None else scored.ranking
     shown = await service.scheduler.in_thread(_candidates, index, ranking, asked, query.text)

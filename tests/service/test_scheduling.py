@@ -77,6 +77,9 @@ def test_more_than_may_be_inside_are_refused_at_once(scheduler):
                     pass
             assert (refused.value.status, refused.value.retry_after) == (429, 1)
         assert not scheduler.full
+    with scheduler.admitted(5):
+        assert scheduler.full
+    assert not scheduler.full
 
 
 def test_closing_finishes_what_waits():
