@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rerank_plugin.files import records
 from rerank_plugin.service.answers import QueryText
-from rerank_plugin.service.collections import ServedIndex, ToExplain
 from rerank_plugin.service.errors import documented
+from rerank_plugin.service.served_index import ServedIndex, ToExplain
 from rerank_plugin.service.state import Service, service_of
 
 router = APIRouter(prefix="/v1", tags=["search"])
@@ -70,7 +70,7 @@ async def explained(service: Service, index: ServedIndex, asked: ExplainParamete
         RequestError: the document is no candidate, or a parameter is unknown or beyond a limit.
     """
     service.check_words(asked.query, "query")
-    stage, name = asked.first_stage or service.config.first_stage, asked.reranker or service.default_reranker
+    stage, name = asked.first_stage or service.config.first_stage_name, asked.reranker or service.default_reranker
     index.reranker(name)
     query = records.Query(asked.query, asked.query)
     candidates = await service.scheduler.in_thread(index.candidates, query, stage, service.depth(asked.depth))

@@ -12,11 +12,12 @@ from rerank_plugin import __version__
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.service import explain_api, rerank_api, search_api
 from rerank_plugin.service.answers import DocumentAnswer, IndexesAnswer, SearchAnswer
-from rerank_plugin.service.collections import Served, ServedIndex
+from rerank_plugin.service.collections import Served
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.explain_api import ExplainAnswer, ExplainParameters
+from rerank_plugin.service.parameters import DocumentForm, SearchParameters
 from rerank_plugin.service.rerank_api import RerankAnswer, RerankRequest
-from rerank_plugin.service.search_api import DocumentForm, SearchParameters
+from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.state import Service
 
 INSTRUCTIONS = "Search collections of titles and abstracts with neural re-ranking. Begin with list_indexes."

@@ -16,9 +16,9 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 
 from rerank_plugin.ranking.reranker import RankedText
-from rerank_plugin.service.collections import ServedTexts
 from rerank_plugin.service.errors import RequestError, documented
 from rerank_plugin.service.highlighting import phrases, query_stems
+from rerank_plugin.service.served_index import ServedTexts
 from rerank_plugin.service.state import Service, service_of
 
 router = APIRouter(tags=["rerank"])

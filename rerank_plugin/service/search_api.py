@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
 
 from rerank_plugin.files import records
 from rerank_plugin.files.filters import Filter
@@ -27,64 +26,16 @@ from rerank_plugin.service.answers import (
     SearchAnswers,
     Timings,
 )
-from rerank_plugin.service.collections import NO_RERANKER, Scored, Served, ServedIndex
+from rerank_plugin.service.collections import Served
 from rerank_plugin.service.errors import RequestError, documented, naming
 from rerank_plugin.service.highlighting import matches, query_stems
+from rerank_plugin.service.parameters import DocumentForm, SearchParameters, SimilarParameters
+from rerank_plugin.service.served_index import NO_RERANKER, Scored, ServedIndex
 from rerank_plugin.service.state import Service, service_of
 
 router = APIRouter(prefix="/v1", tags=["search"])
-SHORTENED = ("abstract", "body", "content", "contents", "text")  # fields of a document that max_doc_length cuts
 SETTINGS = ("k1", "b", "field")  # of Lucene's first stages
 REFUSED = documented(400, 401, 404, 429, 503)
-
-
-class DocumentForm(BaseModel):
-    """How a stored document is shown."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    parse: bool = Field(True, description="Whether a document is an object, or the string that is stored.")
-    fields: str | None = Field(
-        None, description="Fields of a document to show, with commas: title,date. All if absent."
-    )
-    max_doc_length: int | None = Field(None, ge=0, description="Characters after which texts of a document are cut.")
-
-    def shown(self, document: Any) -> Any:
-        """The stored document in this form."""
-        if not self.parse:
-            raw = document.raw()
-            return raw if raw is None or self.max_doc_length is None else raw[: self.max_doc_length]
-        found = dict(document.fields) or {"id": document.docid(), "contents": document.contents()}
-        if self.fields is not None:
-            found = {name: found[name] for name in self.fields.split(",") if name in found}
-        if self.max_doc_length is not None:
-            found |= {
-                name: found[name][: self.max_doc_length] for name in SHORTENED if isinstance(found.get(name), str)
-            }
-        return found
-
-
-class SearchParameters(DocumentForm):
-    """The parameters of a search."""
-
-    query: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1, description="May be repeated.")
-    hits: int = Field(10, ge=1, le=1000)
-    offset: int = Field(0, ge=0, le=100_000, description="Hits to pass over: page 2 of ten hits each begins at 10.")
-    reranker: str | None = Field(None, description="A served reranker, or none for the first stage alone.")
-    first_stage: str | None = Field(None, description="A first stage that the index serves.")
-    depth: int | None = Field(None, ge=1, description="Candidates that the first stage retrieves and are re-ranked.")
-    filter: list[str] = Field([], description="As year:2015-2020 or type:Review; may be repeated.")
-    sort: Literal["score", "date"] = Field("score", description="date: the newest of the candidates first.")
-    k1: float | None = Field(None, ge=0, le=1000, allow_inf_nan=False, description="Of BM25.")
-    b: float | None = Field(None, ge=0, le=1, description="Of BM25.")
-    field: Literal["contents", "title", "abstract"] | None = Field(None, description="Field that Lucene searches.")
-
-
-class SimilarParameters(DocumentForm):
-    """The parameters of a search for similar documents."""
-
-    docid: str
-    hits: int = Field(10, ge=1, le=1000)
 
 
 @router.get("/indexes", responses=documented(401))
@@ -160,7 +111,7 @@ async def _search_one(
     service: Service, index: ServedIndex, asked: SearchParameters, query: records.Query, depth: int
 ) -> SearchAnswer:
     started = perf_counter()
-    stage = asked.first_stage or service.config.first_stage
+    stage = asked.first_stage or service.config.first_stage_name
     name = asked.reranker or service.default_reranker
     reranker = index.reranker(name)
     settings = {one: value for one in SETTINGS if (value := getattr(asked, one)) is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.settings import setting
@@ -36,6 +37,12 @@ class ServiceConfig:
     most_words: int = setting(5000, "the most words of a query or of a document to re-rank")
     most_megabytes: int = setting(16, "the largest body of a request")
     body_seconds: float = setting(10.0, "seconds within which the body of a request must arrive")
+
+    @property
+    def first_stage_name(self) -> str:
+        """What the default first stage is called in answers: its checkpoint without the folders above."""
+        name, colon, argument = self.first_stage.partition(":")
+        return f"{name}{colon}{Path(argument).name}"
 
     def __post_init__(self) -> None:
         for name in ("depth", "queue", "threads", "most_depth", "most_queries", "most_documents", "most_words"):

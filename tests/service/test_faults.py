@@ -157,6 +157,7 @@ def test_the_token_guards_all_but_the_pages(service):
         for method in methods:
             status = service.request(method, path, headers=without).status_code
             assert (status == 401) == (path not in ("/healthz", "/readyz")), path
+    assert service.post("/mcp", headers=without).status_code == 401
     wrong = {"Authorization": "Bearer falsch"}
     assert service.get("/v1/indexes", headers=wrong).status_code == 401
     assert service.get("/v1/indexes", headers={**without, "X-API-Key": "geheim"}).status_code == 200
