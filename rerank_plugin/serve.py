@@ -11,6 +11,7 @@ from threading import Thread
 
 from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.service.settings import ServiceConfig
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,9 @@ def arguments():
     access.add_argument("--token-file", type=Path, metavar="FILE", help=token)
     origin = "let pages of this origin call the service (CORS); may be repeated"
     access.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN", help=origin)
-    commandline.add_settings(parser.add_argument_group("running and limits"), ServiceConfig)
+    running = parser.add_argument_group("running and limits")
+    commandline.add_settings(running, ServiceConfig)
+    commandline.add_settings(running, RerankerOptions)
     return parser
 
 
@@ -92,8 +95,9 @@ def _config(options) -> ServiceConfig:
     token = _token(options.token_file) if options.token_file else ""
     origins = tuple(options.allow_origin)
     return commandline.configured(
-        ServiceConfig, options, indexes=indexes, rerankers=rerankers, host=options.host, token=token, origins=origins
-    )
+        ServiceConfig, options, indexes=indexes, rerankers=rerankers, token=token, origins=origins, host=options.host,
+        running=commandline.configured(RerankerOptions, options),
+    )  # fmt: skip
 
 
 def _token(path: Path) -> str:

@@ -23,7 +23,7 @@ class Served:
         self.users, self.retired, self.lock = 0, False, Lock()
         self.indexes = {name: ServedIndex(name, folder, config) for name, folder in config.indexes.items()}
         first = next(iter(self.indexes.values())).index
-        self.texts = {name: ServedTexts(name, spec, first) for name, spec in config.rerankers.items()}
+        self.texts = {name: ServedTexts(name, spec, first, config.running) for name, spec in config.rerankers.items()}
         for reranker in self.texts.values():
             reranker.rank_together([(WARMING, [WARMING, "a text about something else"], None)])
         query_stems(WARMING)

@@ -57,8 +57,8 @@ class Scored(NamedTuple):
 class ServedReranker:
     """A reranker over one index, for the thread that scores."""
 
-    def __init__(self, spec: str, index: Index):
-        self.scorer = load(spec, index.forward, RerankerOptions())
+    def __init__(self, spec: str, index: Index, options: RerankerOptions):
+        self.scorer = load(spec, index.forward, options)
 
     def rank_together(self, items: Sequence[tuple[Query, Candidates]]) -> list[Scored]:
         """The rankings of several queries' candidates."""
@@ -71,12 +71,13 @@ class ServedReranker:
 class ServedTexts:
     """A reranker of texts, by the statistics of its checkpoint, or else of an index; for the thread that scores."""
 
-    def __init__(self, name: str, spec: str, statistics: Index):
+    def __init__(self, name: str, spec: str, statistics: Index, options: RerankerOptions):
         self.name = name
+        how = {"device": options.device, "batch_size": options.batch_size, "precision": options.precision}
         try:
-            self.reranker = Reranker.load(spec)
+            self.reranker = Reranker.load(spec, **how)
         except InputError:
-            self.reranker = Reranker.load(spec, statistics=statistics)
+            self.reranker = Reranker.load(spec, statistics=statistics, **how)
 
     def rank_together(self, items: Sequence[tuple[str, Sequence[Any], int | None]]) -> list[list[RankedText]]:
         """The ranked documents of several requests: query, documents, and how many to return."""
@@ -106,7 +107,9 @@ class ServedIndex:
                 self.first_stages[stage] = configure(stage).open(self.index)
         if config.first_stage_name not in self.first_stages:
             self.first_stages[config.first_stage_name] = configure(config.first_stage).open(self.index)
-        self.rerankers = {called: ServedReranker(spec, self.index) for called, spec in config.rerankers.items()}
+        self.rerankers = {
+            called: ServedReranker(spec, self.index, config.running) for called, spec in config.rerankers.items()
+        }
         for reranker in self.rerankers.values():
             reranker.rank_together([(query, self.candidates(query, BM25, config.depth)) for query in self._warming])
 

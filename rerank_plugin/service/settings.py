@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.settings import setting
+from rerank_plugin.models.base import RerankerOptions
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class ServiceConfig:
     Attributes:
         indexes: index folders by the name that they are served by; the first is the default.
         rerankers: what `Reranker.load` takes, by the name that it is served by; the first is the default.
+        running: how rerankers are run.
         host: address that the service listens at.
         token: what clients must send as ``Authorization: Bearer`` or ``X-API-Key``; empty to let everybody in.
         origins: of pages of other hosts that may call the service (CORS).
@@ -23,6 +25,7 @@ class ServiceConfig:
 
     indexes: dict[str, str] = field(default_factory=dict)
     rerankers: dict[str, str] = field(default_factory=dict)
+    running: RerankerOptions = RerankerOptions()
     host: str = "127.0.0.1"
     token: str = ""
     origins: tuple[str, ...] = ()
