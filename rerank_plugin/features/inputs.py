@@ -6,6 +6,7 @@ Training and search both build their inputs here, so that their scores are equal
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -168,6 +169,7 @@ class InputBuilder:
         self.vector_features, self.of_vectors = vector_features, [name in VECTOR_NAMES for name in features]
         self.lexical_names = [name for name in features if name not in VECTOR_NAMES]
         self._model_ids = TermIds(index, vocabulary)
+        self.feature_seconds = 0.0  # spent on features so far
 
     @property
     def passage_words(self) -> int:
@@ -181,13 +183,12 @@ class InputBuilder:
 
     def query(self, terms: IndexQuery) -> ModelQuery:
         """The query's words, cut or padded to M, and its concepts."""
-        if self.left_out:
-            terms = self._without(terms)
-        kept = terms.terms[: self.query_words]
+        read = self.places_read(terms)
+        kept = [terms.terms[place] for place in read[: self.query_words]]
         ids, places = np.zeros(self.query_words, np.int64), np.full(self.query_words, -1)
         weights = np.zeros(self.query_words, np.float32)
         ids[: len(kept)] = self.vocabulary.lookup(kept)
-        places[: len(kept)] = terms.ids[: len(kept)]
+        places[: len(kept)] = terms.ids[read[: len(kept)]]
         frequency = self.index.document_frequency["text"]
         df = [int(frequency[term]) if term >= 0 else 0 for term in places[: len(kept)].tolist()]
         weights[: len(kept)] = idf(np.array(df, np.int64), self.index.documents)
@@ -196,14 +197,13 @@ class InputBuilder:
         if self.concepts is not None:
             concepts = self.concepts.query(terms.text)
             known += int(concepts[1].sum())
-        cut = len(terms.terms) - len(kept) if self.reads_words else 0
+        cut = len(read) - len(kept) if self.reads_words else 0
         return ModelQuery(ids, mask, places, weights, known, cut, *concepts)
 
-    def _without(self, terms: IndexQuery) -> IndexQuery:
+    def places_read(self, terms: IndexQuery) -> np.ndarray:
+        """The places of a query's words that are not left out, int64 [any]; of them the first M are read."""
         places = [place for place, term in enumerate(terms.terms) if term not in self.left_out]
-        if not places:
-            return terms
-        return terms._replace(terms=[terms.terms[place] for place in places], ids=terms.ids[places])
+        return np.array(places or range(len(terms.terms)), np.int64)
 
     def documents(self, candidates: Candidates) -> DocumentWords:
         """The candidates' first N words, and their first concepts."""
@@ -216,11 +216,13 @@ class InputBuilder:
 
     def features(self, query: IndexQuery, candidates: Candidates) -> np.ndarray:
         """The features, float32 [C, F]."""
+        started = perf_counter()
         columns = np.zeros((len(candidates), len(self.feature_names)), np.float32)
         if self.lexical_names:
             columns[:, np.invert(self.of_vectors)] = lexical_features(self.lexical_names, query, candidates)
         if self.vector_features is not None:
             columns[:, self.of_vectors] = self.vector_features(self, self.query(query), candidates)
+        self.feature_seconds += perf_counter() - started
         return columns
 
     def build(self, query: IndexQuery, words: ModelQuery, candidates: Candidates) -> Inputs:

@@ -31,7 +31,8 @@ class Matches:
         titles_only: skip the abstracts, which takes a fifth of the time; then only measures of the title are valid.
 
     Attributes:
-        ids: term ids of the distinct query words, int64 [m]; -1 for a word that no document holds.
+        terms: the m distinct query words.
+        ids: their term ids, int64 [m]; -1 for a word that no document holds.
         repeats: number of occurrences of each in the query, float64 [m].
         bigrams: the distinct query bigrams as indices into ``ids``, int64 [b, 2], sorted.
         counts: occurrences in title and abstract, int32 [C, 2, m].
@@ -44,7 +45,7 @@ class Matches:
         ids, repeats = dict(zip(query.terms, query.ids.tolist())), Counter(query.terms)
         place = {term: i for i, term in enumerate(ids)}
         bigrams = sorted({(place[a], place[b]) for a, b in zip(query.terms, query.terms[1:])})
-        self.ids = np.array(list(ids.values()), np.int64)
+        self.terms, self.ids = list(ids), np.array(list(ids.values()), np.int64)
         self.repeats = np.array([repeats[term] for term in ids], np.float64)
         self.bigrams = np.array(bigrams, np.int64).reshape(-1, 2)
         self.weights = idf(self._frequencies("text"), self.index.documents)  # [m]

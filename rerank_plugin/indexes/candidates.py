@@ -86,6 +86,10 @@ class Candidates:
         order[places] = tied[np.lexsort((-self.index.ids.ranks(self.rows[tied]), falling[tied]))]
         return order
 
+    def only(self, place: int) -> Candidates:
+        """One of the candidates, alone."""
+        return Candidates(self.index, self.rows[[place]], self.first_stage_scores[[place]])
+
     def best(self, depth: int | None = None) -> Candidates:
         """The first ``depth`` candidates by first-stage score, ties by decreasing document id; all for None."""
         order = self.order(self.first_stage_scores)[:depth]

@@ -16,10 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.register import Register
 from rerank_plugin.models.base import Recipe
+
+if TYPE_CHECKING:
+    from rerank_plugin.models.attribution import Attribution
 
 CLASSES = ("config", "module", "fast", "device", "encoder")
 PACKAGED = {"minilm": "rerank_plugin.models.encoder.folder:minilm_folder"}  # encoders in packages of their own
@@ -46,6 +50,8 @@ class ModelEntry:
         bundled: folder of the bundled checkpoint, which the name alone loads; None for none.
         foreign: a function from a module that imports no torch: whether a folder (Path) that is no checkpoint is one
             that the module's ``from_folder`` reads.
+        explain: a function of the module and :class:`~rerank_plugin.features.inputs.Inputs` of one document (B is 1) to
+            the :class:`~rerank_plugin.models.attribution.Attribution` of its score; None for a model without.
     """
 
     name: str
@@ -61,6 +67,7 @@ class ModelEntry:
     requires: dict = field(default_factory=dict)
     bundled: Path | None = None
     foreign: Callable[[Path], bool] | str | None = None
+    explain: Callable[[Any, Any], Attribution] | str | None = None
 
     def __post_init__(self) -> None:
         values = {one.name: getattr(self, one.name) for one in fields(self)}

@@ -23,6 +23,8 @@ from rerank_plugin.indexes.index_folder import Index, open_whole
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.models.attribution import Attribution
+from rerank_plugin.models.relevance import Relevance
 from rerank_plugin.models.sharing import fetch, push, save_shared
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.pipeline import Ranking
@@ -80,6 +82,7 @@ class Reranker:
         index: the index whose documents it scores; None if it scores texts.
         name: the scorer's, such as ``delta``.
         checkpoint: the folder that it was loaded from; None if there is none.
+        relevance: the map of its scores to relevance between 0 and 1.
     """
 
     def __init__(self, scorer: Any, index: str | Path | Index | TextIndex):
@@ -90,6 +93,7 @@ class Reranker:
         self._scorer = _OneAtATime(made)
         self.name = made.name
         self.checkpoint: Path | None = None
+        self.relevance = Relevance()
 
     @classmethod
     def load(
@@ -137,7 +141,7 @@ class Reranker:
             else:
                 texts = TextIndex(_statistics(named, checkpoint, statistics), threads or available_threads())
                 made = cls(rerankers.load(named, texts, how), texts)
-            made.checkpoint = checkpoint
+            made.checkpoint, made.relevance = checkpoint, Relevance.of_checkpoint(checkpoint)
             return made
 
         return whole(statistics if index is None else index, opened)
@@ -302,6 +306,10 @@ class _OneAtATime(rerankers.Scorer):
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[npt.NDArray[np.float32]]:
         with self.lock:
             return self.scorer.score_many(queries, candidates)
+
+    def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
+        with self.lock:
+            return self.scorer.attribute(query, candidates, place)
 
 
 def _rank_texts(

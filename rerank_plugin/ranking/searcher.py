@@ -15,11 +15,13 @@ import numpy.typing as npt
 from rerank_plugin.corpora import queries as read_queries
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.java import detach_at_thread_end
-from rerank_plugin.files.records import Query
+from rerank_plugin.files.records import Document, Query
 from rerank_plugin.files.runs import RankedList, strictly_decreasing
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking import pipeline
+from rerank_plugin.ranking.explaining import explained, place_of
+from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.ranking.reranker import (
     Hit,
@@ -151,6 +153,28 @@ class Searcher:
         with self._lock:
             documents = self._documents
         return documents.read(number, self.index.forward.ids[row])
+
+    def explain(self, query: str, docid: str) -> Explanation:
+        """What the score of a document is made of, and why it moved.
+
+        It is computed from the module of a neural model, in a tenth of a second or so; the first time loads torch.
+
+        Raises:
+            InputError: the query is no text, or the document is none of its candidates.
+        """
+        ranking = self._rank(as_query(query))
+        place = place_of(ranking, docid)
+        document = self._as_indexed(int(ranking.candidates.rows[place]))
+        return explained(ranking, place, self._scorer, self._config.name, document)
+
+    def _as_indexed(self, row: int) -> Document | None:
+        """A document of the index; None if it does not store documents."""
+        with self._lock:
+            documents = self._documents
+        try:
+            return documents.as_indexed(int(self._lucene_numbers[row]))
+        except InputError:
+            return None
 
     def similar(self, docid: str, k: int = 10, encoder: str | Path = "ktrel") -> list[Hit]:
         """The k documents whose stored vectors are closest to that of a document, which is left out itself.

@@ -7,8 +7,12 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Document
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.lucene_reader import stored_documents
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
 
@@ -73,6 +77,17 @@ class StoredDocuments:
         if raw is None and contents is None:
             raise InputError(f"{self.index.folder} does not store its documents: rebuild the index")
         return StoredDocument(docid, raw, contents)
+
+    def as_indexed(self, number: int) -> Document:
+        """Title and abstract as they were indexed.
+
+        Raises:
+            InputError: the index does not store them.
+        """
+        described, folder = self.index.description["lucene"], self.index.lucene_folder
+        fields = (described.get(name) for name in ("title_field", "text_field"))
+        with self.lock:
+            return next(stored_documents(self.lucene.reader, folder, *fields, numbers=np.array([number])))
 
     def close(self) -> None:
         self.lucene.close()

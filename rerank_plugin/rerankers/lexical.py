@@ -29,6 +29,8 @@ Where the papers are silent:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
 
@@ -37,10 +39,12 @@ from rerank_plugin.files.arrays import ranges
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
+from rerank_plugin.models.attribution import Attribution, of_cells
 from rerank_plugin.rerankers.scorer import Scorer
 
 DIRICHLET_MU = 1000.0
+SAME_WORD = "same word"  # the name of a matrix of ones and zeros
 
 
 class FieldBM25(Scorer):
@@ -53,6 +57,12 @@ class FieldBM25(Scorer):
         """BM25, float32 [C]."""
         matches = Matches(self.index.query(query.text), candidates, titles_only=self.field == "title")
         return matches.bm25(self.field).astype(np.float32)
+
+    def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution:
+        """Exact, since BM25 is a sum over the query's words; see :func:`_attribution`."""
+        words, one = self.index.query(query.text), candidates.only(place)
+        added = [Matches(word, one).bm25(self.field)[0] for word in _one_by_one(words)]
+        return _attribution(words, one, self.field, 0.0, added)
 
 
 class TitleLikelihood(Scorer):
@@ -79,13 +89,28 @@ class TitleLikelihood(Scorer):
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Log-likelihoods, float32 [C]."""
-        words = self.index.query(query.text)
-        matches = Matches(words, candidates, titles_only=True)
-        terms = self.collection.terms.find(list(dict.fromkeys(words.terms)))  # [m]
+        matches = Matches(self.index.query(query.text), candidates, titles_only=True)
+        return self._likelihoods(matches, matches.counts[:, 0]).astype(np.float32)
+
+    def _likelihoods(self, matches: Matches, counts: np.ndarray) -> np.ndarray:
+        """Log-likelihoods, float64 [C], from counts of the query's words in the titles, int32 [C, m]."""
+        terms = self.collection.terms.find(matches.terms)  # [m]
         frequency = np.where(terms >= 0, self.frequency[terms], 0)  # [m]
         pseudo_counts = self.mu * frequency / max(self.words, 1)
-        lengths = candidates.title_lengths + self.mu
-        return _log_likelihoods(matches.counts[:, 0], matches.repeats, pseudo_counts, lengths).astype(np.float32)
+        lengths = matches.candidates.title_lengths + self.mu
+        return _log_likelihoods(counts, matches.repeats, pseudo_counts, lengths)
+
+    def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution:
+        """Exact: a title of this length without any word of the query, and what each of its words adds."""
+        words, one = self.index.query(query.text), candidates.only(place)
+        base, added = 0.0, []
+        for word in _one_by_one(words):
+            matches = Matches(word, one, titles_only=True)
+            counts = matches.counts[:, 0]
+            absent = float(self._likelihoods(matches, np.zeros_like(counts))[0])
+            base += absent
+            added.append(float(self._likelihoods(matches, counts)[0]) - absent)
+        return _attribution(words, one, "title", base, added)
 
 
 class DocumentId(Scorer):
@@ -99,6 +124,35 @@ class DocumentId(Scorer):
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Zeros, float32 [C]."""
         return np.zeros(len(candidates), np.float32)
+
+    def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution:
+        """Nothing adds anything."""
+        words = candidates.index.query(query.text)
+        return _attribution(words, candidates.only(place), "text", 0.0, [0.0] * len(words.ids))
+
+
+def _one_by_one(words: IndexQuery) -> list[IndexQuery]:
+    """A query of each word of a query."""
+    return [IndexQuery([term], words.ids[place : place + 1]) for place, term in enumerate(words.terms)]
+
+
+def same_words(words: IndexQuery, document: Candidates, field: str) -> np.ndarray:
+    """Which words of one document are in a field and are which words of a query, bool [M, N]."""
+    title, tokens = int(document.title_lengths[0]), document.index.document_tokens(int(document.rows[0]))
+    first, last = {"title": (0, title), "abstract": (title, len(tokens)), "text": (0, len(tokens))}[field]
+    places = np.arange(len(tokens))
+    same = words.ids[:, None] == tokens.astype(np.int64)  # [M, N]; -1 for a query word that is nowhere
+    return same & (first <= places) & (places < last)
+
+
+def _attribution(
+    words: IndexQuery, document: Candidates, field: str, base: float, added: Sequence[float]
+) -> Attribution:
+    """What each word of a query adds, float [M], in equal shares of its occurrences in a field of one document."""
+    same = same_words(words, document, field)  # [M, N]
+    cells = same * (np.array(added, np.float64) / np.maximum(same.sum(axis=1), 1))[:, None]  # [M, N]
+    matrix = same.astype(np.float64)
+    return of_cells(base, cells, known=words.ids >= 0, matrix=matrix, matrix_name=SAME_WORD, exact=True)
 
 
 def title_frequency(index: ForwardIndex, chunk: int = 100_000) -> np.ndarray:

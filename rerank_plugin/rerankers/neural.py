@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rerank_plugin.features.inputs import Inputs, ModelQuery
-from rerank_plugin.features.lexical_features import LISTWISE
+from rerank_plugin.features.lexical_features import FIRST_STAGE, LISTWISE
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.kernels.parallel import available_threads, crew
+from rerank_plugin.models.attribution import Attribution, Part
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.checkpoints import check_holds, load_checkpoint, load_stored, read_config
 from rerank_plugin.models.fast_paths import DevicePath, FastPath, Task
 from rerank_plugin.models.reader import StoredModel
-from rerank_plugin.models.register import entry_of, is_foreign
+from rerank_plugin.models.register import entry_of, is_foreign, resolve
 from rerank_plugin.rerankers.scorer import Scorer
 from rerank_plugin.text.vocabulary import Vocabulary
 
@@ -86,6 +90,10 @@ class NeuralReranker(Scorer):
             return model.to(device).eval()
         except (RuntimeError, AssertionError) as error:
             raise InputError(f"cannot use the device '{device}': {str(error).splitlines()[0]}") from None
+
+    @property
+    def feature_seconds(self) -> float:
+        return self.builder.feature_seconds
 
     def _fast_class(self) -> type[FastPath] | type[DevicePath] | None:
         """The class of the model's fast path for the device; None if there is none or ``options`` exclude it."""
@@ -166,6 +174,36 @@ class NeuralReranker(Scorer):
                 )
             task.scores = candidates.first_stage_scores.copy()
         return task
+
+    def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
+        """What the module's score of one candidate is made of; None of a model without an ``explain``.
+
+        A query that the model cannot read has the candidate's first-stage score as its only part.
+        """
+        explain = resolve(entry_of(self.name).explain)
+        if explain is None:
+            return None
+        terms = candidates.index.query(query.text)
+        words, places = self.builder.query(terms), self.builder.places_read(terms)[: self.builder.query_words]
+        if not self.can_read(words):
+            score = float(candidates.first_stage_scores[place])
+            return Attribution(0.0, np.zeros(len(places), bool), parts=(Part(FIRST_STAGE, score, score),), exact=True)
+        inputs = self.builder.build(terms, words, candidates).take([place]).without_common_padding()
+        return replace(explain(self._module_on_cpu, inputs), query_places=places)
+
+    @cached_property
+    def _module_on_cpu(self) -> RankingModel:
+        """The module; of a stored model, or one on a device, a copy of it."""
+        from rerank_plugin.models.classes import classes_of
+
+        if not isinstance(self.model, StoredModel):
+            return self.model if self.on_cpu else copy.deepcopy(self.model).cpu()
+        import torch
+
+        arrays = {name: torch.from_numpy(array) for name, array in self.model.arrays().items()}
+        module = classes_of(self.name).module(self.model.config, arrays.pop("vectors"))
+        module.load_state_dict(arrays, strict=True)
+        return module.eval()
 
     def can_read(self, words: ModelQuery) -> bool:
         """Whether a query has a word or concept that the model knows, or a word that it can match by identity."""

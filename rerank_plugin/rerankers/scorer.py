@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rerank_plugin.files.records import Query
     from rerank_plugin.indexes.candidates import Candidates
+    from rerank_plugin.models.attribution import Attribution
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class Scorer(ABC):
         listwise: whether a document's score depends on the other candidates or on first-stage scores.
         passage_words: the words of a document that it reads; None for one that reads all of them.
         scores_together: whether :meth:`score_many` is faster than one call of :meth:`score` for each query.
+        feature_seconds: that it has spent on computing features so far; 0 for one that does not tell.
         trained_after: the first stage whose scores it was trained to read; None if it reads none, or is not trained.
     """
 
@@ -43,6 +45,7 @@ class Scorer(ABC):
     listwise: bool = False
     trained_after: str | None = None
     passage_words: int | None = None
+    feature_seconds: float = 0.0
     scores_together: ClassVar[bool] = False
 
     @abstractmethod
@@ -52,6 +55,10 @@ class Scorer(ABC):
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
         """Scores of the candidates of several queries, float32 [C] each, equal to those of :meth:`score`."""
         return [self.score(query, found) for query, found in zip(queries, candidates)]
+
+    def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
+        """What the score of one candidate is made of; None of a reranker that does not tell."""
+        return None
 
     def encode_for_now(self, rows: np.ndarray) -> None:
         """Prepare to score many queries over the same documents, rows int64 [n], after a training epoch."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -68,16 +69,36 @@ class LuceneFirstStage:
     def __init__(self, index, config: LuceneConfig):
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
         self.reader = index.open_lucene()
-        self.searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.reader)
-        self.searcher.setMaxClauseCount(1 << 16)  # a pasted abstract is a query, too
-        if config.name == QLD:
-            similarity = java_class("org.apache.lucene.search.similarities.LMDirichletSimilarity")(config.mu)
-        else:
-            similarity = java_class("org.apache.lucene.search.similarities.BM25Similarity")(config.k1, config.b)
-        self.searcher.setSimilarity(similarity)
+        self.searcher = self._new_searcher()
         self.analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         self.generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
         self.lucene_rows = np.asarray(self.forward.lucene_rows)
+
+    def _new_searcher(self):
+        searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.reader)
+        searcher.setMaxClauseCount(1 << 16)  # a pasted abstract is a query, too
+        if self.config.name == QLD:
+            similarity = java_class("org.apache.lucene.search.similarities.LMDirichletSimilarity")(self.config.mu)
+        else:
+            similarity = java_class("org.apache.lucene.search.similarities.BM25Similarity")(
+                self.config.k1, self.config.b
+            )
+        searcher.setSimilarity(similarity)
+        return searcher
+
+    def configured(self, **settings) -> LuceneFirstStage:
+        """This first stage with other settings, over the same open reader, which is closed with this one.
+
+        Raises:
+            InputError: as in :class:`LuceneConfig`, or the index has no such field.
+        """
+        config = replace(self.config, **settings)
+        if config.field not in (known := self.index.lucene_fields):
+            raise InputError(f"the index has no field '{config.field}'; it has {', '.join(known)}")
+        other = copy(self)
+        other.config = config
+        other.searcher = other._new_searcher()
+        return other
 
     @cached_property
     def _json(self):

@@ -74,7 +74,7 @@ _ORDINARY = frozenset(
 _GREEK_NAMES = "|".join(sorted(set(_GREEK.values()), key=len, reverse=True))
 _WHOLE = r"\d{1,3}(?:,\d{3})+(?!\d)|\d+"
 _NUMBER = rf"(?:{_WHOLE})(?:\.\d+)?|\.\d+"
-_TOKEN = re.compile(
+TOKEN = re.compile(
     rf"""
       (?P<dotted>(?<![^\W_])(?:[a-z]\.){{2,}}[a-z]?(?![^\W_]))
     | (?P<dollars>\$(?:{_NUMBER}))
@@ -96,7 +96,7 @@ def _mark_power(power: re.Match) -> str:
     return f"\x00{exponent}\x00"
 
 
-def _fold(piece: str) -> str:
+def fold(piece: str) -> str:
     """Bring one piece to lower-case letters without accents, ligatures or typographic marks."""
     piece = _POWER.sub(_mark_power, piece.replace("\x00", " "))
     if not piece.isascii():
@@ -113,7 +113,7 @@ _YEARS = {"19": YEAR_19XX, "20": YEAR_20XX}
 _ALWAYS = {"percentage": PERCENTAGE, "dollars": DOLLARS}
 
 
-def _token(match: re.Match) -> tuple[str, ...]:
+def tokens_of(match: re.Match) -> tuple[str, ...]:
     kind, form = match.lastgroup, match.group()
     if kind == "word":
         return (form.removesuffix("'s").replace("'", "").replace(".", ""),)
@@ -141,7 +141,7 @@ def tokenize_piece(piece: str) -> tuple[str, ...]:
     """Tokens of one piece of text that holds no white space, unstemmed and not cached."""
     if piece.isascii() and piece.isalpha():
         return (piece.lower(),)
-    return tuple(chain.from_iterable(map(_token, _TOKEN.finditer(_fold(piece)))))
+    return tuple(chain.from_iterable(map(tokens_of, TOKEN.finditer(fold(piece)))))
 
 
 class PieceMemo(dict):

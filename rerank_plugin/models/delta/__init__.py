@@ -14,6 +14,7 @@ register(
         fast="rerank_plugin.models.delta.fused:FusedDelta",
         stored=True,
         device="rerank_plugin.models.delta.device:DeltaOnDevice",
+        explain="rerank_plugin.models.delta.explain:explain",
         recipe=RECIPE,
         bench={"lexical_features": ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")},  # Delta-32-Lex3
         bundled=Path(__file__).parent / "bundled",

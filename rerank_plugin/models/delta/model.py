@@ -108,13 +108,16 @@ class Delta(StandardizedFeatures):
 
     def pool(self, sums: Tensor, mask: Tensor) -> Tensor:
         """What follows the sums of the first convolution: float [B, K, N] and bool [B, N] to float [B, K]."""
+        pooled = self.filter_values(sums, mask).amax(dim=2)  # [B, K]
+        return torch.where(mask.any(dim=1, keepdim=True), pooled, 0.0)
+
+    def filter_values(self, sums: Tensor, mask: Tensor) -> Tensor:
+        """What is pooled: the values of the last convolution's filters, -infinity where padded; float [B, K, N]."""
         alive = mask[:, None, :]  # [B, 1, N]
         features = functional.leaky_relu(sums, self.config.slope) * alive  # [B, K, N]
         for convolution in self.convolutions[1:]:
             features = functional.leaky_relu(convolution(features), self.config.slope) * alive  # [B, K, N]
-        features = self.dropout(features).masked_fill(~alive, -torch.inf)
-        pooled = features.amax(dim=2)  # [B, K]
-        return torch.where(mask.any(dim=1, keepdim=True), pooled, 0.0)
+        return self.dropout(features).masked_fill(~alive, -torch.inf)
 
     def combine(self, pooled: Tensor, features: Tensor) -> Tensor:
         """The feed-forward layers ([D18] 3.4): float [B, K] and lexical features [B, F] to scores [B]."""

@@ -13,6 +13,7 @@ KTREL = register(
         module="rerank_plugin.models.ktrel.model:Ktrel",
         summary="KTRel ([K]): a transformer layer over words and one over concepts, from document vectors",
         encoder="rerank_plugin.models.ktrel.fused:KtrelScorer",
+        explain="rerank_plugin.models.ktrel.explain:explain",
         recipe=RECIPE,
         bundled=Path(__file__).parent / "bundled",
     )

@@ -150,12 +150,15 @@ class SequenceEncoder(SparseEmbeddings):
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """ids int64 [B, L] and mask bool [B, L] to float [B, D], each row of length 1, or 0 for an empty sequence."""
+        return functional.normalize(self.items(ids, mask).sum(dim=1), dim=1)
+
+    def items(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """What is summed over the sequence, float [B, L, D]; 0 where padded."""
         first = torch.arange(ids.shape[1], device=ids.device) == 0  # [L]
         unseen = ~(mask | (first & ~mask.any(dim=1, keepdim=True)))  # [B, L]; attention to nothing would be NaN
         items = self.dropout(functional.embedding(ids, self.embeddings, sparse=self.sparse_gradients))  # [B, L, D]
         hidden = items if self.layer is None else self.layer(items, src_key_padding_mask=unseen)  # [B, L, D]
-        total = hidden.masked_fill(~mask[..., None], 0.0).sum(dim=1)  # [B, D]
-        return functional.normalize(total, dim=1)
+        return hidden.masked_fill(~mask[..., None], 0.0)
 
 
 class Ktrel(EncodingModel):

@@ -1,0 +1,65 @@
+"""What Delta's score of a document is made of: integrated gradients over the Delta matrix and the lexical features.
+
+Each document word's row of the matrix has four inputs: the difference to the closest query word, and the three Delta
+features. Without any of them a row is zeros; without a feature, it has its mean in the training data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.models.attribution import Attribution
+from rerank_plugin.models.delta.config import DELTA_FEATURES
+from rerank_plugin.models.delta.model import Delta, closest_words, delta_stage
+from rerank_plugin.models.integrated_gradients import features_at, features_of, in_double, integrated_gradients
+
+ROW_PARTS = ("difference", "cosine", "distance", "proximity")
+
+
+def explain(model: Delta, inputs: Inputs) -> Attribution:
+    """The attribution of one document's score; inputs with B = 1."""
+    model, inputs = in_double(model, inputs)
+    documents, queries = model.vectors[inputs.documents], model.vectors[inputs.queries]  # [1, N, D], [1, M, D]
+    rows, mask = model.delta_rows(inputs), inputs.document_mask  # [1, N, rows]
+    part_of = torch.arange(rows.shape[2]) - (rows.shape[2] - DELTA_FEATURES - 1)  # of each column of a row
+    part_of = part_of.clamp_min(0) if model.config.delta_features else torch.zeros_like(part_of)
+
+    def score(words: Tensor, features: Tensor) -> Tensor:
+        """words [S, N, 4], features [S, F]."""
+        pooled = model.convolve(rows * words[..., part_of], mask.expand(len(words), -1))  # [S, K]
+        return model.combine(pooled, features_at(model, inputs, features))  # [S]
+
+    shapes = [(mask.shape[1], len(ROW_PARTS)), (inputs.features.shape[1],)]
+    base, (words, features) = integrated_gradients(score, shapes)
+    stage = delta_stage(documents, mask, queries, inputs.query_mask)  # [1, N, D + 3]
+    cosines = functional.normalize(queries[0], dim=1) @ functional.normalize(documents[0], dim=1).T  # [M, N]
+    return Attribution(
+        base,
+        known=(inputs.queries[0] > 0).numpy(),
+        words=words.sum(axis=1),
+        parts=features_of(model, inputs, features),
+        matrix=cosines.numpy(),
+        closest=closest_words(documents, queries, inputs.query_mask)[0].numpy(),
+        details=_details(model, inputs, rows, stage, words),
+    )
+
+
+def _details(model: Delta, inputs: Inputs, rows: Tensor, stage: Tensor, words: np.ndarray) -> list[dict[str, Any]]:
+    """Of each document word the Delta features, what each input adds, and the filters whose maximum stands there."""
+    mask = inputs.document_mask
+    values = model.filter_values(model.convolutions[0](rows.transpose(1, 2)), mask)[0]  # [K, N]
+    largest, places = (one.tolist() for one in values.max(dim=1))  # [K] each
+    filters = [
+        {filter: largest[filter] for filter, at in enumerate(places) if at == word} for word in range(len(words))
+    ]
+    measured = stage[0, :, -DELTA_FEATURES:].tolist()  # [N, 3]
+    return [
+        dict(zip(ROW_PARTS[1:], of_word)) | {"added": dict(zip(ROW_PARTS, added)), "filters": of_filters}
+        for of_word, added, of_filters in zip(measured, words.tolist(), filters)
+    ]

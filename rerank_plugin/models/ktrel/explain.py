@@ -1,0 +1,60 @@
+"""What KTRel's score of a document is made of: exact, as a cosine of sums is the sum of all pairs' inner products.
+
+Where there is a transformer layer, a word's or concept's vector is what the layer makes of it among its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.models.attribution import Attribution, Part, of_cells
+from rerank_plugin.models.ktrel.model import Ktrel, SequenceEncoder
+
+SMALLEST_NORM = 1e-12  # torch.nn.functional.normalize's
+
+
+def explain(model: Ktrel, inputs: Inputs) -> Attribution:
+    """The attribution of one document's score; inputs with B = 1.
+
+    A concept is a part whose value is how often the document mentions it.
+    """
+    shape, words, parts = (inputs.queries.shape[1], inputs.documents.shape[1]), {}, ()
+    cells = np.zeros(shape)
+    with torch.inference_mode():
+        if model.words is not None:
+            documents = (inputs.documents, inputs.document_mask)
+            cells, cosines = _cells(model.words, model.a, (inputs.queries, inputs.query_mask), documents)
+            words = {"matrix": cosines}
+        if model.concepts is not None:
+            parts = _concepts(model, inputs)
+    known = (inputs.queries[0] > 0).numpy() & model.reads_words
+    return of_cells(0.0, cells, known=known, parts=parts, exact=True, **words)
+
+
+def _concepts(model: Ktrel, inputs: Inputs) -> tuple[Part, ...]:
+    documents = (inputs.document_concepts, inputs.document_concept_mask)
+    queries = (inputs.query_concepts, inputs.query_concept_mask)
+    cells, _ = _cells(model.concepts, model.b, queries, documents)
+    ids = inputs.document_concepts[inputs.document_concept_mask].tolist()
+    added: Counter[int] = Counter()
+    for id, contribution in zip(ids, cells.sum(axis=0).tolist()):
+        added[id] += contribution
+    names = model.concept_vocabulary.ids
+    return tuple(Part(f"concept {names[id]}", float(count), added[id]) for id, count in Counter(ids).items())
+
+
+def _cells(
+    encoder: SequenceEncoder, factor: Tensor, query: tuple[Tensor, Tensor], document: tuple[Tensor, Tensor]
+) -> tuple[np.ndarray, np.ndarray]:
+    """What every pair of items adds to the score, and the pairs' cosines; float64 [M, N] each."""
+    sides = [encoder.items(ids, mask)[0].double().cpu() for ids, mask in (query, document)]  # [M, D], [N, D]
+    lengths = [items.sum(dim=0).norm().clamp_min(SMALLEST_NORM) for items in sides]
+    cells = factor.double().cpu() * (sides[0] @ sides[1].T) / (lengths[0] * lengths[1])  # [M, N]
+    units = [functional.normalize(items, dim=1) for items in sides]
+    return cells.numpy(), (units[0] @ units[1].T).numpy()
