@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
+from types import NoneType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from rerank_plugin import rerankers
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.filters import Filter, Values
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, open_whole
@@ -413,11 +415,15 @@ def whole(index: str | Path | Index | None, opening: Callable[[], T]) -> T:
     return opening() if index is None or isinstance(index, Index) else open_whole(opening)
 
 
-def as_query(text: str, id: str | None = None) -> Query:
+def as_query(text: str, id: str | None = None, filter: Filter | Values | None = None) -> Query:
     """A query with this text; without an id the text is also its id, which messages show."""
     if not isinstance(text, str):
         raise InputError(f"a query is a text, not {type(text).__name__}")
-    return Query(text if id is None else id, text)
+    if isinstance(filter, Mapping):
+        filter = Filter.of(filter) if filter else None
+    if not isinstance(filter, (Filter, NoneType)):
+        raise InputError(f"a filter is a Filter or a mapping, as {{'type': 'Review'}}, not {type(filter).__name__}")
+    return Query(text if id is None else id, text, filter)
 
 
 def at_least(number: int, name: str, least: int = 1) -> int:

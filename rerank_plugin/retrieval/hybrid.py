@@ -3,8 +3,8 @@
 Scores are interpolated as :mod:`rerank_plugin.retrieval.fusion` says. The encoder then searches a second time, with the
 query moved towards the best fused documents, and is fused anew: feedback from documents that words and meaning agree
 on. In the end, documents that the encoder puts close to each other share their scores
-(:mod:`rerank_plugin.retrieval.regularization`). Weights and numbers were chosen on the validation queries of two collections (docs/models/ktrel.md). The index keeps
-the encodings: ``index --encode ktrel``.
+(:mod:`rerank_plugin.retrieval.regularization`). Weights and numbers were chosen on the validation queries of two
+collections (docs/models/ktrel.md). The index keeps the encodings: ``index --encode ktrel``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import json
 import math
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -73,6 +72,9 @@ class LuceneFirstStage:
         self.analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         self.generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
         self.lucene_rows = np.asarray(self.forward.lucene_rows)
+        self._json = self._hits_writer()  # before there are threads, as pyjnius does not keep two from mixing calls up
+        probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
+        self._hit_shape = len(probe), (probe.index(7), probe.index(0.5))  # values of a hit, places of number and score
 
     def _new_searcher(self):
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.reader)
@@ -100,8 +102,7 @@ class LuceneFirstStage:
         other.searcher = other._new_searcher()
         return other
 
-    @cached_property
-    def _json(self):
+    def _hits_writer(self):
         """A Jackson mapper that writes a hit as an array of numbers."""
         mapper = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
         shape = java_class("com.fasterxml.jackson.annotation.JsonFormat$Value").forShape(
@@ -122,12 +123,6 @@ class LuceneFirstStage:
         width, columns = self._hit_shape
         table = np.fromstring(numbers, np.float64, sep=",").reshape(-1, width)
         return table[:, columns[0]].astype(np.int64), table[:, columns[1]].astype(np.float32)
-
-    @cached_property
-    def _hit_shape(self) -> tuple[int, tuple[int, int]]:
-        """How many values Jackson writes for a hit, and the positions of its number and its score."""
-        probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
-        return len(probe), (probe.index(7), probe.index(0.5))
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents that fit the query's filter.

@@ -37,6 +37,6 @@ def test_scores_stay_in_their_range_and_none_passes_the_best_from_below(best, ot
     random = np.random.default_rng(seed)
     scores = np.sort(random.random(best + others, np.float32))[::-1]
     found = regularize(scores, random.standard_normal((best, 3)).astype(np.float32), neighbours, weight)
-    assert found.dtype == np.float32 and np.all((0 <= found) & (found <= scores.max(initial=0) + 1e-6))
+    assert found.dtype == np.float32 and np.all((found >= 0) & (found <= scores.max(initial=0) + 1e-6))
     if best and others:
         assert found[:best].min() >= found[best:].max() - 1e-6
