@@ -19,7 +19,6 @@ from rerank_plugin.retrieval.dense import DenseConfig
 from rerank_plugin.retrieval.fusion import DEPTH, LINEAR, FusedStage, FusionConfig
 from rerank_plugin.retrieval.lucene import BM25, RM3
 from rerank_plugin.retrieval.register import FirstStageEntry, configure, register
-from rerank_plugin.retrieval.regularization import regularize
 
 ENCODER = "ktrel"
 HYBRID, HYBRID_RM3 = "hybrid", "hybrid+rm3"
@@ -67,6 +66,8 @@ class HybridStage(FusedStage):
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents."""
+        from rerank_plugin.retrieval.regularization import regularize  # numba takes long to import for every --help
+
         hybrid = self.hybrid
         words = [stage.search(query, DEPTH) for stage in self.lexical]
         best = self.fuse([*words, self.dense.search(query, DEPTH)], hybrid.feedback)
