@@ -3,7 +3,7 @@
 Scores are interpolated as :mod:`rerank_plugin.retrieval.fusion` says. The encoder then searches a second time, with the
 query moved towards the best fused documents, and is fused anew: feedback from documents that words and meaning agree
 on. In the end, documents that the encoder puts close to each other share their scores
-(:mod:`rerank_plugin.retrieval.regularization`). Weights and numbers were chosen on the validation queries of two
+(:mod:`rerank_plugin.kernels.regularization`). Weights and numbers were chosen on the validation queries of two
 collections (docs/models/ktrel.md). The index keeps the encodings: ``index --encode ktrel``.
 """
 
@@ -66,7 +66,7 @@ class HybridStage(FusedStage):
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents."""
-        from rerank_plugin.retrieval.regularization import regularize  # numba takes long to import for every --help
+        from rerank_plugin.kernels.regularization import regularize  # numba is slow to import
 
         hybrid = self.hybrid
         words = [stage.search(query, DEPTH) for stage in self.lexical]

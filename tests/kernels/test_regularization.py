@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.retrieval.regularization import regularize
+from rerank_plugin.kernels.regularization import regularize
 
 RIGHT, DIAGONAL, UP = [2.0, 0.0], [0.5, 0.5], [0.0, 3.0]
 
