@@ -16,17 +16,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.models.attribution import Part
+from rerank_plugin.models.attribution import Attribution, Part, of_cells
 from rerank_plugin.models.ranking_model import FixedVectorModel, StandardizedFeatures
 
-LARGEST_ERROR = 1e-3  # of the sum of contributions, as a share of the difference of the scores
+LARGEST_ERROR = 5e-3  # of the sum of contributions, as a share of the difference of the scores
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)  # in a piece
 MOST_PIECES = 1 << 11
 AT_ONCE = 64  # points of the way in one batch
@@ -67,6 +67,26 @@ def features_at(model: StandardizedFeatures, inputs: Inputs, presences: Tensor) 
 def features_of(model: StandardizedFeatures, inputs: Inputs, contributions: np.ndarray) -> tuple[Part, ...]:
     """The lexical features of one document with their contributions, float64 [F]."""
     return tuple(map(Part, model.config.lexical_features, inputs.features[0].tolist(), contributions.tolist()))
+
+
+def of_interaction(
+    model: FixedVectorModel, inputs: Inputs, score: Callable[[Tensor], Tensor], matrix: Tensor, **more: Any
+) -> Attribution:
+    """The attribution by the cells of an interaction matrix.
+
+    Args:
+        score: of the cells' presences, float64 [S, M, N], the scores, float64 [S].
+        matrix: float64 [1, M, N].
+        more: other attributes.
+    """
+    base, (cells,) = integrated_gradients(score, [matrix.shape[1:]])
+    return of_cells(base, cells, known=known_words(model, inputs), matrix=matrix[0].numpy(), **more)
+
+
+def known_words(model: FixedVectorModel, inputs: Inputs) -> np.ndarray:
+    """Which words of a query have a vector, or can be matched by identity, bool [M]."""
+    known = inputs.queries[0] > 0
+    return (known | (inputs.query_terms[0] >= 0) if model.matches_unknown_words else known).numpy()
 
 
 def integrated_gradients(

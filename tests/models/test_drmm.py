@@ -28,7 +28,9 @@ def test_golden_histograms():
 
     a: itself 1, c .6, d -.8, unknown 0. b: a 0, c .8, d .6, unknown 0.
     """
-    counts = histograms(Drmm(DrmmConfig(bins=5), VECTORS).query_bins(INPUTS), INPUTS.document_mask, 5)
+    counts = histograms(
+        Drmm(DrmmConfig(bins=5), VECTORS).query_bins(INPUTS), INPUTS.document_mask[:, None, :].float(), 5
+    )
     assert counts[0, :2].tolist() == [[1, 0, 1, 2, 1], [0, 0, 2, 3, 0]]
     assert not counts[1].any()
 

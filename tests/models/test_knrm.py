@@ -16,7 +16,7 @@ INPUTS = golden.inputs(["acx", ""], "ab", 4, 3)
 
 
 def golden_counts():
-    return soft_counts(cosine_matrix(VECTORS, INPUTS), INPUTS.document_mask)
+    return soft_counts(cosine_matrix(VECTORS, INPUTS), INPUTS.document_mask[:, None, :])
 
 
 def test_golden_counts():

@@ -10,6 +10,7 @@ register(
         module="rerank_plugin.models.conv_knrm.model:ConvKnrm",
         summary="Conv-KNRM (Dai et al. 2018): kernels over the similarities of n-grams",
         fast="rerank_plugin.models.conv_knrm.fused:FusedConvKnrm",
+        explain="rerank_plugin.models.conv_knrm.explain:explain",
         recipe=RECIPE,
         bench={},
     )

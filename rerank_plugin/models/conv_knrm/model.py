@@ -22,6 +22,7 @@ Where the paper is silent, or we depart from it:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,6 +70,21 @@ class Ngrams(NamedTuple):
     unknown: Tensor
 
 
+class CrossMatch(NamedTuple):
+    """The n-grams of one size of a query against those of one size of a document.
+
+    Attributes:
+        sizes: words of an n-gram of the query, and of the document.
+        cosines: float [B, M, N]. present: how much each counts, bool or float [B, 1 or M, N].
+        query_mask: bool [B, M].
+    """
+
+    sizes: tuple[int, int]
+    cosines: Tensor
+    present: Tensor
+    query_mask: Tensor
+
+
 def all_of_window(values: Tensor, words: int) -> Tensor:
     """Whether ``words`` values in a row are all True; what lies behind the end is False. Bool [B, L] to [B, L]."""
     return functional.pad(values, (0, words - 1)).unfold(1, words, 1).all(dim=2)
@@ -111,13 +127,22 @@ class ConvKnrm(FixedVectorModel):
         return Ngrams(vectors, all_of_window(mask, words), all_of_window(ids == 0, words))
 
     def forward(self, inputs: Inputs) -> Tensor:
+        return self.score(self.cross_matches(inputs))  # [B]
+
+    def cross_matches(self, inputs: Inputs) -> list[CrossMatch]:
+        """The n-grams of every pair of sizes."""
         queries = [self.ngrams(inputs.queries, inputs.query_mask, words) for words in self.sizes]
         documents = [self.ngrams(inputs.documents, inputs.document_mask, words) for words in self.sizes]
         same = same_words(inputs)  # [B, M, N]
-        features = []
+        found = []
         for query_words, query in zip(self.sizes, queries):
             for document_words, document in zip(self.sizes, documents):
                 equal = same_ngrams(same, query_words) if query_words == document_words else None
-                counts = soft_counts(similarities(query, document, equal), document.mask)  # [B, M, K]
-                features.append(kernel_features(counts, query.mask))  # [B, K]
+                cosines = similarities(query, document, equal)  # [B, M, N]
+                found.append(CrossMatch((query_words, document_words), cosines, document.mask[:, None, :], query.mask))
+        return found
+
+    def score(self, matches: Sequence[CrossMatch]) -> Tensor:
+        """Scores, float [B]."""
+        features = [kernel_features(soft_counts(one.cosines, one.present), one.query_mask) for one in matches]
         return torch.tanh(self.layer(torch.cat(features, dim=1))[:, 0])  # [B]

@@ -17,7 +17,13 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.delta.config import DELTA_FEATURES
 from rerank_plugin.models.delta.model import Delta, closest_words, delta_stage
-from rerank_plugin.models.integrated_gradients import features_at, features_of, in_double, integrated_gradients
+from rerank_plugin.models.integrated_gradients import (
+    features_at,
+    features_of,
+    in_double,
+    integrated_gradients,
+    known_words,
+)
 
 ROW_PARTS = ("difference", "cosine", "distance", "proximity")
 
@@ -41,7 +47,7 @@ def explain(model: Delta, inputs: Inputs) -> Attribution:
     cosines = functional.normalize(queries[0], dim=1) @ functional.normalize(documents[0], dim=1).T  # [M, N]
     return Attribution(
         base,
-        known=(inputs.queries[0] > 0).numpy(),
+        known=known_words(model, inputs),
         words=words.sum(axis=1),
         parts=features_of(model, inputs, features),
         matrix=cosines.numpy(),

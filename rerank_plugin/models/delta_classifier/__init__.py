@@ -10,6 +10,7 @@ register(
         module="rerank_plugin.models.delta_classifier.model:DeltaClassifier",
         summary="the classifier with the Delta stage ([D17])",
         fast="rerank_plugin.models.delta_classifier.fused:FusedDeltaClassifier",
+        explain="rerank_plugin.models.delta_classifier.explain:explain",
         recipe=Recipe(  # [D17] 4.6 and 4.7; the weighted variant has the weights ``log``
             {"loss": "bce", "weights": "none", "optimizer": "adadelta", "epochs": 10},
             summary="as a classifier without weights, Adadelta, 10 epochs, the one with the best nDCG@20",

@@ -90,12 +90,18 @@ def difference_rows(vectors: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
         rows float [B, N, D + 2]: ``d - q*``, ``cos(d, q*)``, ``|d - q*|`` for the closest query word q* of each known
         word d, one behind the other, then zeros; and where there is a row, bool [B, N].
     """
-    known = inputs.document_mask & (inputs.documents > 0)  # [B, N]
     query_known = inputs.query_mask & (inputs.queries > 0)  # [B, M]
-    order = torch.argsort(known.logical_not().to(torch.uint8), dim=1, stable=True)  # [B, N]
-    ids, mask = inputs.documents.gather(1, order), known.gather(1, order)  # [B, N] each
+    order, mask = known_first(inputs)  # [B, N] each
+    ids = inputs.documents.gather(1, order)  # [B, N]
     matrix = delta_stage(vectors[ids], mask, vectors[inputs.queries], query_known)  # [B, N, D + 3]
     return matrix[..., :-1], mask & query_known.any(dim=1, keepdim=True)  # proximity is the last column
+
+
+def known_first(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """The places of document words, the known ones first, int64 [B, N]; and which of these are known, bool [B, N]."""
+    known = inputs.document_mask & (inputs.documents > 0)  # [B, N]
+    order = torch.argsort(known.logical_not().to(torch.uint8), dim=1, stable=True)  # [B, N]
+    return order, known.gather(1, order)
 
 
 class DeltaClassifier(StandardizedFeatures):

@@ -10,6 +10,7 @@ register(
         module="rerank_plugin.models.drmm.model:Drmm",
         summary="DRMM (Guo et al. 2016): histograms of similarities, weighted by idf",
         fast="rerank_plugin.models.drmm.fused:FusedDrmm",
+        explain="rerank_plugin.models.drmm.explain:explain",
         recipe=RECIPE,
         bench={},
     )

@@ -87,13 +87,13 @@ def bins_of(cosines: Tensor, bins: int) -> Tensor:
     return places.clamp_max(bins - 2)
 
 
-def histograms(bins: Tensor, document_mask: Tensor, count: int) -> Tensor:
+def histograms(bins: Tensor, present: Tensor, count: int) -> Tensor:
     """How many of the document's words are in each bin, float [B, M, count].
 
-    bins: int64 [B, M, N], from 0 to count - 1. document_mask: bool [B, N]; padding is not counted.
+    bins: int64 [B, M, N], from 0 to count - 1. present: how much each cell counts, float [B, 1 or M, N].
     """
-    counts = torch.zeros(*bins.shape[:2], count, device=bins.device)  # [B, M, count]
-    return counts.scatter_add(2, bins, document_mask[:, None, :].expand(bins.shape).to(counts.dtype))
+    counts = present.new_zeros(*bins.shape[:2], count)  # [B, M, count]
+    return counts.scatter_add(2, bins, present.expand(bins.shape))
 
 
 class Drmm(FixedVectorModel):
@@ -120,8 +120,13 @@ class Drmm(FixedVectorModel):
         return weights.softmax(dim=1) * inputs.query_mask
 
     def forward(self, inputs: Inputs) -> Tensor:
-        counts = histograms(self.query_bins(inputs), inputs.document_mask, self.config.bins)  # [B, M, bins]
+        present = inputs.document_mask[:, None, :].to(self.vectors.dtype)  # [B, 1, N]
+        return self.score(self.query_bins(inputs), present, self.gates(inputs))  # [B]
+
+    def score(self, bins: Tensor, present: Tensor, gates: Tensor) -> Tensor:
+        """Scores [B] from what `histograms` takes, and the gates float [B, M]."""
+        counts = histograms(bins, present, self.config.bins)  # [B, M, bins]
         hidden = torch.log10(1 + counts)  # [B, M, bins]
         for layer in self.layers:
             hidden = torch.tanh(layer(hidden))  # [B, M, width of the layer]
-        return (hidden[:, :, 0] * self.gates(inputs)).sum(dim=1)  # [B]
+        return (hidden[:, :, 0] * gates).sum(dim=1)  # [B]

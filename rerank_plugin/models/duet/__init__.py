@@ -10,6 +10,7 @@ register(
         module="rerank_plugin.models.duet.model:Duet",
         summary="DUET (Mitra et al. 2017): exact matches and learned representations",
         fast="rerank_plugin.models.duet.fused:FusedDuet",
+        explain="rerank_plugin.models.duet.explain:explain",
         recipe=RECIPE,
         bench={},
     )

@@ -137,11 +137,11 @@ class LocalModel(nn.Module):
         self.query_words = config.query_words
         self.output = FullyConnected(config.query_words * config.filters, config)
 
-    def forward(self, inputs: Inputs) -> Tensor:
-        matches = same_words(inputs).to(self.row.weight.dtype)  # [B, M, N]
+    def forward(self, matches: Tensor, query_mask: Tensor) -> Tensor:
+        """Scores [B] from the matrix of matches, float [B, M, N]."""
         weight = self.row.weight[:, : matches.shape[2]]  # [K, N], or fewer where no document has N words
         features = torch.tanh(functional.linear(matches, weight, self.row.bias))  # [B, M, K]
-        features = features * inputs.query_mask[:, :, None]  # [B, M, K], or fewer words where no query has M
+        features = features * query_mask[:, :, None]  # [B, M, K], or fewer words where no query has M
         features = functional.pad(features, (0, 0, 0, self.query_words - features.shape[1]))  # [B, M, K]
         return self.output(features.flatten(1))  # [B]
 
@@ -183,9 +183,10 @@ class DistributedModel(nn.Module):
         pooled = pooled.transpose(1, 2).masked_fill(~alive, 0.0)  # [B, P, K]
         return torch.tanh(self.window_layer(pooled)) * alive  # [B, P, K]
 
-    def forward(self, vectors: Tensor, inputs: Inputs) -> Tensor:
-        query = self.query(vectors[inputs.queries], inputs.query_mask)  # [B, K]
-        document = self.document(vectors[inputs.documents], inputs.document_mask)  # [B, P, K]
+    def forward(self, queries: Tensor, documents: Tensor, inputs: Inputs) -> Tensor:
+        """Scores [B] from word vectors, float [B, M, D] and [B, N, D]."""
+        query = self.query(queries, inputs.query_mask)  # [B, K]
+        document = self.document(documents, inputs.document_mask)  # [B, P, K]
         return self.output((document * query[:, None, :]).flatten(1))  # [B]
 
 
@@ -204,7 +205,15 @@ class Duet(FixedVectorModel):
             self.distributed = DistributedModel(config, vectors.shape[1])
 
     def forward(self, inputs: Inputs) -> Tensor:
-        if self.config.parts == "local":
-            return self.local(inputs)  # [B]
-        distributed = self.distributed(self.vectors, inputs)  # [B]
-        return distributed if self.config.parts == "distributed" else self.local(inputs) + distributed  # [B]
+        matches = same_words(inputs).to(self.vectors.dtype)  # [B, M, N]
+        documents = None if self.config.parts == "local" else self.vectors[inputs.documents]  # [B, N, D]
+        return self.score(matches, documents, inputs)  # [B]
+
+    def score(self, matches: Tensor, documents: Tensor | None, inputs: Inputs) -> Tensor:
+        """Scores [B] from the matrix of matches [B, M, N] and the document's word vectors [B, N, D], where they are read."""
+        scores = []
+        if self.config.parts != "distributed":
+            scores.append(self.local(matches, inputs.query_mask))  # [B]
+        if self.config.parts != "local":
+            scores.append(self.distributed(self.vectors[inputs.queries], documents, inputs))  # [B]
+        return torch.stack(scores).sum(dim=0)  # [B]

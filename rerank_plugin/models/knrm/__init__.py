@@ -10,6 +10,7 @@ register(
         module="rerank_plugin.models.knrm.model:Knrm",
         summary="KNRM (Xiong et al. 2017): kernels over the similarities of words",
         fast="rerank_plugin.models.knrm.fused:FusedKnrm",
+        explain="rerank_plugin.models.knrm.explain:explain",
         recipe=RECIPE,
         bench={},
     )

@@ -54,12 +54,11 @@ class KnrmConfig(ModelConfig):
         self.check("KNRM")
 
 
-def soft_counts(similarities: Tensor, document_mask: Tensor) -> Tensor:
+def soft_counts(similarities: Tensor, present: Tensor) -> Tensor:
     """Soft-TF of each query word (equation 'K_k(M_i)'): document words in the reach of each kernel, float [B, M, K].
 
-    similarities: float [B, M, N]. document_mask: bool [B, N]; what is False there is not counted.
+    similarities: float [B, M, N]. present: how much each cell counts, bool or float [B, 1 or M, N].
     """
-    present = document_mask[:, None, :]  # [B, 1, N]
     counts = []
     for mean, deviation in zip(MEANS, DEVIATIONS):
         closeness = torch.exp((similarities - mean) ** 2 * (-0.5 / deviation**2))  # [B, M, N]
@@ -86,6 +85,9 @@ class Knrm(FixedVectorModel):
 
     def forward(self, inputs: Inputs) -> Tensor:
         similarities = cosine_matrix(self.vectors, inputs)  # [B, M, N]
-        counts = soft_counts(similarities, inputs.document_mask)  # [B, M, K]
-        features = kernel_features(counts, inputs.query_mask)  # [B, K]
+        return self.score(similarities, inputs.document_mask[:, None, :], inputs.query_mask)  # [B]
+
+    def score(self, similarities: Tensor, present: Tensor, query_mask: Tensor) -> Tensor:
+        """Scores [B] from what `soft_counts` takes, and the query's mask bool [B, M]."""
+        features = kernel_features(soft_counts(similarities, present), query_mask)  # [B, K]
         return torch.tanh(self.layer(features)[:, 0])  # [B]

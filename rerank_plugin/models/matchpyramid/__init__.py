@@ -10,6 +10,7 @@ register(
         module="rerank_plugin.models.matchpyramid.model:MatchPyramid",
         summary="MatchPyramid (Pang et al. 2016): convolutions over the matrix of similarities",
         fast="rerank_plugin.models.matchpyramid.fused:FusedMatchPyramid",
+        explain="rerank_plugin.models.matchpyramid.explain:explain",
         recipe=RECIPE,
         bench={},
     )

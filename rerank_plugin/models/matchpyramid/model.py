@@ -119,17 +119,22 @@ class MatchPyramid(FixedVectorModel):
             return same_words(inputs).to(self.vectors.dtype)
         return cosine_matrix(self.vectors, inputs)
 
-    def convolve(self, inputs: Inputs) -> Tensor:
+    def convolve(self, similarities: Tensor, inputs: Inputs) -> Tensor:
         """The output of the last convolution: float [B, K, M, N], 0 where either word is padding."""
         alive = (inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :])[:, None]  # [B, 1, M, N]
-        maps = self.similarities(inputs)[:, None]  # [B, 1, M, N]
+        maps = similarities[:, None]  # [B, 1, M, N]
         for convolution in self.convolutions:
             maps = functional.relu(convolution(maps)) * alive  # [B, K, M, N]
         return maps
 
     def forward(self, inputs: Inputs) -> Tensor:
+        return self.score(self.similarities(inputs), inputs)  # [B]
+
+    def score(self, similarities: Tensor, inputs: Inputs) -> Tensor:
+        """Scores [B] from the picture, float [B, M, N]."""
         size = (self.config.pool_rows, self.config.pool_columns)
-        cells = dynamic_pool(self.convolve(inputs), inputs.query_mask, inputs.document_mask, *size)  # [B, K, P, Q]
+        maps = self.convolve(similarities, inputs)  # [B, K, M, N]
+        cells = dynamic_pool(maps, inputs.query_mask, inputs.document_mask, *size)  # [B, K, P, Q]
         hidden = cells.flatten(1)  # [B, K * P * Q]
         for layer in self.layers[:-1]:
             hidden = functional.relu(layer(hidden))  # [B, width of the layer]

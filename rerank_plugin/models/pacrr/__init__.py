@@ -10,6 +10,7 @@ register(
         module="rerank_plugin.models.pacrr.model:Pacrr",
         summary="PACRR ([P]): convolutions over similarities, and the strongest of each query word",
         fast="rerank_plugin.models.pacrr.fused:FusedPacrr",
+        explain="rerank_plugin.models.pacrr.explain:explain",
         recipe=RECIPE,
         bench={},
     )

@@ -31,6 +31,7 @@ Where the paper is silent:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,16 +86,19 @@ class Distilled(NamedTuple):
     Attributes:
         matrix: float [B, M, l_d], 0 where padded.
         windows: bool [B, W], True for windows of the document: of one column each for firstk, of n for kwindow.
+        places: the document word of each column, int64 [B, l_d]; anything where padded.
     """
 
     matrix: Tensor
     windows: Tensor
+    places: Tensor
 
 
 def firstk(similarities: Tensor, document_mask: Tensor, columns: int) -> Distilled:
     """The first ``columns`` columns ([P] 2.1) of similarities [B, M, N], with zeros where the document ends before."""
     beyond = (0, columns - similarities.shape[2])  # fewer than 0: cut
-    return Distilled(functional.pad(similarities, beyond), functional.pad(document_mask, beyond))
+    places = torch.arange(columns, device=document_mask.device).expand(len(document_mask), -1)  # [B, l_d]
+    return Distilled(functional.pad(similarities, beyond), functional.pad(document_mask, beyond), places)
 
 
 def kwindow(similarities: Tensor, document_mask: Tensor, query_mask: Tensor, words: int, columns: int) -> Distilled:
@@ -120,6 +124,7 @@ def kwindow(similarities: Tensor, document_mask: Tensor, query_mask: Tensor, wor
     return Distilled(
         functional.pad(matrix, (0, columns - matrix.shape[2])),
         functional.pad(windows, (0, columns // words - windows.shape[1])),
+        functional.pad(chosen, (0, columns - chosen.shape[1])),
     )
 
 
@@ -215,18 +220,24 @@ class Pacrr(FixedVectorModel):
         missing = torch.arange(count, device=places.device) >= distilled.windows.sum(dim=1, keepdim=True)  # [B, n_s]
         return found.masked_fill(missing[:, None, :], 0.0)
 
-    def query_signals(self, inputs: Inputs) -> Tensor:
-        """What the LSTM reads: float [B, M, l_g * n_s + 1]."""
+    def distilled(self, inputs: Inputs) -> list[Distilled]:
+        """The matrix of each n-gram size, from 1 word on."""
         similarities = cosine_matrix(self.vectors, inputs)  # [B, M, N]
-        signals = []
-        for words in range(1, self.config.longest_ngram + 1):
-            signals.append(self.matches(words, self.distill(words, similarities, inputs)))  # [B, M, n_s]
+        return [self.distill(words, similarities, inputs) for words in range(1, self.config.longest_ngram + 1)]
+
+    def query_signals(self, distilled: Sequence[Distilled], inputs: Inputs) -> Tensor:
+        """What the LSTM reads: float [B, M, l_g * n_s + 1]."""
+        signals = [self.matches(words, one) for words, one in enumerate(distilled, 1)]  # [B, M, n_s] each
         shares = idf_shares(inputs.query_idf, inputs.query_mask)  # [B, M]
         return torch.cat([*signals, shares[:, :, None]], dim=2)
 
     def forward(self, inputs: Inputs) -> Tensor:
         inputs = inputs.without_common_padding()  # scores do not depend on padding, but time and memory do
-        outputs, _ = self.lstm(self.query_signals(inputs))  # [B, M, 1]
+        return self.score(self.distilled(inputs), inputs)  # [B]
+
+    def score(self, distilled: Sequence[Distilled], inputs: Inputs) -> Tensor:
+        """Scores [B] from the matrices of all n-gram sizes."""
+        outputs, _ = self.lstm(self.query_signals(distilled, inputs))  # [B, M, 1]
         last = (inputs.query_mask.sum(dim=1, keepdim=True) - 1).clamp_min(0)  # [B, 1]
         score = outputs[:, :, 0].gather(1, last)[:, 0]  # [B]
         return score * inputs.query_mask.any(dim=1)

@@ -116,17 +116,17 @@ class SevMos(StandardizedFeatures, EncodingModel):
 
     def encode_documents(self, ids: Tensor, mask: Tensor) -> Tensor:
         """x_d: ids int64 [B, N] and mask bool [B, N] to float [B, K]."""
-        return self._convolve(self.document_convolutions, ids, mask)
+        return self.convolve(self.document_convolutions, self.vectors[ids], mask)
 
     def encode_queries(self, ids: Tensor, mask: Tensor) -> Tensor:
         """x_q: ids int64 [B, M] and mask bool [B, M] to float [B, K]."""
-        return self._convolve(self.query_convolutions, ids, mask)
+        return self.convolve(self.query_convolutions, self.vectors[ids], mask)
 
-    def _convolve(self, convolutions: nn.ModuleList, ids: Tensor, mask: Tensor) -> Tensor:
-        """Convolutions with full borders, and the maximum over the windows that hold a word."""
+    def convolve(self, convolutions: nn.ModuleList, words: Tensor, mask: Tensor) -> Tensor:
+        """Convolutions with full borders over words float [B, N, D], and the maximum over the windows that hold one."""
         border = self.config.width - 1
-        alive = mask[:, None, :].to(self.vectors.dtype)  # [B, 1, N]
-        features = self.vectors[ids].transpose(1, 2) * alive  # [B, D, N]
+        alive = mask[:, None, :].to(words.dtype)  # [B, 1, N]
+        features = words.transpose(1, 2) * alive  # [B, D, N]
         for convolution in convolutions:
             alive = functional.max_pool1d(functional.pad(alive, (border, border)), border + 1, 1)  # [B, 1, N + w - 1]
             features = functional.leaky_relu(convolution(features), self.config.slope) * alive  # [B, K, N + w - 1]

@@ -1,0 +1,40 @@
+"""What SevMos's score of a document is made of: integrated gradients over its word vectors and lexical features.
+
+The model compares no pairs of words: the cosines are there to be read, and the query belongs to the base.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.features.interactions import cosine_matrix
+from rerank_plugin.models.attribution import Attribution
+from rerank_plugin.models.integrated_gradients import (
+    features_at,
+    features_of,
+    in_double,
+    integrated_gradients,
+    known_words,
+)
+from rerank_plugin.models.sevmos.model import SevMos
+
+
+def explain(model: SevMos, inputs: Inputs) -> Attribution:
+    """The attribution of one document's score; inputs with B = 1."""
+    model, inputs = in_double(model, inputs)
+    documents, query = model.vectors[inputs.documents], model.encode_queries(inputs.queries, inputs.query_mask)
+
+    def score(words: Tensor, features: Tensor) -> Tensor:
+        """words [S, N], features [S, F]."""
+        encoded = model.convolve(model.document_convolutions, documents * words[:, :, None], inputs.document_mask)
+        return model.score_encodings(query.expand(len(words), -1), encoded, features_at(model, inputs, features))  # [S]
+
+    base, (words, features) = integrated_gradients(score, [documents.shape[1:2], inputs.features.shape[1:]])
+    return Attribution(
+        base,
+        known=known_words(model, inputs),
+        words=words,
+        parts=features_of(model, inputs, features),
+        matrix=cosine_matrix(model.vectors, inputs)[0].numpy(),
+    )
