@@ -211,11 +211,8 @@ def test_what_cannot_filter_says_so(dated, index):
         index.first_stage(LuceneConfig()).search(query, 10)
 
 
-def test_pyserini_shows_the_stored_documents(dated, documents, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")  # without one, some versions of Pyserini cannot be imported
-    from pyserini.search.lucene import LuceneSearcher
-
-    searcher = LuceneSearcher(str(dated.lucene_folder))
+def test_pyserini_shows_the_stored_documents(dated, documents, lucene_searcher):
+    searcher = lucene_searcher(str(dated.lucene_folder))
     for row in (0, 7, 14, 20):
         id, title, abstract, _ = documents[row]
         expected = {"id": id, "contents": f"{title} {abstract}", "title": title, "abstract": abstract}
