@@ -1,4 +1,5 @@
 # make run      everything from nothing to an evaluated, re-ranked run on the bundled sample
+# make serve    the live service over the bundled sample, at http://localhost:8080
 # make check    style, types and layers: ruff, mypy, import-linter
 # make test     the tests, as many at once as WORKERS says
 # make test-all-pythons   the tests with every Python of PYTHONS, each in an environment of its own
@@ -10,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PYTHONS ?= 3.10 3.11 3.12 3.13
 WORKERS ?= 2
 
-.PHONY: install run check format test test-all-pythons wheel clean
+.PHONY: install run serve check format test test-all-pythons wheel clean
 
 install: $(VENV)/.installed
 
@@ -37,6 +38,9 @@ run: install
 	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --query "heart attack aspirin" --reranker delta:$(CHECKPOINT)
 	$(BIN)/python -m rerank_plugin.evaluate --qrels sample:test runs/sample-bm25.run runs/sample-bm25-delta.run \
 		--baseline runs/sample-bm25.run
+
+serve: install
+	$(BIN)/python -m rerank_plugin.serve
 
 check: install
 	$(BIN)/ruff check .

@@ -5,7 +5,9 @@ The JVM starts in the process of the tests and stays there, so no test may fork 
 
 import logging
 import os
+from functools import cache
 from pathlib import Path
+from urllib.error import URLError
 
 import pytest
 from hypothesis import settings
@@ -123,6 +125,24 @@ def index(index_folder):
     from rerank_plugin.indexes.index_folder import Index
 
     return Index(index_folder)
+
+
+@cache
+def pyserini_searcher():
+    """Pyserini's ``LuceneSearcher``; None without a network for versions that read from it when they are imported."""
+    from rerank_plugin.files.java import start_jvm
+
+    start_jvm()
+    try:
+        from pyserini.search.lucene import LuceneSearcher
+    except URLError:
+        return None
+    return LuceneSearcher
+
+
+@pytest.fixture(scope="session")
+def lucene_searcher():
+    return pyserini_searcher() or pytest.skip("this Pyserini reads from the network when imported, and there is none")
 
 
 @pytest.fixture

@@ -304,7 +304,7 @@ def test_what_a_killed_build_leaves_goes_with_the_next_one(workspace):
     command(workspace, "index --corpus short.jsonl --index next")
     assert not list(workspace.glob(".killed.*")) and list(workspace.glob(".living.rerank_plugin-*"))
     living.terminate()
-    living.wait()
+    living.communicate(timeout=60)  # what it still says would fill the pipe
 
 
 def start_index(workspace, name):

@@ -6,6 +6,7 @@ Training and search both build their inputs here, so that their scores are equal
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -168,6 +169,7 @@ class InputBuilder:
         self.vector_features, self.of_vectors = vector_features, [name in VECTOR_NAMES for name in features]
         self.lexical_names = [name for name in features if name not in VECTOR_NAMES]
         self._model_ids = TermIds(index, vocabulary)
+        self.feature_seconds = 0.0  # spent on features so far
 
     @property
     def passage_words(self) -> int:
@@ -214,11 +216,13 @@ class InputBuilder:
 
     def features(self, query: IndexQuery, candidates: Candidates) -> np.ndarray:
         """The features, float32 [C, F]."""
+        started = perf_counter()
         columns = np.zeros((len(candidates), len(self.feature_names)), np.float32)
         if self.lexical_names:
             columns[:, np.invert(self.of_vectors)] = lexical_features(self.lexical_names, query, candidates)
         if self.vector_features is not None:
             columns[:, self.of_vectors] = self.vector_features(self, self.query(query), candidates)
+        self.feature_seconds += perf_counter() - started
         return columns
 
     def build(self, query: IndexQuery, words: ModelQuery, candidates: Candidates) -> Inputs:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rerank_plugin.files.errors import InputError
 
@@ -26,6 +27,7 @@ FILTERS = {
     "language": "languages", "retracted": "retracted",
 }  # fmt: skip
 LISTS = ("authors", "mesh", "types", "languages")
+Values: TypeAlias = Mapping[str, str | Sequence[str]]
 YEARS = re.compile("([0-9]{4})|([0-9]{4})?-([0-9]{4})?")
 
 
@@ -45,13 +47,15 @@ class Filter:
     values: tuple[tuple[str, tuple[str, ...]], ...]
 
     @classmethod
-    def of(cls, values: Mapping[str, str | Sequence[str]]) -> Filter:
+    def of(cls, values: Values) -> Filter:
         """The filter of a mapping such as ``{"year": "2015-2020", "type": ["Review", "Meta-Analysis"]}``.
 
         Raises:
-            InputError: an unknown field, or a value that its field cannot have.
+            InputError: no field, an unknown one, one without values, or a value that its field cannot have.
         """
         lists = {field: found if isinstance(found, (list, tuple)) else (found,) for field, found in values.items()}
+        if not lists or not all(lists.values()):
+            raise InputError("a filter has a field or more, and each field a value or more, as in type:Review")
         return cls(tuple((field, tuple(_checked(field, one) for one in found)) for field, found in lists.items()))
 
     @classmethod

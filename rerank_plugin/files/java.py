@@ -83,25 +83,29 @@ def anserini_jar() -> Path:
     return jars[-1]
 
 
+_lock = threading.RLock()  # neither pyjnius nor functools.cache keeps two threads from making the same thing at once
+
+
 @cache
 def start_jvm() -> None:
     """Start the JVM, once. Options beyond the default heap of 4 GB come from RERANK_PLUGIN_JVM_OPTIONS."""
-    import jnius_config
+    with _lock:
+        import jnius_config
 
-    if not jnius_config.vm_running:
-        os.environ["JAVA_HOME"] = str(java_home())
-        options = os.environ.get("RERANK_PLUGIN_JVM_OPTIONS", "").split()
-        if not any(option.startswith("-Xmx") for option in options):
-            options.append(DEFAULT_HEAP)
-        if (os.cpu_count() or 1) <= 2 and not any(option.endswith("GC") for option in options):
-            options.append(SMALL_COLLECTOR)
-        # Signals stay Python's: otherwise Ctrl-C ends the process within Java, and nothing is tidied up.
-        options += ["-Xrs", "--enable-native-access=ALL-UNNAMED", *ERRORS_ONLY]  # native access: of Lucene 10
-        jnius_config.set_classpath(str(anserini_jar()))
-        jnius_config.add_options(*options)
-    import jnius  # noqa: F401  (importing it starts the JVM)
+        if not jnius_config.vm_running:
+            os.environ["JAVA_HOME"] = str(java_home())
+            options = os.environ.get("RERANK_PLUGIN_JVM_OPTIONS", "").split()
+            if not any(option.startswith("-Xmx") for option in options):
+                options.append(DEFAULT_HEAP)
+            if (os.cpu_count() or 1) <= 2 and not any(option.endswith("GC") for option in options):
+                options.append(SMALL_COLLECTOR)
+            # Signals stay Python's: otherwise Ctrl-C ends the process within Java, and nothing is tidied up.
+            options += ["-Xrs", "--enable-native-access=ALL-UNNAMED", *ERRORS_ONLY]  # native access: of Lucene 10
+            jnius_config.set_classpath(str(anserini_jar()))
+            jnius_config.add_options(*options)
+        import jnius  # noqa: F401  (importing it starts the JVM)
 
-    _quieten()
+        _quieten()
 
 
 def _quieten() -> None:
@@ -118,7 +122,8 @@ def java_class(name: str):
     start_jvm()
     from jnius import autoclass
 
-    return autoclass(name)
+    with _lock:
+        return autoclass(name)
 
 
 class _Attached:

@@ -44,11 +44,14 @@ def open_reader(folder: Path) -> Any:
 
 
 def commit_id(reader: Any) -> str:
-    """The id of the commit that a reader has open: Lucene makes a new one for every commit."""
+    """The id of the commit that a reader has open: Lucene makes a new one for every commit.
+
+    It is written to the base 36, as Lucene 9 writes ids; Lucene 10, which reads the same indexes, has the base 16.
+    """
     from jnius import cast
 
     infos = cast("org.apache.lucene.index.StandardDirectoryReader", reader).getSegmentInfos()
-    return java_class("org.apache.lucene.util.StringHelper").idToString(infos.getId())
+    return java_class("java.math.BigInteger")(1, infos.getId()).toString(36)
 
 
 def user_data(reader: Any, key: str) -> str | None:

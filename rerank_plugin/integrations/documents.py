@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from rerank_plugin.files.filters import Filter
 from rerank_plugin.ranking.reranker import Hit, Reranker, stored_fields
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.texts import BODY_FIELDS
@@ -18,13 +19,15 @@ from rerank_plugin.ranking.texts import BODY_FIELDS
 FIRST_STAGE_SCORE = "first_stage_score"
 
 
-def retrieve(searcher: Searcher, query: str, k: int) -> Iterator[tuple[Hit, str, dict[str, Any]]]:
+def retrieve(
+    searcher: Searcher, query: str, k: int, filter: Filter | None = None
+) -> Iterator[tuple[Hit, str, dict[str, Any]]]:
     """The k best documents of a query: their hits, texts and metadata.
 
     Raises:
         InputError: as in `Searcher.search`, or the index does not store its documents.
     """
-    for hit in searcher.search(query, k):
+    for hit in searcher.search(query, k, filter=filter):
         document = searcher.doc(hit.docid)
         text = stored_fields(document, hit.docid)["text"]
         metadata = {name: value for name, value in document.fields.items() if name not in ("id", *BODY_FIELDS)}

@@ -6,7 +6,10 @@ They are made of names, so that pipelines can be saved. Index and model are open
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.filters import Filter
 from rerank_plugin.integrations import extra
 from rerank_plugin.integrations.documents import rerank, retrieve
 from rerank_plugin.ranking.reranker import Reranker
@@ -26,6 +29,8 @@ class Retriever:
         first_stage: what `Searcher` takes, such as ``bm25``, ``bm25+rm3`` or ``hybrid``.
         depth: how many candidates are retrieved for a query.
         top_k: how many documents of a query, at most.
+        filters: which documents are retrieved, in Haystack's form: a condition ``==`` or ``in``, or ``AND`` of several,
+            on different fields of `Filter`, such as ``meta.type``; None for all.
     """
 
     def __init__(
@@ -35,9 +40,10 @@ class Retriever:
         first_stage: str = "bm25",
         depth: int = 500,
         top_k: int = 10,
+        filters: dict[str, Any] | None = None,
     ):
         self.index, self.reranker, self.first_stage = index, reranker, first_stage
-        self.depth, self.top_k = depth, top_k
+        self.depth, self.top_k, self.filters = depth, top_k, filters
         self._searcher: Searcher | None = None
 
     def warm_up(self) -> None:
@@ -46,15 +52,36 @@ class Retriever:
             self._searcher = Searcher(self.index, self.reranker, self.first_stage, self.depth)
 
     @component.output_types(documents=list[Document])
-    def run(self, query: str, top_k: int | None = None) -> dict[str, list[Document]]:
-        """The documents of a query under ``documents``, by decreasing score; ``top_k`` goes before the component's."""
+    def run(
+        self, query: str, top_k: int | None = None, filters: dict[str, Any] | None = None
+    ) -> dict[str, list[Document]]:
+        """The documents of a query under ``documents``, by decreasing score.
+
+        ``top_k`` and ``filters`` go before the component's.
+        """
         self.warm_up()
-        found = retrieve(self._searcher, query, self.top_k if top_k is None else top_k)
+        kept = _filter(self.filters if filters is None else filters)
+        found = retrieve(self._searcher, query, self.top_k if top_k is None else top_k, kept)
         return {
             "documents": [
                 Document(id=hit.docid, content=text, meta=metadata, score=hit.score) for hit, text, metadata in found
             ]
         }
+
+
+def _filter(filters: dict[str, Any] | None) -> Filter | None:
+    if not filters:
+        return None
+    values: dict[str, Any] = {}
+    for one in filters.get("conditions", []) if filters.get("operator") == "AND" else [filters]:
+        field = str(one.get("field")).removeprefix("meta.")
+        if one.get("operator") not in ("==", "in") or field in values:
+            raise InputError(
+                "filters are conditions == and in, one a field, or AND of these, as {'field': 'meta.type', 'operator': "
+                f"'==', 'value': 'Review'}}, not {one}"
+            )
+        values[field] = one.get("value")
+    return Filter.of(values)
 
 
 @component

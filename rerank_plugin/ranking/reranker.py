@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
+from types import NoneType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from rerank_plugin import rerankers
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.filters import Filter, Values
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, open_whole
@@ -24,6 +26,7 @@ from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.attribution import Attribution
+from rerank_plugin.models.relevance import Relevance
 from rerank_plugin.models.sharing import fetch, push, save_shared
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explaining import explained, place_of
@@ -84,6 +87,7 @@ class Reranker:
         index: the index whose documents it scores; None if it scores texts.
         name: the scorer's, such as ``delta``.
         checkpoint: the folder that it was loaded from; None if there is none.
+        relevance: the map of its scores to relevance between 0 and 1.
     """
 
     def __init__(self, scorer: Any, index: str | Path | Index | TextIndex):
@@ -94,6 +98,7 @@ class Reranker:
         self._scorer = _OneAtATime(made)
         self.name = made.name
         self.checkpoint: Path | None = None
+        self.relevance = Relevance()
 
     @classmethod
     def load(
@@ -141,7 +146,7 @@ class Reranker:
             else:
                 texts = TextIndex(_statistics(named, checkpoint, statistics), threads or available_threads())
                 made = cls(rerankers.load(named, texts, how), texts)
-            made.checkpoint = checkpoint
+            made.checkpoint, made.relevance = checkpoint, Relevance.of_checkpoint(checkpoint)
             return made
 
         return whole(statistics if index is None else index, opened)
@@ -445,11 +450,15 @@ def whole(index: str | Path | Index | None, opening: Callable[[], T]) -> T:
     return opening() if index is None or isinstance(index, Index) else open_whole(opening)
 
 
-def as_query(text: str, id: str | None = None) -> Query:
+def as_query(text: str, id: str | None = None, filter: Filter | Values | None = None) -> Query:
     """A query with this text; without an id the text is also its id, which messages show."""
     if not isinstance(text, str):
         raise InputError(f"a query is a text, not {type(text).__name__}")
-    return Query(text if id is None else id, text)
+    if isinstance(filter, Mapping):
+        filter = Filter.of(filter) if filter else None
+    if not isinstance(filter, (Filter, NoneType)):
+        raise InputError(f"a filter is a Filter or a mapping, as {{'type': 'Review'}}, not {type(filter).__name__}")
+    return Query(text if id is None else id, text, filter)
 
 
 def at_least(number: int, name: str, least: int = 1) -> int:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from rerank_plugin.corpora import queries as read_queries
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.filters import Filter, Values
 from rerank_plugin.files.java import detach_at_thread_end
 from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import RankedList, strictly_decreasing
@@ -92,26 +93,35 @@ class Searcher:
         self._closed, self._lock = False, Lock()
         self._replaced: list[FirstStage] = []  # which other threads may be searching
 
-    def search(self, q: str, k: int = 10, *, offset: int = 0) -> list[Hit]:
+    def search(self, q: str, k: int = 10, *, offset: int = 0, filter: Filter | Values | None = None) -> list[Hit]:
         """The k documents with the highest scores, from rank 1 on; fewer if the first stage finds fewer.
 
         Args:
             offset: how many of the best documents to pass over: page 2 of ten hits each has the offset 10.
+            filter: which documents may be found: a `Filter`, or what `Filter.of` takes; None for all.
 
         Raises:
-            InputError: the query is no text, k is below 1, or offset + k is above the depth.
+            InputError: the query is no text, k is below 1, offset + k is above the depth, or the first stage or the
+                index cannot filter so.
         """
-        query, k = as_query(q), self._within_depth(k, offset)
+        query, k = as_query(q, filter=filter), self._within_depth(k, offset)
         return ranked_hits(self._rank(query), k, self._lucene_numbers, offset)
 
     def batch_search(
-        self, queries: Sequence[str], qids: Sequence[str] | None = None, k: int = 10, threads: int = 1
+        self,
+        queries: Sequence[str],
+        qids: Sequence[str] | None = None,
+        k: int = 10,
+        threads: int = 1,
+        *,
+        filter: Filter | Values | None = None,
     ) -> dict[str, list[Hit]]:
         """`search` for many queries: the hits by query id, in the order of the queries.
 
         Args:
             qids: ids of the queries; by default their positions in the list, "0", "1", ...
             threads: how many threads retrieve candidates.
+            filter: as for `search`, for all queries.
 
         Raises:
             InputError: as in `search`, or the number of ids differs from that of queries, or two ids are equal.
@@ -122,7 +132,7 @@ class Searcher:
         ids = [str(place) for place in range(len(texts))] if qids is None else list(qids)
         if len(ids) != len(texts):
             raise InputError(f"{len(texts)} queries but {len(ids)} query ids: give one id each")
-        asked = _checked(as_query(text, id) for text, id in zip(texts, ids))
+        asked = _checked(as_query(text, id, filter) for text, id in zip(texts, ids))
         k = self._within_depth(k)
         numbers = self._lucene_numbers
         return {ranking.query.id: ranked_hits(ranking, k, numbers) for ranking in self._rank_all(asked, threads)}

@@ -91,6 +91,10 @@ class NeuralReranker(Scorer):
         except (RuntimeError, AssertionError) as error:
             raise InputError(f"cannot use the device '{device}': {str(error).splitlines()[0]}") from None
 
+    @property
+    def feature_seconds(self) -> float:
+        return self.builder.feature_seconds
+
     def _fast_class(self) -> type[FastPath] | type[DevicePath] | None:
         """The class of the model's fast path for the device; None if there is none or ``options`` exclude it."""
         if isinstance(self.model, StoredModel):

@@ -37,6 +37,7 @@ class Scorer(ABC):
         listwise: whether a document's score depends on the other candidates or on first-stage scores.
         passage_words: the words of a document that it reads; None for one that reads all of them.
         scores_together: whether :meth:`score_many` is faster than one call of :meth:`score` for each query.
+        feature_seconds: that it has spent on computing features so far; 0 for one that does not tell.
         trained_after: the first stage whose scores it was trained to read; None if it reads none, or is not trained.
     """
 
@@ -44,6 +45,7 @@ class Scorer(ABC):
     listwise: bool = False
     trained_after: str | None = None
     passage_words: int | None = None
+    feature_seconds: float = 0.0
     scores_together: ClassVar[bool] = False
 
     @abstractmethod

@@ -1,14 +1,17 @@
-"""The hybrid of words and meaning: BM25, with RM3 or without, fused with the bundled encoder ``ktrel``.
+"""The hybrid of words and meaning: BM25, and BM25+RM3 if asked for, fused with the bundled encoder ``ktrel``.
 
 Scores are interpolated as :mod:`rerank_plugin.retrieval.fusion` says. The encoder then searches a second time, with the
 query moved towards the best fused documents, and is fused anew: feedback from documents that words and meaning agree
-on. Weights and numbers were chosen on the validation queries of two collections (docs/models/ktrel.md). The index keeps
-the encodings: ``index --encode ktrel``.
+on. In the end, documents that the encoder puts close to each other share their scores
+(:mod:`rerank_plugin.kernels.regularization`). Weights and numbers were chosen on the validation queries of two
+collections (docs/models/ktrel.md). The index keeps the encodings: ``index --encode ktrel``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import numpy as np
 
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
@@ -19,22 +22,25 @@ from rerank_plugin.retrieval.register import FirstStageEntry, configure, registe
 
 ENCODER = "ktrel"
 HYBRID, HYBRID_RM3 = "hybrid", "hybrid+rm3"
-LEXICAL = {HYBRID: BM25, HYBRID_RM3: RM3}
+LEXICAL = {HYBRID: {BM25: 0.65}, HYBRID_RM3: {BM25: 0.4, RM3: 0.3}}  # and their weights; the encoder has the rest of 1
 
 
 @dataclass(frozen=True)
 class HybridConfig:
-    """The hybrid's settings; the rest are the defaults of its two stages.
+    """The hybrid's settings; the rest are the defaults of its stages.
 
     Attributes:
-        weight: of the lexical stage; the encoder's is 1 less that.
+        name: ``hybrid`` or ``hybrid+rm3``.
         feedback, feedback_weight: number and weight of the fused documents that the encoder's query is moved towards.
+        regularized, neighbours, regularization: of the scores: number of documents, nearest others of each, and weight.
     """
 
     name: str = HYBRID
-    weight: float = 0.65
     feedback: int = 5
     feedback_weight: float = 0.5
+    regularized: int = 300
+    neighbours: int = 5
+    regularization: float = 0.3
 
     def open(self, index) -> HybridStage:
         """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; starts the JVM.
@@ -50,19 +56,27 @@ class HybridStage(FusedStage):
 
     def __init__(self, index, config: HybridConfig):
         self.dense, self.hybrid = DenseConfig(ENCODER).open(index), config
-        self.lexical = configure(LEXICAL[config.name]).open(index)
-        configs = configure(LEXICAL[config.name]), DenseConfig(ENCODER)
-        fusion = FusionConfig(configs, LINEAR, (config.weight, 1 - config.weight))
-        super().__init__(index.forward, [self.lexical, self.dense], fusion)
+        weights = LEXICAL[config.name]
+        configs = [configure(name) for name in weights]
+        self.lexical = [one.open(index) for one in configs]
+        encoder = DenseConfig(ENCODER)
+        fusion = FusionConfig((*configs, encoder), LINEAR, (*weights.values(), 1 - sum(weights.values())))
+        super().__init__(index.forward, [*self.lexical, self.dense], fusion)
         self.name = config.name
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents."""
-        words = self.lexical.search(query, DEPTH)
-        best = self.fuse([words, self.dense.search(query, DEPTH)], self.hybrid.feedback)
-        near = self.dense.search_near(query, best.rows, self.hybrid.feedback_weight, DEPTH)
-        return self.fuse([words, near], depth)
+        from rerank_plugin.kernels.regularization import regularize  # numba is slow to import
+
+        hybrid = self.hybrid
+        words = [stage.search(query, DEPTH) for stage in self.lexical]
+        best = self.fuse([*words, self.dense.search(query, DEPTH)], hybrid.feedback)
+        near = self.dense.search_near(query, best.rows, hybrid.feedback_weight, DEPTH)
+        fused = self.fuse([*words, near], max(depth, hybrid.regularized))
+        encodings = self.dense.vectors[fused.rows[: hybrid.regularized]].astype(np.float32)
+        scores = regularize(fused.first_stage_scores, encodings, hybrid.neighbours, hybrid.regularization)
+        return Candidates(self.forward, fused.rows, scores).best(depth)
 
 
 register(FirstStageEntry(HYBRID, HybridConfig, "BM25 fused with the bundled encoder ktrel"))
-register(FirstStageEntry(HYBRID_RM3, HybridConfig, "the same with BM25+RM3", fixed={"name": HYBRID_RM3}))
+register(FirstStageEntry(HYBRID_RM3, HybridConfig, "the same, fused with BM25+RM3 too", fixed={"name": HYBRID_RM3}))

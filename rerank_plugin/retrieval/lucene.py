@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,19 +68,41 @@ class LuceneFirstStage:
     def __init__(self, index, config: LuceneConfig):
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
         self.reader = index.open_lucene()
-        self.searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.reader)
-        self.searcher.setMaxClauseCount(1 << 16)  # a pasted abstract is a query, too
-        if config.name == QLD:
-            similarity = java_class("org.apache.lucene.search.similarities.LMDirichletSimilarity")(config.mu)
-        else:
-            similarity = java_class("org.apache.lucene.search.similarities.BM25Similarity")(config.k1, config.b)
-        self.searcher.setSimilarity(similarity)
+        self.searcher = self._new_searcher()
         self.analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         self.generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
         self.lucene_rows = np.asarray(self.forward.lucene_rows)
+        self._json = self._hits_writer()  # before there are threads, as pyjnius does not keep two from mixing calls up
+        probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
+        self._hit_shape = len(probe), (probe.index(7), probe.index(0.5))  # values of a hit, places of number and score
 
-    @cached_property
-    def _json(self):
+    def _new_searcher(self):
+        searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.reader)
+        searcher.setMaxClauseCount(1 << 16)  # a pasted abstract is a query, too
+        if self.config.name == QLD:
+            similarity = java_class("org.apache.lucene.search.similarities.LMDirichletSimilarity")(self.config.mu)
+        else:
+            similarity = java_class("org.apache.lucene.search.similarities.BM25Similarity")(
+                self.config.k1, self.config.b
+            )
+        searcher.setSimilarity(similarity)
+        return searcher
+
+    def configured(self, **settings) -> LuceneFirstStage:
+        """This first stage with other settings, over the same open reader, which is closed with this one.
+
+        Raises:
+            InputError: as in :class:`LuceneConfig`, or the index has no such field.
+        """
+        config = replace(self.config, **settings)
+        if config.field not in (known := self.index.lucene_fields):
+            raise InputError(f"the index has no field '{config.field}'; it has {', '.join(known)}")
+        other = copy(self)
+        other.config = config
+        other.searcher = other._new_searcher()
+        return other
+
+    def _hits_writer(self):
         """A Jackson mapper that writes a hit as an array of numbers."""
         mapper = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
         shape = java_class("com.fasterxml.jackson.annotation.JsonFormat$Value").forShape(
@@ -101,12 +123,6 @@ class LuceneFirstStage:
         width, columns = self._hit_shape
         table = np.fromstring(numbers, np.float64, sep=",").reshape(-1, width)
         return table[:, columns[0]].astype(np.int64), table[:, columns[1]].astype(np.float32)
-
-    @cached_property
-    def _hit_shape(self) -> tuple[int, tuple[int, int]]:
-        """How many values Jackson writes for a hit, and the positions of its number and its score."""
-        probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
-        return len(probe), (probe.index(7), probe.index(0.5))
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents that fit the query's filter.

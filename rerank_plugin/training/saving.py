@@ -19,9 +19,11 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, link_or_copy, locked, remove_folder, replacing_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, read_config, save_checkpoint, write_statistics
+from rerank_plugin.models.relevance import RELEVANCE
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.word_vectors import WORD_VECTORS, WordVectors
 from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE, STATE_FILE, TENSORS_FILE, replace
+from rerank_plugin.training.validation import Validation
 
 BEST, EPOCHS, WORDS, MARKER_FILE = "best", "epochs", "words", "training.json"
 
@@ -95,6 +97,7 @@ class Saver:
 
     Args:
         folder: the work folder; files of an older training are removed after the first epoch of a new one.
+        validation: of the training, which fits the relevance of scores.
         training: data, settings and seed of the training, for the description in each checkpoint.
         every: whether to keep the checkpoint of every epoch.
         index: of the collection, whose statistics the finished checkpoints keep.
@@ -106,13 +109,14 @@ class Saver:
         folder: Path,
         model,
         vectors: WordVectors | None,
+        validation: Validation,
         training: dict,
         every: bool,
         index: ForwardIndex,
         words: Path | None = None,
     ):
         self.folder, self.model, self.vectors, self.training = folder, model, vectors, training
-        self.index = index
+        self.index, self.validation = index, validation
         self.every, self.words = every, words or folder / WORDS
         self.fresh, self.epochs = True, 0
 
@@ -177,7 +181,8 @@ class Saver:
         return self.folder / EPOCHS / f"{epoch:02d}"
 
     def _save(self, folder: Path, measures: dict) -> None:
-        description = {"training": self.training, "measures": measures, "seed": self.training["seed"]}
+        relevance = {RELEVANCE: self.validation.relevance._asdict()}
+        description = {"training": self.training, "measures": measures, "seed": self.training["seed"], **relevance}
         save_checkpoint(folder, self.model, self.vectors, description, self.words)
 
 

@@ -292,9 +292,8 @@ class Session:
             values = np.concatenate([pool.features for pool in pools]).astype(np.float64)
             model.set_feature_statistics(torch.from_numpy(values.mean(axis=0)), torch.from_numpy(values.std(axis=0)))
         validation = Validation(*held_out[:3], reranker, task.measures, held_out.highest)
-        saver = Saver(
-            folder, model, self.vectors, {**data, **asdict(task.training)}, task.keep_epochs, self.index.forward, words
-        )
+        described = {**data, **asdict(task.training)}
+        saver = Saver(folder, model, self.vectors, validation, described, task.keep_epochs, self.index.forward, words)
         kind = Trainer
         if task.training.of_batches:
             from rerank_plugin.training.contrastive import ContrastiveTrainer as kind

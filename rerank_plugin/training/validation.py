@@ -8,6 +8,7 @@ import numpy as np
 
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.models.relevance import Relevance
 from rerank_plugin.ranking.pipeline import rank
 from rerank_plugin.rerankers import Reranker, as_scorer
 
@@ -37,6 +38,7 @@ class Validation:
         # Rows and scores only: the words of candidates are gathered when they are scored, and not kept.
         found = {query.id: candidates[query.id] for query in queries}
         self.candidates = {id: (one.index, one.rows, one.first_stage_scores) for id, one in found.items()}
+        self.relevance = Relevance()  # fitted to the scores of the last epoch
         self.rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.rows for one in found.values())]))
 
     def __call__(self) -> dict[str, float]:
@@ -44,8 +46,10 @@ class Validation:
         from rerank_plugin.files.runs import RankedList
 
         self.reranker.encode_for_now(self.rows)  # an epoch has changed the weights
-        run = {}
+        run, scores = {}, [np.zeros(0, np.float32)]
         for query in self.queries:
             ranking = rank(query, Candidates(*self.candidates[query.id]), self.reranker)
             run[query.id] = RankedList(ranking.doc_ids, ranking.ranked_scores)
+            scores.append(ranking.scores)
+        self.relevance = Relevance.fitted(np.concatenate(scores))
         return self.evaluator.summary(self.evaluator.values(run))

@@ -18,7 +18,7 @@ HIGHER = BASE + np.array([0.1, 0.2, 0.1, 0.4])
 @pytest.fixture(autouse=True)
 def no_warnings():
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", RuntimeWarning)
         yield
 
 

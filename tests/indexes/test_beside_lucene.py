@@ -11,7 +11,7 @@ import pytest
 from rerank_plugin.corpora import Problems
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.filters import Filter
-from rerank_plugin.files.java import java_class, start_jvm
+from rerank_plugin.files.java import java_class
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.index_folder import Index
@@ -19,11 +19,13 @@ from rerank_plugin.indexes.verification import verify
 from rerank_plugin.integrations.documents import retrieve
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.retrieval.lucene import LuceneConfig
+from tests.conftest import pyserini_searcher
 
 
 def pyserini_index(folder, records, *options):
     """A Lucene index by ``python -m pyserini.index.lucene``, in this process, whose JVM has Anserini's classes."""
-    start_jvm()
+    if pyserini_searcher() is None:
+        pytest.skip("this Pyserini reads from the network when imported, and there is none")
     (folder / "json").mkdir(parents=True)
     (folder / "json" / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
     arguments = ["--collection", "JsonCollection", "--input", folder / "json", "--index", folder / "lucene"]

@@ -34,6 +34,25 @@ def test_what_a_retrieved_document_has(index_folder, searcher):
     assert found.meta == {"title": hit.title, "first_stage_score": hit.score}
 
 
+def test_filters_of_haystack(tmp_path):
+    documents = [
+        rp.Document(str(year), "Aspirin", "", {"date": str(year), "types": ["Review" if year % 2 else "Letter"]})
+        for year in (2014, 2015, 2016, 2017)
+    ]
+    rp.build_index(documents, tmp_path / "index")
+    review = {"field": "meta.type", "operator": "==", "value": "Review"}
+    years = {"field": "meta.year", "operator": "in", "value": ["2014", "2015-2016"]}
+    both = {"operator": "AND", "conditions": [review, years]}
+    retriever = Retriever(str(tmp_path / "index"), filters=review)
+    for given, ids in ((None, {"2015", "2017"}), (years, {"2014", "2015", "2016"}), (both, {"2015"})):
+        assert {one.id for one in retriever.run("aspirin", filters=given)["documents"]} == ids
+    for wrong in ({"operator": "OR", "conditions": [review]}, {**review, "operator": "!="}):
+        with pytest.raises(rp.InputError, match="filters are conditions == and in, one a field, or AND"):
+            retriever.run("aspirin", filters=wrong)
+    with pytest.raises(rp.InputError, match="unknown filter 'page'"):
+        retriever.run("aspirin", filters={**review, "field": "meta.page"})
+
+
 def test_documents_of_other_retrievers_keep_what_they_have():
     given = [
         Document(content="Aspirin prevents stroke.", score=0.9),

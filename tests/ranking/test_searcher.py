@@ -366,26 +366,19 @@ for i in range(searcher.num_docs):
 """
 
 
-def test_a_program_for_pyserini_runs_unchanged(index, capsys):
+def test_a_program_for_pyserini_runs_unchanged(index, capsys, lucene_searcher):
     """What Pyserini's guides to searching and to fetching documents do, by its searcher and by ours, but for
     the last digits of scores, which Pyserini changes to tell equal ones apart."""
-    from rerank_plugin.files.java import start_jvm
-
-    start_jvm()
-    from pyserini.search.lucene import LuceneSearcher
-
     said = []
-    for searcher in (LuceneSearcher(str(index.lucene_folder)), rp.Searcher(index)):
+    for searcher in (lucene_searcher(str(index.lucene_folder)), rp.Searcher(index)):
         exec(PROGRAM, {"searcher": searcher, "json": json})
         said.append(capsys.readouterr().out)
     assert said[0] == said[1] and len(said[0].splitlines()) > 40
 
 
-def test_hits_of_another_searcher_are_re_ranked(index, documents):
+def test_hits_of_another_searcher_are_re_ranked(index, documents, lucene_searcher):
     """By a reranker with this index and by one that reads the texts: with the same statistics the same."""
-    from pyserini.search.lucene import LuceneSearcher
-
-    searcher = LuceneSearcher(str(index.lucene_folder))
+    searcher = lucene_searcher(str(index.lucene_folder))
     stored, free = rp.Reranker.load("delta", index), rp.Reranker.load("delta", statistics=index)
     found = searcher.search("stroke and cancer in women", k=20)
     texts, ids = (one.rerank_hits("stroke and cancer in women", found, searcher) for one in (free, stored))

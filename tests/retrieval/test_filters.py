@@ -20,6 +20,7 @@ from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.nearest import AnnConfig, AnnSearch, FlatSearch, build_ann
 from rerank_plugin.ranking.pipeline import from_first_stage
+from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.retrieval.fusion import FusionConfig
 from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
 from rerank_plugin.retrieval.register import configure
@@ -168,6 +169,31 @@ def test_dense_and_hybrid_filter_before_the_cut(encoded, name):
     assert not len(stage.search(Query("q", "aspirin", Filter.of({"author": "nobody"})), 5))
 
 
+@pytest.mark.parametrize("first_stage", ["bm25", "hybrid"])
+def test_a_searcher_filters_one_query_and_many(encoded, first_stage):
+    texts, values = ["aspirin", "stroke cancer"], {"year": ["2015", "2016"], "type": "Review"}
+    with Searcher(encoded, "delta", first_stage) as searcher:
+        for given in (values, Filter.of(values)):
+            found = searcher.batch_search(texts, filter=given)
+            assert list(found.values()) == [searcher.search(text, filter=given) for text in texts]
+            rows = encoded.forward.rows([hit.docid for hits in found.values() for hit in hits])
+            assert len(rows) and encoded.fitting(Filter.of(values))[rows].all()
+        assert searcher.search("aspirin", filter={}) == searcher.search("aspirin")
+
+
+def test_filters_that_are_none(dated):
+    with Searcher(dated) as searcher, Searcher(dated, first_stage="all") as unfiltered:
+        for one, given, said in (
+            (searcher, "type:Review", "a filter is a Filter or a mapping, as .*, not str"),
+            (searcher, {"type": []}, "each field a value or more"),
+            (searcher, {"year": 2015}, "the filter year has the value 2015: expected a text"),
+            (searcher, {"colour": "red"}, "unknown filter 'colour'; known: year"),
+            (unfiltered, {"type": "Review"}, "'all' cannot filter"),
+        ):
+            with pytest.raises(InputError, match=said):
+                one.search("aspirin", filter=given)
+
+
 def test_feedback_documents_fit_too(encoded):
     stage = encoded.first_stage(configure("dense:ktrel", {"dense_feedback": 3}))
     filter = Filter.of({"type": "Review"})
@@ -185,11 +211,8 @@ def test_what_cannot_filter_says_so(dated, index):
         index.first_stage(LuceneConfig()).search(query, 10)
 
 
-def test_pyserini_shows_the_stored_documents(dated, documents, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")  # without one, some versions of Pyserini cannot be imported
-    from pyserini.search.lucene import LuceneSearcher
-
-    searcher = LuceneSearcher(str(dated.lucene_folder))
+def test_pyserini_shows_the_stored_documents(dated, documents, lucene_searcher):
+    searcher = lucene_searcher(str(dated.lucene_folder))
     for row in (0, 7, 14, 20):
         id, title, abstract, _ = documents[row]
         expected = {"id": id, "contents": f"{title} {abstract}", "title": title, "abstract": abstract}

@@ -210,7 +210,7 @@ class Duet(FixedVectorModel):
         return self.score(matches, documents, inputs)  # [B]
 
     def score(self, matches: Tensor, documents: Tensor | None, inputs: Inputs) -> Tensor:
-        """Scores [B] from the matrix of matches [B, M, N] and the document's word vectors [B, N, D], where read."""
+        """Scores [B] from matches [B, M, N] and the documents' word vectors [B, N, D], where the parts read them."""
         scores = []
         if self.config.parts != "distributed":
             scores.append(self.local(matches, inputs.query_mask))  # [B]

@@ -1,0 +1,45 @@
+"""A fixed map of a model's scores to relevance between 0 and 1, kept in the checkpoint's ``config.json``.
+
+With ``x = (score - location) / scale`` relevance is ``1/2 + x / (2 (1 + |x|))``. It increases strictly, and approaches
+0 and 1 so slowly that two float32 scores up to a million scales from the location keep their order; a logistic function
+makes one of scores that are 37 scales away. Location and scale are the median and half the distance of the quartiles of
+the scores that the model gives to the candidates of its validation queries: half of all candidates are above 0.5, and a
+quarter above 0.75 if the scores are symmetric. Relevance is no probability.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+RELEVANCE = "relevance"  # its key in config.json
+
+
+class Relevance(NamedTuple):
+    """The map of one model; that of a model without a fitted one is the default."""
+
+    location: float = 0.0
+    scale: float = 1.0
+
+    @classmethod
+    def fitted(cls, scores: np.ndarray) -> Relevance:
+        """The map for a model that gives such scores, float32 [n]; the default where they do not differ."""
+        if not len(scores):
+            return cls()
+        low, middle, high = np.quantile(np.asarray(scores, np.float64), (0.25, 0.5, 0.75)).tolist()
+        return cls(middle, (high - low) / 2) if high > low else cls(middle)
+
+    @classmethod
+    def of_checkpoint(cls, folder: Path | None) -> Relevance:
+        """The map that a checkpoint keeps, or else the default."""
+        path = folder and folder / "config.json"
+        kept = json.loads(path.read_text("utf-8")).get(RELEVANCE) if path and path.is_file() else None
+        return cls() if kept is None else cls(**kept)
+
+    def of(self, scores: np.ndarray) -> np.ndarray:
+        """Relevance of scores float32 [n], float64 [n]."""
+        x = (np.asarray(scores, np.float64) - self.location) / self.scale
+        return 0.5 + 0.5 * x / (1 + np.abs(x))

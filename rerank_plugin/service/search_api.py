@@ -1,0 +1,217 @@
+"""``/v1/indexes`` and ``/v1/{index}/``: search, doc and similar, with the keys of Pyserini's REST API and ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Query, Request, Response
+
+from rerank_plugin.files import records
+from rerank_plugin.files.filters import Filter
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.ranking.pipeline import Ranking, rank
+from rerank_plugin.ranking.reranker import Hit, ranked_hits, stored_fields
+from rerank_plugin.service.answers import (
+    Candidate,
+    DocumentAnswer,
+    Highlight,
+    IndexDescription,
+    IndexesAnswer,
+    QueryText,
+    SearchAnswer,
+    SearchAnswers,
+    Timings,
+)
+from rerank_plugin.service.collections import Served
+from rerank_plugin.service.errors import RequestError, documented, naming
+from rerank_plugin.service.highlighting import matches, query_stems
+from rerank_plugin.service.parameters import DocumentForm, SearchParameters, SimilarParameters
+from rerank_plugin.service.served_index import NO_RERANKER, Scored, ServedIndex
+from rerank_plugin.service.state import Service, service_of
+
+router = APIRouter(prefix="/v1", tags=["search"])
+SETTINGS = ("k1", "b", "field")  # of Lucene's first stages
+REFUSED = documented(400, 401, 404, 429, 503)
+
+
+@router.get("/indexes", responses=documented(401))
+async def indexes(request: Request) -> IndexesAnswer:
+    """The indexes of the service, and what can be asked of them."""
+    service = service_of(request)
+    with service.collections.used() as served:
+        return described(service, served)
+
+
+@router.get("/{index}/search", responses=REFUSED, response_model=SearchAnswer | SearchAnswers)
+async def search_index(request: Request, index: str, parameters: Annotated[SearchParameters, Query()]) -> Response:
+    """Search an index with one query, or with several, and re-rank what its first stage finds."""
+    service = service_of(request)
+    with service.scheduler.admitted(len(parameters.query)), service.collections.used() as served:
+        answers = await search(service, served.index(index), parameters)
+    answer = answers[0] if len(answers) == 1 else SearchAnswers(index=index, results=answers)
+    return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI's way takes a millisecond
+
+
+@router.get("/{index}/doc/{docid:path}", responses=REFUSED)
+async def document(request: Request, index: str, docid: str, form: Annotated[DocumentForm, Query()]) -> DocumentAnswer:
+    """A stored document by its id."""
+    service = service_of(request)
+    with service.scheduler.admitted(), service.collections.used() as served:
+        return await get_document(service, served.index(index), docid, form)
+
+
+@router.get("/{index}/similar", responses=REFUSED)
+async def similar(request: Request, index: str, parameters: Annotated[SimilarParameters, Query()]) -> SearchAnswer:
+    """The documents whose stored encodings are closest to that of a document."""
+    service = service_of(request)
+    with service.scheduler.admitted(), service.collections.used() as served:
+        return await find_similar(service, served.index(index), parameters)
+
+
+def described(service: Service, served: Served) -> IndexesAnswer:
+    """What is served."""
+    first = next(iter(served.indexes))
+    found = [
+        IndexDescription(
+            name=name, documents=len(one.index), first_stages=list(one.first_stages), rerankers=list(one.rerankers),
+            fields=one.fields, suggestions=one.suggestions, default=name == first,
+        )
+        for name, one in served.indexes.items()
+    ]  # fmt: skip
+    return IndexesAnswer(indexes=found, reranker=service.default_reranker)
+
+
+async def search(service: Service, index: ServedIndex, asked: SearchParameters) -> list[SearchAnswer]:
+    """The answers to all queries of a request.
+
+    Raises:
+        RequestError: a parameter is beyond a limit, or the index does not have what it names.
+    """
+    depth = service.depth(asked.depth)
+    if (last := asked.offset + asked.hits) > depth:
+        field = "offset" if asked.offset else "hits"
+        raise RequestError(
+            400, f"offset + hits is {last}, but only {depth} candidates are retrieved: ask for a depth of {last}", field
+        )
+    if len(asked.query) > (most := service.config.most_queries):
+        raise RequestError(400, f"{len(asked.query)} queries, at most {most} in one request", "query")
+    for text in asked.query:
+        service.check_words(text, "query")
+    with naming("filter"):
+        kept = Filter.parse(asked.filter) if asked.filter else None
+    found = [records.Query(text, text, kept) for text in asked.query]
+    return list(await asyncio.gather(*(_search_one(service, index, asked, query, depth) for query in found)))
+
+
+async def _search_one(
+    service: Service, index: ServedIndex, asked: SearchParameters, query: records.Query, depth: int
+) -> SearchAnswer:
+    started = perf_counter()
+    stage = asked.first_stage or service.config.first_stage_name
+    name = asked.reranker or service.default_reranker
+    reranker = index.reranker(name)
+    settings = {one: value for one in SETTINGS if (value := getattr(asked, one)) is not None}
+    candidates, first_stage_ms = await service.scheduler.in_thread(_retrieved, index, query, stage, depth, settings)
+    scored = None
+    if reranker is not None:
+        left = service.config.deadline - (perf_counter() - started)
+        try:
+            scored = await asyncio.wait_for(
+                service.scheduler.together(reranker.rank_together, (query, candidates)), left
+            )
+        except asyncio.TimeoutError:
+            service.metrics.late.inc()
+    ranking = rank(query, candidates, None) if scored is None else scored.ranking
+    shown = await service.scheduler.in_thread(_candidates, index, ranking, asked, query.text)
+    timings = _timings(first_stage_ms, scored, started)
+    service.metrics.observe(timings)
+    return SearchAnswer(
+        index=index.name, query=QueryText(text=query.text), candidates=shown, reranker=name, first_stage=stage,
+        depth=depth, total=len(candidates), reranked=scored is not None, timings=timings,
+    )  # fmt: skip
+
+
+def _retrieved(
+    index: ServedIndex, query: records.Query, stage: str, depth: int, settings: dict[str, Any]
+) -> tuple[Candidates, float]:
+    started = perf_counter()
+    return index.candidates(query, stage, depth, settings), 1000 * (perf_counter() - started)
+
+
+def _timings(first_stage_ms: float, scored: Scored | None, started: float) -> Timings:
+    model_ms, features_ms = (0.0, 0.0) if scored is None else (scored.model_ms, scored.features_ms)
+    total = 1000 * (perf_counter() - started)
+    found = {"first_stage_ms": first_stage_ms, "features_ms": features_ms, "model_ms": model_ms, "total_ms": total}
+    return Timings(**{name: round(value, 3) for name, value in found.items()})
+
+
+def _candidates(index: ServedIndex, ranking: Ranking, asked: SearchParameters, query: str) -> list[Candidate]:
+    if asked.sort == "date":
+        ranking = ranking._replace(order=_by_date(ranking))
+    return _shown(index, ranked_hits(ranking, asked.hits, index.numbers, asked.offset), asked, query_stems(query))
+
+
+def _by_date(ranking: Ranking) -> np.ndarray:
+    """The order of the candidates by date, the newest first, those of one date by score; int64 [C]."""
+    published = ranking.candidates.index.published
+    if published is None:
+        raise RequestError(400, "this index holds no dates to sort by", "sort")
+    dates = [text.partition("\t")[0] for text in published.take(ranking.candidates.rows[ranking.order])]
+    return ranking.order[sorted(range(len(dates)), key=dates.__getitem__, reverse=True)]
+
+
+def _shown(index: ServedIndex, hits: Sequence[Hit], form: DocumentForm, stems: frozenset[str]) -> list[Candidate]:
+    found = []
+    for hit in hits:
+        document = index.documents.read(hit.lucene_docid, hit.docid)
+        texts = {"title": hit.title, "abstract": stored_fields(document, hit.docid)["text"]} if stems else {}
+        places = [
+            Highlight(field=field, start=start, end=end)
+            for field, text in texts.items()
+            for start, end in matches(stems, text)
+        ]
+        found.append(
+            Candidate(
+                docid=hit.docid,
+                score=hit.score,
+                rank=hit.rank,
+                doc=form.shown(document),
+                title=hit.title,
+                first_stage_rank=hit.first_stage_rank,
+                first_stage_score=hit.first_stage_score,
+                highlights=places,
+            )  # fmt: skip
+        )
+    return found
+
+
+async def get_document(service: Service, index: ServedIndex, docid: str, form: DocumentForm) -> DocumentAnswer:
+    """
+    Raises:
+        RequestError: there is no such document.
+    """
+    found = await service.scheduler.in_thread(index.document, docid)
+    return DocumentAnswer(index=index.name, docid=docid, doc=form.shown(found))
+
+
+async def find_similar(service: Service, index: ServedIndex, asked: SimilarParameters) -> SearchAnswer:
+    """
+    Raises:
+        RequestError: there is no such document, or the index holds no encodings.
+    """
+    started = perf_counter()
+
+    def found() -> list[Candidate]:
+        with naming("docid"):
+            return _shown(index, index.searcher.similar(asked.docid, asked.hits), asked, frozenset())
+
+    shown = await service.scheduler.in_thread(found)
+    timings = _timings(1000 * (perf_counter() - started), None, started)
+    return SearchAnswer(
+        index=index.name, query=QueryText(text=asked.docid), candidates=shown, reranker=NO_RERANKER,
+        first_stage="similar", depth=asked.hits, total=len(shown), reranked=False, timings=timings,
+    )  # fmt: skip

@@ -1,0 +1,205 @@
+"""One open index with its first stages and rerankers, and rerankers of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.corpora import queries
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.filters import FILTERS
+from rerank_plugin.files.java import detach_at_thread_end
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.ranking.explaining import explained, place_of
+from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.ranking.pipeline import Ranking, rank, rank_together
+from rerank_plugin.ranking.reranker import RankedText, Reranker, lucene_numbers
+from rerank_plugin.ranking.searcher import Searcher
+from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
+from rerank_plugin.rerankers import RerankerOptions, load
+from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
+from rerank_plugin.retrieval.lucene import BM25, NAMES
+from rerank_plugin.retrieval.register import FirstStage, check_filter, configure
+from rerank_plugin.service.errors import RequestError, naming
+from rerank_plugin.service.settings import ServiceConfig
+
+NO_RERANKER = "none"
+SUGGESTIONS = 8
+WARMING = "aspirin in the prevention of heart attack"
+
+
+class ToExplain(NamedTuple):
+    """A document of a query's candidates, and the names of what ranked it."""
+
+    query: Query
+    candidates: Candidates
+    docid: str
+    reranker: str
+    first_stage: str
+
+
+class Scored(NamedTuple):
+    """A ranking, and how long features and the rest of scoring took: of all queries that were scored together."""
+
+    ranking: Ranking
+    features_ms: float
+    model_ms: float
+
+
+class ServedReranker:
+    """A reranker over one index, for the thread that scores."""
+
+    def __init__(self, spec: str, index: Index, options: RerankerOptions):
+        self.scorer = load(spec, index.forward, options)
+
+    def rank_together(self, items: Sequence[tuple[Query, Candidates]]) -> list[Scored]:
+        """The rankings of several queries' candidates."""
+        started, before = perf_counter(), self.scorer.feature_seconds
+        rankings = rank_together(*zip(*items), self.scorer)
+        seconds, features = perf_counter() - started, self.scorer.feature_seconds - before
+        return [Scored(one, 1000 * features, 1000 * max(seconds - features, 0)) for one in rankings]
+
+
+class ServedTexts:
+    """A reranker of texts, by the statistics of its checkpoint, or else of an index; for the thread that scores."""
+
+    def __init__(self, name: str, spec: str, statistics: Index, options: RerankerOptions):
+        self.name = name
+        how = {"device": options.device, "batch_size": options.batch_size, "precision": options.precision}
+        try:
+            self.reranker = Reranker.load(spec, **how)
+        except InputError:
+            self.reranker = Reranker.load(spec, statistics=statistics, **how)
+
+    def rank_together(self, items: Sequence[tuple[str, Sequence[Any], int | None]]) -> list[list[RankedText]]:
+        """The ranked documents of several requests: query, documents, and how many to return."""
+        return [self.reranker.rerank(*item) for item in items]
+
+    def relevance(self, ranked: Sequence[RankedText]) -> list[float]:
+        """Their relevance, between 0 and 1."""
+        found: list[float] = self.reranker.relevance.of(np.array([one.score for one in ranked], np.float32)).tolist()
+        return found
+
+
+class ServedIndex:
+    """An open index with the first stages that it has the data for, and the rerankers of the service.
+
+    Raises:
+        InputError: the index or a reranker cannot be used.
+    """
+
+    def __init__(self, name: str, folder: str, config: ServiceConfig):
+        self.name, self.config, self.index = name, config, Index(folder)
+        self.searcher = Searcher(self.index)  # for similar documents
+        self.documents = StoredDocuments(self.index)
+        self.numbers = lucene_numbers(self.index)
+        self.first_stages: dict[str, FirstStage] = {}
+        for stage in (*NAMES, HYBRID, HYBRID_RM3):
+            with suppress(InputError):  # what it takes is not in this index
+                self.first_stages[stage] = configure(stage).open(self.index)
+        if config.first_stage_name not in self.first_stages:
+            self.first_stages[config.first_stage_name] = configure(config.first_stage).open(self.index)
+        self.rerankers = {
+            called: ServedReranker(spec, self.index, config.running) for called, spec in config.rerankers.items()
+        }
+        for reranker in self.rerankers.values():
+            reranker.rank_together([(query, self.candidates(query, BM25, config.depth)) for query in self._warming])
+
+    @property
+    def _warming(self) -> list[Query]:
+        return [Query(text, text) for text in (WARMING, *self.suggestions[:1])]
+
+    def candidates(self, query: Query, stage: str, depth: int, settings: dict[str, Any] | None = None) -> Candidates:
+        """The candidates of a query; ``settings`` are those of Lucene's first stages, such as ``k1``.
+
+        Raises:
+            RequestError: an unknown first stage, or settings or a filter that it cannot have.
+        """
+        detach_at_thread_end()
+        found = self.first_stages.get(stage)
+        if found is None:
+            known = ", ".join(self.first_stages)
+            raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}", "first_stage")
+        if settings:
+            if stage not in NAMES:
+                raise RequestError(
+                    400, f"{', '.join(settings)} are for {', '.join(NAMES)}, not {stage}", [*settings][0]
+                )
+            with naming([*settings][0]):
+                found = found.configured(**settings)
+        with naming("filter"):
+            check_filter(found, query)
+            return found.search(query, depth)
+
+    def reranker(self, name: str) -> ServedReranker | None:
+        """
+        Raises:
+            RequestError: there is none of this name.
+        """
+        if name == NO_RERANKER:
+            return None
+        if name not in self.rerankers:
+            known = ", ".join((*self.rerankers, NO_RERANKER))
+            raise RequestError(400, f"unknown reranker '{name}'; known: {known}", "reranker")
+        return self.rerankers[name]
+
+    def document(self, docid: str) -> StoredDocument:
+        """
+        Raises:
+            RequestError: there is none with this id.
+        """
+        detach_at_thread_end()
+        row = int(self.index.forward.rows([docid])[0])
+        if row < 0:
+            raise RequestError(404, f"no document '{docid}' in the index '{self.name}'", "docid")
+        return self.documents.read(int(self.numbers[row]), docid)
+
+    def explain_together(self, items: Sequence[ToExplain]) -> list[Explanation]:
+        """Explanations, in the thread that scores."""
+        return [self._explained(*item) for item in items]
+
+    def _explained(self, query: Query, candidates: Candidates, docid: str, reranker: str, stage: str) -> Explanation:
+        detach_at_thread_end()
+        served = self.reranker(reranker)
+        scorer = None if served is None else served.scorer
+        ranking = rank(query, candidates, scorer)
+        with naming("docid", 404):
+            place = place_of(ranking, docid)
+        document = None
+        with suppress(InputError):  # the index does not store it
+            document = self.documents.as_indexed(int(self.numbers[candidates.rows[place]]))
+        return explained(ranking, place, scorer, stage, document)
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that its documents can be filtered by."""
+        having = self.index.description.get("lucene", {}).get("metadata") or {}
+        return [field for field, stored in FILTERS.items() if having.get(stored)]
+
+    @cached_property
+    def suggestions(self) -> list[str]:
+        """Queries to try: those of the collection that was indexed, where it has any, or else titles."""
+        source = self.index.description.get("source", "")
+        found: list[str] = []
+        if source == "sample" or Path(source).is_dir():
+            with suppress(InputError):
+                found = [query.text for query in queries(f"{source}:test")]
+        if not found and len(self.index):
+            titles = self.index.forward.titles.take(range(0, len(self.index), max(1, len(self.index) // 50)))
+            found = [title for title in titles if title]
+        step = max(1, len(found) // SUGGESTIONS)
+        return found[::step][:SUGGESTIONS]
+
+    def close(self) -> None:
+        """Close what Java holds open."""
+        for stage in (self.searcher, self.documents, *self.first_stages.values()):
+            if (close := getattr(stage, "close", None)) is not None:  # some first stages hold nothing open
+                close()

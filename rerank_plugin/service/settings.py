@@ -1,0 +1,57 @@
+"""The settings of the service; the options of the serve command are made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.settings import setting
+from rerank_plugin.models.base import RerankerOptions
+
+
+@dataclass(frozen=True)
+class ServiceConfig:
+    """What is served, and within which limits.
+
+    Attributes:
+        indexes: index folders by the name that they are served by; the first is the default.
+        rerankers: what `Reranker.load` takes, by the name that it is served by; the first is the default.
+        running: how rerankers are run.
+        host: address that the service listens at.
+        token: what clients must send as ``Authorization: Bearer`` or ``X-API-Key``; empty to let everybody in.
+        origins: of pages of other hosts that may call the service (CORS).
+    """
+
+    indexes: dict[str, str] = field(default_factory=dict)
+    rerankers: dict[str, str] = field(default_factory=dict)
+    running: RerankerOptions = RerankerOptions()
+    host: str = "127.0.0.1"
+    token: str = ""
+    origins: tuple[str, ...] = ()
+    first_stage: str = setting("bm25", "first stage where a request names none")
+    depth: int = setting(500, "candidates that are re-ranked where a request names no depth")
+    deadline: float = setting(2.0, "seconds after which a search answers in the first stage's order")
+    queue: int = setting(16, "requests that are worked on or wait; more are refused with status 429")
+    threads: int = setting(2, "first-stage searches that run at the same time")
+    most_depth: int = setting(1000, "the most candidates that a request may ask for")
+    most_queries: int = setting(16, "the most queries in one request")
+    most_documents: int = setting(1000, "the most documents to re-rank in one request")
+    most_words: int = setting(5000, "the most words of a query or of a document to re-rank")
+    most_megabytes: int = setting(16, "the largest body of a request")
+    body_seconds: float = setting(10.0, "seconds within which the body of a request must arrive")
+
+    @property
+    def first_stage_name(self) -> str:
+        """What the default first stage is called in answers: its checkpoint without the folders above."""
+        name, colon, argument = self.first_stage.partition(":")
+        return f"{name}{colon}{Path(argument).name}"
+
+    def __post_init__(self) -> None:
+        for name in ("depth", "queue", "threads", "most_depth", "most_queries", "most_documents", "most_words"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if min(self.deadline, self.body_seconds, self.most_megabytes) <= 0:
+            raise InputError("the deadline, the seconds and the size of a body must be above 0")
+        if self.depth > self.most_depth:
+            raise InputError(f"the depth {self.depth} is above the most that a request may ask for, {self.most_depth}")

@@ -1,0 +1,64 @@
+"""Filters, the order by date, and similar documents, on an index that has metadata and encodings."""
+
+import pytest
+
+import rerank_plugin as rp
+from rerank_plugin.retrieval.encoding import IndexEncoder
+from rerank_plugin.service.settings import ServiceConfig
+from tests.service.live import serving
+
+DATES = {"a": "2015-03", "b": "2021", "c": None, "d": "2015-03-02", "e": "1999"}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    documents = [
+        rp.Document(
+            id, f"Statins {id}", "Statins lower cholesterol. " * (at + 1), {"types": ["Review"] if at % 2 else []}
+        )
+        for at, id in enumerate(DATES)
+    ]
+    dated = [
+        one._replace(metadata={**one.metadata, **({"date": DATES[one.id]} if DATES[one.id] else {})})
+        for one in documents
+    ]
+    folder = tmp_path_factory.mktemp("dated") / "index"
+    IndexEncoder(rp.build_index(dated, folder).forward, "ktrel").encode()
+    with serving(ServiceConfig({"dated": str(folder)}, {"ktrel": "ktrel"})) as client:
+        yield client
+
+
+def found(service, path="search", **parameters):
+    return service.get(f"/v1/dated/{path}", params=parameters).json()
+
+
+def ids(answer):
+    return [one["docid"] for one in answer["candidates"]]
+
+
+def test_filters_are_alternatives_within_a_field_and_conditions_between_fields(service):
+    assert sorted(ids(found(service, query="statins", filter="year:2015-2020"))) == ["a", "d"]
+    assert sorted(ids(found(service, query="statins", filter=["year:2015", "year:1999"]))) == ["a", "d", "e"]
+    assert ids(found(service, query="statins", filter=["year:2015", "type:Review"])) == ["d"]
+    assert found(service, query="statins", filter="journal:x")["field"] == "filter"
+    (index,) = service.get("/v1/indexes").json()["indexes"]
+    assert index["fields"] == ["year", "type"] and "hybrid" in index["first_stages"]
+
+
+def test_the_newest_first(service):
+    ranked = found(service, query="statins")
+    dated = found(service, query="statins", sort="date")
+    assert ids(dated) == ["b", "d", "a", "e", "c"] != ids(ranked)
+    assert [one["rank"] for one in dated["candidates"]] == [1, 2, 3, 4, 5]
+    assert ids(found(service, query="statins", sort="date", hits=2, offset=1)) == ["d", "a"]
+
+
+def test_similar_documents_are_those_of_the_library(service):
+    answer = found(service, "similar", docid="a", hits=3)
+    index = service.app.state.service.collections.now.indexes["dated"].index
+    with rp.Searcher(index) as searcher:
+        assert [(one["docid"], one["score"]) for one in answer["candidates"]] == [
+            (hit.docid, hit.score) for hit in searcher.similar("a", 3)
+        ]
+    assert "a" not in ids(answer) and len(ids(answer)) == 3
+    assert found(service, "similar", docid="none")["field"] == "docid"

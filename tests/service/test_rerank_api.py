@@ -1,0 +1,134 @@
+"""The rerank endpoints: the clients that people use, the library's order, and what is refused."""
+
+import random
+
+import cohere
+import litellm
+import pytest
+import rerankers
+from langchain_cohere import CohereRerank
+
+import rerank_plugin as rp
+from tests.conftest import DOCUMENTS
+
+QUERY = "statins and cholesterol"
+TEXTS = [f"{one.title}. {one.abstract}" for one in DOCUMENTS]
+PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
+
+
+@pytest.fixture(scope="module")
+def order():
+    """Places of the texts as the library ranks them."""
+    return [one.index for one in rp.Reranker.load("delta").rerank(QUERY, TEXTS)]
+
+
+@pytest.fixture(scope="module")
+def url(service):
+    return str(service.base_url).rstrip("/")
+
+
+def post(service, path="/rerank", status=200, **body):
+    answer = service.post(path, json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def places(results):
+    return [one["index"] for one in results]
+
+
+def test_cohere(url, order):
+    for client in (cohere.Client("token", base_url=url), cohere.ClientV2("token", base_url=url)):
+        found = client.rerank(model="delta", query=QUERY, documents=TEXTS, top_n=5).results
+        assert [one.index for one in found] == order[:5]
+        assert all(0 < one.relevance_score < 1 for one in found)
+
+
+def test_rerankers(url, order):
+    for provider, path in (("cohere", "/v1/rerank"), ("jina", "/rerank"), ("text-embeddings-inference", "/rerank")):
+        client = rerankers.Reranker(
+            "delta", model_type="APIRanker", api_provider=provider, api_key="token", url=url + path
+        )
+        found = client.rank(QUERY, TEXTS, doc_ids=list(range(len(TEXTS))))
+        assert [one.doc_id for one in found.results] == order
+
+
+def test_litellm(url, order):
+    for model in ("cohere/delta", "jina_ai/delta", "hosted_vllm/delta"):
+        found = litellm.rerank(model=model, query=QUERY, documents=TEXTS, top_n=5, api_base=url, api_key="token")
+        assert places(found.results) == order[:5]
+
+
+def test_langchain_cohere(url, order):
+    client = CohereRerank(base_url=url, cohere_api_key="token", model="delta")
+    assert places(client.rerank(TEXTS, QUERY, top_n=5)) == order[:5]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_tei_and_the_superset_agree_at_every_path(service, order, path):
+    found = post(service, path, query=QUERY, documents=TEXTS, model="delta")
+    texts = post(service, path, query=QUERY, texts=TEXTS, return_text=True)
+    assert places(found["results"]) == places(texts) == order
+    assert [one["relevance_score"] for one in found["results"]] == [one["score"] for one in texts]
+    assert [one["text"] for one in texts] == [TEXTS[place] for place in order]
+    assert ("document" in found["results"][0]) == (path != "/v2/rerank")
+    assert found["reranked"] and found["usage"]["total_tokens"] == sum(len(text.split()) for text in TEXTS)
+
+
+def test_raw_scores_are_the_model_s_and_relevance_keeps_their_order(service):
+    raw = post(service, query=QUERY, texts=TEXTS, raw_scores=True)
+    assert [one["score"] for one in raw] == [one.score for one in rp.Reranker.load("delta").rerank(QUERY, TEXTS)]
+    relevance = [one["score"] for one in post(service, query=QUERY, texts=TEXTS)]
+    assert len(set(relevance)) == len({one["score"] for one in raw}) and relevance == sorted(relevance, reverse=True)
+
+
+def test_titles_are_read_as_such(service):
+    documents = [{"title": one.title, "text": one.abstract} for one in DOCUMENTS if one.title or one.abstract]
+    found = post(service, query=QUERY, documents=documents, model="titles")
+    expected = rp.Reranker.load(
+        "bm25-title", statistics=service.app.state.service.collections.now.indexes["small"].index
+    )
+    assert places(found["results"]) == [one.index for one in expected.rerank(QUERY, documents)]
+
+
+def test_relevant_spans_count_code_points(service):
+    text = "🙂 Statins: cholesterol falls. On statins, it falls. Cholesterol."
+    (one,) = post(service, query=QUERY, documents=[text], relevant_spans={})["results"]
+    spans = [(text[span["start"] : span["end"]], span["score"]) for span in one["relevant_spans"]]
+    assert spans == [("Statins: cholesterol", 1.0), ("statins", 0.5), ("Cholesterol", 0.5)]
+    (one,) = post(service, query=QUERY, documents=[text], relevant_spans={"threshold": 0.6})["results"]
+    assert len(one["relevant_spans"]) == 1
+    (one,) = post(service, query=QUERY, documents=[text], relevant_spans={}, max_tokens_per_doc=2)["results"]
+    assert [(span["start"], span["end"]) for span in one["relevant_spans"]] == [(2, 9)]
+
+
+def test_500_documents_of_250_words(service):
+    words, chance = " ".join(TEXTS).split(), random.Random(0)
+    texts = [" ".join(chance.choices(words, k=250)) for _ in range(500)]
+    found = post(service, query=QUERY, texts=texts)
+    assert sorted(places(found)) == list(range(500))
+
+
+@pytest.mark.parametrize(
+    "body, status, field",
+    [
+        ({"documents": ["a"]}, 422, "query"),
+        ({"query": "a"}, 422, "documents"),
+        ({"query": 1, "documents": ["a"]}, 422, "query"),
+        ({"query": "a", "documents": "a"}, 422, "documents"),
+        ({"query": "a", "documents": [1]}, 422, "documents.0"),
+        ({"query": "a", "documents": ["a"], "top_n": 0}, 422, "top_n"),
+        ({"query": "a", "documents": ["a"], "model": "x"}, 404, "model"),
+        ({"query": "a", "documents": []}, 400, "documents"),
+        ({"query": "a", "documents": ["a"] * 1001}, 413, "documents"),
+        ({"query": "a", "documents": ["a " * 5001]}, 413, "documents"),
+        ({"query": "a", "texts": []}, 400, "texts"),
+        ({"query": "a", "texts": [None]}, 422, "texts.0"),
+        (["a"], 422, "body"),
+    ],
+)
+def test_what_is_refused_is_said_with_its_field(service, body, status, field):
+    for path in PATHS:
+        answer = service.post(path, json=body)
+        assert (answer.status_code, answer.json()["field"]) == (status, field)
+        assert answer.json()["error_type"]
