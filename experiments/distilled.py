@@ -199,7 +199,7 @@ def page(experiment: Experiment, command: str, minutes: str) -> str:
             INTRODUCTION,
             f"```sh\n{command}\n```",
             f"on {machine.processor()}, one thread. Its commands are these, and took {minutes} processor minutes:",
-            "```sh\n" + "\n".join(step.shown for step in experiment.steps) + "\n```",
+            "```sh\n" + "\n".join(step.shown.partition(" > ")[0] for step in experiment.steps) + "\n```",
             "## Measured",
             markdown(table).strip(),
             READING,
