@@ -148,7 +148,12 @@ class InputBuilder:
 
     Raises:
         InputError: the tokenizers of the model and of the index differ.
+
+    Attributes:
+        feature_seconds: spent on computing features so far.
     """
+
+    feature_seconds = 0.0
 
     def __init__(
         self,
@@ -169,7 +174,6 @@ class InputBuilder:
         self.vector_features, self.of_vectors = vector_features, [name in VECTOR_NAMES for name in features]
         self.lexical_names = [name for name in features if name not in VECTOR_NAMES]
         self._model_ids = TermIds(index, vocabulary)
-        self.feature_seconds = 0.0  # spent on features so far
 
     @property
     def passage_words(self) -> int:
