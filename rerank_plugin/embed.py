@@ -49,7 +49,7 @@ def arguments():
         example = f"example:\n  python -m rerank_plugin.embed {example}"
         part = parts[name] = parser.subcommand(kinds, name, help, description, example)
         if name in ("compact", "extend"):
-            part.add_argument("--words", type=Path, required=True, help="folder of word vectors")
+            part.add_argument("--words", required=True, help="folder of word vectors, or a bundled model's name: ktrel")
         part.add_argument("--output", type=Path, required=True, help="folder to write")
         part.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
 
@@ -130,9 +130,11 @@ def extend(parser, options) -> None:
 def _read(options):
     """The word vectors that are written anew, once it is known that they may be."""
     from rerank_plugin.files.outputs import check_free
+    from rerank_plugin.models.register import checkpoint_folder
     from rerank_plugin.text import word_vectors
 
     check_free(options.output, word_vectors.WORD_VECTORS, options.overwrite)
+    options.words = word_vectors.home(checkpoint_folder(options.words))
     return word_vectors.load(options.words)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.settings import chosen
-from rerank_plugin.training.config import TrainingConfig, by_recipe
+from rerank_plugin.training.config import COLLECTION, TrainingConfig, by_recipe
 
 MODEL_OPTIONS = "filters width convolutions hidden dropout document_words query_words lexical_features"
 
@@ -224,10 +224,14 @@ def training_config(options):
     config = by_recipe(options.model, {**chosen(TrainingConfig, vars(options)), "seed": options.seed})
     by_batch = config.of_batches
     idle = ["pairs_per_query", "training_documents"] if by_batch else ["queries_per_document"]
+    if config.negatives == COLLECTION:
+        idle.append("queries_per_document")
     idle += ["weights", "sampling"] if config.loss == "softmax" else ["temperature"]
     if useless := [name for name in idle if getattr(options, name) is not None]:
         needed = {"temperature": "--loss softmax", "queries_per_document": "--loss softmax or --sampling batch"}
         how = f"it is for {needed[useless[0]]}" if useless[0] in needed else f"batches of {by_batch} are of documents"
+        if config.negatives == COLLECTION:
+            how = "each query is scored against the whole collection"
         raise InputError(f"{commandline.flag(useless[0])} does nothing here ({how}): leave it out")
     return config
 

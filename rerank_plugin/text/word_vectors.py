@@ -174,8 +174,10 @@ def extend(vectors: WordVectors, words: Iterable[str], seed: int) -> WordVectors
     drawn = np.random.default_rng(seed).normal(size=(len(new), dimension))
     lengths = np.linalg.norm(drawn, axis=1, keepdims=True)
     average = float(np.linalg.norm(vectors.matrix[1:], axis=1).mean()) if len(vectors.vocabulary) > 1 else 1.0
-    matrix = np.vstack([vectors.matrix, (drawn / lengths * average).astype(np.float32)])
-    return WordVectors(Vocabulary([*vectors.vocabulary.words[1:], *new], vectors.vocabulary.tokenizer), matrix)
+    before = vectors.vocabulary
+    own = len(before) - before.hashed  # entries for hashes stay last
+    matrix = np.insert(vectors.matrix, own, (drawn / lengths * average).astype(np.float32), axis=0)
+    return WordVectors(Vocabulary([*before.words[1:own], *new, *before.words[own:]], before.tokenizer), matrix)
 
 
 def save(vectors: WordVectors, folder: Path, settings: dict, overwrite: bool = False) -> None:

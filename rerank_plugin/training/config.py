@@ -23,6 +23,7 @@ LOSSES = {
     "bce": {"weights": ("log", "sqrt", "none"), "sampling": ("balanced",)},
 }
 SOFTMAX, BATCH = "softmax", "batch"  # a loss and a sampling of whole batches, which no objective has
+COLLECTION = "collection"
 
 
 def check_objective(loss: str, weights: str, sampling: str) -> None:
@@ -68,6 +69,15 @@ class TrainingConfig:
     optimizer: str = setting("adagrad", "adagrad (the default), adadelta, adam or sgd")
     temperature: float = setting(0.1, "of softmax (0.1)")
     queries_per_document: int = setting(4, "queries of each document in a batch of an encoder (4)")
+    negatives: str = setting(
+        BATCH,
+        "of an encoder's training: batch (the default: batches of documents, each query against all of the batch) or "
+        "collection (batches of queries, each against the whole index: for small collections)",
+    )
+    averaging: float = setting(
+        0.0,
+        "validate and keep a moving average of the epochs' weights, in which those so far weigh so much (0: none)",
+    )
 
     def __post_init__(self) -> None:
         if self.loss != SOFTMAX:
@@ -75,6 +85,12 @@ class TrainingConfig:
             check_objective(self.loss, self.weights, "balanced" if self._by_batch else self.sampling)
         if self.optimizer not in OPTIMIZERS:
             raise InputError(f"unknown optimizer '{self.optimizer}'; known: {', '.join(OPTIMIZERS)}")
+        if self.negatives not in (BATCH, COLLECTION):
+            raise InputError(f"unknown negatives '{self.negatives}'; known: {BATCH}, {COLLECTION}")
+        if self.negatives == COLLECTION and not self.of_batches:
+            raise InputError(f"negatives of the {COLLECTION} are for the loss {SOFTMAX} or the sampling {BATCH}")
+        if not 0 <= self.averaging < 1:
+            raise InputError("averaging must be at least 0 and below 1")
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer])
         counts = (self.epochs, self.patience, self.batch_size, self.pairs_per_query, self.queries_per_document)

@@ -13,6 +13,8 @@ them count, not only those that were drawn. There are two losses:
 Documents are much longer than queries, so batches are made from documents: an epoch encodes each document that is
 relevant for a query once, with several queries of each.
 
+Where the collection is small, a batch can have some queries and all documents of the index instead.
+
 Letters in shapes: B documents of a batch, Q queries of a batch, E numbers of an encoding.
 """
 
@@ -30,7 +32,7 @@ from torch.nn import functional
 from rerank_plugin.features.inputs import ModelQuery
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.ranking_model import EncodingModel
-from rerank_plugin.training.config import SOFTMAX
+from rerank_plugin.training.config import COLLECTION, SOFTMAX
 from rerank_plugin.training.objectives import pairwise_hinge, relevance_weights
 from rerank_plugin.training.pairs import Pool
 from rerank_plugin.training.trainer import Trainer
@@ -82,6 +84,17 @@ def batches(known: Relevances, size: int, queries_per_document: int, generator: 
         yield Batch(known.rows[places], pools, known.grades[:, places].tocsr()[pools].toarray())
 
 
+def whole_batches(pools: Sequence[Pool], documents: int, size: int, generator: np.random.Generator) -> Iterator[Batch]:
+    """Batches of ``size`` queries, in random order, each with all ``documents`` of an index."""
+    order, every = generator.permutation(len(pools)), np.arange(documents)
+    for start in range(0, len(order), size):
+        numbers = order[start : start + size]
+        grades = np.zeros((len(numbers), documents), np.float32)
+        for graded, number in zip(grades, numbers.tolist()):
+            graded[pools[number].rows] = pools[number].relevance
+        yield Batch(every, numbers, grades)
+
+
 def softmax_loss(scores: Tensor, grades: Tensor, temperature: float) -> Tensor:
     """Mean of the softmax cross-entropies over documents and over queries, a scalar.
 
@@ -120,7 +133,8 @@ def margin_loss(scores: Tensor, grades: Tensor, weighted: bool = False) -> Tenso
 
 
 class ContrastiveTrainer(Trainer):
-    """Trains an encoder with :func:`softmax_loss` or :func:`margin_loss`; a batch is ``batch_size`` documents.
+    """Trains an encoder with :func:`softmax_loss` or :func:`margin_loss`; a batch is ``batch_size`` documents, or
+    queries where their negatives are the whole collection.
 
     Raises:
         InputError: the model has no encodings.
@@ -135,8 +149,13 @@ class ContrastiveTrainer(Trainer):
             )
         self.known = relevances(self.pools)
 
+    def _batches(self, generator: np.random.Generator) -> Iterator[Batch]:
+        if self.config.negatives == COLLECTION:
+            return whole_batches(self.pools, len(self.builder.index), self.config.batch_size, generator)
+        return batches(self.known, self.config.batch_size, self.config.queries_per_document, generator)
+
     def _losses(self, generator: np.random.Generator, epoch: int) -> Iterator[tuple[Tensor, int]]:
-        for batch in batches(self.known, self.config.batch_size, self.config.queries_per_document, generator):
+        for batch in self._batches(generator):
             queries = self._encode_queries([self.pools[number].words for number in batch.pools.tolist()])  # [Q, E]
             order, documents = self._encode_documents(batch.rows)  # [B, E]
             grades = torch.from_numpy(batch.grades[:, order]).to(self.device)  # [Q, B]
@@ -159,7 +178,8 @@ class ContrastiveTrainer(Trainer):
         """Positions in ``rows`` by increasing length, int64 [B], and the encodings in that order, float [B, E]."""
         order = np.argsort(self.candidates(rows).lengths, kind="stable")
         encoded = []
-        for piece in np.array_split(order, min(PIECES, len(order))):
+        pieces = 1 if self.config.negatives == COLLECTION else PIECES  # each makes a gradient of the whole vocabulary
+        for piece in np.array_split(order, min(pieces, len(order))):
             words = self.builder.documents(self.candidates(rows[piece]))
             concepts = () if words.concepts is None else (words.concepts, words.concept_mask)
             encoded.append(self.model.encode_documents(*self._tensors(words.ids, words.mask, *concepts)))

@@ -28,6 +28,7 @@ from rerank_plugin.models.checkpoints import CONFIG_FILE, load_checkpoint, read_
 from rerank_plugin.ranking.pipeline import rank_all
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.retrieval.register import RANKING, entry_of
 from rerank_plugin.text.word_vectors import WORD_VECTORS
 from rerank_plugin.training import saving
 from rerank_plugin.training.folds import Fold, as_text
@@ -137,25 +138,35 @@ def _train(session: Session, fold: Fold, place: Path, folds_checksum: int, words
     pools = [pool for pool in session.pools if pool.query_id in train]
     depth = task.validation_depth or task.depth
     judgments = {query.id: session.judgments[query.id] for query in fold.validation}
-    candidates = {query.id: _first(session.candidates[query.id], depth) for query in fold.validation}
+    candidates = {query.id: _first(session, query, depth) for query in fold.validation}
     of_fold = {"fold": fold.name, "folds_checksum": folds_checksum, "validation_queries": list(judgments)}
     highest = max(max(session.judgments[query.id].values()) for query in session.queries)  # one scale of ERR for all
     held_out = HeldOut(fold.validation, judgments, candidates, highest)
     session.train(place, pools, held_out, data={**session.data, **of_fold}, words=words, overwrite=True)
 
 
-def _first(candidates: Candidates, depth: int) -> Candidates:
-    return Candidates(candidates.index, candidates.rows[:depth], candidates.first_stage_scores[:depth])
+def _first(session: Session, query: Query, depth: int) -> Candidates:
+    """The first ``depth`` candidates, or all where the first stage gives every document: the depth then cuts rankings.
+
+    A copy, because the words of candidates are kept with them once they were scored.
+    """
+    found, first_stage = session.candidates[query.id], session.task.first_stage
+    if session.task.train_run is None and entry_of(first_stage.name).depth_cuts == RANKING:
+        depth = len(found)
+    return Candidates(found.index, found.rows[:depth], found.first_stage_scores[:depth])
 
 
 def _ranked(session: Session, queries: Sequence[Query], checkpoint: Path | None) -> dict[str, RankedList]:
     """Ranked lists of the queries by id: re-ranked by a checkpoint's model, or in first-stage order for None."""
-    reranker = None
+    depth, reranker = session.task.depth, None
     if checkpoint is not None:
         model, vocabulary = load_checkpoint(checkpoint)
         reranker = NeuralReranker(model, vocabulary, session.index.forward, RerankerOptions(session.task.device))
-    # Copies, because the words of candidates are kept with them once they were scored.
-    rankings = rank_all(queries, lambda query: _first(session.candidates[query.id], session.task.depth), reranker, 1, 8)
+        rows = [session.candidates[query.id].rows for query in queries]
+        reranker.encode_for_now(np.unique(np.concatenate(rows)))
+    rankings = (
+        one.best(depth) for one in rank_all(queries, lambda query: _first(session, query, depth), reranker, 1, 8)
+    )
     return {ranking.query.id: RankedList(ranking.doc_ids, ranking.ranked_scores) for ranking in rankings}
 
 

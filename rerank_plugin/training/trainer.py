@@ -80,6 +80,7 @@ class Trainer:
         self.optimizer = OPTIMIZERS[config.optimizer](self._parameter_groups(), lr=config.learning_rate, **fused)
         self.data = data or {}
         self.history: list[dict] = []
+        self.average: dict[str, torch.Tensor] = {}  # of the epochs' parameters
 
     def _parameter_groups(self) -> list[dict]:
         """Optimizer parameter groups; the L2 costs are weight decay, which adds their gradient."""
@@ -113,6 +114,7 @@ class Trainer:
             loss = self._epoch(epoch)
             trained = time.monotonic()
             self.model.eval()
+            trained_weights = self._use_average()
             measures = self.validate()
             deciding = next(iter(measures.values()))
             deciding = deciding if math.isfinite(deciding) else -math.inf
@@ -130,12 +132,28 @@ class Trainer:
             self.keep(reached)
             if better:
                 self.save(reached)
+            self.model.load_state_dict(trained_weights, strict=False)
             self._write_state()
             shown = "  ".join(f"{name} {value:.4f}" for name, value in measures.items())
             log.info(
                 "epoch %d  loss %.4f  %s%s  (%.0f s)",
                 epoch, loss, shown, "  best" if better else "", time.monotonic() - started,
             )  # fmt: skip
+
+    @torch.no_grad()
+    def _use_average(self) -> dict[str, torch.Tensor]:
+        """Move the average towards the parameters and put it in their place; returns them, nothing without averaging.
+
+        It starts as the first epoch's parameters.
+        """
+        if not self.config.averaging:
+            return {}
+        weights = {name: one.detach().clone() for name, one in self.model.named_parameters()}
+        for name, one in weights.items():
+            before = self.average.get(name, one)
+            self.average[name] = torch.lerp(one, before, self.config.averaging)
+        self.model.load_state_dict(self.average, strict=False)
+        return weights
 
     def _epoch(self, epoch: int) -> float:
         """One pass over freshly drawn examples; returns the mean loss."""
@@ -219,6 +237,7 @@ class Trainer:
         tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": tensor.contiguous() for name, tensor in state.items()}
+        tensors |= {f"average.{name}": tensor for name, tensor in self.average.items()}
         epoch = len(self.history)
         name = f"{epoch}.{TENSORS_FILE}"  # a file of its own, so that a kill between the two writes does no harm
         replace(self.folder / name, lambda path: save_file(tensors, path))
@@ -251,6 +270,9 @@ class Trainer:
             raise InputError(f"{self.folder} holds a training with other settings; delete it, or start afresh")
         self.model.load_state_dict(weights, strict=True)
         self.optimizer.load_state_dict(optimizer)
+        self.average = {
+            name: tensors[f"average.{name}"] for name, _ in self.model.named_parameters() if self.config.averaging
+        }
         self.history = history
         return True
 

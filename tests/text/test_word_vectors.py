@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import SETTINGS
-from rerank_plugin.text.vocabulary import UNKNOWN, Vocabulary
+from rerank_plugin.text.vocabulary import HASHED, UNKNOWN, Vocabulary
 from rerank_plugin.text.word_vectors import (
     Word2VecConfig,
     WordVectors,
@@ -246,3 +246,13 @@ def test_extended_vectors():
     assert np.array_equal(more.matrix, extend(vectors, ["c", "d"], seed=1).matrix)
     assert not np.array_equal(more.matrix, extend(vectors, ["c", "d"], seed=2).matrix)
     assert extend(vectors, ["a"], seed=1).matrix.shape == (3, 2)
+
+
+def test_extended_vectors_keep_the_entries_for_hashes_last():
+    """Where a word outside the vocabulary is looked up stays right."""
+    entries = [f"{HASHED}{number}" for number in range(3)]
+    vectors = WordVectors(Vocabulary(["a", *entries]), np.arange(10, dtype=np.float32).reshape(5, 2))
+    more = extend(vectors, ["new"], seed=1)
+    assert more.vocabulary.words == ["<unk>", "a", "new", *entries]
+    before, after = vectors.vocabulary.lookup(["unseen"]), more.vocabulary.lookup(["unseen"])
+    assert np.array_equal(more.matrix[after], vectors.matrix[before]) and after != before

@@ -9,7 +9,14 @@ import torch
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelWConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.training.contrastive import ContrastiveTrainer, batches, margin_loss, relevances, softmax_loss
+from rerank_plugin.training.contrastive import (
+    ContrastiveTrainer,
+    batches,
+    margin_loss,
+    relevances,
+    softmax_loss,
+    whole_batches,
+)
 from rerank_plugin.training.pairs import make_pools
 from rerank_plugin.training.trainer import TrainingConfig
 from tests.training import learnable
@@ -23,10 +30,10 @@ def corpus(tmp_path_factory):
 class Encoder:
     """An encoder, its trainer, and the weights that were the best."""
 
-    def __init__(self, corpus, folder, start=0, **training):
+    def __init__(self, corpus, folder, start=0, model=None, **training):
         words = learnable.vectors()
         torch.manual_seed(start)
-        config = KtrelWConfig(heads=2, feed_forward=8, document_words=12, query_words=2, dropout=0.1)
+        config = KtrelWConfig(heads=2, feed_forward=8, document_words=12, query_words=2, dropout=0.1, **(model or {}))
         self.model = Ktrel(config, torch.from_numpy(words.matrix))
         self.corpus, self.reranker = corpus, NeuralReranker(self.model, words.vocabulary, corpus)
         trained = learnable.queries(learnable.TOPICS[: learnable.TRAINED])
@@ -128,10 +135,24 @@ def test_a_document_of_many_queries_draws_some(corpus, tmp_path):
     assert {len(one) for one in drawn} == {3} and len(drawn) > 5
 
 
+def test_whole_batches_hold_every_query_once_and_all_grades(corpus, tmp_path):
+    encoder, seen = Encoder(corpus, tmp_path), []
+    for batch in whole_batches(encoder.pools, len(corpus), 3, np.random.default_rng(1)):
+        assert batch.grades.shape == (len(batch.pools), len(corpus)) and len(batch.pools) <= 3
+        for graded, number in zip(batch.grades, batch.pools.tolist()):
+            assert graded.sum() == encoder.pools[number].relevance.sum()
+            assert (graded[encoder.pools[number].rows] == encoder.pools[number].relevance).all()
+        seen += batch.pools.tolist()
+    assert sorted(seen) == list(range(len(encoder.pools)))
+
+
 PAPER = {"loss": "hinge", "weights": "none", "sampling": "batch"}
 
 
-@pytest.mark.parametrize("how", [{}, PAPER], ids=["softmax", "margin"])
+COLLECTION = {"negatives": "collection", "averaging": 0.3, "model": {"layers": 0, "word_dropout": 0.2, "factor": 1.0}}
+
+
+@pytest.mark.parametrize("how", [{}, PAPER, COLLECTION], ids=["softmax", "margin", "collection"])
 def test_learns(corpus, tmp_path, how):
     encoder = Encoder(corpus, tmp_path, epochs=30, patience=30, learning_rate=0.02, **how)
     before = encoder.validate()["AP"]
@@ -150,15 +171,37 @@ def test_the_factor_of_a_single_part_is_no_temperature(corpus, tmp_path):
     assert [e["loss"] for e in first.trainer.history] == pytest.approx([e["loss"] for e in second.trainer.history])
 
 
-def test_resumed_equals_uninterrupted(corpus, tmp_path):
-    whole = Encoder(corpus, tmp_path / "whole", epochs=4, patience=9)
+@pytest.mark.parametrize("how", [{}, COLLECTION], ids=["batch", "collection"])
+def test_resumed_equals_uninterrupted(corpus, tmp_path, how):
+    whole = Encoder(corpus, tmp_path / "whole", epochs=4, patience=9, **how)
     whole.trainer.train()
-    Encoder(corpus, tmp_path / "parts", epochs=2, patience=9).trainer.train()
-    resumed = Encoder(corpus, tmp_path / "parts", start=1, epochs=4, patience=9)
+    Encoder(corpus, tmp_path / "parts", epochs=2, patience=9, **how).trainer.train()
+    resumed = Encoder(corpus, tmp_path / "parts", start=1, epochs=4, patience=9, **how)
     assert resumed.trainer.resume()
     resumed.trainer.train()
+    assert [e["AP"] for e in whole.trainer.history] == [e["AP"] for e in resumed.trainer.history]
     assert learnable.same(learnable.weights(whole.model), learnable.weights(resumed.model))
     assert [e["loss"] for e in whole.trainer.history] == [e["loss"] for e in resumed.trainer.history]
+
+
+def test_the_average_of_the_epochs_is_validated_and_does_not_change_the_training(corpus, tmp_path):
+    """Weights w1, w2, w3 with averaging 0.25 are validated as w1, then 0.25 w1 + 0.75 w2, and so on."""
+    plain, averaged = (
+        Encoder(corpus, tmp_path / "1", epochs=3),
+        Encoder(corpus, tmp_path / "2", epochs=3, averaging=0.25),
+    )
+    seen = {}
+    for encoder in (plain, averaged):
+        validated = seen.setdefault(encoder, [])
+        encoder.trainer.validate = lambda model=encoder.model, validated=validated: (
+            validated.append(model.words.embeddings.detach().clone()) or {"AP": len(validated)}
+        )
+        encoder.trainer.train()
+    first, second, third = seen[plain]
+    expected = [first, 0.25 * first + 0.75 * second, 0.0625 * first + 0.1875 * second + 0.75 * third]
+    for found, one in zip(seen[averaged], expected, strict=True):
+        assert torch.allclose(found, one, atol=1e-6)
+    assert torch.equal(plain.model.words.embeddings, averaged.model.words.embeddings)
 
 
 def test_words_outside_the_batches_stay(corpus, tmp_path):

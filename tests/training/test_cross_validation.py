@@ -2,7 +2,7 @@
 
 import pytest
 
-from rerank_plugin import search, train
+from rerank_plugin import index, search, train
 from rerank_plugin.corpora import judgments
 from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.errors import InputError
@@ -91,6 +91,20 @@ def test_each_query_is_ranked_by_the_model_of_its_fold(inputs, made, tmp_path):
         others = [id for id in IDS if id not in ids]
         differing += lines_of(tmp_path / f"{name}.run", others) != lines_of(made / RUN_FILE, others)
     assert differing == 3
+
+
+def test_folds_over_the_whole_collection(inputs, tmp_path):
+    """With every document as a candidate the depth cuts the rankings, and not what is ranked."""
+    folder, _ = inputs
+    given = f"--index {folder}/index --words {folder}/words --train {folder}/all.tsv,{folder}/all.qrels --folds 2"
+    how = "--model ktrel-w --set layers=0 factor=1 --loss softmax --negatives collection --first-stage all --depth 4"
+    train.main([*f"{given} {how} --epochs 2 --output {tmp_path}/made".split()])
+    for name, ids in folds_of(tmp_path / "made").items():
+        index.main(f"--index {folder}/index --encode {tmp_path}/made/fold-{name}".split())  # the same arithmetic
+        searched = f"--index {folder}/index --queries {folder}/all.tsv --first-stage all --depth 4"
+        search.main(f"{searched} --reranker {tmp_path}/made/fold-{name} --output {tmp_path}/{name}.run".split())
+        assert lines_of(tmp_path / f"{name}.run", ids) == lines_of(tmp_path / "made" / RUN_FILE, ids)
+    assert {len(one.doc_ids) for one in read_run(tmp_path / "made" / RUN_FILE).values()} == {4}
 
 
 def test_the_table(inputs, made):

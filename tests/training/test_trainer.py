@@ -351,3 +351,17 @@ def test_counts_are_positive(name):
 def test_wrong_settings(name, value):
     with pytest.raises(InputError, match="must be above 0 and L2 costs not below 0"):
         TrainingConfig(loss="softmax", **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"loss": "softmax", "negatives": "none"}, "unknown negatives 'none'"),
+        ({"negatives": "collection"}, "are for the loss softmax"),
+        ({"averaging": 1.0}, "at least 0 and below 1"),
+        ({"averaging": math.nan}, "at least 0 and below 1"),
+    ],
+)
+def test_wrong_settings_of_encoders(given, said):
+    with pytest.raises(InputError, match=said):
+        TrainingConfig(**given)

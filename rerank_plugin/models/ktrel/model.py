@@ -63,6 +63,7 @@ class KtrelConfig(ModelConfig):
         identity_start: whether the layer starts as the two normalizations alone, by zero weights at the end of both its
             blocks: so it starts from what the vectors know, as a sum of them would.
         embedding_dropout: of the embeddings' numbers, before the layer.
+        word_dropout: share of a sequence's items that a training step leaves out.
         factor: what a and b start at. For a loss of shares of the largest score (softmax) 1 lets their proportion move.
         fixed_words: whether the word embeddings are the checkpoint's word vectors as they are. Nothing trains them, and
             they may be 8-bit numbers: so a distilled encoder takes a quarter of the space.
@@ -80,6 +81,7 @@ class KtrelConfig(ModelConfig):
     unit_vectors: bool = False
     identity_start: bool = False
     embedding_dropout: float = 0.0
+    word_dropout: float = 0.0
     factor: float = 20.0
     fixed_words: bool = False
     document_words: int = 200
@@ -95,6 +97,8 @@ class KtrelConfig(ModelConfig):
         self.check("KTRel", *sizes, parts=PARTS)
         if self.layers not in (0, 1):
             raise InputError(f"KTRel has one transformer layer, or none, not {self.layers}")
+        if not 0 <= self.word_dropout < 1:
+            raise InputError(f"KTRel's word_dropout must be at least 0 and below 1, not {self.word_dropout}")
         if (self.concepts < 1) == (self.parts != "words"):
             raise InputError(f"KTRel's parts '{self.parts}' and its {self.concepts} concepts contradict each other")
         if self.fixed_words and self.unit_vectors:
@@ -139,6 +143,7 @@ class SequenceEncoder(SparseEmbeddings):
             start = functional.normalize(vectors, dim=1) if config.unit_vectors else vectors.clone()
             self.embeddings = nn.Parameter(start)
         self.dropout, self.layer = nn.Dropout(config.embedding_dropout), None
+        self.word_dropout = config.word_dropout
         if config.layers:
             self.layer = nn.TransformerEncoderLayer(
                 dimension, config.heads, config.feed_forward, config.dropout, activation="relu", batch_first=True
@@ -150,6 +155,12 @@ class SequenceEncoder(SparseEmbeddings):
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """ids int64 [B, L] and mask bool [B, L] to float [B, D], each row of length 1, or 0 for an empty sequence."""
+        if self.training and self.word_dropout:
+            mask = mask & (torch.rand(mask.shape, device=mask.device) >= self.word_dropout)
+        if self.training and self.layer is None and not self.dropout.p:  # sums of a whole collection fit into memory
+            weights = mask.to(self.embeddings.dtype)
+            total = functional.embedding_bag(ids, self.embeddings, mode="sum", per_sample_weights=weights)  # [B, D]
+            return functional.normalize(total, dim=1)
         return functional.normalize(self.items(ids, mask).sum(dim=1), dim=1)
 
     def items(self, ids: Tensor, mask: Tensor) -> Tensor:

@@ -1,0 +1,245 @@
+"""KTRel trained on a collection's own judgments, starting from the bundled encoder: the page docs/results/distilled.md.
+
+    python -m experiments.distilled --data data/nfcorpus --work runs/distilled --output docs/results/distilled.md
+
+Everything is chosen on the validation queries; the test queries are searched once, with what was chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import rerank_plugin as rp
+from experiments.plan import Runner, Step
+from rerank_plugin.benchmark import machine
+from rerank_plugin.corpora import queries_and_judgments
+from rerank_plugin.evaluation.fusing import Fusion, fuse, tune
+from rerank_plugin.evaluation.subsets import overlapping, restricted
+from rerank_plugin.files.outputs import FileKind, beginning, replacing
+from rerank_plugin.files.tables import markdown
+from rerank_plugin.options import run
+from rerank_plugin.retrieval.dense import DenseConfig
+from rerank_plugin.retrieval.neighbours import NeighboursConfig
+
+DEPTH = 1000
+MEASURES = ["nDCG@10", "AP"]
+STRATA = [(0.0, 0.3), (0.3, 0.5), (0.5, 0.9), (0.9, 1.0)]
+RM3, KTREL, FEEDBACK, SIMILAR, SIMILAR_BUNDLED = "BM25+RM3", "KTRel", "feedback", "similar", "similar, bundled"
+TRAINING = (  # chosen on the validation queries, as everything here
+    "--model ktrel-w --first-stage all --loss softmax --temperature 0.15 --negatives collection --averaging 0.8 "
+    "--learning-rate 0.002 --epochs 20 --patience 3 --set layers=0 word_dropout=0.3 factor=1 document_words=250 "
+    "query_words=32"
+).split()
+TITLE = "# Trained on judgments, from the distilled encoder"
+PAGE = FileKind("this page", lambda path: beginning(path).startswith(TITLE.encode()))
+
+Run = Mapping[str, rp.RankedList]
+
+
+class Mixture(NamedTuple):
+    """A row of the table: a run, or a linear fusion of several whose weights the validation queries choose."""
+
+    title: str
+    parts: tuple[str, ...]
+    search: str = "grid"
+    step: float = 0.05
+
+
+ROWS = [
+    Mixture("BM25+RM3", (RM3,)),
+    Mixture("KTRel", (KTREL,)),
+    Mixture("KTRel with feedback", (FEEDBACK,)),
+    Mixture("BM25+RM3 and KTRel", (RM3, KTREL)),
+    Mixture("BM25+RM3 and KTRel with feedback", (RM3, FEEDBACK)),
+    Mixture("judgments of similar queries", (SIMILAR,)),
+    Mixture("BM25+RM3, KTRel with feedback, similar queries", (RM3, FEEDBACK, SIMILAR), step=0.1),
+    Mixture(
+        "the same, with queries that are similar by the bundled encoder, too",
+        (RM3, FEEDBACK, SIMILAR, SIMILAR_BUNDLED),
+        "ascent",
+    ),
+]
+BASELINE = ROWS[3].title
+
+
+class Experiment:
+    """The trained encoder of a BEIR folder with the splits train, dev and test, and the runs with it."""
+
+    def __init__(self, data: Path, work: Path):
+        self.data, self.train = data, f"{data}:{'train.graded' if _graded(data) else 'train'}"
+        self.place, self.words, self.checkpoint = work / "index", work / "words", work / "checkpoint"
+        self.validation = queries_and_judgments(f"{data}:dev")
+        index = ("index", "--index", str(self.place))
+        judged = ("--judged", self.train, "--overwrite")
+        extend = ("embed", "extend", "--words", "ktrel", "--index", str(self.place), "--output", str(self.words))
+        train = ("train", *TRAINING, "--index", str(self.place), "--words", str(self.words), *self._training_queries())
+        train = (*train, "--validation", f"{data}:dev", "--output", str(self.checkpoint))
+        self.steps = [
+            Step("index", (*index, "--corpus", str(data)), self.place),
+            Step("words", extend, self.words),
+            Step("training", train, self.checkpoint),
+            *(
+                Step(f"encoding-{number}", (*index, "--encode", model, *judged), work / f"encoded-{number}.txt", True)
+                for number, model in enumerate([str(self.checkpoint), "ktrel"], 1)
+            ),
+        ]
+
+    def _training_queries(self) -> tuple[str, ...]:
+        """The judged queries, and descriptions of some of them where the folder has them."""
+        types = self.data / "queries_by_type.jsonl"
+        qrels = f"{self.data}/qrels/{self.train.partition(':')[2]}.tsv"
+        more = ("--train", f"{types}:split=train:type=vid-desc,{qrels}") if types.is_file() else ()
+        return ("--train", self.train, *more)
+
+    @cached_property
+    def index(self) -> rp.Index:
+        return rp.Index(self.place)
+
+    def search(self, config: object, queries: list[rp.Query]) -> Run:
+        return rp.rank_many(self.index, queries, None, config, DEPTH)
+
+    def best(self, configs: list) -> object:
+        """The configuration with the highest AP on the validation queries."""
+        queries, judged = self.validation
+        runs = {str(number): self.search(config, queries) for number, config in enumerate(configs)}
+        reached = rp.evaluate_runs(judged, runs, ["AP"])["runs"]
+        return configs[max(range(len(configs)), key=lambda number: reached[str(number)]["AP"])]
+
+    @cached_property
+    def stages(self) -> dict[str, object]:
+        """The first stages by name, their settings chosen."""
+        model = str(self.checkpoint)
+        feedback = [DenseConfig(model, feedback=n, feedback_weight=w) for n, w in product((3, 5), (0.15, 0.3, 0.6))]
+        return {
+            RM3: "bm25+rm3",
+            KTREL: DenseConfig(model),
+            FEEDBACK: self.best(feedback),
+            SIMILAR: self.best([NeighboursConfig(model, power=power) for power in (4.0, 8.0, 16.0)]),
+            SIMILAR_BUNDLED: self.best([NeighboursConfig("ktrel", power=power) for power in (2.0, 4.0, 8.0)]),
+        }
+
+    def runs(self, queries: list[rp.Query]) -> dict[str, Run]:
+        return {name: self.search(config, queries) for name, config in self.stages.items()}
+
+
+def _graded(data: Path) -> bool:
+    return (data / "qrels" / "train.graded.tsv").is_file()
+
+
+def chosen_fusions(runs: Mapping[str, Run], judged: dict) -> dict[str, Fusion]:
+    """By row, the weights with the highest AP."""
+    return {
+        row.title: tune([runs[name] for name in row.parts], judged, "AP", "linear", row.step, search=row.search)
+        .best.fusion
+        for row in ROWS
+        if len(row.parts) > 1
+    }  # fmt: skip
+
+
+def mixed(runs: Mapping[str, Run], fusions: Mapping[str, Fusion]) -> dict[str, Run]:
+    """The runs of the table's rows, of the best `DEPTH` documents."""
+    rows = {}
+    for row in ROWS:
+        parts = [runs[name] for name in row.parts]
+        found = parts[0] if len(parts) == 1 else fuse(parts, fusions[row.title])
+        rows[row.title] = {
+            query: rp.RankedList(one.doc_ids[:DEPTH], one.scores[:DEPTH]) for query, one in found.items()
+        }
+    return rows
+
+
+def measured(rows: Mapping[str, Run], judged: dict) -> list[list[str]]:
+    """The rows' cells, marked against `BASELINE`."""
+    found = rp.evaluate_runs(judged, rows, MEASURES, baseline=BASELINE)
+    cells = []
+    for name, values in found["runs"].items():
+        test = found["tests"]["runs"].get(name)
+        marks = {one: _mark(test[one]) if test else "" for one in MEASURES}
+        cells.append([f"{values[one]:.4f}{marks[one]}" for one in MEASURES])
+    return cells
+
+
+def _mark(test: dict) -> str:
+    return "" if test["p"] >= 0.05 else "+" if test["difference"] > 0 else "-"
+
+
+def page(experiment: Experiment, command: str, minutes: str) -> str:
+    queries, judged = experiment.validation
+    runs = experiment.runs(queries)
+    fusions = chosen_fusions(runs, judged)
+    on_validation = measured(mixed(runs, fusions), judged)
+    queries, judged = queries_and_judgments(f"{experiment.data}:test")
+    rows = mixed(experiment.runs(queries), fusions)
+    _, seen = queries_and_judgments(experiment.train)
+    strata = {
+        f"{low:g} to {high:g}": restricted(judged, overlapping(judged, seen, low, high), "stratum")
+        for low, high in STRATA
+    }
+    of_strata = [measured(rows, one) for one in strata.values()]
+    titles = [row.title for row in ROWS]
+    table = [["", *(f"{split} {name}" for split in ("validation", "test") for name in MEASURES)]]
+    table += [[title, *dev, *test] for title, dev, test in zip(titles, on_validation, measured(rows, judged))]
+    by_stratum = [["largest overlap", *(f"{name}: {one}" for name in strata for one in MEASURES)]]
+    by_stratum.append(["queries", *(cell for one in strata.values() for cell in (str(len(one)), ""))])
+    by_stratum += [[title, *(cell for part in cells for cell in part)] for title, *cells in zip(titles, *of_strata)]
+    weights = [["", "weights"]]
+    for row in ROWS:
+        if row.title in fusions:
+            shares = zip(row.parts, fusions[row.title].weights)
+            weights.append([row.title, ", ".join(f"{name} {weight:.2f}" for name, weight in shares)])
+    settings = "\n".join(f"* {name}: `{config}`" for name, config in experiment.stages.items())
+    return "\n\n".join(
+        [
+            TITLE,
+            INTRODUCTION,
+            f"```sh\n{command}\n```",
+            f"on {machine.processor()}, one thread. Its commands are these, and took {minutes} processor minutes:",
+            "```sh\n" + "\n".join(step.shown.partition(" > ")[0] for step in experiment.steps) + "\n```",
+            "## Measured",
+            markdown(table).strip(),
+            READING,
+            "## By the overlap with training queries",
+            OVERLAP,
+            markdown(by_stratum).strip(),
+            "## What the validation queries chose",
+            markdown(weights).strip(),
+            settings,
+        ]
+    ) + "\n"  # fmt: skip
+
+
+INTRODUCTION = """\
+This page is for you if your collection has judged queries: what KTRel gains when it is trained on them, starting from
+the word vectors of [the bundled encoder](../models/ktrel.md). Words of the collection that the encoder does not know
+get random vectors. Each training query is scored against the whole collection, words are left out by chance, and the
+moving average of the epochs' weights is what is validated and kept. Made by"""
+READING = f"""\
+`+` higher, `-` lower than '{BASELINE}': two-tailed paired t-test, p < 0.05 after Bonferroni correction for the rows of
+the table. Runs of the best 1,000 documents; queries without results count as 0. Everything was chosen by AP on the
+validation queries, so their own columns are upper bounds."""
+OVERLAP = """\
+Test queries by the largest overlap (Jaccard coefficient) of their relevant documents with those of any training query,
+as `evaluate --subset overlap0.3-0.5 --seen-qrels` splits them. Marks are within a stratum."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m experiments.distilled", description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="BEIR folder with the splits train, dev and test")
+    parser.add_argument("--work", type=Path, required=True, help="keep index, checkpoint and a journal here")
+    parser.add_argument("--output", type=Path, required=True, help="page to write")
+    options = parser.parse_args(argv)
+    experiment, runner = Experiment(options.data, options.work), Runner(options.work)
+    runner.run([step] for step in experiment.steps)
+    command = f"python -m experiments.distilled --data {options.data} --work {options.work} --output {options.output}"
+    text = page(experiment, command, runner.minutes(experiment.steps)[1])
+    with replacing(options.output, PAGE, overwrite=True) as file:
+        file.write(text.encode())
+
+
+if __name__ == "__main__":
+    run(main)
