@@ -32,7 +32,9 @@ def explain(model: Delta, inputs: Inputs) -> Attribution:
     """The attribution of one document's score; inputs with B = 1."""
     model, inputs = in_double(model, inputs)
     documents, queries = model.vectors[inputs.documents], model.vectors[inputs.queries]  # [1, N, D], [1, M, D]
-    rows, mask = model.delta_rows(inputs), inputs.document_mask  # [1, N, rows]
+    mask = inputs.document_mask  # [1, N]
+    stage = delta_stage(documents, mask, queries, inputs.query_mask)  # [1, N, D + 3]
+    rows = model.kept_columns(stage)  # [1, N, rows]
     part_of = torch.arange(rows.shape[2]) - (rows.shape[2] - DELTA_FEATURES - 1)  # of each column of a row
     part_of = part_of.clamp_min(0) if model.config.delta_features else torch.zeros_like(part_of)
 
@@ -43,7 +45,6 @@ def explain(model: Delta, inputs: Inputs) -> Attribution:
 
     shapes = [(mask.shape[1], len(ROW_PARTS)), (inputs.features.shape[1],)]
     base, (words, features) = integrated_gradients(score, shapes)
-    stage = delta_stage(documents, mask, queries, inputs.query_mask)  # [1, N, D + 3]
     cosines = functional.normalize(queries[0], dim=1) @ functional.normalize(documents[0], dim=1).T  # [M, N]
     return Attribution(
         base,

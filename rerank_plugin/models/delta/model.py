@@ -97,7 +97,10 @@ class Delta(StandardizedFeatures):
     def delta_rows(self, inputs: Inputs) -> Tensor:
         """The Delta matrix of a batch, less what an ablation switches off, float [B, N, rows]."""
         documents, queries = self.vectors[inputs.documents], self.vectors[inputs.queries]  # [B, N, D], [B, M, D]
-        matrix = delta_stage(documents, inputs.document_mask, queries, inputs.query_mask)  # [B, N, D + 3]
+        return self.kept_columns(delta_stage(documents, inputs.document_mask, queries, inputs.query_mask))
+
+    def kept_columns(self, matrix: Tensor) -> Tensor:
+        """The Delta matrix [B, N, D + 3] without the columns that an ablation switches off."""
         if not self.config.differences:
             return matrix[..., -DELTA_FEATURES:]
         return matrix if self.config.delta_features else matrix[..., :-DELTA_FEATURES]
