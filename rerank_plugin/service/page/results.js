@@ -80,7 +80,7 @@ function snippet(text, places) {
 function movement(one) {
   const by = one.first_stage_rank - one.rank;
   const way = by > 0 ? "up" : by < 0 ? "down" : "same";
-  const said = by ? `${by > 0 ? "▲" : "▼"} ${Math.abs(by)}` : "＝";
+  const said = by ? `${by > 0 ? "▲" : "▼"} ${Math.abs(by)}` : "=";
   const text = by ? `${way} ${Math.abs(by)}, from rank ${one.first_stage_rank}` : "did not move";
   return element("span", { class: `move ${way}`, title: text }, element("span", { "aria-hidden": "true" }, said),
     element("span", { class: "unseen" }, text));
