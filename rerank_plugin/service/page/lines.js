@@ -1,4 +1,4 @@
-// Lines between the same documents of both sides.
+// Lines between the same documents of both sides; those of a document that only one side shows come from below.
 
 import { byId, svgElement } from "./dom.js";
 
@@ -10,14 +10,15 @@ export function drawLines() {
     const box = row.getBoundingClientRect();
     return box.top + Math.min(box.height / 2, 40) - frame.top;
   };
-  const right = rows("side-right");
+  const [left, right, half] = [rows("side-left"), rows("side-right"), frame.width / 2];
   const lines = [];
-  for (const [docid, row] of rows("side-left")) {
-    if (!right.has(docid)) continue;
-    const [from, to, half] = [height(row), height(right.get(docid)), frame.width / 2];
+  for (const docid of new Set([...left.keys(), ...right.keys()])) {
+    const both = left.has(docid) && right.has(docid);
+    const from = left.has(docid) ? height(left.get(docid)) : frame.height;
+    const to = right.has(docid) ? height(right.get(docid)) : frame.height;
     const way = Math.abs(to - from) < 8 ? "same" : to < from ? "up" : "down";
     const d = `M0 ${from}C${half} ${from} ${half} ${to} ${frame.width} ${to}`;
-    lines.push(svgElement("path", { d, class: way, "data-line": docid }));
+    lines.push(svgElement("path", { d, class: both ? way : `${way} beyond`, "data-line": docid }));
   }
   picture.replaceChildren(...lines);
 }

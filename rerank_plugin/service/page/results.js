@@ -59,7 +59,7 @@ function hit(one, answer, open) {
       ),
       element("p", { class: "details", dir: "auto" }, details.join(" · ")),
       element("p", { class: "snippet", dir: "auto" }, snippet(abstract, places("abstract"))),
-      element("div", { class: "below" }, movement(one), element("span", { class: "score" }, one.score.toFixed(3)),
+      element("div", { class: "below" }, answer.reranker === "none" ? null : movement(one), element("span", { class: "score" }, one.score.toFixed(3)),
         judging(answer, one.docid, title)),
     ),
   );
@@ -67,10 +67,11 @@ function hit(one, answer, open) {
 
 const marks = (text, places) => withPlaces(text, places, (_, part) => element("mark", {}, part));
 
-/** The abstract from a little before its first match. */
+/** The abstract from the word a little before its first match. */
 function snippet(text, places) {
   const points = Array.from(text);
-  const first = Math.max((places[0]?.start ?? 0) - 60, 0);
+  const near = (places[0]?.start ?? 0) - 60;
+  const first = near > 0 ? Math.min(points.indexOf(" ", near) + 1 || near, places[0].start) : 0;
   const last = Math.min(first + SNIPPET, points.length);
   const inside = places.filter((place) => place.end <= last);
   const moved = inside.map((place) => ({ start: place.start - first, end: place.end - first }));
