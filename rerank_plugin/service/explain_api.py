@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from rerank_plugin.files import records
+from rerank_plugin.files.filters import Filter
 from rerank_plugin.service.answers import QueryText
-from rerank_plugin.service.errors import documented
+from rerank_plugin.service.errors import documented, naming
 from rerank_plugin.service.served_index import ServedIndex, ToExplain
 from rerank_plugin.service.state import Service, service_of
 
@@ -26,6 +27,7 @@ class ExplainParameters(BaseModel):
     reranker: str | None = Field(None, description="A served reranker, or none for the first stage alone.")
     first_stage: str | None = Field(None, description="A first stage that the index serves.")
     depth: int | None = Field(None, ge=1, description="Candidates that the first stage retrieves and are re-ranked.")
+    filter: list[str] = Field([], description="As in the search: it decides which candidates there are.")
 
 
 class ExplainAnswer(BaseModel):
@@ -72,7 +74,9 @@ async def explained(service: Service, index: ServedIndex, asked: ExplainParamete
     service.check_words(asked.query, "query")
     stage, name = asked.first_stage or service.config.first_stage_name, asked.reranker or service.default_reranker
     index.reranker(name)
-    query = records.Query(asked.query, asked.query)
+    with naming("filter"):
+        kept = Filter.parse(asked.filter) if asked.filter else None
+    query = records.Query(asked.query, asked.query, kept)
     candidates = await service.scheduler.in_thread(index.candidates, query, stage, service.depth(asked.depth))
     item = ToExplain(query, candidates, asked.docid, name, stage)
     found = await service.scheduler.together(index.explain_together, item)

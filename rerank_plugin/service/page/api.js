@@ -1,0 +1,36 @@
+// Calls of the service. An answer that is an error is thrown as a Refusal.
+
+const TOKEN = "rerank_plugin token";
+
+export class Refusal extends Error {
+  constructor(status, message, seconds = 0) {
+    super(message);
+    this.status = status;
+    this.seconds = seconds;
+  }
+}
+
+export function keepToken(token) {
+  sessionStorage.setItem(TOKEN, token);
+}
+
+/** The JSON of a path with parameters {name: value or list of values}; empty values are left out. */
+export async function get(path, parameters = {}, signal = undefined) {
+  const asked = new URLSearchParams();
+  for (const [name, values] of Object.entries(parameters))
+    for (const value of [values].flat()) if (value !== "" && value !== undefined) asked.append(name, value);
+  const token = sessionStorage.getItem(TOKEN);
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  let answer;
+  try {
+    answer = await fetch(`v1/${path}?${asked}`, { headers, signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refusal(0, "The service does not answer. Is it running?");
+  }
+  const body = await answer.json().catch(() => ({ error: "The service's answer cannot be read." }));
+  if (!answer.ok) throw new Refusal(answer.status, body.error, Number(answer.headers.get("Retry-After")));
+  return body;
+}
+
+export const indexPath = (index, rest) => `${encodeURIComponent(index)}/${rest}`;

@@ -1,0 +1,207 @@
+"""The page in a real browser, over a live service."""
+
+import shutil
+from urllib.parse import parse_qs, urlparse
+
+import httpx
+import pytest
+
+import rerank_plugin as rp
+from rerank_plugin.service.settings import ServiceConfig
+from tests.service.live import serving
+
+CHROMIUM = shutil.which("chromium")
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+HOSTILE = (
+    rp.Document("script", "<script>window.bad = 1</script> statins", "<img src=x onerror='window.bad = 1'> Statins."),
+    rp.Document("rtl", "الستاتينات statins", "تخفض statins الكوليسترول."),
+    rp.Document("untitled", "", "Statins lower cholesterol in an abstract without a title."),
+    rp.Document("long", "Statins" + "andothers" * 60, "Statins 🙂 and statins lower LDL cholesterol."),
+    *(rp.Document(f"d{at}", f"Cholesterol {at}", "Statins lower cholesterol. " * at) for at in range(1, 15)),
+)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's Chromium: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page") / "index"
+    dated = [one._replace(metadata={"date": str(2000 + at)}) for at, one in enumerate(HOSTILE)]
+    rp.build_index(dated, folder)
+    rerankers = {"delta": "delta", "titles": "bm25-title"}
+    with serving(ServiceConfig({"statins": str(folder)}, rerankers, deadline=60)) as client:
+        yield str(client.base_url)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser, address):
+    """A page that fails its test where a script fails, the policy is broken, or another host is asked."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    opened, faults, hosts = context.new_page(), [], set()
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda said: "Content Security Policy" in said.text and faults.append(said.text))
+    opened.on("request", lambda asked: hosts.add(urlparse(asked.url).netloc))
+    yield opened
+    context.close()
+    assert not faults and hosts <= {urlparse(address).netloc, ""}
+
+
+def shown(page, address, question="?query=statins"):
+    page.goto(f"{address}/{question}")
+    page.wait_for_selector("#side-right .hits > li")
+
+
+def documents(page, side):
+    return page.eval_on_selector_all(f"#side-{side} .hits > li", "rows => rows.map(row => row.dataset.docid)")
+
+
+def violations(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    return [(one["id"], one["nodes"][0]["html"]) for one in axe.Axe().run(page).response["violations"]]
+
+
+def test_both_sides_are_the_service_s_rankings_and_the_lines_join_them(page, address):
+    shown(page, address)
+    for side, reranker in (("left", "none"), ("right", "delta")):
+        asked = {"query": "statins", "reranker": reranker}
+        answer = httpx.get(f"{address}/v1/statins/search", params=asked).json()
+        assert documents(page, side) == [one["docid"] for one in answer["candidates"]]
+    joined = page.eval_on_selector_all("#lines path:not(.beyond)", "paths => paths.map(path => path.dataset.line)")
+    assert set(joined) == set(documents(page, "left")) & set(documents(page, "right"))
+    page.select_option("#left", "titles")
+    page.wait_for_selector("#side-left h2:has-text('titles')")
+
+
+def test_a_document_is_explained_and_the_address_holds_it(page, address):
+    shown(page, address)
+    docid = documents(page, "right")[0]
+    page.locator("#side-right .open").first.click()
+    page.wait_for_selector(".sentence")
+    assert parse_qs(urlparse(page.url).query)["doc"] == [docid]
+    asked = {"query": "statins", "docid": docid, "reranker": "delta"}
+    answer = httpx.get(f"{address}/v1/statins/explain", params=asked).json()
+    assert page.text_content(".sentence") == answer["sentence"]
+    assert page.text_content(".abstract") == answer["abstract"]
+    page.locator(".matrix td[tabindex='0']").focus()
+    assert "statins × " in page.text_content(".reading")
+    page.reload()
+    page.wait_for_selector(".sentence")
+    assert page.text_content(".sentence") == answer["sentence"]
+    page.keyboard.press("Escape")
+    assert "doc=" not in page.url
+
+
+def test_what_documents_hold_is_text(page, address):
+    shown(page, address, "?query=statins&hits=20")
+    titles = page.eval_on_selector_all("#side-right h3", "titles => titles.map(title => title.textContent)")
+    assert {HOSTILE[0].title, HOSTILE[1].title, "No title", HOSTILE[3].title} <= set(titles)
+    for docid in ("script", "rtl", "untitled", "long"):
+        page.locator(f"#side-right [data-docid={docid}] .open").click()
+        page.wait_for_selector(".sentence")
+        assert page.text_content(".abstract") == next(one.abstract for one in HOSTILE if one.id == docid)
+        page.keyboard.press("Escape")
+    assert page.evaluate("window.bad") is None
+
+
+def test_judgements_stay_and_are_exported(page, address):
+    shown(page, address, "?query=lower statins")
+    docid = documents(page, "right")[1]
+    page.locator(f"#side-right [data-docid='{docid}'] .judge").first.click()
+    page.reload()
+    page.wait_for_selector("#side-left .hits > li")
+    pressed = page.locator(f"[data-docid='{docid}'] [aria-pressed=true]")
+    assert pressed.count() == (docid in documents(page, "left")) + 1
+
+    def saved(button):
+        with page.expect_download() as download:
+            page.click(button)
+        return download.value.path().read_text("utf-8").splitlines()
+
+    assert saved("#qrels") == [f"lower_statins 0 {docid} 1"]
+    run = [line.split() for line in saved("#run-right")]
+    assert [one[2] for one in run] == documents(page, "right") and {one[0] for one in run} == {"lower_statins"}
+    assert [int(one[3]) for one in run] == list(range(1, 11))
+
+
+def test_filters_are_sent_and_kept_in_the_address(page, address):
+    shown(page, address)
+    page.click("#filters summary")
+    page.fill("[data-filter=year]", "2000-2003")
+    page.click("button.main")
+    page.wait_for_selector("#side-right .hits:not(:has(> :nth-child(5)))")
+    assert parse_qs(urlparse(page.url).query)["filter"] == ["year:2000-2003"]
+    page.locator("#side-right .open").first.click()
+    page.wait_for_selector(".sentence")
+    page.go_back()
+    page.go_back()
+    page.wait_for_selector("#side-right .hits > :nth-child(10)")
+
+
+def test_the_keyboard_is_enough(page, address):
+    page.goto(address)
+    page.wait_for_selector("#examples button")
+    page.focus("#query")
+    page.keyboard.type("statins")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#side-right .hits > li")
+    for _ in range(100):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('.open')"):
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".sentence")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.matches('.open')")
+
+
+def test_overload_is_said_and_asked_again(page, address):
+    refusals = [429]
+
+    def answer(route):
+        if refusals:
+            refusals.pop()
+            route.fulfill(status=429, headers={"Retry-After": "1"}, json={"error": "busy"})
+        else:
+            route.continue_()
+
+    page.route("**/v1/statins/search*", answer)
+    page.goto(f"{address}/?query=statins")
+    page.wait_for_selector("#status .overload")
+    page.wait_for_selector("#side-right .hits > li")
+    assert not refusals and page.locator(".overload").count() == 0
+
+
+def test_errors_and_empty_answers_are_said(page, address):
+    page.goto(f"{address}/?query=zzzz")
+    page.wait_for_selector(".notice")
+    page.goto(f"{address}/?query=statins&filter=year:never")
+    page.wait_for_selector("#status .error")
+    assert "year:never" in page.text_content("#status .error")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_is_in_the_way(page, address, scheme, width):
+    """axe-core finds nothing, and nothing is wider than the window."""
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(address)
+    page.wait_for_selector("#examples button")
+    assert violations(page) == []
+    shown(page, address)
+    assert violations(page) == [] and page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator("#side-right .open").first.click()
+    page.wait_for_selector(".sentence")
+    assert violations(page) == []
+    assert page.evaluate("(one => one.scrollWidth <= one.clientWidth)(document.querySelector('dialog'))")
