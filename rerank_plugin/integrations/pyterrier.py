@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank_plugin.files.java import anserini_jar
-from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.index_folder import DESCRIPTION, Index
 from rerank_plugin.integrations import extra
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
@@ -111,6 +111,33 @@ class Rerank(pt.Transformer):
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
         """What a drawn pipeline shows."""
         return {"label": f"Rerank {self.reranker.name}", "help_url": HELP}
+
+
+class IndexArtifact(pt.Artifact):
+    """The folder of an index as an artifact, which PyTerrier loads, packs and shares: ``pt.Artifact.load(folder)``.
+
+    An entry point of the group ``pyterrier.artifact`` names it.
+
+    Args:
+        path: the folder of an index.
+    """
+
+    ARTIFACT_TYPE, ARTIFACT_FORMAT = "sparse_index", "rerank_plugin"
+
+    def retriever(self, first_stage: str = "bm25", num_results: int = 1000, threads: int = 2) -> Retrieve:
+        """`Retrieve` over this index."""
+        return Retrieve(self.path, first_stage, num_results, threads)
+
+    def reranker(self, reranker: str | Path) -> Rerank:
+        """`Rerank` of documents of this index."""
+        return Rerank(reranker, self.path)
+
+
+def artifact_metadata(folder: str, files: list[str]) -> dict[str, str] | None:
+    """Type and format of a folder with these files and folders, if it is an index; else None."""
+    if DESCRIPTION not in files or "segments" not in files:
+        return None
+    return {"type": IndexArtifact.ARTIFACT_TYPE, "format": IndexArtifact.ARTIFACT_FORMAT}
 
 
 class LuceneJava(pt.java.JavaInitializer):

@@ -1,5 +1,6 @@
 """The transformers in pipelines of the real PyTerrier."""
 
+import json
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ pt = pytest.importorskip("pyterrier", reason="needs the extra 'pyterrier'")
 import pandas as pd  # noqa: E402
 from pyterrier.testing import transformer_test_class  # noqa: E402
 
-from rerank_plugin.integrations.pyterrier import Rerank, Retrieve  # noqa: E402
+from rerank_plugin.integrations.pyterrier import IndexArtifact, Rerank, Retrieve  # noqa: E402
 from tests.processes import ROOT  # noqa: E402
 
 QUERIES = pd.DataFrame(
@@ -44,6 +45,17 @@ def test_texts_of_any_index_are_re_ranked(index, documents, bm25):
     assert by_text["docno"].tolist() == by_id["docno"].tolist() and by_text["text"].tolist() == by_id["text"].tolist()
     np.testing.assert_allclose(by_text["score"], by_id["score"], atol=1e-5)
     assert len(Rerank("delta").transform(results.drop(columns=["score", "rank", "title"]))) == len(results)
+
+
+def test_an_index_is_an_artifact(index_folder, bm25, tmp_path):
+    found = pt.Artifact.load(str(index_folder))
+    ranked = found.retriever(num_results=20).transform(QUERIES)
+    assert type(found) is IndexArtifact
+    pd.testing.assert_frame_equal(ranked, bm25.transform(QUERIES))
+    assert len(found.reranker("delta").transform(ranked)) == len(ranked)
+    assert json.loads(dict(found._package_files())["pt_meta.json"].read())["format"] == "rerank_plugin"
+    with pytest.raises(ValueError, match="No implementation"):
+        pt.Artifact.load(str(tmp_path))
 
 
 def test_a_cut_goes_to_the_first_stage(index, bm25):
