@@ -74,6 +74,7 @@ def _checked(answer: httpx.Response) -> httpx.Response:
 def arguments():
     parser = argparse.ArgumentParser(prog="python -m experiments.click_simulator", description=__doc__.splitlines()[0])
     parser.add_argument("--url", default="http://localhost:8080", help="of a service with --click-log")
+    parser.add_argument("--token", help="of the service, where it has one")
     parser.add_argument("--index", default="sample", help="its name in the service")
     parser.add_argument("--queries", default="sample:train", help="judged queries, which the users search")
     parser.add_argument("--sessions", type=int, default=30, help="users of each query")
@@ -88,8 +89,9 @@ def main(argv: list[str] | None = None) -> None:
     options = arguments().parse_args(argv)
     users = Users(options.sessions, options.eta, options.noise, options.depth)
     queries, judgments = queries_and_judgments(options.queries)
+    headers = {"X-API-Key": options.token} if options.token else {}
     try:
-        with httpx.Client(base_url=options.url, timeout=60) as service:
+        with httpx.Client(base_url=options.url, headers=headers, timeout=60) as service:
             simulated = simulate(service, options.index, queries, judgments, users, options.seed)
             made = list(progress(simulated, "searching", "sessions", total=len(queries) * users.sessions))
     except httpx.TransportError as error:
