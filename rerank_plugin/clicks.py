@@ -24,7 +24,8 @@ def arguments():
 
     parser = commandline.parser("clicks", DESCRIPTION, EXAMPLES)
     mode = parser.add_mutually_exclusive_group(required=True)
-    mode.add_argument("--log", type=Path, help="click log, tab-separated with a header, also .gz")
+    log = "the files of a click log, tab-separated with a header, also .gz"
+    mode.add_argument("--log", type=Path, nargs="+", metavar="FILE", help=log)
     mode.add_argument("--simulate", metavar="QJ", help=f"judged queries to simulate: {accepted_together()}")
     output = "folder to write; with --simulate, the log (.gz too)"
     parser.add_argument("--output", type=Path, required=True, help=output)
@@ -72,11 +73,12 @@ def convert(options) -> None:
     by = formula(options.formula, options.mu, options.lambda_)
     keep = tuple(name for name in ("boolean", "field", "author") if getattr(options, f"keep_{name}"))
     texts, counts = click_filters.filters(options.max_words, options.min_documents, options.min_clicked, keep)
-    read = click_logs.read(options.log, lambda lines: commandline.progress(lines, "reading", "lines"))
+    source = " ".join(map(str, options.log))
+    read = click_logs.read(*options.log, progress=lambda lines: commandline.progress(lines, "reading", "lines"))
     summary = click_folder.write(
-        options.output, read, by, texts, counts, options.seed, options.balance, str(options.log), options.overwrite
+        options.output, read, by, texts, counts, options.seed, options.balance, source, options.overwrite
     )
-    print(f"{options.log}: {summary.read:,} queries")
+    print(f"{source}: {summary.read:,} queries")
     for reason, count in summary.left_out.items():
         print(f"  left out, {reason}: {count:,}")
     if not read.ids_given:

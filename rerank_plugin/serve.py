@@ -44,6 +44,8 @@ def arguments():
     access.add_argument("--token-file", type=Path, metavar="FILE", help=token)
     origin = "let pages of this origin call the service (CORS); may be repeated"
     access.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN", help=origin)
+    clicks = "append what is shown and clicked on, to learn from (docs/learning-from-use.md); no log if absent"
+    access.add_argument("--click-log", default="", metavar="FILE", help=clicks)
     running = parser.add_argument_group("running and limits")
     commandline.add_settings(running, ServiceConfig)
     commandline.add_settings(running, RerankerOptions)
@@ -96,7 +98,7 @@ def _config(options) -> ServiceConfig:
     origins = tuple(options.allow_origin)
     return commandline.configured(
         ServiceConfig, options, indexes=indexes, rerankers=rerankers, token=token, origins=origins, host=options.host,
-        running=commandline.configured(RerankerOptions, options),
+        click_log=options.click_log, running=commandline.configured(RerankerOptions, options),
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,8 +70,8 @@ def derived_id(text: str) -> str:
     return "q" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def read(path: Path, progress: Callable[[Iterable], Iterable] = iter) -> ClickLog:
-    """Read a log. An invalid line is an InputError that names it.
+def read(*paths: Path, progress: Callable[[Iterable], Iterable] = iter) -> ClickLog:
+    """Read a log, which may be several files. An invalid line is an InputError that names it.
 
     Args:
         progress: wraps the lines, for a progress bar.
@@ -79,9 +80,12 @@ def read(path: Path, progress: Callable[[Iterable], Iterable] = iter) -> ClickLo
     available: set[str] = set()
     documents: dict[str, str] = {}  # one string for an id, however many queries have it
     by_name: dict[str, tuple[str, LoggedQuery]] = {}  # by id or text as written, so that each text is read once
-    id: list[str] = []
-    for where, values in progress(rows(path, COLUMNS, (OPTIONAL,))):
+    ids_given = False
+    for where, values in progress(chain.from_iterable(rows(path, COLUMNS, (OPTIONAL,)) for path in paths)):
         text, document, impressions, summary, full_text_clicks, full_text, *id = values
+        if queries and bool(id) != ids_given:
+            raise InputError(f"{where}: some files of the log have {OPTIONAL} and others not: read them one by one")
+        ids_given = bool(id)
         name = id[0] if id else text
         if name not in by_name:
             single = " ".join(text.split())
@@ -100,8 +104,8 @@ def read(path: Path, progress: Callable[[Iterable], Iterable] = iter) -> ClickLo
         if full_text == "1":
             available.add(known)
     if not queries:
-        raise InputError(f"{path}: holds no clicks: expected lines below the header")
-    return ClickLog(queries, available, bool(id))
+        raise InputError(f"{', '.join(map(str, paths))}: holds no clicks: expected lines below the header")
+    return ClickLog(queries, available, ids_given)
 
 
 def merged(queries: Mapping[str, LoggedQuery]) -> dict[str, LoggedQuery]:

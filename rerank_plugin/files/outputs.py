@@ -294,7 +294,7 @@ def open_locked(path: Path) -> BinaryIO:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise InputError(f"{path} is no regular file: move it away")
             _lock(descriptor, path)
-            if _is_still(descriptor, path):
+            if is_still(descriptor, path):
                 return open(descriptor, "r+b")
         except BaseException:
             os.close(descriptor)
@@ -340,13 +340,13 @@ def _temporary(place: Path, make: Callable[[Path], None]) -> Iterator[Path]:
         descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
         with suppress(OSError):  # some network file systems have no locks: then nobody removes leftovers there, either
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if _is_still(descriptor, temporary):
+        if is_still(descriptor, temporary):
             break
         os.close(descriptor)  # somebody took it for a leftover before it was locked
     try:
         yield temporary
     finally:
-        if _is_still(descriptor, temporary):  # else it is in place; what an exchange left is removed there
+        if is_still(descriptor, temporary):  # else it is in place; what an exchange left is removed there
             shutil.rmtree(temporary, ignore_errors=True) if temporary.is_dir() else temporary.unlink()
         os.close(descriptor)
 
@@ -379,7 +379,7 @@ def _lock(descriptor: int, path: Path) -> None:
         ) from None
 
 
-def _is_still(descriptor: int, path: Path) -> bool:
+def is_still(descriptor: int, path: Path) -> bool:
     """Whether a path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))

@@ -92,3 +92,4 @@ class IndexesAnswer(BaseModel):
 
     indexes: list[IndexDescription]
     reranker: str = Field(description="The one that is used where a request names none.")
+    clicks: bool = Field(description="Whether clicks are logged: send them to /v1/{index}/click.")

@@ -15,7 +15,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from rerank_plugin import __version__
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.service import administration, explain_api, rerank_api, search_api
+from rerank_plugin.service import administration, click_api, explain_api, rerank_api, search_api
+from rerank_plugin.service.click_log import ClickLog
 from rerank_plugin.service.collections import Collections
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.mcp import mcp_server
@@ -32,17 +33,18 @@ def open_service(config: ServiceConfig) -> Service:
     """The open collections of a configuration, warm, with a scheduler; closed by ``close``.
 
     Raises:
-        InputError: an index or a reranker cannot be used.
+        InputError: an index or a reranker cannot be used, or the click log not written.
     """
+    clicks = ClickLog(config.click_log, config.click_log_megabytes << 20) if config.click_log else None
     collections, scheduler = Collections(config), Scheduler(config.threads, config.queue)
-    return Service(config, collections, scheduler, Metrics(scheduler))
+    return Service(config, collections, scheduler, Metrics(scheduler), clicks)
 
 
 def create_app(config: ServiceConfig) -> FastAPI:
     """The service over the indexes of a configuration, which are open and warm when this returns.
 
     Raises:
-        InputError: an index or a reranker cannot be used.
+        InputError: an index or a reranker cannot be used, or the click log not written.
     """
     service = open_service(config)
     tools = mcp_server(service)
@@ -61,6 +63,8 @@ def create_app(config: ServiceConfig) -> FastAPI:
     app.state.service = service
     for routes in (administration, search_api, explain_api, rerank_api):
         app.include_router(routes.router)
+    if service.clicks is not None:
+        app.include_router(click_api.router)
     app.router.routes.extend(tools_app.routes)
     app.add_exception_handler(RequestError, _refused)
     app.add_exception_handler(InputError, _refused)

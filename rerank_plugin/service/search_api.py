@@ -82,7 +82,7 @@ def described(service: Service, served: Served) -> IndexesAnswer:
         )
         for name, one in served.indexes.items()
     ]  # fmt: skip
-    return IndexesAnswer(indexes=found, reranker=service.default_reranker)
+    return IndexesAnswer(indexes=found, reranker=service.default_reranker, clicks=service.clicks is not None)
 
 
 async def search(service: Service, index: ServedIndex, asked: SearchParameters) -> list[SearchAnswer]:

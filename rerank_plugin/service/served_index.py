@@ -151,15 +151,24 @@ class ServedIndex:
             raise RequestError(400, f"unknown reranker '{name}'; known: {known}", "reranker")
         return self.rerankers[name]
 
+    def rows(self, docids: Sequence[str], field: str) -> np.ndarray:
+        """Rows of documents in the index, int64 [n]; ``field`` is what the request calls their ids.
+
+        Raises:
+            RequestError: there is none with one of the ids.
+        """
+        found: np.ndarray = self.index.forward.rows(docids)
+        if len(unknown := np.flatnonzero(found < 0)):
+            raise RequestError(404, f"no document '{docids[unknown[0]]}' in the index '{self.name}'", field)
+        return found
+
     def document(self, docid: str) -> StoredDocument:
         """
         Raises:
             RequestError: there is none with this id.
         """
         detach_at_thread_end()
-        row = int(self.index.forward.rows([docid])[0])
-        if row < 0:
-            raise RequestError(404, f"no document '{docid}' in the index '{self.name}'", "docid")
+        row = int(self.rows([docid], "docid")[0])
         return self.documents.read(int(self.numbers[row]), docid)
 
     def explain_together(self, items: Sequence[ToExplain]) -> list[Explanation]:

@@ -21,6 +21,7 @@ class ServiceConfig:
         host: address that the service listens at.
         token: what clients must send as ``Authorization: Bearer`` or ``X-API-Key``; empty to let everybody in.
         origins: of pages of other hosts that may call the service (CORS).
+        click_log: file that clicks are appended to; empty to take none.
     """
 
     indexes: dict[str, str] = field(default_factory=dict)
@@ -29,6 +30,7 @@ class ServiceConfig:
     host: str = "127.0.0.1"
     token: str = ""
     origins: tuple[str, ...] = ()
+    click_log: str = ""
     first_stage: str = setting("bm25", "first stage where a request names none")
     depth: int = setting(500, "candidates that are re-ranked where a request names no depth")
     deadline: float = setting(2.0, "seconds after which a search answers in the first stage's order")
@@ -39,6 +41,7 @@ class ServiceConfig:
     most_documents: int = setting(1000, "the most documents to re-rank in one request")
     most_words: int = setting(5000, "the most words of a query or of a document to re-rank")
     most_megabytes: int = setting(16, "the largest body of a request")
+    click_log_megabytes: int = setting(64, "size of a click log at which it is renamed and a new one begun")
     body_seconds: float = setting(10.0, "seconds within which the body of a request must arrive")
 
     @property
@@ -48,7 +51,8 @@ class ServiceConfig:
         return f"{name}{colon}{Path(argument).name}"
 
     def __post_init__(self) -> None:
-        for name in ("depth", "queue", "threads", "most_depth", "most_queries", "most_documents", "most_words"):
+        counts = ("depth", "queue", "threads", "most_depth", "most_queries", "most_documents", "most_words")
+        for name in (*counts, "click_log_megabytes"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}: it must be at least 1")
         if min(self.deadline, self.body_seconds, self.most_megabytes) <= 0:

@@ -8,6 +8,7 @@ from pathlib import Path
 from fastapi import Request
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.service.click_log import ClickLog
 from rerank_plugin.service.collections import Collections
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.metrics import Metrics
@@ -23,6 +24,7 @@ class Service:
     collections: Collections
     scheduler: Scheduler
     metrics: Metrics
+    clicks: ClickLog | None
 
     @property
     def default_reranker(self) -> str:
@@ -32,6 +34,8 @@ class Service:
         """Finish what waits, and close everything."""
         self.scheduler.close()
         self.collections.close()
+        if self.clicks is not None:
+            self.clicks.close()
 
     def refusal(self, error: InputError | RequestError) -> RequestError:
         """What a client is told: the names of indexes and rerankers instead of paths of this machine."""

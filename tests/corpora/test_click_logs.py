@@ -64,6 +64,18 @@ def test_columns_in_another_order_with_ids_and_others(put):
     }
 
 
+def test_several_files_are_one_log(put):
+    files = [Path(put(name, LOG)) for name in ("one.tsv", "two.tsv.gz")]
+    once, twice = click_logs.read(files[0]).queries, click_logs.read(*files).queries
+    assert [*twice] == [*once]
+    for id, query in once.items():
+        doubled = {document: Counts(*(2 * one for one in counts)) for document, counts in query.documents.items()}
+        assert twice[id].documents == doubled
+    named = Path(put("named.tsv", HEADER.replace("\n", "\tquery_id\n") + "gout\td1\t1\t1\t0\t1\tQ1\n"))
+    with pytest.raises(InputError, match=r"named\.tsv:2: some files of the log have query_id and others not"):
+        click_logs.read(*files, named)
+
+
 @pytest.mark.parametrize(
     "text, message",
     [

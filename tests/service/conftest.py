@@ -13,7 +13,8 @@ def settings(index_folder):
 
 
 @pytest.fixture(scope="session")
-def service(settings):
-    """A client of the service."""
-    with serving(ServiceConfig(**settings, deadline=60)) as client:
+def service(settings, tmp_path_factory):
+    """A client of the service, which keeps a click log."""
+    click_log = tmp_path_factory.mktemp("service") / "clicks.tsv"
+    with serving(ServiceConfig(**settings, deadline=60, click_log=str(click_log))) as client:
         yield client

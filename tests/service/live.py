@@ -17,6 +17,7 @@ def serving(config: ServiceConfig, **client):
     app = create_app(config)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, server_header=False))
     socket = bound("127.0.0.1", 0)
+    socket.listen()  # else whoever asks before the thread runs is refused
     thread = Thread(target=server.run, args=([socket],))
     thread.start()
     try:

@@ -98,6 +98,7 @@ def test_signals_reload_and_stop_without_dropping_a_request(index_folder):
         (("--index", "a=x", "--index", "a=y"), "'a'"),
         (("--queue", "0"), "queue is 0"),
         (("--token-file", "nowhere"), "nowhere"),
+        (("--index", "i", "--click-log", "l.gz"), "leave out .gz"),
         (("--port", "{taken}"), "choose another --port"),
     ],
 )

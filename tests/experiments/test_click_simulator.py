@@ -1,0 +1,91 @@
+"""Learning from use: simulated users of a live service, and the model that is trained on what they click on."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import numpy as np
+import pytest
+
+import rerank_plugin as rp
+from experiments import click_simulator
+from rerank_plugin.corpora import queries
+from rerank_plugin.corpora.click_logs import read
+from rerank_plugin.corpora.click_simulation import Users
+from rerank_plugin.service.settings import ServiceConfig
+from tests.evaluation.runs import ranked
+from tests.service.live import serving
+from tests.test_commands import inside
+
+TOKEN = {"X-API-Key": "geheim"}
+TEST = "sample:test"
+
+
+def test_users_click_as_often_as_position_and_relevance_say():
+    """Within five standard deviations; with the second place looked at by half, and grades 0, 1, 2 of 2."""
+    users, generator, drawn = Users(noise=0.1), np.random.default_rng(1), 5000
+    found = [click_simulator.clicks(np.array([2.0, 2, 1, 0]), 2, users, generator) for _ in range(drawn)]
+    for place, likely in enumerate((1, 1 / 2, 1 / 3 * (0.1 + 0.9 / 3), 1 / 4 * 0.1)):
+        clicked = sum(any(one.place == place for one in made) for made in found)
+        assert abs(clicked - drawn * likely) <= 5 * (drawn * likely * (1 - likely)) ** 0.5
+    seconds = [one.dwell for made in found for one in made if one.place == 0]
+    assert np.mean(seconds) == pytest.approx(2 * click_simulator.DWELL, rel=0.1)
+
+
+def test_it_says_where_no_service_is():
+    with pytest.raises(rp.InputError, match="http://127.0.0.1:1 does not answer"):
+        click_simulator.main(["--url", "http://127.0.0.1:1"])
+
+
+def served_run(service):
+    """The first ten documents of each test query, as the service ranks them now."""
+    found = {}
+    asked = queries(TEST)
+    for at in range(0, len(asked), 10):
+        some = asked[at : at + 10]
+        answer = service.get("/v1/sample/search", params={"query": [one.text for one in some], "fields": "id"}).json()
+        found |= {
+            query.id: ranked(*(one["docid"] for one in each["candidates"]))
+            for query, each in zip(some, answer["results"])
+        }
+    return found
+
+
+def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path, capsys):
+    """The page's loop, small: serve, collect, clicks, train, and replace the model while others search."""
+    inside(tmp_path, "index --corpus sample --index index")
+    inside(tmp_path, "embed words --corpus sample --min-count 3 --dimension 100 --epochs 20 --output words")
+    rp.Reranker.load("delta").save_pretrained(tmp_path / "live")
+    config = ServiceConfig(
+        {"sample": str(tmp_path / "index")}, {"live": str(tmp_path / "live")}, token="geheim", deadline=60,
+        click_log=str(tmp_path / "clicks.tsv"),
+    )  # fmt: skip
+    with serving(config, headers=TOKEN) as service:
+        before = served_run(service)
+        click_simulator.main(["--url", str(service.base_url), "--token", "geheim", "--sessions", "6"])
+        said = capsys.readouterr().out
+        assert "540 sessions" in said
+        log = read(tmp_path / "clicks.tsv")
+        assert {one.text for one in log.queries.values()} <= {one.text for one in queries("sample:train")}
+        inside(tmp_path, "clicks --log clicks.tsv --output learned --min-documents 20 --min-clicked 2")
+        inside(
+            tmp_path,
+            "train --model delta --filters 8 --lexical-features lex3 --index index --words words "
+            "--train learned:train --validation learned:dev --train-run learned/runs/train.run "
+            "--validation-run learned/runs/dev.run --epochs 3 --pairs-per-query 25 --output trained",
+        )
+        rp.Reranker.load(str(tmp_path / "trained")).save_pretrained(tmp_path / "live", overwrite=True)
+        stop, statuses = Event(), []
+
+        def search():
+            while not stop.is_set():
+                asked = {"query": f"diabetes {len(statuses)}"}
+                statuses.append(service.get("/v1/sample/search", params=asked).status_code)
+
+        with ThreadPoolExecutor(2) as clients:
+            searching = [clients.submit(search) for _ in range(2)]
+            assert service.post("/admin/reload").status_code == 200
+            stop.set()
+        assert not any(one.exception() for one in searching) and {*statuses} == {200}
+        after = served_run(service)
+    found = rp.evaluate_runs(TEST, {"before": before, "after": after}, ["nDCG@10"])["runs"]
+    assert found["after"]["nDCG@10"] > found["before"]["nDCG@10"], found

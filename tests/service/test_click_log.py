@@ -1,0 +1,216 @@
+"""The click log: its lines, files and faults; and the route that takes clicks."""
+
+import json
+import re
+import resource
+import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+
+import pytest
+
+from rerank_plugin.corpora import click_logs
+from rerank_plugin.corpora.click_logs import Counts
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.service.click_log import HEADER, Click, ClickLog
+from rerank_plugin.service.settings import ServiceConfig
+from tests.service.live import serving
+
+MEGABYTE = 1 << 20
+SENT = {"query": "heart", "shown": ["1", "B", "a"], "clicked": "B", "position": 2, "session": "mine"}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "clicks.tsv"
+
+
+def opened(path, most=MEGABYTE):
+    return ClickLog(path, most)
+
+
+def click(shown="abc", clicked="b", query="gout", session="s", position=None, dwell=None):
+    return Click("sample", query, tuple(shown), clicked, position or shown.index(clicked) + 1, session, dwell)
+
+
+def values(path):
+    return [line.split("\t") for line in path.read_text("utf-8").splitlines()[1:]]
+
+
+def test_lines_by_hand(path):
+    log = opened(path)
+    before = datetime.now(timezone.utc).replace(microsecond=0)
+    log.append(click("abc", "b", position=12, dwell=2.5))
+    log.append(click("abc", "c", position=13))
+    first, second, third, fourth = values(path)
+    session, time = first[7], first[8]
+    assert first == ["gout", "a", "1", "0", "0", "0", "11", session, time, "", "sample"]
+    assert second == ["gout", "b", "1", "1", "0", "0", "12", session, time, "2.5", "sample"]
+    assert third == ["gout", "c", "1", "0", "0", "0", "13", session, time, "", "sample"]
+    assert fourth[:7] == ["gout", "c", "0", "1", "0", "0", "13"] and fourth[7] == session
+    assert before <= datetime.fromisoformat(time) <= datetime.now(timezone.utc)
+
+
+def test_sessions_are_told_apart_and_not_told(path):
+    for _ in range(2):
+        log = opened(path)
+        for session in ("anna@example.org", "bert@example.org"):
+            log.append(click("a", "a", session=session))
+        log.close()
+    sessions = [line[7] for line in values(path)]
+    assert len({*sessions}) == 4 and all(re.fullmatch("[0-9a-f]{16}", one) for one in sessions)  # salted anew
+    assert "example" not in path.read_text()
+
+
+def test_the_clicks_command_s_reader_adds_up_all_files(path):
+    log = opened(path, most=2 * len(HEADER))
+    for session in range(9):
+        log.append(click("abc", "b", session=str(session)))
+        log.append(click("abc", "a", session=str(session)))
+    files = sorted(path.parent.glob("clicks*.tsv"))
+    assert len(files) > 3 and {one.read_bytes().partition(b"\n")[0] + b"\n" for one in files} == {HEADER}
+    (query,) = click_logs.read(*files).queries.values()
+    assert query.documents == {"a": Counts(9, 9, 0), "b": Counts(9, 9, 0), "c": Counts(9, 0, 0)}
+
+
+def test_many_threads_write_whole_lines(path):
+    log = opened(path, most=3000)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda number: log.append(click("xyz", "y", session=str(number))), range(200)))
+    (query,) = click_logs.read(*path.parent.glob("clicks*.tsv")).queries.values()
+    assert query.documents == {"x": Counts(200, 0, 0), "y": Counts(200, 200, 0), "z": Counts(200, 0, 0)}
+
+
+def test_a_log_goes_on_and_what_a_dead_process_left_is_removed(path):
+    log = opened(path)
+    log.append(click("a", "a"))
+    whole = path.read_bytes()
+    with pytest.raises(InputError, match="written by another process"):
+        opened(path)
+    log.close()
+    path.write_bytes(whole + b"gout\tb\t1")
+    log = opened(path)
+    assert path.read_bytes() == whole
+    log.append(click("b", "b"))
+    assert path.read_bytes().startswith(whole) and [line[1] for line in values(path)] == ["a", "b"]
+
+
+def test_nothing_else_is_written_to(path):
+    other = click_logs.COLUMNS
+    path.write_text("\t".join(other) + "\n")
+    with pytest.raises(InputError, match="is not a click log of the service: it is left as it is"):
+        opened(path)
+    assert path.read_text() == "\t".join(other) + "\n"
+    with pytest.raises(InputError, match="leave out .gz"):
+        opened(path.with_name("clicks.tsv.gz"))
+    (path.parent / "clicks.1.tsv").write_text("mine")
+    path.unlink()
+    log = opened(path, most=1)
+    log.append(click())
+    log.append(click(clicked="a"))
+    assert (path.parent / "clicks.1.tsv").read_text() == "mine" and (path.parent / "clicks.2.tsv").exists()
+
+
+def test_a_new_file_is_begun_where_the_log_was_moved(path):
+    log = opened(path)
+    log.append(click("a", "a"))
+    path.rename(path.with_name("old.tsv"))
+    log.append(click("b", "b"))
+    assert path.read_bytes().startswith(HEADER) and [line[1] for line in values(path)] == ["b"]
+
+
+def test_a_full_disk_leaves_no_part_of_a_click(path):
+    log = opened(path)
+    log.append(click("abc", "b"))
+    whole = path.read_bytes()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 30, before[1]))
+    try:
+        with pytest.raises(OSError):
+            log.append(click("def", "e"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == whole
+    log.append(click("def", "e"))
+    assert [line[1] for line in values(path)] == [*"abcdef"]
+
+
+# ---- over HTTP ----
+
+
+@pytest.fixture(scope="module")
+def keeping(settings, tmp_path_factory):
+    """A client of a service with a click log, and the log."""
+    path = tmp_path_factory.mktemp("clicks") / "clicks.tsv"
+    with serving(ServiceConfig(**settings | {"rerankers": {"titles": "bm25-title"}}, click_log=str(path))) as client:
+        yield client, path
+
+
+def test_clicks_are_logged_over_http(keeping):
+    service, path = keeping
+    assert service.get("/v1/indexes").json()["clicks"]
+    found = service.get("/v1/small/search", params={"query": "heart\tattack  in\nwomen"}).json()
+    shown = [one["docid"] for one in found["candidates"]]
+    sent = {"query": found["query"]["text"], "shown": shown, "clicked": shown[1], "position": 2, "session": "secret"}
+    answer = service.post("/v1/small/click", json=sent | {"dwell": 7})
+    assert (answer.status_code, answer.content) == (204, b"")
+    (query,) = click_logs.read(path).queries.values()
+    assert query.text == "heart attack in women" and [*query.documents] == shown
+    assert [one for one in query.documents if query.documents[one].clicked] == [shown[1]]
+    assert "secret" not in path.read_text() and "127.0.0.1" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "wrong, status, field",
+    [
+        ({"query": " \n"}, 422, "query"),
+        ({"query": "a " * 5001}, 422, "query"),
+        ({"query": "\ud800"}, 422, "query"),
+        ({"query": ["a"]}, 422, "query"),
+        ({"clicked": "\ud800"}, 422, "clicked"),
+        ({"shown": ["1", "B", "\ud800"]}, 422, "shown"),
+        ({"shown": []}, 422, "shown"),
+        ({"shown": ["1", "B", "1"]}, 422, "shown"),
+        ({"shown": ["1", "B", "unknown"]}, 404, "shown"),
+        ({"shown": ["1", "B", "a\tb"]}, 404, "shown"),
+        ({"shown": [f"{n}" for n in range(1001)]}, 422, "shown"),
+        ({"clicked": "10"}, 422, "clicked"),
+        ({"position": 1}, 422, "position"),
+        ({"position": "2"}, 422, "position"),
+        ({"session": ""}, 422, "session"),
+        ({"dwell": -1}, 422, "dwell"),
+        ({"address": "127.0.0.1"}, 422, "address"),
+    ],
+)
+def test_what_is_no_click_is_not_logged(keeping, wrong, status, field):
+    service, path = keeping
+    before = path.read_bytes()
+    answer = service.post(
+        "/v1/small/click", content=json.dumps(SENT | wrong), headers={"Content-Type": "application/json"}
+    )
+    assert (answer.status_code, answer.json()["field"]) == (status, field), answer.text
+    assert service.post("/v1/other/click", json=SENT).status_code == 404
+    assert path.read_bytes() == before
+
+
+def test_a_click_that_cannot_be_logged_is_said(keeping):
+    service, path = keeping
+    aside = path.with_name("aside.tsv")
+    path.rename(aside)
+    path.mkdir()
+    answer = service.post("/v1/small/click", json=SENT)
+    assert answer.status_code == 503 and str(path) not in answer.text
+    assert service.get("/v1/small/search", params={"query": "heart"}).status_code == 200
+    shutil.rmtree(path)
+    assert service.post("/v1/small/click", json=SENT).status_code == 204
+    assert [line[1] for line in values(path)] == SENT["shown"]
+
+
+def test_without_a_log_no_click_is_taken(index_folder):
+    with serving(ServiceConfig({"small": str(index_folder)}, {"titles": "bm25-title"})) as client:
+        assert client.post("/v1/small/click", json=SENT).status_code == 405
+        assert not client.get("/v1/indexes").json()["clicks"]
+        assert not any("click" in path for path in client.get("/openapi.json").json()["paths"])
