@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rerank_plugin import options as commandline
 from rerank_plugin.corpora import CORPUS, accepted
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import RerankerOptions
 
 EXAMPLES = """examples:
@@ -28,6 +32,8 @@ EXAMPLES = """examples:
   python -m rerank_plugin.bench --reranker delta:checkpoints/d --texts data/nfcorpus --batch 1
   # what else you could run: MiniLM- and TinyBERT-shaped cross-encoders, in float32 and int8
   python -m rerank_plugin.bench --reranker delta --cross-encoders
+  # the service over HTTP: what it adds to the library, and how it answers at some rates and to a crowd
+  python -m rerank_plugin.bench --service --reranker delta --documents 200000 --rate 10 50 --clients 200 --seconds 60
   # on a GPU
   python -m rerank_plugin.bench --device cuda --precision float16 --batch 1 8 64 256
 
@@ -92,6 +98,12 @@ def _add_measured(add) -> None:
     texts = f"measure re-ranking texts of a corpus without an index, too ({accepted(CORPUS)}; default: sample)"
     add("--texts", nargs="?", const="sample", metavar="CORPUS", help=texts)
     add("--cross-encoders", action="store_true", help="measure cross-encoders, too (extra 'bench')")
+    service = (
+        "measure the service instead, with bundled models where no checkpoint is named: one that is started, or URL"
+    )
+    add("--service", nargs="?", const="", metavar="URL", help=service)
+    add("--rate", type=float, nargs="+", default=[], metavar="N", help="requests a second that --service is sent")
+    add("--clients", type=int, nargs="+", default=[], metavar="N", help="clients that ask --service all the time")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -106,7 +118,7 @@ def main(argv: list[str] | None = None) -> None:
         if path:  # what cannot be written should not wait for hours of measuring
             check_free(path, kind, options.overwrite)
 
-    rows = list(measure(_suite(options)))
+    rows = list(_service_rows(options) if options.service is not None else measure(_suite(options)))
     if options.json:
         write_json(rows, options.json, options.overwrite)
     said = markdown(
@@ -129,7 +141,13 @@ def _check(parser, options) -> None:
         parser.error("--run needs --index and --queries")
     if options.index and (options.documents or options.work_folder):
         parser.error("--index is measured as it is: it takes neither --documents nor --work-folder")
-    parser.check_counts(options, "depth", "batch", "documents", "threads", "batch_size", "repetitions")
+    if options.service is None and (options.rate or options.clients):
+        parser.error("--rate and --clients are of --service")
+    if options.service is not None and len(options.reranker or []) != 1:
+        parser.error("--service is measured with one --reranker")
+    if not all(rate > 0 for rate in options.rate):
+        parser.error("--rate must be more than 0")
+    parser.check_counts(options, "clients", "depth", "batch", "documents", "threads", "batch_size", "repetitions")
     if options.seconds is not None and not options.seconds > 0:
         parser.error("--seconds must be more than 0")
 
@@ -158,6 +176,39 @@ def _suite(options):
         repetitions=options.repetitions or (QUICK_REPETITIONS if quick else REPETITIONS),
         seed=options.seed,
     )
+
+
+def _service_rows(options):
+    """The rows of the service: of the one whose address is given, or of one that is started for them."""
+    from rerank_plugin.benchmark.service_load import Load, service_rows
+    from rerank_plugin.benchmark.suite import opened_collection, set_up
+
+    suite = _suite(options)
+    setup = set_up(suite)
+    with opened_collection(suite) as collection:
+        with _serving(options.service, str(collection.index.folder), options.reranker[0], suite.depths[0]) as url:
+            load = Load(
+                url, options.reranker[0], suite.depths[0], options.rate, options.clients, suite.seconds, suite.seed
+            )
+            yield from service_rows(load, collection, setup)
+
+
+@contextmanager
+def _serving(url: str, index: str, reranker: str, depth: int) -> Iterator[str]:
+    """The address of a service: the one that is given, or that of a new one, which ends with the block."""
+    if url:
+        yield url
+        return
+    served = ["--index", f"index={index}", "--reranker", reranker, "--depth", f"{depth}", "--port", "0"]
+    command = [sys.executable, "-m", "rerank_plugin.serve", *served]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            started = process.stdout.readline().strip() if process.stdout else ""
+            if not started:
+                raise InputError("the service did not start: see above")
+            yield started
+        finally:
+            process.terminate()
 
 
 if __name__ == "__main__":

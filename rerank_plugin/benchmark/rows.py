@@ -14,8 +14,9 @@ from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.files.tables import padded_markdown
 
 PLAIN, FAST = "plain", "fast"
+LIBRARY, OVER_HTTP = "library", "HTTP"
 SCORING, WHOLE, CROSS_ENCODER, DENSE = "scoring", "whole query", "cross-encoder", "dense search"
-TEXTS = "texts"
+TEXTS, SERVICE = "texts", "service"
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,22 @@ class Measurement:
 
     Attributes:
         path: plain (the module as it is written down) or fast. Of cross-encoders: float32 through transformers is
-            plain, int8 through ONNX Runtime fast.
+            plain, int8 through ONNX Runtime fast. Of the service: library (without HTTP) or HTTP.
         depth: candidates asked for. candidates: those that there were, on average.
         queries_per_second: of all repetitions together.
-        ratio_to_plain: how many times faster than the plain path, by the medians.
-        stage: what was timed: scoring (gather, features, model), whole query, cross-encoder, dense search, or
-            texts without an index.
+        ratio_to_plain: how many times faster than the plain path, by the medians; for the service, than the library.
+        stage: what was timed: scoring (gather, features, model), whole query, cross-encoder, dense search,
+            texts without an index, or the service.
         stages: of a whole query, the median milliseconds of its parts.
         measured_queries: of a batch, the queries that were timed; the times are those of the whole batch.
         measured_documents: of the candidates, those that were timed; the times are those of all candidates.
         document_batch: candidates that a cross-encoder scores at once.
         largest_difference: between the paths' scores, divided by the largest plain score.
         machine: the same in every row.
+        rate: requests a second that the service was sent. clients: those that sent them at the same time.
+        refused, late: shares of the requests: status 429, and those that the deadline left in first-stage order.
+        errors: how many requests had another end, by status or kind of error.
+        memory_before_mb: of the service, before these requests; ``peak_memory_mb`` is what it had after them.
     """
 
     reranker: str
@@ -64,6 +69,13 @@ class Measurement:
     document_batch: int | None = None
     largest_difference: float | None = None
     precision: str | None = None
+    rate: float | None = None
+    clients: int | None = None
+    refused: float | None = None
+    refused_p99_ms: float | None = None
+    late: float | None = None
+    errors: dict[str, int] | None = None
+    memory_before_mb: float | None = None
 
     def as_json(self) -> dict:
         """Keys and values of what is known, numbers rounded to what a clock can tell."""
@@ -122,6 +134,7 @@ HEADINGS = {
     WHOLE: "The whole query (first stage, gather, features, model, sorting)",
     TEXTS: "Texts without an index (tokenizing, BM25, features, model, sorting; other texts in every call)",
     DENSE: "Dense search over all documents (encoding the query, inner products, the best of them)",
+    SERVICE: "The service (documents of the hits included; library: without HTTP; clients on the same machine)",
     CROSS_ENCODER: "Cross-encoders (model alone; plain: float32 through transformers, fast: int8 through ONNX Runtime)",
 }
 
@@ -142,6 +155,13 @@ _COLUMNS: dict[str, Callable[[Measurement], str]] = {
     "repetitions": lambda row: f"{row.repetitions}",
     "difference": lambda row: "" if row.largest_difference is None else f"{row.largest_difference:.0e}",
     "share of the time": lambda row: shares(row.stages),
+    "requests/s": lambda row: "" if row.rate is None else number(row.rate),
+    "clients": lambda row: "" if row.clients is None else f"{row.clients}",
+    "refused": lambda row: _share(row.refused),
+    "refused p99 ms": lambda row: "" if row.refused_p99_ms is None else number(row.refused_p99_ms),
+    "late": lambda row: _share(row.late),
+    "errors": lambda row: ", ".join(f"{count} of {kind}" for kind, count in (row.errors or {}).items()),
+    "MB before": lambda row: "" if row.memory_before_mb is None else f"{row.memory_before_mb:,.0f}",
 }
 _ONLY_OF = {  # columns that only some stages have
     "batch": (SCORING, WHOLE),
@@ -149,6 +169,7 @@ _ONLY_OF = {  # columns that only some stages have
     "timed": (CROSS_ENCODER,),
     "difference": (SCORING, DENSE),
     "share of the time": (WHOLE,),
+    **dict.fromkeys(("requests/s", "clients", "refused", "refused p99 ms", "late", "errors", "MB before"), (SERVICE,)),
 }
 
 
@@ -179,6 +200,10 @@ def _notes(rows: Sequence[Measurement]) -> str:
     if any(row.measured_documents for row in rows):
         notes.append("Cross-encoders were timed on a part of the candidates, and the times brought to all of them.")
     return " ".join(notes)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f}%"
 
 
 def depth(row: Measurement) -> str:

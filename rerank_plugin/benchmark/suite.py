@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -86,7 +86,7 @@ def measure(suite: Suite) -> Iterator[Measurement]:
         InputError: a reranker, index, queries or run cannot be used.
     """
     with ExitStack() as stack:
-        setup = _set_up(suite)
+        setup = set_up(suite)
         texts = [] if suite.texts is None else read_texts(suite.texts, suite.deepest, suite.seed)
         log.info("%s; load average %s", setup.machine, machine.load_average())
         for number, searched in enumerate(_collections(suite, stack)):
@@ -100,7 +100,12 @@ def measure(suite: Suite) -> Iterator[Measurement]:
                 yield from _said(rows)
 
 
-def _set_up(suite: Suite) -> Setup:
+def set_up(suite: Suite) -> Setup:
+    """Clock, device, threads and machine.
+
+    Raises:
+        InputError: the device cannot be used.
+    """
     import torch
 
     options = suite.options
@@ -112,6 +117,17 @@ def _set_up(suite: Suite) -> Setup:
         raise InputError(f"cannot use the device '{options.device}': {str(error).splitlines()[0]}") from None
     meter = Meter(suite.seconds, suite.repetitions, options.device)
     return Setup(meter, options.device, options.threads, described, options.precision)
+
+
+@contextmanager
+def opened_collection(suite: Suite) -> Iterator[Collection]:
+    """The one collection that the service is measured on: the index that is there, or the first size, with Lucene."""
+    if suite.index is not None and suite.queries is not None:
+        yield collections.existing(suite.index, suite.queries, suite.seed)
+        return
+    with ExitStack() as stack:
+        folder = suite.work_folder or stack.enter_context(scratch_folder())
+        yield collections.generated(folder, suite.documents[0], suite.seed, suite.deepest, lucene=True)
 
 
 class Searched(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from rerank_plugin.service.answers import Timings
 from rerank_plugin.service.scheduling import Scheduler
@@ -15,6 +15,7 @@ class Metrics:
 
     def __init__(self, scheduler: Scheduler):
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)  # memory, processor time, open files
         self.stages = Histogram(
             "rerank_stage_seconds", "Time of a stage of a query", ["stage"], registry=self.registry, buckets=SECONDS
         )
