@@ -26,12 +26,17 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's Chromiu
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def click_log(tmp_path_factory):
+    return tmp_path_factory.mktemp("clicks") / "clicks.tsv"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory, click_log):
     folder = tmp_path_factory.mktemp("page") / "index"
     dated = [one._replace(metadata={"date": str(2000 + at)}) for at, one in enumerate(HOSTILE)]
     rp.build_index(dated, folder)
     rerankers = {"delta": "delta", "titles": "bm25-title"}
-    with serving(ServiceConfig({"statins": str(folder)}, rerankers, deadline=60)) as client:
+    with serving(ServiceConfig({"statins": str(folder)}, rerankers, deadline=60, click_log=str(click_log))) as client:
         yield str(client.base_url)
 
 
@@ -100,6 +105,19 @@ def test_a_document_is_explained_and_the_address_holds_it(page, address):
     assert page.text_content(".sentence") == answer["sentence"]
     page.keyboard.press("Escape")
     assert "doc=" not in page.url
+
+
+def test_a_click_is_logged_with_what_was_shown(page, address, click_log):
+    shown(page, address, "?query=lower cholesterol")
+    ids = documents(page, "right")
+    page.locator("#side-right .open").nth(1).click()
+    with page.expect_response("**/click") as answered:
+        page.keyboard.press("Escape")
+    assert answered.value.status == 204
+    header, *lines = (line.split("\t") for line in click_log.read_text().splitlines())
+    logged = [dict(zip(header, line)) for line in lines if line[0] == "lower cholesterol"]
+    assert [one["document"] for one in logged] == ids
+    assert [one["document"] for one in logged if one["summary_clicks"] == "1"] == [ids[1]]
 
 
 def test_what_documents_hold_is_text(page, address):

@@ -1,6 +1,6 @@
 // Puts the page together: reads the address, asks the service, shows what it answers.
 
-import { Refusal, get, indexPath, keepToken } from "./api.js";
+import { Refusal, get, indexPath, keepToken, send } from "./api.js";
 import { byId, element } from "./dom.js";
 import { explanation } from "./explanation.js";
 import { download, qrels, run } from "./judgements.js";
@@ -10,7 +10,8 @@ import { fromAddress, toAddress } from "./state.js";
 
 const CHOICES = ["index", "stage", "left", "right", "hits"];
 const dialog = byId("document");
-let served, state, shown, asking, retrying;
+const session = crypto.getRandomValues(new Uint32Array(4)).join("-"); // of clicks, where they are logged
+let served, state, shown, asking, retrying, clicked;
 
 const chosenIndex = () => served.indexes.find((one) => one.name === state.index) ?? served.indexes[0];
 
@@ -93,13 +94,28 @@ async function search() {
     shown = { left, right };
     byId("results").hidden = false;
     for (const name of ["left", "right"])
-      byId(`side-${name}`).replaceChildren(...side(shown[name], (docid) => open(docid, name)));
+      byId(`side-${name}`).replaceChildren(...side(shown[name], (docid) => click(docid, name)));
     drawLines();
     byId("status").replaceChildren(element("span", { class: "unseen" }, `${right.candidates.length} documents on the right`));
     if (state.doc) await open(state.doc, state.side || "right");
     else dialog.close();
   });
   if (mine === asking) byId("results").classList.remove("waiting");
+}
+
+function click(docid, from) {
+  const ids = shown[from].candidates.map((one) => one.docid);
+  clicked = { query: state.query, shown: ids, clicked: docid, position: ids.indexOf(docid) + 1, session };
+  clicked.opened = performance.now();
+  open(docid, from);
+}
+
+/** Where clicks are logged, send the one that opened the document which is closed now. */
+function logClick() {
+  if (!served.clicks || !clicked) return;
+  const { opened, ...found } = clicked;
+  clicked = undefined;
+  send(indexPath(state.index, "click"), { ...found, dwell: (performance.now() - opened) / 1000 });
 }
 
 async function open(docid, from) {
@@ -165,7 +181,9 @@ for (const name of CHOICES)
     if (query.trim()) search();
     else showStart();
   });
+addEventListener("pagehide", logClick);
 dialog.addEventListener("close", () => {
+  logClick();
   if (!state.doc) return;
   const { doc, side: from } = state;
   Object.assign(state, { doc: "", side: "" });
