@@ -54,6 +54,8 @@ def arguments():
 
 def main(argv: list[str] | None = None) -> None:
     options = commandline.parse(arguments(), argv)
+    if options.mcp and options.click_log:
+        raise InputError("--click-log is for clicks over HTTP, which --mcp does not serve: leave one of them out")
     config = _config(options)
     try:
         import uvicorn

@@ -99,6 +99,7 @@ def test_signals_reload_and_stop_without_dropping_a_request(index_folder):
         (("--queue", "0"), "queue is 0"),
         (("--token-file", "nowhere"), "nowhere"),
         (("--index", "i", "--click-log", "l.gz"), "leave out .gz"),
+        (("--mcp", "--click-log", "l"), "leave one of them out"),
         (("--port", "{taken}"), "choose another --port"),
     ],
 )
