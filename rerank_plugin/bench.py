@@ -102,8 +102,8 @@ def _add_measured(add) -> None:
         "measure the service instead, with bundled models where no checkpoint is named: one that is started, or URL"
     )
     add("--service", nargs="?", const="", metavar="URL", help=service)
-    add("--rate", type=float, nargs="+", default=[], metavar="N", help="requests a second that --service is sent")
-    add("--clients", type=int, nargs="+", default=[], metavar="N", help="clients that ask --service all the time")
+    add("--rate", type=float, nargs="+", metavar="N", help="requests a second that --service is sent")
+    add("--clients", type=int, nargs="+", metavar="N", help="clients that ask --service all the time")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -145,7 +145,7 @@ def _check(parser, options) -> None:
         parser.error("--rate and --clients are of --service")
     if options.service is not None and len(options.reranker or []) != 1:
         parser.error("--service is measured with one --reranker")
-    if not all(rate > 0 for rate in options.rate):
+    if not all(rate > 0 for rate in options.rate or ()):
         parser.error("--rate must be more than 0")
     parser.check_counts(options, "clients", "depth", "batch", "documents", "threads", "batch_size", "repetitions")
     if options.seconds is not None and not options.seconds > 0:
@@ -188,8 +188,9 @@ def _service_rows(options):
     with opened_collection(suite) as collection:
         with _serving(options.service, str(collection.index.folder), options.reranker[0], suite.depths[0]) as url:
             load = Load(
-                url, options.reranker[0], suite.depths[0], options.rate, options.clients, suite.seconds, suite.seed
-            )
+                url, options.reranker[0], suite.depths[0], options.rate or [], options.clients or [], suite.seconds,
+                suite.seed,
+            )  # fmt: skip
             yield from service_rows(load, collection, setup)
 
 

@@ -46,6 +46,8 @@ class Connections:
         return Answer(status, LATE in body, perf_counter() - due)
 
     async def _exchange(self, path: str) -> tuple[int, bytes]:
+        while self.free and self.free[-1][0].at_eof():  # servers close what was idle for some seconds
+            self.free.pop()[1].close()
         reader, writer = self.free.pop() if self.free else await asyncio.open_connection(self.host, self.port)
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n\r\n".encode())

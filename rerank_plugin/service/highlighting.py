@@ -61,7 +61,8 @@ def _beginning_alike(stems: frozenset[str]) -> re.Pattern[str]:
     """Words that begin as one of the stems, or with what is no ASCII: few of all words, and all that can match."""
     initials = {form for stem in stems for form in (stem[0], stem[0].upper())}
     letters = "".join(re.escape(one) for one in sorted(initials) if one.isascii())
-    return re.compile(rf"(?<![^\W_])(?<![^\W_]['’])(?!_)[{letters}\x80-\U0010ffff](?<=[^\W_]){REST}")
+    # The set comes first, and what stands before it is looked at afterwards: so the search skips to its characters.
+    return re.compile(rf"[{letters}\x80-\U0010ffff](?<=[^\W_])(?<![^\W_].)(?<![^\W_]['’].){REST}")
 
 
 def _matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, frozenset[str]]]:

@@ -94,7 +94,10 @@ class Protection:
         Raises:
             RequestError: it is too large.
         """
-        length = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "0")
+        if length == "0" and "transfer-encoding" not in headers:
+            return b""
         parts, size, more = [], int(length) if length.isdigit() else 0, True
         while more and size <= self.most:
             message = await receive()

@@ -1,0 +1,94 @@
+"""The service under load, by real sockets; and the clients against a server whose answers are known."""
+
+import asyncio
+import json
+from functools import partial
+
+import pytest
+
+from rerank_plugin.benchmark import http_clients
+from tests.benchmark.test_bench_command import bench, consistent
+
+
+def answers_of(answer, loop):
+    """What a loop of requests gets from a server that answers by a coroutine of reader and writer; its requests."""
+    asked = []
+
+    async def connected(reader, writer):
+        while line := (await reader.readuntil(b"\r\n\r\n") if not reader.at_eof() else b""):
+            asked.append(line.split()[1].decode())
+            await answer(writer, len(asked))
+
+    async def run():
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        connections = http_clients.Connections("127.0.0.1", server.sockets[0].getsockname()[1], "one", ["a b", "c"])
+        found = await loop(connections)
+        opened = len(connections.free)
+        connections.close()
+        server.close()
+        return found, opened
+
+    return (*asyncio.run(run()), asked)
+
+
+async def say(writer, status, body):
+    writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+
+
+async def by_turns(writer, number):
+    await say(writer, 429 if number % 2 else 200, "{}" if number % 2 else '{"reranked":false}')
+
+
+def test_statuses_and_late_answers_are_told_apart_and_connections_kept():
+    found, opened, asked = answers_of(by_turns, partial(http_clients.closed_loop, clients=1, seconds=0.05))
+    assert [(one.status, one.late) for one in found[:4]] == [(429, False), (200, True)] * 2
+    assert asked[:3] == ["/v1/one/search?query=a+b", "/v1/one/search?query=c", "/v1/one/search?query=a+b"]
+    assert opened == 1
+
+
+def test_an_open_loop_does_not_wait_for_answers_and_counts_from_when_a_request_was_due():
+    gate = asyncio.Event()
+
+    async def held(writer, number):
+        if number == 20:
+            gate.set()  # the last one releases all
+        await gate.wait()
+        await say(writer, 200, "{}")
+
+    found, opened, _ = answers_of(held, partial(http_clients.open_loop, rate=200, seconds=0.1, seed=1))
+    assert len(found) == opened == 20
+    seconds = [one.seconds for one in found]
+    assert seconds == sorted(seconds, reverse=True) and seconds[0] > 0.05 > seconds[-1] - 0.05
+
+
+def test_a_connection_that_ends_is_an_error_of_its_kind():
+    async def ended(writer, number):
+        writer.close()
+
+    found, opened, _ = answers_of(ended, partial(http_clients.open_loop, rate=1000, seconds=0.003, seed=1))
+    assert {one.status for one in found} == {"IncompleteReadError"} and not opened
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """What the command says of a service that it starts."""
+    folder = tmp_path_factory.mktemp("load")
+    line = "--quick --service --reranker bm25-title --documents 300 --depth 20 --rate 40 --clients 40 --seconds 1"
+    status, out, err = bench(folder, f"{line} --json rows.json")
+    assert status == 0, err
+    return out, json.loads((folder / "rows.json").read_text())
+
+
+def test_the_library_the_service_a_rate_and_a_crowd(measured):
+    out, rows = measured
+    assert [(row["path"], row.get("rate"), row.get("clients")) for row in rows] == [
+        ("library", None, None), ("HTTP", None, None), ("HTTP", 40, None), ("HTTP", None, 40)
+    ]  # fmt: skip
+    for row in rows[2:]:
+        assert row["stage"] == "service" and row["memory_before_mb"] > 100 and row["errors"] == {}
+        assert row["median_ms"] <= row["p95_ms"] <= row["p99_ms"]
+    for row in rows[:2]:
+        consistent(row)
+    assert rows[2]["repetitions"] + round(rows[2]["refused"] * 40) == 40
+    assert rows[3]["refused"] > 0  # 40 clients are more than the queue holds
+    assert "The service" in out and "clients on the same machine" in out
