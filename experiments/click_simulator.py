@@ -15,11 +15,11 @@ from typing import NamedTuple
 import httpx
 import numpy as np
 
+import rerank_plugin as rp
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.corpora.click_simulation import Users, attractiveness
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.progress import progress
-from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.files.records import Judgments
 from rerank_plugin.options import run
 
 DWELL = 20.0  # seconds, the mean; a document of the highest grade is read twice as long as others
@@ -42,7 +42,7 @@ def clicks(grades: np.ndarray, highest: float, users: Users, generator: np.rando
 
 
 def simulate(
-    service: httpx.Client, index: str, queries: list[Query], judgments: Judgments, users: Users, seed: int
+    service: httpx.Client, index: str, queries: list[rp.Query], judgments: Judgments, users: Users, seed: int
 ) -> Iterator[int]:
     """Let every query be searched by as many users as ``users`` says, in random order; each one's number of clicks.
 
@@ -67,7 +67,7 @@ def simulate(
 
 def _checked(answer: httpx.Response) -> httpx.Response:
     if answer.is_error:
-        raise InputError(f"{answer.url} answered with status {answer.status_code}: {answer.text}")
+        raise rp.InputError(f"{answer.url} answered with status {answer.status_code}: {answer.text}")
     return answer
 
 
@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> None:
             simulated = simulate(service, options.index, queries, judgments, users, options.seed)
             made = list(progress(simulated, "searching", "sessions", total=len(queries) * users.sessions))
     except httpx.TransportError as error:
-        raise InputError(f"{options.url} does not answer ({error}): start the service there") from None
+        raise rp.InputError(f"{options.url} does not answer ({error}): start the service there") from None
     print(f"{options.url}: {len(made):,} sessions, {sum(map(bool, made)):,} with a click, {sum(made):,} clicks")
 
 
