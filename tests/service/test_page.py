@@ -67,6 +67,11 @@ def shown(page, address, question="?query=statins"):
     page.wait_for_selector("#side-right .hits > li")
 
 
+def wait_for_address(page, name, values):
+    """Playwright learns of a changed address a moment after the page."""
+    page.wait_for_url(lambda url: parse_qs(urlparse(url).query).get(name, []) == values)
+
+
 def documents(page, side):
     return page.eval_on_selector_all(f"#side-{side} .hits > li", "rows => rows.map(row => row.dataset.docid)")
 
@@ -93,7 +98,7 @@ def test_a_document_is_explained_and_the_address_holds_it(page, address):
     docid = documents(page, "right")[0]
     page.locator("#side-right .open").first.click()
     page.wait_for_selector(".sentence")
-    assert parse_qs(urlparse(page.url).query)["doc"] == [docid]
+    wait_for_address(page, "doc", [docid])
     asked = {"query": "statins", "docid": docid, "reranker": "delta"}
     answer = httpx.get(f"{address}/v1/statins/explain", params=asked).json()
     assert page.text_content(".sentence") == answer["sentence"]
@@ -104,7 +109,7 @@ def test_a_document_is_explained_and_the_address_holds_it(page, address):
     page.wait_for_selector(".sentence")
     assert page.text_content(".sentence") == answer["sentence"]
     page.keyboard.press("Escape")
-    assert "doc=" not in page.url
+    wait_for_address(page, "doc", [])
 
 
 def test_a_click_is_logged_with_what_was_shown(page, address, click_log):
@@ -158,7 +163,7 @@ def test_filters_are_sent_and_kept_in_the_address(page, address):
     page.fill("[data-filter=year]", "2000-2003")
     page.click("button.main")
     page.wait_for_selector("#side-right .hits:not(:has(> :nth-child(5)))")
-    assert parse_qs(urlparse(page.url).query)["filter"] == ["year:2000-2003"]
+    wait_for_address(page, "filter", ["year:2000-2003"])
     page.locator("#side-right .open").first.click()
     page.wait_for_selector(".sentence")
     page.go_back()
@@ -180,7 +185,7 @@ def test_the_keyboard_is_enough(page, address):
     page.keyboard.press("Enter")
     page.wait_for_selector(".sentence")
     page.keyboard.press("Escape")
-    assert page.evaluate("document.activeElement.matches('.open')")
+    page.wait_for_function("document.activeElement.matches('.open')")
 
 
 def test_overload_is_said_and_asked_again(page, address):
