@@ -21,6 +21,7 @@ OPTIMIZERS = {"adagrad": 0.01, "adadelta": 1.0, "adam": 0.001, "sgd": 0.01}
 LOSSES = {
     "hinge": {"weights": ("sqrt", "none"), "sampling": ("balanced", "groups")},
     "bce": {"weights": ("log", "sqrt", "none"), "sampling": ("balanced",)},
+    "margin": {"weights": ("none",), "sampling": ("balanced", "groups")},
 }
 SOFTMAX, BATCH = "softmax", "batch"  # a loss and a sampling of whole batches, which no objective has
 COLLECTION = "collection"
@@ -56,10 +57,12 @@ class TrainingConfig:
     seed: int = 42
     loss: str = setting(
         "hinge",
-        "hinge (pairs; the default), bce (documents, as a classifier) or softmax (an encoder's, such as ktrel: the "
-        "relevant pairs of a batch against all its others)",
+        "hinge (pairs; the default), margin (pairs: their difference of relevance is learned), bce (documents, as a "
+        "classifier) or softmax (an encoder's, such as ktrel: the relevant pairs of a batch against all its others)",
     )
-    weights: str = setting("sqrt", "of examples: sqrt (the default) or none; for bce none (the default), sqrt or log")
+    weights: str = setting(
+        "sqrt", "of examples: sqrt (the default) or none; for bce none (the default), sqrt or log; for margin none"
+    )
     sampling: str = setting(
         "balanced",
         "of pairs: balanced (the default, but of ktrel; as many relevant as other documents of each query), groups "
@@ -124,6 +127,6 @@ def by_recipe(model: str, given: Mapping[str, Any]) -> TrainingConfig:
     recipe = entry_of(model).recipe.training
     if given.get("loss", "hinge") != recipe.get("loss", "hinge"):  # they belong to another loss
         recipe = {name: value for name, value in recipe.items() if name not in ("weights", "sampling")}
-    if given.get("loss") == "bce":
+    if given.get("loss") in ("bce", "margin"):
         recipe = {"weights": "none", **recipe}
     return TrainingConfig(**{**recipe, **given})
