@@ -18,7 +18,7 @@ def arguments():
         "distill",
         "Distil a sentence encoder into a small model; no judgments are needed to train it.\n"
         "ktrel becomes an encoder: word vectors, as 8-bit numbers, whose sums encode thousands of documents a second.\n"
-        "delta and pacrr re-rank: they learn how the teacher, fused with BM25, grades the candidates of BM25.",
+        "delta and pacrr re-rank: they learn how the teacher, fused with BM25 or a reranker, grades BM25's candidates.",
         epilog="examples:\n  python -m rerank_plugin.distill --corpus sample --passages 500 --batch-size 256 "
         "--output checkpoints/distilled\n"
         "  python -m rerank_plugin.distill --student delta --index indexes/sample --queries sample:train "
@@ -48,6 +48,11 @@ def arguments():
 def _add_text_options(add) -> None:
     names = "concepts to learn the names of: MeSH or UMLS, as knowledge compile reads them; may be repeated"
     add("--vocabulary", action="append", default=[], metavar="SOURCE", help=names)
+    concepts = (
+        "make vectors of the concepts of this compiled knowledge base, too (rerank_plugin.knowledge compile): the "
+        "student then reads indexes that were built with it"
+    )
+    add("--knowledge-base", type=Path, metavar="KB", help=concepts)
     add("--passages", type=int, default=40_000, help="passages of two sentences from each corpus, at most")
     add("--beginnings", type=int, default=6000, help="beginnings of documents from each corpus, at most")
 
@@ -82,19 +87,32 @@ def _distil_words(options) -> None:
     config = commandline.configured(DistillationConfig, options, seed=options.seed)
     from rerank_plugin.files.outputs import check_free
     from rerank_plugin.models.checkpoints import CHECKPOINT
-    from rerank_plugin.training.distillation import Teacher, distil, save_student
+    from rerank_plugin.training.distillation import Teacher, distil, distil_concepts, save_student
 
     started = time.monotonic()
     check_free(options.output, CHECKPOINT, options.overwrite)
+    annotator = _annotator(options.knowledge_base)
     teacher = Teacher(options.teacher, options.cache, options.device, options.precision)
     texts = _texts(options)
     vectors = distil(texts, teacher, config, _steps)
+    concepts = annotator and distil_concepts(texts, teacher, config, annotator, _steps)
     made_from = {"teacher": options.teacher, "corpora": options.corpus}
-    save_student(options.output, vectors, config, made_from, texts.statistics())
+    annotation = annotator and annotator.settings
+    save_student(options.output, vectors, config, made_from, texts.statistics(), concepts, annotation)
     print(
         f"{options.output}: {len(vectors.vocabulary) - 1:,} words of {config.dimension} dimensions, from "
         f"{len(texts.texts):,} texts in {time.monotonic() - started:.0f} s"
     )
+
+
+def _annotator(knowledge: Path | None):
+    """What marks a knowledge base's concepts in texts; None without one."""
+    if knowledge is None:
+        return None
+    from rerank_plugin.knowledge.annotation import Annotator
+    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+
+    return Annotator(KnowledgeBase(knowledge))
 
 
 def _steps(items, what: str):
@@ -127,7 +145,7 @@ def _distil_reranker(options) -> None:
         values={**STUDENTS[options.student], **commandline.named_values(options.set)},
         first_stage=configure("bm25"),
         depth=options.depth,
-        grades=TeacherGrades(teacher, options.teacher_weight, _steps),
+        grades=TeacherGrades(teacher, options.teacher_weight, options.fuse_with, _steps),
         resume=options.resume,
         overwrite=options.overwrite,
     )

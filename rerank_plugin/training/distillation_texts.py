@@ -47,6 +47,7 @@ class DistillationConfig:
     common: int = setting(3, "directions common to all documents that are taken out in the end (3)")
     hashed: int = setting(6144, "random vectors that other words share by their hashes; 0 for none (6144)")
     hashed_length: float = setting(1.5, "of those vectors, in mean lengths of rare words (1.5)")
+    concept_weight: float = setting(0.3, "of the concepts' cosine; that of the words has 1 (0.3)")
     seed: int = 42
 
     def __post_init__(self) -> None:
@@ -58,8 +59,10 @@ class DistillationConfig:
                 "distillation needs at least 1 dimension, count and epoch, 4 texts to a step, and no negative number "
                 "of hashed vectors or common directions"
             )
-        if min(self.learning_rate, self.temperature, self.frequency, self.hashed_length) <= 0:
-            raise InputError("learning rate, temperature, frequency and length of a distillation must be above 0")
+        if min(self.learning_rate, self.temperature, self.frequency, self.hashed_length, self.concept_weight) <= 0:
+            raise InputError(
+                "learning rate, temperature, frequency, length and concepts' weight of a distillation must be above 0"
+            )
 
 
 @dataclass

@@ -9,6 +9,7 @@ from rerank_plugin import distill
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.rerankers import load
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.training.distillation import Teacher
 from rerank_plugin.training.teacher_grades import TeacherGrades
@@ -40,6 +41,14 @@ def test_grades_are_the_cosines_and_the_scores_of_the_first_stage(minilm, index_
         assert len(expected) > 1 and grades[query.id] == pytest.approx(expected, abs=0.01)  # vectors of half precision
 
 
+def test_a_reranker_can_have_the_rest_of_the_grade(minilm, index_folder):
+    index, query = Index(index_folder), Query("q1", "stroke in the young")
+    candidates = {"q1": index.first_stage(configure("bm25")).search(query, 5)}
+    found = TeacherGrades(minilm, 0.0, "bm25-title")(index.forward, [query], candidates)["q1"]
+    expected = load("bm25-title", index.forward).score(query, candidates["q1"])
+    assert list(found.values()) == pytest.approx((expected - expected.min()) / np.ptp(expected))
+
+
 def test_a_weight_beyond_one_is_refused(minilm):
     with pytest.raises(InputError, match="weight is 1.5"):
         TeacherGrades(minilm, 1.5)
@@ -52,8 +61,8 @@ def command(minilm, index_folder, tmp_path):
     (tmp_path / "told.tsv").write_text("".join(f"{id}\t{text}\n" for id, (text, _) in TOLD.items()))
     (tmp_path / "told.qrels").write_text("".join(f"{id} 0 {document} 1\n" for id, (_, document) in TOLD.items()))
     return (
-        f"--index {index_folder} --queries {tmp_path}/queries.tsv --validation {tmp_path}/told.tsv,{tmp_path}/told.qrels "
-        f"--cache {minilm.cache} --depth 20 --epochs 2 --output {tmp_path}/student --student"
+        f"--index {index_folder} --queries {tmp_path}/queries.tsv --validation {tmp_path}/told.tsv,"
+        f"{tmp_path}/told.qrels --cache {minilm.cache} --depth 20 --epochs 2 --output {tmp_path}/student --student"
     ).split()
 
 
