@@ -81,6 +81,11 @@ class TrainingConfig:
         0.0,
         "validate and keep a moving average of the epochs' weights, in which those so far weigh so much (0: none)",
     )
+    start_share: float = setting(
+        0.0,
+        "validate and keep weights that are to this share those the training started from, such as a distilled "
+        "encoder's: they rank queries that are unlike the training's better (0: none)",
+    )
 
     def __post_init__(self) -> None:
         if self.loss != SOFTMAX:
@@ -92,8 +97,8 @@ class TrainingConfig:
             raise InputError(f"unknown negatives '{self.negatives}'; known: {BATCH}, {COLLECTION}")
         if self.negatives == COLLECTION and not self.of_batches:
             raise InputError(f"negatives of the {COLLECTION} are for the loss {SOFTMAX} or the sampling {BATCH}")
-        if not 0 <= self.averaging < 1:
-            raise InputError("averaging must be at least 0 and below 1")
+        if not (0 <= self.averaging < 1 and 0 <= self.start_share < 1):
+            raise InputError("averaging and the share of the start must be at least 0 and below 1")
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer])
         counts = (self.epochs, self.patience, self.batch_size, self.pairs_per_query, self.queries_per_document)
