@@ -65,9 +65,9 @@ def _add_reranker_options(add) -> None:
     add("--validation", metavar="QJ", help=judged)
     add("--words", type=Path, help="word vectors (default: those of the bundled ktrel)")
     add("--depth", type=int, default=100, help="candidates a query")
-    add(
-        "--teacher-weight", type=float, default=0.5, metavar="W", help="of the teacher's cosine; BM25 has the rest of 1"
-    )
+    add("--teacher-weight", type=float, default=0.5, metavar="W", help="of the teacher's cosine in a grade, up to 1")
+    fused = "reranker that has the rest of a grade, such as delta (default: BM25 has it)"
+    add("--fuse-with", metavar="RERANKER", help=fused)
     add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter by its name in config.json")
     add("--resume", action="store_true", help="go on with a training that was interrupted")
 

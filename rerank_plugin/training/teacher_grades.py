@@ -34,7 +34,7 @@ STUDENTS: Mapping[str, Mapping[str, Any]] = {
     },
     "pacrr": {},
 }
-TRAINING = {"loss": "margin", "weights": "none", "sampling": "balanced", "pairs_per_query": 16, "patience": 2}
+TRAINING = {"loss": "margin", "weights": "none", "sampling": "balanced", "pairs_per_query": 4, "patience": 2}
 
 
 @dataclass(frozen=True)
