@@ -45,31 +45,21 @@ AT_LEAST = 20  # documents that are not relevant, for neg20+
 
 
 class Samples(NamedTuple):
-    """The documents of one query ([D18]: samples), n of them.
+    """The documents of one query ([D18]: samples), n of them."""
 
-    Attributes:
-        relevant: bool [n], whether the grade is above 0.
-        in_title: bool [n], whether the title holds all words of the query.
-    """
-
-    relevant: np.ndarray
-    in_title: np.ndarray
+    relevant: np.ndarray  # bool [n], whether the grade is above 0
+    in_title: np.ndarray  # bool [n], whether the title holds all words of the query
 
 
 class Description(NamedTuple):
-    """A column of [D18], table 1, as counts.
-
-    Attributes:
-        positives: relevant samples. positives_without: those without all query words in their titles.
-        negatives: the other samples. negatives_with: those with all query words in their titles.
-    """
+    """A column of [D18], table 1, as counts."""
 
     title: str
     queries: int
-    positives: int
-    positives_without: int
-    negatives: int
-    negatives_with: int
+    positives: int  # relevant samples
+    positives_without: int  # those without all query words in their titles
+    negatives: int  # the other samples
+    negatives_with: int  # those with all query words in their titles
 
     @property
     def samples(self) -> int:

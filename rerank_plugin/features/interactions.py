@@ -53,18 +53,12 @@ class CandidateWords(NamedTuple):
     """The distinct words among the candidates' first N words, and their positions.
 
     The arrays are views of a workspace that the next query of the same thread overwrites.
-
-    Attributes:
-        terms: distinct term ids of the index, int32 [U], in order of first occurrence.
-        ids: the model's ids of those terms, int32 [U].
-        places: index into ``terms`` for each word position, int32 [C, N]; undefined from ``lengths`` on.
-        lengths: number of words of each candidate, at most N, int32 [C].
     """
 
-    terms: np.ndarray
-    ids: np.ndarray
-    places: np.ndarray
-    lengths: np.ndarray
+    terms: np.ndarray  # distinct term ids of the index, int32 [U], in order of first occurrence
+    ids: np.ndarray  # the model's ids of those terms, int32 [U]
+    places: np.ndarray  # index into ``terms`` for each word position, int32 [C, N]; undefined from ``lengths`` on
+    lengths: np.ndarray  # number of words of each candidate, at most N, int32 [C]
 
 
 def candidate_words(

@@ -105,15 +105,11 @@ class PieceTable(NamedTuple):
 
     Some tokenizers encode the first word of a text differently, without the marker of a preceding blank. Then the table
     has 2 V rows, and term t at the beginning of a text is row t + V.
-
-    Attributes:
-        offsets: int64 [V + 1 or 2 V + 1]. pieces: int32 [P].
-        at_start: row offset of a text's first term: V, or 0 if the first word is encoded like all others.
     """
 
-    offsets: np.ndarray
-    pieces: np.ndarray
-    at_start: int
+    offsets: np.ndarray  # int64 [V + 1 or 2 V + 1]
+    pieces: np.ndarray  # int32 [P]
+    at_start: int  # row offset of a text's first term: V, or 0 if the first word is encoded like all others
 
 
 def written(term: str) -> str:

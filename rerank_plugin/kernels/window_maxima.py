@@ -39,15 +39,10 @@ from rerank_plugin.kernels.parallel import Workspace
 
 
 class Taps(NamedTuple):
-    """What each word adds to the convolution at each tap.
+    """What each word adds to the convolution at each tap."""
 
-    Attributes:
-        table: float32 [K / LANES, V + 1, width * LANES]; the last row is zero, for positions after a document.
-        offsets: where each tap begins in a row.
-    """
-
-    table: np.ndarray
-    offsets: tuple[int, ...]
+    table: np.ndarray  # float32 [K / LANES, V + 1, width * LANES]; the last row is zero, for positions after a document
+    offsets: tuple[int, ...]  # where each tap begins in a row
 
 
 class Pooling(NamedTuple):
