@@ -219,11 +219,7 @@ def judged_queries(queries: Iterable[Query], judgments: Judgments) -> list[Query
 
 
 def restricted(judgments: Judgments, ids: Iterable[str], name: str) -> Judgments:
-    """The judgments of the queries of a subset.
-
-    Raises:
-        InputError: none of them is judged.
-    """
+    """The judgments of the queries of a subset; an `InputError` if none of them is judged."""
     chosen = set(ids)
     kept = {query: judged for query, judged in judgments.items() if query in chosen and judged}
     if not kept:

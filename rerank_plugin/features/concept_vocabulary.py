@@ -48,10 +48,7 @@ class ConceptVocabulary:
 
     @classmethod
     def load(cls, path: Path, annotation: dict | None = None) -> ConceptVocabulary:
-        """
-        Raises:
-            InputError: the file cannot be read, a line is not one id, or an id occurs twice.
-        """
+        """An `InputError` if the file cannot be read, a line is not one id, or an id occurs twice."""
         try:
             lines = path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:

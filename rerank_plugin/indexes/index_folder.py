@@ -317,10 +317,7 @@ class Index:
         return reader
 
     def check_filter(self, filter: Filter) -> None:
-        """
-        Raises:
-            InputError: the index holds nothing to filter by, or no document has such metadata.
-        """
+        """An `InputError` if the index holds nothing to filter by, or no document has such metadata."""
         having = self.description.get("lucene", {}).get("metadata")
         if having is None:
             raise InputError(f"{self.folder} holds no metadata to filter by; build it with: {self.rebuild}")

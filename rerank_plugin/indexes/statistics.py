@@ -45,11 +45,7 @@ class CollectionStatistics:
 
     @classmethod
     def load(cls, checkpoint: Path) -> CollectionStatistics:
-        """The statistics that a checkpoint keeps.
-
-        Raises:
-            InputError: it keeps none, or they cannot be read.
-        """
+        """The statistics that a checkpoint keeps; an `InputError` if it keeps none, or they cannot be read."""
         from safetensors import SafetensorError, safe_open
 
         path = checkpoint / STATISTICS_FILE

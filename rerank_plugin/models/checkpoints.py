@@ -158,11 +158,7 @@ def _kept(statistics: CollectionStatistics, config: dict) -> bytes:
 
 
 def read_config(folder: Path) -> dict:
-    """A checkpoint's config.json.
-
-    Raises:
-        InputError: it is missing, unreadable, or names no model.
-    """
+    """A checkpoint's config.json; an `InputError` if it is missing, unreadable, or names no model."""
     path = healed(folder) / CONFIG_FILE
     try:
         config = json.loads(path.read_text(encoding="utf-8"))

@@ -121,10 +121,7 @@ def _say_missing(name: str, folder: Path) -> None:
 
 
 def check_encodes(model: RankingModel) -> None:
-    """
-    Raises:
-        InputError: the model has no encodings.
-    """
+    """An `InputError` if the model has no encodings."""
     if not isinstance(model, EncodingModel):
         known = ", ".join(entry.name for entry in MODELS.ours() if entry.encoder is not None and not entry.requires)
         raise InputError(

@@ -68,10 +68,7 @@ class StoredDocuments:
         self.index, self.lucene, self.lock = index, LuceneConfig().open(index), Lock()
 
     def read(self, number: int, docid: str) -> StoredDocument:
-        """
-        Raises:
-            InputError: the index does not store documents.
-        """
+        """An `InputError` if the index does not store documents."""
         with self.lock:
             found = self.lucene.reader.storedFields().document(number)
             raw, contents = found.get("raw"), found.get("contents")

@@ -95,11 +95,7 @@ class Adopted(Scorer):
 
 
 def as_scorer(reranker: Reranker | Scorer) -> Scorer:
-    """Any reranker as a :class:`Scorer`.
-
-    Raises:
-        InputError: it is no reranker, as in :class:`Adopted`.
-    """
+    """Any reranker as a :class:`Scorer`; an `InputError` if it is no reranker, as in :class:`Adopted`."""
     return reranker if isinstance(reranker, Scorer) else Adopted(reranker)
 
 

@@ -63,10 +63,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path, tokenizer: dict = SETTINGS) -> Vocabulary:
-        """
-        Raises:
-            InputError: the file is missing, does not start with UNK, or has an empty or repeated line.
-        """
+        """An `InputError` if the file is missing, does not start with UNK, or has an empty or repeated line."""
         try:
             lines = path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
