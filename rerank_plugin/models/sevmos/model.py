@@ -59,6 +59,7 @@ class SevMosConfig(ModelConfig):
         slope: of the activations below zero.
     """
 
+    of_training = ("dropout", "classifier_dropout")
     filters: int = 256
     width: int | None = None
     convolutions: int = 1
