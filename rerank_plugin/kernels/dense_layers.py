@@ -58,6 +58,22 @@ def pack_panels(matrix: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(len(padded), -1, LANES).transpose(1, 0, 2))
 
 
+def pack_layer(layer) -> tuple[np.ndarray, np.ndarray]:
+    """The panels and the padded bias of a torch ``Linear``."""
+    return pack_panels(numbers(layer.weight).T), pad_vector(numbers(layer.bias))
+
+
+def pack_convolution(weight: np.ndarray, inward: int = 0) -> np.ndarray:
+    """The weights of a convolution, float32 [filters, inward, width], as panels for windows of rows.
+
+    Args:
+        inward: numbers of a row, where it has zeros behind those that the weights are for.
+    """
+    rows = np.zeros((weight.shape[2], inward or weight.shape[1], weight.shape[0]), np.float32)
+    rows[:, : weight.shape[1]] = weight.transpose(2, 1, 0)
+    return pack_panels(rows.reshape(-1, rows.shape[2]))
+
+
 @intrinsic
 def _window_products(
     typing_context, source, weights, start, target, length, source_step, start_step, target_step, slope

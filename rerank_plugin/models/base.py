@@ -49,7 +49,7 @@ class RerankerOptions:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The training settings of a model's paper that differ from those of Delta ([D18]).
+    """The training settings of a model's paper that differ from those of Delta ([D18] 3.4), which are the defaults.
 
     Attributes:
         training: fields of the training configuration.

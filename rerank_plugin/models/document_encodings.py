@@ -99,7 +99,6 @@ class EncodedDocuments(FastPath):
         return cls(model, builder, threads, vectors)
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         vectors, rows = self.vectors, self.places(candidates.rows)
         if vectors.dtype != np.float32:
             vectors, rows = vectors[rows].astype(np.float32), np.arange(len(rows))

@@ -173,7 +173,6 @@ class FusedConvKnrm(FastPath):
         )
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         ngrams = self._query_ngrams(query)
         found = candidate_words(self.builder, candidates, self.workspace)
         made = self.table is None

@@ -28,7 +28,7 @@ from rerank_plugin.features.interactions import CandidateWords, candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.dense_layers import LINEAR, ROWS, dense, numbers, pack_panels, pad_vector
+from rerank_plugin.kernels.dense_layers import LINEAR, ROWS, dense, numbers, pack_layer
 from rerank_plugin.kernels.intrinsics import AHEAD, LANES, halves, loop, pointer, prefetch_row
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.drmm.model import STEPS, Drmm
@@ -50,11 +50,10 @@ class FusedDrmm(FastPath):
         self.logarithms = np.log10(1 + np.arange(self.config.document_words + 1)).astype(np.float32)
         self.gate = float(model.gate.detach())
         *hidden, last = model.layers
-        self.hidden = [(pack_panels(numbers(layer.weight).T), pad_vector(numbers(layer.bias))) for layer in hidden]
+        self.hidden = [pack_layer(layer) for layer in hidden]
         self.last_weights, self.last_bias = numbers(last.weight)[0], numbers(last.bias)
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         bins, count = self.config.bins, len(candidates)
         words = candidate_words(self.builder, candidates, self.workspace)
         places = self.bins(query, words)  # [U, m]

@@ -47,7 +47,6 @@ class FusedKnrm(FastPath):
         self.bias = model.layer.bias.item()
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         count = int(query.mask.sum())  # m
         words = candidate_words(self.builder, candidates, self.workspace)
         similarities = similarity_table(self.vectors, query, words, self.workspace, self.threads)  # [U, m]

@@ -70,7 +70,6 @@ class FusedMatchPyramid(FastPath):
         self.poison = np.float32(sum(float((one.detach() * 0).sum()) for one in model.parameters()))
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         config = self.config
         words = candidate_words(self.builder, candidates, self.workspace)
         m = int(query.mask.sum())

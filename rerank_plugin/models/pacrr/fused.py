@@ -115,7 +115,6 @@ class FusedPacrr(FastPath):
         self.poison = np.float32((self.filters.weights * 0).sum())
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         config, filters = self.config, self.filters
         words = candidate_words(self.builder, candidates, self.workspace)
         table = similarity_table(self.vectors, query, words, self.workspace, self.threads)  # [U, m]

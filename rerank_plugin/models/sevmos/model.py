@@ -112,7 +112,6 @@ class SevMos(StandardizedFeatures, EncodingModel):
 
     @property
     def encoding_size(self) -> int:
-        """Numbers of a document's encoding, E."""
         return self.config.filters
 
     def encode_documents(self, ids: Tensor, mask: Tensor) -> Tensor:
