@@ -149,16 +149,11 @@ def _queries(spec: str, seed: int) -> list[Query]:
 
 def _in_a_process_of_its_own(function, *arguments):
     """Call a function in a child process, which frees its memory; its exceptions are raised here."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), set_up_logging, (False,)) as executor:
         try:
-            return executor.submit(_with_logging, function, *arguments).result()
+            return executor.submit(function, *arguments).result()
         except BrokenProcessPool:
             raise InputError("the process that makes the collection was killed: is there enough memory?") from None
-
-
-def _with_logging(function, *arguments):
-    set_up_logging(verbose=False)
-    return function(*arguments)
 
 
 def _generate(folder: Path, documents: int, seed: int) -> None:

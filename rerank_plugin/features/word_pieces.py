@@ -214,10 +214,7 @@ class PieceBuilder(InputBuilder):
                 f"the index {index.name} holds stems: an encoder that was trained on texts reads whole words; "
                 "use an index of words as they are written"
             )
-        self.index, self.vocabulary, self.left_out = index, Vocabulary([], index.tokenizer.settings), frozenset()
-        self.concepts, self.reads_words = None, True
-        self.document_words, self.query_words, self.feature_names = document_pieces, query_pieces, ()
-        self.lexical_names, self.vector_features = [], None
+        super().__init__(index, Vocabulary([], index.tokenizer.settings), document_pieces, query_pieces, ())
         self.tokenizer, self.unknown = tokenizer, unknown
         self._table = None if index.in_memory else piece_table(index, tokenizer)
 

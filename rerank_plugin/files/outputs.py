@@ -77,8 +77,8 @@ class FolderKind:
         """Why what exists at ``path`` must not be replaced; None where it may be. An empty folder may be."""
         if not path.is_dir():
             return "is a file"
-        inner = (one for one in sorted(path.rglob("*")) if not _has_entries(one))
-        found = [one.relative_to(path).as_posix() for one in inner]
+        inner = (one for one in path.rglob("*") if one.is_symlink() or not one.is_dir() or not any(one.iterdir()))
+        found = sorted(one.relative_to(path).as_posix() for one in inner)
         if not found:
             return None
         described = self._described(path)
@@ -104,10 +104,6 @@ class FolderKind:
 PICTURE_METADATA = {"Software": "rerank_plugin"}  # for matplotlib's savefig: how we recognize our PNG files
 PICTURE = FileKind("a picture that this program drew", lambda path: b"Software\0rerank_plugin" in beginning(path))
 INNER = FileKind("a file of ours", lambda path: True)  # within a folder that was checked as a whole
-
-
-def _has_entries(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and any(path.iterdir())
 
 
 def _matches(path: str, pattern: str) -> bool:

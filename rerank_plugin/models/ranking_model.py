@@ -184,6 +184,12 @@ def convolution_layers(rows: int, config: ModelConfig, padding: int) -> nn.Modul
     )
 
 
+def masked_softmax(values: Tensor, mask: Tensor) -> Tensor:
+    """The softmax of the numbers that a mask keeps, float [B, M] and bool [B, M]; the others have no share."""
+    lowest = torch.finfo(values.dtype).min  # and not infinity, of which a row without any would make NaN
+    return values.masked_fill(~mask, lowest).softmax(dim=1) * mask
+
+
 class SparseEmbeddings(nn.Module):
     """A module whose embeddings may have sparse gradients, which hold only the rows of the batch.
 
