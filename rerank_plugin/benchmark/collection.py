@@ -35,19 +35,13 @@ DEEPEST = 2000  # candidates kept of each query, so that other depths need no ne
 
 @dataclass(frozen=True)
 class Collection:
-    """An index, queries in random order, and for each query its candidates, best first.
+    """An index, queries in random order, and for each query its candidates, best first."""
 
-    Attributes:
-        name: for the reader of a row.
-        ranked: (rows int64 [K], scores float32 [K]) of each query; K differs where a first stage found them.
-        source: where the candidates are from.
-    """
-
-    name: str
+    name: str  # for the reader of a row
     index: Index
     queries: list[Query]
-    ranked: Sequence[tuple[np.ndarray, np.ndarray]]
-    source: str
+    ranked: Sequence[tuple[np.ndarray, np.ndarray]]  # rows int64 [K] and scores float32 [K] of each query; K may differ
+    source: str  # where the candidates are from
 
     @property
     def forward(self) -> ForwardIndex:

@@ -30,18 +30,12 @@ MOST_LABELS = 20  # with as many there are 190 combinations
 
 @dataclass(frozen=True)
 class Combination:
-    """The pairs of documents with two labels.
+    """The pairs of documents with two labels."""
 
-    Attributes:
-        higher, lower: the labels, the more relevant one first.
-        pairs: how many there are, int64 [Q], of each of the Q queries that have such pairs.
-        right: by run, how many of them it ranks rightly, int64 [Q].
-    """
-
-    higher: str
-    lower: str
-    pairs: np.ndarray
-    right: dict[str, np.ndarray]
+    higher: str  # the more relevant label
+    lower: str  # the other one
+    pairs: np.ndarray  # how many there are, int64 [Q], of each of the Q queries that have such pairs
+    right: dict[str, np.ndarray]  # by run, how many of them it ranks rightly, int64 [Q]
 
     @property
     def name(self) -> str:

@@ -51,17 +51,12 @@ CHUNK = 1 << 16  # terms that are turned into pieces at once
 
 
 class Template(NamedTuple):
-    """How a tokenizer joins two texts: special pieces before, between and after them, and the type of every segment.
+    """How a tokenizer joins two texts: special pieces before, between and after them, and the type of every segment."""
 
-    Attributes:
-        before, between, after: ids of special pieces; ``after`` may be empty.
-        types: token types of the segments before, query, between, document, after.
-    """
-
-    before: tuple[int, ...]
-    between: tuple[int, ...]
-    after: tuple[int, ...]
-    types: tuple[int, int, int, int, int]
+    before: tuple[int, ...]  # ids of special pieces
+    between: tuple[int, ...]  # likewise
+    after: tuple[int, ...]  # likewise; may be empty
+    types: tuple[int, int, int, int, int]  # token types of the segments before, query, between, document, after
 
     @property
     def specials(self) -> int:

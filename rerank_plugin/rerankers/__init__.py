@@ -42,21 +42,13 @@ __all__ = [
 
 
 class Untrained(NamedTuple):
-    """The register entry of an untrained reranker.
+    """The register entry of an untrained reranker."""
 
-    Attributes:
-        factory: 'package.module:Name', called with (index) or, if it reads vectors, (index, checkpoint, options).
-        summary: one line for help and documentation.
-        settings: further arguments of the factory, by name.
-        reads_vectors: whether its checkpoint is a folder of word vectors; otherwise it has no checkpoint and one path.
-        benched: whether benchmarks measure it by default.
-    """
-
-    factory: str
-    summary: str
-    settings: dict[str, Any] = {}
-    reads_vectors: bool = False
-    benched: bool = False
+    factory: str  # 'package.module:Name', called with (index) or, if it reads vectors, (index, checkpoint, options)
+    summary: str  # one line for help and documentation
+    settings: dict[str, Any] = {}  # further arguments of the factory, by name
+    reads_vectors: bool = False  # whether its checkpoint is a folder of word vectors; else it has none, and one path
+    benched: bool = False  # whether benchmarks measure it by default
 
 
 _LEXICAL, _WMD = "rerank_plugin.rerankers.lexical", "rerank_plugin.rerankers.wmd:from_word_vectors"

@@ -173,28 +173,18 @@ class Problem(NamedTuple):
     """A transportation problem of at most N sources and m sinks, with the working arrays of the solver.
 
     Sources and sinks are nodes: source i of n is node i, sink j is node n + j.
-
-    Attributes:
-        costs: for each unit of flow, float64 [N, m].
-        supplies: int64 [N], positive. demands: int64 [m], positive, with the same sum.
-        parents: parent of each node in the spanning tree, int64 [N + m]; -1 for the root.
-        flows: flow between a node and its parent, int64 [N + m].
-        potentials: float64 [N + m]; the cost of a tree arc is the sum of the potentials of its two ends.
-        best, second: the two cheapest open sinks of a source, int64 [N]; -1 for none.
-        regrets: cost of ``second`` minus cost of ``best``, float64 [N]; infinite if there is no second.
-        marks: node labels, int8 [N + m].
     """
 
-    costs: np.ndarray
-    supplies: np.ndarray
-    demands: np.ndarray
-    parents: np.ndarray
-    flows: np.ndarray
-    potentials: np.ndarray
-    best: np.ndarray
-    second: np.ndarray
-    regrets: np.ndarray
-    marks: np.ndarray
+    costs: np.ndarray  # for each unit of flow, float64 [N, m]
+    supplies: np.ndarray  # int64 [N], positive
+    demands: np.ndarray  # int64 [m], positive, with the same sum
+    parents: np.ndarray  # parent of each node in the spanning tree, int64 [N + m]; -1 for the root
+    flows: np.ndarray  # flow between a node and its parent, int64 [N + m]
+    potentials: np.ndarray  # float64 [N + m]; the cost of a tree arc is the sum of the potentials of its two ends
+    best: np.ndarray  # the cheapest open sink of a source, int64 [N]; -1 for none
+    second: np.ndarray  # the second cheapest, likewise
+    regrets: np.ndarray  # cost of ``second`` minus cost of ``best``, float64 [N]; infinite if there is no second
+    marks: np.ndarray  # node labels, int8 [N + m]
 
 
 @njit(nogil=True, cache=True)

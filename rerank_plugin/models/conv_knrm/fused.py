@@ -60,18 +60,12 @@ ONE, ZERO = np.float32(1.0), np.float32(0.0)
 
 
 class QueryNgrams(NamedTuple):
-    """The n-grams of one query, by size.
+    """The n-grams of one query, by size."""
 
-    Attributes:
-        panels: columns [F, Q] of length 1, or 0 for n-grams of unknown words only; float32 [Q / LANES, F, LANES].
-        sizes, starts: words of each and its place in the query, int32 [n-grams].
-        terms: term ids of the query's words, int32 [m], -1 for a word that no document holds.
-    """
-
-    panels: np.ndarray
-    sizes: np.ndarray
-    starts: np.ndarray
-    terms: np.ndarray
+    panels: np.ndarray  # float32 [Q / LANES, F, LANES]: columns of length 1, or 0 where all words are unknown
+    sizes: np.ndarray  # words of each, int32 [n-grams]
+    starts: np.ndarray  # its place in the query, int32 [n-grams]
+    terms: np.ndarray  # term ids of the query's words, int32 [m], -1 for a word that no document holds
 
 
 class Words(NamedTuple):

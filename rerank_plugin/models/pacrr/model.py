@@ -81,17 +81,11 @@ class PacrrConfig(ModelConfig):
 
 
 class Distilled(NamedTuple):
-    """A distilled similarity matrix.
+    """A distilled similarity matrix."""
 
-    Attributes:
-        matrix: float [B, M, l_d], 0 where padded.
-        windows: bool [B, W], True for windows of the document: of one column each for firstk, of n for kwindow.
-        places: the document word of each column, int64 [B, l_d]; anything where padded.
-    """
-
-    matrix: Tensor
-    windows: Tensor
-    places: Tensor
+    matrix: Tensor  # float [B, M, l_d], 0 where padded
+    windows: Tensor  # bool [B, W], True for windows of the document: of one column each for firstk, of n for kwindow
+    places: Tensor  # the document word of each column, int64 [B, l_d]; anything where padded
 
 
 def firstk(similarities: Tensor, document_mask: Tensor, columns: int) -> Distilled:
