@@ -9,6 +9,7 @@ itself is 1, known or not; that of an unknown word, or of a zero vector, to any 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -101,11 +102,6 @@ def similarity_table(
     count = int(query.mask.sum())
     table = workspace.array("similarities", (len(words.terms), count), np.float32)
     ids, terms = query.ids[:count].astype(np.int32), query.terms[:count].astype(np.int32)
-    split(
-        lambda start, stop: word_loops.similarities(
-            vectors.matrix, words.ids, words.terms, ids, terms, table, start, stop
-        ),
-        len(words.terms),
-        threads,
-    )
+    find = partial(word_loops.similarities, vectors.matrix, words.ids, words.terms, ids, terms, table)
+    split(find, len(words.terms), threads)
     return table

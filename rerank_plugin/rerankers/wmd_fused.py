@@ -13,6 +13,7 @@ V vocabulary, D dimension.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -61,28 +62,19 @@ class FusedDistances:
         number = distinct_words(plain(self.index.tokens), candidates.starts, lengths, marks, places, terms)
         ids, query_vectors = self.word_ids.array[terms[:number]], self.vectors[query_ids]  # [U], [m, D]
         table = self.workspace.array("costs", (number, len(query_ids)), np.float64)
-        lower = np.empty(count)
-
-        def words(start: int, stop: int) -> None:
-            _word_distances(self.vectors, ids, query_vectors, table, start, stop)
-
-        def bounds(start: int, stop: int) -> None:
-            _title_bounds(places, lengths, ids, table, query_counts, lower, start, stop)
+        problem = places, lengths, ids, table, query_counts
 
         def exact(titles: np.ndarray, smallest: int = 8) -> np.ndarray:
             solved = np.empty(len(titles))
-
-            def solve_part(start: int, stop: int) -> None:
-                _title_distances(titles, places, lengths, ids, table, query_counts, solved, start, stop)
-
-            split(solve_part, len(titles), self.threads, smallest)
+            split(partial(_title_distances, titles, *problem, solved), len(titles), self.threads, smallest)
             return solved
 
         with crew(self.threads):
-            split(words, number, self.threads, smallest=256)
+            split(partial(_word_distances, self.vectors, ids, query_vectors, table), number, self.threads, smallest=256)
             if exact_top is None:
                 return exact(np.arange(count), smallest=64)
-            split(bounds, count, self.threads)
+            lower = np.empty(count)
+            split(partial(_title_bounds, *problem, lower), count, self.threads)
             return least_distances(lower, exact, exact_top)
 
 

@@ -11,6 +11,8 @@ where d is close to q, and those are the words that matter.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numba import njit
 
@@ -105,12 +107,6 @@ class FusedDelta(FastPath):
         inward = config.filters + len(config.lexical_features)
         hidden = self.workspace.array("hidden", (count + ROWS, inward), np.float32)
 
-        def word_taps(start: int, stop: int) -> None:
-            _word_taps(
-                self.vectors, self.norms, self.taps, self.feature_taps,
-                words.ids, ids, query_vectors, taps, start, stop,
-            )  # fmt: skip
-
         def documents(start: int, stop: int) -> None:
             rows = config.document_words + 2 * (config.width // 2) + 2 * ROWS
             buffers = self.workspace.array("rows", (2, rows, self.biases.shape[1]), np.float32)
@@ -119,7 +115,8 @@ class FusedDelta(FastPath):
                 config.width, config.filters, buffers, hidden, start, stop,
             )  # fmt: skip
 
-        split(word_taps, len(words.ids), self.threads)
+        tables = self.vectors, self.norms, self.taps, self.feature_taps
+        split(partial(_word_taps, *tables, words.ids, ids, query_vectors, taps), len(words.ids), self.threads)
         split(documents, count, self.threads, smallest=16)
         hidden[:count, config.filters :] = (features() - self.feature_mean) * self.feature_scale
         return self.layers.outputs(hidden, count, self.workspace).copy()

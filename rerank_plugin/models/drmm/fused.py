@@ -15,6 +15,7 @@ In shapes R are rows, one for each candidate and query word.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from llvmlite import ir
@@ -84,13 +85,9 @@ class FusedDrmm(FastPath):
         ids, terms = query.ids[query.mask].astype(np.int32), query.terms[query.mask].astype(np.int32)  # [m]
         found = self.workspace.array("bins", (len(words.ids), len(ids)), np.int32)
 
-        def part(start: int, stop: int) -> None:
-            _word_bins(
-                self.whole_vectors, self.scale, self.vectors, self.norms, words.ids, words.terms, ids, terms,
-                self.config.bins, self.doubt, found, start, stop,
-            )  # fmt: skip
-
-        split(part, len(words.ids), self.threads)
+        tables, border = (self.whole_vectors, self.scale, self.vectors, self.norms), (self.config.bins, self.doubt)
+        find = partial(_word_bins, *tables, words.ids, words.terms, ids, terms, *border, found)
+        split(find, len(words.ids), self.threads)
         return found
 
     def _gates(self, idf: np.ndarray) -> np.ndarray:
