@@ -70,7 +70,8 @@ class StoredDocuments:
         """The document with a Lucene number and its id; an `InputError` if the index does not store documents."""
         with self.lock:
             found = self.lucene.reader.storedFields().document(number)
-            raw, contents = found.get("raw"), found.get("contents")
+            raw = found.get("raw")
+            contents = None if raw is not None and '"contents"' in raw else found.get("contents")  # not twice
         if raw is None and contents is None:
             raise InputError(f"{self.index.folder} does not store its documents: rebuild the index")
         return StoredDocument(docid, raw, contents)
