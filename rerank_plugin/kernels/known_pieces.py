@@ -7,6 +7,7 @@ digits in lower case (``(Aspirin),`` those of ``aspirin``): such pieces share a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -68,12 +69,7 @@ class KnownPieces:
         most = len(text) // 2 + len(starts)
         numbers, counts = np.empty(most, np.int32), np.zeros(len(starts), np.int64)
         spans = np.empty((most, 2), np.int64)
-        table = self._table()
-        split(
-            lambda first, last: _look_up(text, starts, ends, room, table, numbers, spans, counts, first, last),
-            len(starts),
-            threads,
-        )
+        split(partial(_look_up, text, starts, ends, room, self._table(), numbers, spans, counts), len(starts), threads)
         where = ranges(room, counts)
         numbers, spans = numbers[where], spans[where]
         unknown = np.flatnonzero(numbers < 0)

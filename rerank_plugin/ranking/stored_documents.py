@@ -13,7 +13,6 @@ import numpy as np
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.lucene_reader import stored_documents
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
 
@@ -62,16 +61,13 @@ class StoredDocument:
 
 
 class StoredDocuments:
-    """Reads documents of an index by their Lucene numbers. It is thread-safe; Java starts when it is made."""
+    """Reads documents of an index. It is thread-safe; Java starts when it is made."""
 
     def __init__(self, index: Index):
         self.index, self.lucene, self.lock = index, LuceneConfig().open(index), Lock()
 
     def read(self, number: int, docid: str) -> StoredDocument:
-        """
-        Raises:
-            InputError: the index does not store documents.
-        """
+        """The document with a Lucene number and its id; an `InputError` if the index does not store documents."""
         with self.lock:
             found = self.lucene.reader.storedFields().document(number)
             raw = found.get("raw")
@@ -80,12 +76,10 @@ class StoredDocuments:
             raise InputError(f"{self.index.folder} does not store its documents: rebuild the index")
         return StoredDocument(docid, raw, contents)
 
-    def as_indexed(self, number: int) -> Document | None:
-        """Title and abstract as they were indexed; None if the index does not store them."""
-        described, folder = self.index.description["lucene"], self.index.lucene_folder
-        fields = (described.get(name) for name in ("title_field", "text_field"))
+    def as_indexed(self, row: int) -> Document | None:
+        """Title and abstract of a row as they were indexed; None if the index does not store them."""
         with self.lock, suppress(InputError):
-            return next(stored_documents(self.lucene.reader, folder, *fields, numbers=np.array([number])))
+            return next(self.index.stored_documents(self.lucene.reader, np.array([row])))
         return None
 
     def close(self) -> None:

@@ -187,7 +187,7 @@ def _timings(first_stage_ms: float, scored: Scored | None, started: float) -> Ti
 def _candidates(index: ServedIndex, ranking: Ranking, asked: SearchParameters, query: str) -> list[Candidate]:
     if asked.sort == "date":
         ranking = ranking._replace(order=_by_date(ranking))
-    return _shown(index, ranked_hits(ranking, asked.hits, index.numbers, asked.offset), asked, query_stems(query))
+    return _shown(index, ranked_hits(ranking, asked.hits, asked.offset), asked, query_stems(query))
 
 
 def _by_date(ranking: Ranking) -> np.ndarray:
