@@ -73,7 +73,8 @@ class StoredDocuments:
             InputError: the index does not store documents.
         """
         with self.lock:
-            found = self.lucene.reader.storedFields().document(number)
+            stored = self.lucene.reader.storedFields()  # kept while Java uses it: pyjnius lets go of it too early
+            found = stored.document(number)
             raw, contents = found.get("raw"), found.get("contents")
         if raw is None and contents is None:
             raise InputError(f"{self.index.folder} does not store its documents: rebuild the index")
