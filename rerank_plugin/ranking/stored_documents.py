@@ -75,7 +75,8 @@ class StoredDocuments:
         with self.lock:
             stored = self.lucene.reader.storedFields()  # kept while Java uses it: pyjnius lets go of it too early
             found = stored.document(number)
-            raw, contents = found.get("raw"), found.get("contents")
+            raw = found.get("raw")
+            contents = None if raw is not None and '"contents"' in raw else found.get("contents")  # not twice
         if raw is None and contents is None:
             raise InputError(f"{self.index.folder} does not store its documents: rebuild the index")
         return StoredDocument(docid, raw, contents)
