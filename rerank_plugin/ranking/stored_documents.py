@@ -69,7 +69,8 @@ class StoredDocuments:
     def read(self, number: int, docid: str) -> StoredDocument:
         """The document with a Lucene number and its id; an `InputError` if the index does not store documents."""
         with self.lock:
-            found = self.lucene.reader.storedFields().document(number)
+            stored = self.lucene.reader.storedFields()  # kept while Java uses it: pyjnius lets go of it too early
+            found = stored.document(number)
             raw = found.get("raw")
             contents = None if raw is not None and '"contents"' in raw else found.get("contents")  # not twice
         if raw is None and contents is None:
