@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rerank_plugin.files import records
 from rerank_plugin.files.filters import Filter
+from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.service.answers import QueryText
 from rerank_plugin.service.errors import documented, naming
 from rerank_plugin.service.served_index import ServedIndex, ToExplain
@@ -77,7 +78,12 @@ async def explained(service: Service, index: ServedIndex, asked: ExplainParamete
     with naming("filter"):
         kept = Filter.parse(asked.filter) if asked.filter else None
     query = records.Query(asked.query, asked.query, kept)
-    candidates = await service.scheduler.in_thread(index.candidates, query, stage, service.depth(asked.depth))
-    item = ToExplain(query, candidates, asked.docid, name, stage)
-    found = await service.scheduler.together(index.explain_together, item)
-    return ExplainAnswer(index=index.name, **found.as_json() | {"reranker": name})
+    depth = service.depth(asked.depth)
+
+    def retrieved() -> ToExplain:
+        return ToExplain(query, index.candidates(query, stage, depth), asked.docid, name, stage)
+
+    def answer(found: Explanation) -> ExplainAnswer:
+        return ExplainAnswer(index=index.name, **found.as_json() | {"reranker": name})
+
+    return await service.scheduler.together(retrieved, index.explain_together, answer)

@@ -197,8 +197,8 @@ async def rerank_texts(service: Service, reranker: ServedTexts, body: TextsReque
 async def _scored(
     service: Service, reranker: ServedTexts, query: str, documents: Sequence[Any], most: int | None
 ) -> list[RankedText]:
-    item = (query, documents, most)
-    return await asyncio.wait_for(service.scheduler.together(reranker.rank_together, item), service.config.deadline)
+    scoring = service.scheduler.together(lambda: (query, documents, most), reranker.rank_together, lambda ranked: ranked)
+    return await asyncio.wait_for(scoring, service.config.deadline)
 
 
 def check(service: Service, query: str, field: str, texts: Sequence[str]) -> int:

@@ -1,8 +1,9 @@
 """Admission, threads and batches: what runs at the same time, what waits, and what is refused.
 
-Few requests are let in; more are refused at once, so that those inside are answered soon. First stages run in a few
-threads. One thread scores, because the fast paths use all processors: it takes what waits for the same scorer together.
-What is cancelled before its turn costs nothing.
+Few requests are let in; more are refused at once, so that those inside are answered soon. A request stays in one thread
+from its first stage to its answer, because to wake another costs as much as a tenth of the query. One thread at a time
+scores, because the fast paths use all processors: it takes what waits for the same scorer together, with what the other
+threads leave to it. What is cancelled before its turn costs nothing.
 """
 
 from __future__ import annotations
@@ -12,41 +13,41 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from threading import Condition, Thread
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, TypeVar
 
 from rerank_plugin.ranking.searcher import QUERIES_AT_ONCE
 from rerank_plugin.service.errors import OverloadedError
 
-T, R = TypeVar("T"), TypeVar("R")
+T, R, A = TypeVar("T"), TypeVar("R"), TypeVar("A")
 Together = Callable[[Sequence[T]], Sequence[R]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Job:
-    """One item for a function of several."""
+    """One request: what makes its item, the function of several items, and what makes the answer of its result."""
 
+    prepare: Callable[[], Any]
     together: Together
-    item: Any
-    future: Future
+    finish: Callable[[Any], Any]
+    future: Future = field(default_factory=Future)
+    item: Any = None
 
 
 class Scheduler:
     """Runs what requests ask for.
 
     Args:
-        threads: of first stages.
+        threads: that work beside the one that scores.
         most: requests that are let in at the same time.
     """
 
     def __init__(self, threads: int, most: int):
         self.most, self.inside = most, 0
-        self.retrieving = ThreadPoolExecutor(threads, "retrieving")
+        self.threads = ThreadPoolExecutor(threads + 1, "request")
         self.waiting: deque[Job] = deque()
-        self.changed, self.stopped = Condition(), False
-        self.scoring = Thread(target=self._score, name="scoring", daemon=True)
-        self.scoring.start()
+        self.lock, self.scoring = Lock(), False
 
     @property
     def full(self) -> bool:
@@ -68,59 +69,65 @@ class Scheduler:
             self.inside -= queries
 
     async def in_thread(self, function: Callable[..., R], *arguments: Any) -> R:
-        """The result of a function, run in a thread of the first stages."""
-        return await asyncio.wrap_future(self.retrieving.submit(function, *arguments))
+        """The result of a function, run in a thread."""
+        return await asyncio.wrap_future(self.threads.submit(function, *arguments))
 
-    async def together(self, function: Together[T, R], item: T) -> R:
-        """The result of one item by a function that takes several, run in the thread that scores.
+    async def together(self, prepare: Callable[[], T], together: Together[T, R], finish: Callable[[R], A]) -> A:
+        """What ``finish`` makes of the result of one item by a function that takes several; all run in threads.
 
         Items that wait for the same function, by ``==``, are given to it together. If it raises, it gets them one by
         one, so that only the item at fault fails.
         """
-        job = Job(function, item, Future())
-        with self.changed:
-            self.waiting.append(job)
-            self.changed.notify()
+        job = Job(prepare, together, finish)
+        self.threads.submit(self._run, job)
         return await asyncio.wrap_future(job.future)
 
-    def _score(self) -> None:
-        while batch := self._batch():
-            items = [job.item for job in batch]
-            try:
-                results = batch[0].together(items)
-            except Exception as error:
-                for job in batch:
-                    self._score_alone(job, error if len(batch) == 1 else None)
-                continue
-            for job, result in zip(batch, results, strict=True):
-                job.future.set_result(result)
-
-    def _score_alone(self, job: Job, error: Exception | None) -> None:
+    def _run(self, job: Job) -> None:
+        if job.future.cancelled():
+            return
         try:
-            if error is not None:
-                raise error
-            job.future.set_result(job.together([job.item])[0])
-        except Exception as found:
-            job.future.set_exception(found)
+            job.item = job.prepare()
+        except Exception as error:
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_exception(error)
+            return
+        with self.lock:
+            self.waiting.append(job)
+            if self.scoring:  # that thread takes it along
+                return
+            self.scoring = True
+        while batch := self._batch():
+            self._score([job for job in batch if job.future.set_running_or_notify_cancel()])
 
     def _batch(self) -> list[Job]:
-        """The oldest job and others for the same function; none when the scheduler has stopped."""
-        batch: list[Job] = []
-        while not batch:
-            with self.changed:
-                self.changed.wait_for(lambda: self.waiting or self.stopped)
-                if not self.waiting:
-                    return []
-                first = self.waiting[0].together
-                chosen = [job for job in self.waiting if job.together == first][:QUERIES_AT_ONCE]
-                self.waiting = deque(job for job in self.waiting if job not in chosen)
-            batch = [job for job in chosen if job.future.set_running_or_notify_cancel()]
-        return batch
+        """The oldest job and others for the same function; none, and the end of scoring, when nothing waits."""
+        with self.lock:
+            self.scoring = bool(self.waiting)
+            if not self.waiting:
+                return []
+            first = self.waiting[0].together
+            chosen = [job for job in self.waiting if job.together == first][:QUERIES_AT_ONCE]
+            self.waiting = deque(job for job in self.waiting if job not in chosen)
+        return chosen
+
+    def _score(self, batch: Sequence[Job]) -> None:
+        if not batch:
+            return
+        try:
+            results = batch[0].together([job.item for job in batch])
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0].future.set_exception(error)
+            else:
+                for job in batch:
+                    self._score([job])
+            return
+        for job, result in zip(batch, results, strict=True):
+            try:
+                job.future.set_result(job.finish(result))
+            except Exception as error:
+                job.future.set_exception(error)
 
     def close(self) -> None:
         """Finish what waits, and end the threads."""
-        self.retrieving.shutdown()
-        with self.changed:
-            self.stopped = True
-            self.changed.notify()
-        self.scoring.join()
+        self.threads.shutdown()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
@@ -107,39 +108,50 @@ async def search(service: Service, index: ServedIndex, asked: SearchParameters) 
     return list(await asyncio.gather(*(_search_one(service, index, asked, query, depth) for query in found)))
 
 
+class _Search:
+    """One query of a request: its candidates and its answer, both made in a thread."""
+
+    def __init__(self, index: ServedIndex, asked: SearchParameters, query: records.Query, stage: str, depth: int):
+        self.index, self.asked, self.query, self.stage, self.depth = index, asked, query, stage, depth
+        self.started, self.first_stage_ms = perf_counter(), 0.0
+        self.candidates: Candidates | None = None
+
+    def retrieve(self) -> tuple[records.Query, Candidates]:
+        started = perf_counter()
+        settings = {one: value for one in SETTINGS if (value := getattr(self.asked, one)) is not None}
+        self.candidates = self.index.candidates(self.query, self.stage, self.depth, settings)
+        self.first_stage_ms = 1000 * (perf_counter() - started)
+        return self.query, self.candidates
+
+    def answer(self, reranker: str, scored: Scored | None) -> SearchAnswer:
+        """In first-stage order if it was not scored."""
+        if (candidates := self.candidates) is None:  # nothing scores it, or it is late before its turn
+            _, candidates = self.retrieve()
+        ranking = rank(self.query, candidates, None) if scored is None else scored.ranking
+        return SearchAnswer(
+            index=self.index.name, query=QueryText(text=self.query.text), reranker=reranker, first_stage=self.stage,
+            candidates=_candidates(self.index, ranking, self.asked, self.query.text), depth=self.depth,
+            total=len(candidates), reranked=scored is not None,
+            timings=_timings(self.first_stage_ms, scored, self.started),
+        )  # fmt: skip
+
+
 async def _search_one(
     service: Service, index: ServedIndex, asked: SearchParameters, query: records.Query, depth: int
 ) -> SearchAnswer:
-    started = perf_counter()
-    stage = asked.first_stage or service.config.first_stage_name
-    name = asked.reranker or service.default_reranker
-    reranker = index.reranker(name)
-    settings = {one: value for one in SETTINGS if (value := getattr(asked, one)) is not None}
-    candidates, first_stage_ms = await service.scheduler.in_thread(_retrieved, index, query, stage, depth, settings)
-    scored = None
-    if reranker is not None:
-        left = service.config.deadline - (perf_counter() - started)
+    stage, name = asked.first_stage or service.config.first_stage_name, asked.reranker or service.default_reranker
+    search, reranker, scheduler = _Search(index, asked, query, stage, depth), index.reranker(name), service.scheduler
+    if reranker is None:
+        answer = await scheduler.in_thread(search.answer, name, None)
+    else:
+        scoring = scheduler.together(search.retrieve, reranker.rank_together, partial(search.answer, name))
         try:
-            scored = await asyncio.wait_for(
-                service.scheduler.together(reranker.rank_together, (query, candidates)), left
-            )
+            answer = await asyncio.wait_for(scoring, service.config.deadline)
         except asyncio.TimeoutError:
             service.metrics.late.inc()
-    ranking = rank(query, candidates, None) if scored is None else scored.ranking
-    shown = await service.scheduler.in_thread(_candidates, index, ranking, asked, query.text)
-    timings = _timings(first_stage_ms, scored, started)
-    service.metrics.observe(timings)
-    return SearchAnswer(
-        index=index.name, query=QueryText(text=query.text), candidates=shown, reranker=name, first_stage=stage,
-        depth=depth, total=len(candidates), reranked=scored is not None, timings=timings,
-    )  # fmt: skip
-
-
-def _retrieved(
-    index: ServedIndex, query: records.Query, stage: str, depth: int, settings: dict[str, Any]
-) -> tuple[Candidates, float]:
-    started = perf_counter()
-    return index.candidates(query, stage, depth, settings), 1000 * (perf_counter() - started)
+            answer = await scheduler.in_thread(search.answer, name, None)
+    service.metrics.observe(answer.timings)
+    return answer
 
 
 def _timings(first_stage_ms: float, scored: Scored | None, started: float) -> Timings:

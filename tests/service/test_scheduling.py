@@ -16,6 +16,10 @@ def scheduler():
     made.close()
 
 
+def asked(scheduler, squares, item):
+    return scheduler.together(lambda: item, squares.together, lambda result: result)
+
+
 class Squares:
     """Notes what it was given together; waits for ``go`` at the first call."""
 
@@ -36,11 +40,11 @@ def test_what_waits_is_scored_together_and_what_is_cancelled_is_not(scheduler):
     others.go.set()
 
     async def ask():
-        tasks = [asyncio.create_task(scheduler.together(squares.together, 1))]
+        tasks = [asyncio.create_task(asked(scheduler, squares, 1))]
         await asyncio.to_thread(squares.begun.wait, 10)
         for one in (2, 3, 4, *range(5, 13)):
-            tasks.append(asyncio.create_task(scheduler.together(squares.together, one)))
-        tasks.append(asyncio.create_task(scheduler.together(others.together, 7)))
+            tasks.append(asyncio.create_task(asked(scheduler, squares, one)))
+        tasks.append(asyncio.create_task(asked(scheduler, others, 7)))
         await asyncio.sleep(0.01)
         tasks[2].cancel()
         await asyncio.sleep(0.01)
@@ -58,9 +62,9 @@ def test_only_what_is_at_fault_fails(scheduler):
     squares = Squares()
 
     async def ask():
-        first = asyncio.create_task(scheduler.together(squares.together, 1))
+        first = asyncio.create_task(asked(scheduler, squares, 1))
         await asyncio.to_thread(squares.begun.wait, 10)
-        rest = [asyncio.create_task(scheduler.together(squares.together, one)) for one in (2, "bad", 3)]
+        rest = [asyncio.create_task(asked(scheduler, squares, one)) for one in (2, "bad", 3)]
         await asyncio.sleep(0.01)
         squares.go.set()
         return await asyncio.gather(first, *rest, return_exceptions=True)
@@ -88,7 +92,7 @@ def test_closing_finishes_what_waits():
     async def ask():
         tasks = [
             asyncio.create_task(scheduler_item)
-            for scheduler_item in (made.together(squares.together, one) for one in (1, 2))
+            for scheduler_item in (asked(made, squares, one) for one in (1, 2))
         ]
         await asyncio.to_thread(squares.begun.wait, 10)
         closing = asyncio.create_task(asyncio.to_thread(made.close))
@@ -97,4 +101,4 @@ def test_closing_finishes_what_waits():
         await closing
         return await asyncio.gather(*tasks)
 
-    assert asyncio.run(ask()) == [1, 4] and not made.scoring.is_alive()
+    assert asyncio.run(ask()) == [1, 4] and not made.scoring
