@@ -8,7 +8,7 @@ import sys
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.corpora import Document, Problems, broken_xml, documents
@@ -187,7 +187,6 @@ def test_memory_does_not_grow_with_a_broken_file(tmp_path, monkeypatch):
     assert peak < 2_000_000 < (tmp_path / "a.xml").stat().st_size
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     count=st.integers(1, 8),
     damages=st.lists(

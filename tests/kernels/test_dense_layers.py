@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rerank_plugin
@@ -73,7 +73,6 @@ def test_golden_convolution():
     assert found.tolist() == [[1321, 1], [1432, 0], [1543, -0.5], [1654, -1]]
 
 
-@settings(max_examples=150)
 @given(
     rows=st.integers(1, 4 * ROWS + 2),
     width=st.sampled_from([1, 3, 5, 7]),
@@ -147,7 +146,6 @@ def test_rows_in_front_and_behind_are_left_alone():
         assert (target[ROWS + rows + (ROWS - 1 if rows else 0) :] == 7).all()
 
 
-@settings(max_examples=60)
 @given(
     rows=st.integers(0, 3 * ROWS),
     inward=st.integers(1, 50),
