@@ -1,7 +1,5 @@
 """The compiled pass over the candidates' words: against counting by hand, in threads, and in any company."""
 
-import subprocess
-import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +12,7 @@ from rerank_plugin.features.lexical_features import LEXICAL_NAMES, PAPER_NAMES, 
 from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.kernels import word_loops
 from tests import small
+from tests.processes import run
 
 
 def candidates(index, rows):
@@ -118,4 +117,4 @@ def test_nothing_matches_nothing(large, tmp_path, text):
 
 def test_naming_features_loads_no_compiler():
     script = "import sys, rerank_plugin.features.lexical_features; print(sorted({'numba', 'torch'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"
+    assert run("-c", script) == "[]\n"

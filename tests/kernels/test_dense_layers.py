@@ -1,7 +1,5 @@
 """The compiled layers and convolutions against numpy in double precision, one number at a time and beyond borders."""
 
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from rerank_plugin.kernels.dense_layers import (
 from rerank_plugin.kernels.intrinsics import LANES
 from rerank_plugin.kernels.parallel import Workspace
 from tests import guarded
+from tests.processes import run
 
 ROOT = Path(rerank_plugin.__file__).parent.parent
 EPSILON = float(np.finfo(np.float32).eps)
@@ -202,6 +201,4 @@ def stay_inside():
 
 @pytest.mark.skipif(not guarded.FENCES, reason="needs Linux's memory protection")
 def test_no_memory_outside_the_arrays_is_touched():
-    command = "from tests.kernels import test_dense_layers; test_dense_layers.stay_inside()"
-    done = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run("-c", "from tests.kernels import test_dense_layers; test_dense_layers.stay_inside()")
