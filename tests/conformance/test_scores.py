@@ -47,19 +47,20 @@ TWINS = [case for case in CASES if model_classes(case.model)[0].name in twins.TW
 @pytest.mark.parametrize("case", TWINS, ids=str)
 def test_the_plain_twin_gives_the_same_from_texts(case, index, vectors):
     """By every path, also where texts are cut. The twin reads texts, word vectors and weights, and nothing else."""
-    for cut, some in (
-        ({}, [0, 3]),
-        ({"document_words": 5, "query_words": 3}, [0, 2, 4, 5]),
-        ({"document_words": 1}, [0]),
+    few = [0, 3, EMPTY, ONE_WORD, UNKNOWN_WORDS, 8]
+    for cut, some, rows in (
+        ({}, [0, 3], range(len(small.DOCUMENTS))),
+        ({"document_words": 5, "query_words": 3}, [0, 2, 4, 5], few),
+        ({"document_words": 1}, [0], few),
     ):
         model = make(case, vectors, **cut)
         paths = [opened(model, path, index, vectors) for path in paths_of(case.model)]
         for query in [QUERIES[place] for place in some]:
             if not paths[0].can_read(paths[0].builder.query(index.query(query.text))):
                 continue  # of words, to a model of concepts
-            expected = twins.scores(model, index, vectors, query, small.DOCUMENTS)
+            expected = twins.scores(model, index, vectors, query, small.DOCUMENTS, rows)
             for one in paths:
-                assert_same(scores_of(one, query), expected, 1e-5)
+                assert_same(scores_of(one, query, rows), expected, 1e-5)
         assert cut or np.ptp(expected) > 0.01
 
 

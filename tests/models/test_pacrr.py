@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.files.records import Query
@@ -150,7 +150,6 @@ def test_distilling_to_fewer_words_changes_scores(index, vectors):
         assert all(np.abs(one - other).max() > 1e-4 for one, other in zip(found, found[1:]))
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), filters=st.integers(1, 13), longest_ngram=st.integers(2, 5))
 def test_no_filter_gives_more_than_its_bound(seed, filters, longest_ngram):
     """Least of all to windows that point where a filter points; and the bound is near what the best of them gives."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rerank_plugin.corpora import Document, Problems
@@ -147,7 +147,6 @@ MALARIA = {"doc_with_a_rather_long_identifier_0001", "doc_with_a_rather_long_ide
 MARKS = "aspirn stoke:\"()[]{}/\\*?~^+-!&|<>=.'\x00 \n"
 
 
-@settings(max_examples=100)
 @given(st.text(st.sampled_from(MARKS) | st.characters(codec="utf-8"), max_size=20))
 @example('content:aspirin title:"a')
 @example("aspirin^^2 [a TO b]")
