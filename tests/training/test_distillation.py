@@ -226,7 +226,8 @@ def test_the_command_makes_an_encoder_of_words_and_concepts(minilm, tmp_path, ca
     knowledge, output = knowledge_base(tmp_path / "knowledge"), tmp_path / "student"
     distill.main(
         f"--corpus {tmp_path}/corpus.jsonl --knowledge-base {knowledge.folder} --output {output} --cache "
-        f"{minilm.cache} --dimension 16 --batch-size 16 --epochs 2 --min-count 1 --passages 60 --common 0 --concept-weight 4".split()
+        f"{minilm.cache} --dimension 16 --batch-size 16 --epochs 2 --min-count 1 --passages 60 --common 0 "
+        "--concept-weight 4".split()
     )
     model, _ = load_checkpoint(output)
     assert model.concept_vocabulary.ids == knowledge.ids.take(np.arange(len(knowledge))) and model.encoding_size == 32
