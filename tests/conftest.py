@@ -6,6 +6,7 @@ The JVM starts in the process of the tests and stays there, so no test may fork 
 import logging
 import os
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from urllib.error import URLError
 
@@ -127,6 +128,22 @@ def index(index_folder):
     return Index(index_folder)
 
 
+@pytest.fixture(scope="session")
+def sample_index(tmp_path_factory):
+    """An index folder of the bundled sample; tests that add to it copy it first."""
+    return rerank_plugin.build_index("sample", tmp_path_factory.mktemp("sample") / "index").folder
+
+
+@pytest.fixture(scope="session")
+def sample_words(tmp_path_factory):
+    """Word vectors of the bundled sample, after two epochs."""
+    from rerank_plugin import embed
+
+    folder = tmp_path_factory.mktemp("words") / "words"
+    embed.main(f"words --corpus sample --min-count 3 --dimension 20 --epochs 2 --output {folder}".split())
+    return folder
+
+
 @cache
 def pyserini_searcher():
     """Pyserini's ``LuceneSearcher``; None without a network for versions that read from it when they are imported."""
@@ -162,3 +179,21 @@ def index_command(monkeypatch, capsys):
         return (status, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    """The one line on stderr of a command that refuses its input, run in this process and in the test's folder."""
+    from rerank_plugin import options as commandline
+
+    monkeypatch.chdir(tmp_path)
+
+    def said(line):
+        name, *rest = line.split(" ")
+        with pytest.raises(SystemExit) as caught:
+            commandline.run(import_module(f"rerank_plugin.{name}").main, rest)
+        out, err = capsys.readouterr()
+        assert caught.value.code == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1, err
+        return err
+
+    return said

@@ -4,7 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
+
+import pytest
 
 import rerank_plugin
 
@@ -35,6 +40,31 @@ def run(*arguments, folder=None, paths=(ROOT,), status=0, text=None, program=sys
     return done.stderr if status else done.stdout
 
 
+def start(folder, *arguments, **more):
+    """A process of Python with these arguments, in a folder; ``more`` are environment variables."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)], cwd=folder, env=environment(**more),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def attempt(folder, line, **more):
+    """Run a command of the package in a folder, whether or not it fails; its status, stdout and stderr."""
+    name, *rest = line.split()
+    process = start(folder, "-m", f"rerank_plugin.{name}", *rest, **more)
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def inside(folder, line):
+    """What a command prints that runs in this process, in a folder."""
+    name, *rest = line.split()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
+        patch.chdir(folder)
+        import_module(f"rerank_plugin.{name}").main(rest)
+    return printed.getvalue()
+
+
 class Commands:
     """A process that runs one command of the package after the other, so that Java and torch start once.
 
@@ -56,9 +86,9 @@ class Commands:
             print(json.dumps([status, out.getvalue(), err.getvalue()]), flush=True)
     """
 
-    def __init__(self, folder, paths=(ROOT,)):
+    def __init__(self, folder, paths=(ROOT,), **more):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", self.PROGRAM], cwd=folder, env=environment(paths), text=True,
+            [sys.executable, "-c", self.PROGRAM], cwd=folder, env=environment(paths, **more), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
 
@@ -76,3 +106,7 @@ class Commands:
         found, out, err = json.loads(answer)
         assert found == status, out + err
         return err if status else out
+
+    def line(self, line, status=0):
+        """Run a command line, as a text without quotes or as its words; what :meth:`run` gives."""
+        return self.run(*(line.split() if isinstance(line, str) else line), status=status)

@@ -14,7 +14,7 @@ from rerank_plugin.corpora.formats import beir
 from rerank_plugin.corpora.specs import SAMPLE
 from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import ranked
-from tests.test_commands import inside, refused  # noqa: F401
+from tests.processes import inside
 
 # ---- simulated users ----
 
@@ -186,18 +186,17 @@ def test_refusals(refused, line, message):
 # ---- from searching to an evaluated model ----
 
 
-def test_a_delta_that_learned_from_clicks_ranks_what_others_click_on(tmp_path):
+def test_a_delta_that_learned_from_clicks_ranks_what_others_click_on(tmp_path, sample_index, sample_words):
     """Searches, simulated users, judgments, training, and a re-ranking of the logged documents of unseen queries."""
-    inside(tmp_path, "index --corpus sample --index index")
+    (tmp_path / "index").symlink_to(sample_index)
     inside(tmp_path, "search --index index --queries sample --output bm25.run")
     inside(tmp_path, "clicks --simulate sample --run bm25.run --output log.tsv --seed 42")
     said = inside(tmp_path, "clicks --log log.tsv --output clicks --seed 42")
     assert "left out, fewer than 21 documents: 3" in said and "clicks:train: 88 queries" in said
-    inside(tmp_path, "embed words --corpus sample --min-count 3 --dimension 20 --epochs 2 --output words")
     train = (
-        "train --model delta --filters 8 --lexical-features lex3 --index index --words words --train clicks:train "
-        "--validation clicks:dev --train-run clicks/runs/train.run --validation-run clicks/runs/dev.run "
-        "--epochs 2 --pairs-per-query 25"
+        f"train --model delta --filters 8 --lexical-features lex3 --index index --words {sample_words} "
+        "--train clicks:train --validation clicks:dev --train-run clicks/runs/train.run "
+        "--validation-run clicks/runs/dev.run --epochs 2 --pairs-per-query 25"
     )
     assert "validation nDCG@20 0." in inside(tmp_path, f"{train} --output delta")
     inside(

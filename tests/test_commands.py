@@ -2,70 +2,26 @@
 
 import gzip
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from contextlib import redirect_stdout
-from importlib import import_module
-from io import StringIO
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import rerank_plugin
-from rerank_plugin import options as commandline
 from rerank_plugin.corpora import judgments, queries
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.rerankers import known_names
 from rerank_plugin.retrieval.register import known_forms
-
-PACKAGE_PARENT = str(Path(rerank_plugin.__file__).parents[1])
-
-
-def start(folder, *arguments, **more):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([PACKAGE_PARENT, str(folder)]), **more}
-    return subprocess.Popen(
-        [sys.executable, "-m", *arguments], cwd=folder, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+from tests.processes import Commands, attempt, run, start
 
 
-def command(folder, line, **more):
-    """Run a command; its stdout. Fails with its stderr."""
-    status, out, err = attempt(folder, line, **more)
-    assert status == 0, err
-    return out
-
-
-def attempt(folder, line, **more):
-    name, *rest = line.split(" ") if isinstance(line, str) else line
-    process = start(folder, f"rerank_plugin.{name}", *rest, **more)
-    out, err = process.communicate(timeout=300)
-    return process.returncode, out, err
-
-
-def inside(folder, line):
-    """What a command prints that runs in this process, in a folder."""
-    name, *rest = line.split(" ")
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
-        patch.chdir(folder)
-        import_module(f"rerank_plugin.{name}").main(rest)
-    return printed.getvalue()
-
-
-def refusal(folder, line, **more):
-    """The one line on stderr of a command that refuses its input."""
-    status, out, err = attempt(folder, line, **more)
-    assert status == 2, (status, out, err)
-    lines = err.strip().split("\n")
-    assert len(lines) == 1 and lines[0].startswith("error: "), err
-    assert out == ""
-    return lines[0]
+def refusal(folder, line):
+    """The one line on stderr of a command that refuses its input, in a process of its own."""
+    status, out, err = attempt(folder, line)
+    assert status == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1, (status, out, err)
+    return err
 
 
 TRAIN = (
@@ -76,22 +32,25 @@ TRAIN = (
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory):
-    """A folder with an index of the sample, word vectors and a trained Delta-32-Lex3."""
-    folder = tmp_path_factory.mktemp("commands")
-    said = command(folder, "index --corpus sample --index index")
-    assert "1,500 documents" in said and "documents per second" in said
-    command(folder, "embed words --corpus sample --min-count 3 --dimension 50 --epochs 10 --output words")
-    said = command(folder, f"{TRAIN} --output delta")
-    assert "best epoch" in said
-    command(folder, "search --index index --queries sample:test --output bm25.run")
-    command(folder, "search --index index --queries sample:test --reranker delta:delta --output delta.run")
-    return folder
+    return tmp_path_factory.mktemp("commands")
 
 
-def test_a_trained_delta_is_better_than_bm25_on_held_out_queries(workspace):
+@pytest.fixture(scope="module")
+def command(workspace):
+    """Runs command lines in one process over an index of the sample, word vectors and a trained Delta-32-Lex3."""
+    with Commands(workspace) as process:
+        said = process.line("index --corpus sample --index index")
+        assert "1,500 documents" in said and "documents per second" in said
+        process.line("embed words --corpus sample --min-count 3 --dimension 50 --epochs 5 --output words")
+        assert "best epoch" in process.line(f"{TRAIN} --output delta")
+        process.line("search --index index --queries sample:test --output bm25.run")
+        process.line("search --index index --queries sample:test --reranker delta:delta --output delta.run")
+        yield process.line
+
+
+def test_a_trained_delta_is_better_than_bm25_on_held_out_queries(command):
     said = command(
-        workspace,
-        "evaluate --qrels sample:test bm25.run delta.run --baseline bm25.run --measures nDCG@10 AP --format json",
+        "evaluate --qrels sample:test bm25.run delta.run --baseline bm25.run --measures nDCG@10 AP --format json"
     )
     report = json.loads(said)
     assert report["queries"] == len(judgments("sample:test"))
@@ -100,7 +59,7 @@ def test_a_trained_delta_is_better_than_bm25_on_held_out_queries(workspace):
     assert report["tests"]["runs"]["delta.run"]["nDCG@10"]["p"] < 0.05
 
 
-def test_reranking_keeps_the_candidates(workspace):
+def test_reranking_keeps_the_candidates(workspace, command):
     bm25, delta = read_run(workspace / "bm25.run"), read_run(workspace / "delta.run")
     assert list(bm25) == list(delta) == [query.id for query in queries("sample:test")]
     for query in bm25:
@@ -109,37 +68,37 @@ def test_reranking_keeps_the_candidates(workspace):
     assert max(len(ranking.doc_ids) for ranking in bm25.values()) == 500
 
 
-def test_reranking_a_run_equals_searching(workspace):
-    command(
-        workspace, "search --index index --queries sample:test --run bm25.run --reranker ./delta --output again.run"
-    )
+def test_reranking_a_run_equals_searching(workspace, command):
+    command("search --index index --queries sample:test --run bm25.run --reranker ./delta --output again.run")
     assert (workspace / "again.run").read_text() == (workspace / "delta.run").read_text()
 
 
-def test_one_query_prints_a_readable_list(workspace):
-    lines = command(
-        workspace,
-        ["search", "--index", "index", "--query", "heart attack aspirin", "--reranker", "./delta", "--show", "3"],
-    ).splitlines()
+def test_one_query_prints_a_readable_list(workspace, command):
+    query = ["--index", "index", "--query", "heart attack aspirin", "--reranker", "./delta", "--show", "3"]
+    lines = run("-m", "rerank_plugin.search", *query, folder=workspace).splitlines()
     assert lines[0].split() == ["rank", "score", "first", "stage", "document", "title"]
     assert len(lines) == 4
     rank, score, first_stage, document = lines[1].split()[:4]
     assert rank == "1" and float(score) and 1 <= int(first_stage) <= 500 and document.startswith("S")
-    nothing = command(workspace, ["search", "--index", "index", "--query", 'AND ( " xyzzy /'])
-    assert nothing == "no document matches the query\n"
+    assert command(["search", "--index", "index", "--query", 'AND ( " xyzzy /']) == "no document matches the query\n"
 
 
 @pytest.mark.parametrize("stage", ["qld", "bm25+rm3"])
-def test_other_first_stages_and_fields(workspace, stage):
+def test_other_first_stages_and_fields(workspace, command, stage):
     search = f"search --index index --queries sample:test --first-stage {stage}"
-    command(workspace, f"{search} --output {stage}.run --depth 20")
+    command(f"{search} --output {stage}.run --depth 20")
     assert read_run(workspace / f"{stage}.run").keys() == read_run(workspace / "bm25.run").keys()
-    command(workspace, f"{search} --field title --output {stage}-title.run")
+    command(f"{search} --field title --output {stage}-title.run")
     assert read_run(workspace / f"{stage}-title.run")
 
 
-def test_training_is_deterministic_and_survives_a_kill(workspace):
-    process = start(workspace, *f"rerank_plugin.{TRAIN} --output resumed".split())
+def test_training_from_runs_needs_no_java_is_deterministic_and_survives_a_kill(workspace, command):
+    """Killed and resumed without Java, it writes what one training with searches of its own has written."""
+    for split in ("train", "dev"):
+        command(f"search --index index --queries sample:{split} --output {split}.run")
+    line = f"{TRAIN} --train-run train.run --validation-run dev.run --output resumed"
+    no_java = {"JAVA_HOME": str(workspace), "RERANK_PLUGIN_JVM_OPTIONS": "-not-an-option"}
+    process = start(workspace, "-m", *f"rerank_plugin.{line}".split(), **no_java)
     state = workspace / "resumed.training" / "state.json"
     deadline = time.monotonic() + 120
     while not state.exists() and process.poll() is None and time.monotonic() < deadline:
@@ -147,22 +106,14 @@ def test_training_is_deterministic_and_survives_a_kill(workspace):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert state.exists() and not (workspace / "resumed").exists()
-    command(workspace, f"{TRAIN} --output resumed --resume")
+    status, _, err = attempt(workspace, f"{line} --resume", **no_java)
+    assert status == 0, err
     for name in ("model.safetensors", "vocab.txt", "embeddings.safetensors"):
         assert (workspace / "resumed" / name).read_bytes() == (workspace / "delta" / name).read_bytes(), name
     log = [json.loads(line) for line in (workspace / "resumed" / "log.jsonl").read_text().splitlines()]
     assert [entry["epoch"] for entry in log] == [1, 2, 3] and all("nDCG@20" in entry for entry in log)
     assert (workspace / "resumed" / "log.png").read_bytes().startswith(b"\x89PNG")
     assert not (workspace / "resumed.training").exists()
-
-
-def test_training_from_runs_needs_no_java(workspace):
-    for split in ("train", "dev"):
-        command(workspace, f"search --index index --queries sample:{split} --output {split}.run")
-    line = f"{TRAIN} --train-run train.run --validation-run dev.run --output from-runs"
-    command(workspace, line, JAVA_HOME=str(workspace), RERANK_PLUGIN_JVM_OPTIONS="-not-an-option")
-    ours, theirs = (workspace / folder / "model.safetensors" for folder in ("from-runs", "delta"))
-    assert ours.read_bytes() == theirs.read_bytes()
 
 
 RERANKER = """
@@ -180,7 +131,7 @@ class Reranker:
 """
 
 
-def test_an_interrupted_search_is_resumed(workspace):
+def test_an_interrupted_search_is_resumed(workspace, command):
     search = "search --index index --queries sample:test --reranker my_rerankers.interrupting:Reranker --output my.run"
     package = workspace / "my_rerankers"
     package.mkdir()
@@ -194,34 +145,18 @@ def test_an_interrupted_search_is_resumed(workspace):
     status, _, err = attempt(workspace, f"{search} --resume")
     assert status == 0 and "5 of 40 queries were finished before" in err
     resumed = (workspace / "my.run").read_text()
-    command(workspace, f"{search} --overwrite")
+    assert attempt(workspace, f"{search} --overwrite")[0] == 0
     assert (workspace / "my.run").read_text() == resumed
 
 
-def test_an_index_is_not_overwritten_by_chance(workspace):
+def test_an_index_is_not_overwritten_by_chance(workspace, command):
     before = (workspace / "index" / "index.json").read_text()
-    assert "exists already" in refusal(workspace, "index --corpus sample --index index")
+    assert "exists already" in command("index --corpus sample --index index", status=2)
     assert (workspace / "index" / "index.json").read_text() == before
-    assert "match their checksums" in command(workspace, "index --index index --verify")
+    assert "match their checksums" in command("index --index index --verify")
 
 
-@pytest.fixture
-def refused(tmp_path, monkeypatch, capsys):
-    """The one line on stderr of a command that refuses its input, run in this process and in the test's folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def said(line):
-        name, *rest = line.split(" ")
-        with pytest.raises(SystemExit) as caught:
-            commandline.run(import_module(f"rerank_plugin.{name}").main, rest)
-        out, err = capsys.readouterr()
-        assert caught.value.code == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1, err
-        return err
-
-    return said
-
-
-def test_bad_input_gets_one_line(workspace, refused, monkeypatch):
+def test_bad_input_gets_one_line(workspace, command, refused, monkeypatch):
     monkeypatch.chdir(workspace)
     monkeypatch.syspath_prepend(workspace)
     (workspace / "half").mkdir()
@@ -265,7 +200,7 @@ END</PubmedArticleSet>
 """
 
 
-def test_pubmed_files_are_indexed_and_the_last_version_is_found(workspace):
+def test_pubmed_files_are_indexed_and_the_last_version_is_found(workspace, command):
     (workspace / "pubmed").mkdir()
     for name, word, end in (("a", "First", ""), ("b", "Second", ""), ("c", "Third", "<broken>")):
         with gzip.open(workspace / "pubmed" / f"{name}.xml.gz", "wt") as file:
@@ -273,10 +208,10 @@ def test_pubmed_files_are_indexed_and_the_last_version_is_found(workspace):
     status, out, err = attempt(workspace, "index --corpus pubmed --index pubmed-index")
     assert status == 0 and "2 documents" in out
     assert "malformed XML" in err and "c.xml.gz" in err
-    found = command(workspace, ["search", "--index", "pubmed-index", "--query", "BRCA1 10(-6)"])
+    found = command(["search", "--index", "pubmed-index", "--query", "BRCA1 10(-6)"])
     assert found.splitlines()[1].split()[3:] == "1 Third BRCA1 in H2O.".split()
-    assert "Aspirin translated" in command(workspace, ["search", "--index", "pubmed-index", "--query", "aspirin"])
-    assert "malformed XML" in refusal(workspace, "index --corpus pubmed --index strict-pubmed --strict")
+    assert "Aspirin translated" in command("search --index pubmed-index --query aspirin")
+    assert "malformed XML" in command("index --corpus pubmed --index strict-pubmed --strict", status=2)
 
 
 def test_a_signal_leaves_no_half_index(workspace):
@@ -295,13 +230,13 @@ def test_a_signal_leaves_no_half_index(workspace):
         assert not list(workspace.glob("hs_err*"))
 
 
-def test_what_a_killed_build_leaves_goes_with_the_next_one(workspace):
+def test_what_a_killed_build_leaves_goes_with_the_next_one(workspace, command):
     (workspace / "short.jsonl").write_text(json.dumps({"_id": "1", "title": "aspirin", "text": "heart"}) + "\n")
     killed, living = start_index(workspace, "killed"), start_index(workspace, "living")
     killed.kill()
     killed.wait()
     assert list(workspace.glob(".killed.rerank_plugin-*")) and list(workspace.glob(".living.rerank_plugin-*"))
-    command(workspace, "index --corpus short.jsonl --index next")
+    command("index --corpus short.jsonl --index next")
     assert not list(workspace.glob(".killed.*")) and list(workspace.glob(".living.rerank_plugin-*"))
     living.terminate()
     living.communicate(timeout=60)  # what it still says would fill the pipe
@@ -314,24 +249,20 @@ def start_index(workspace, name):
         "signal.signal(signal.SIGHUP, signal.SIG_DFL); sys.argv = sys.argv[0:1] + sys.argv[2:]; "
         "runpy.run_module('rerank_plugin.index', run_name='__main__')"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", begin, "-", "--corpus", "long.jsonl", "--index", name],
-        cwd=workspace, env={**os.environ, "PYTHONPATH": PACKAGE_PARENT},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = start(workspace, "-c", begin, "-", "--corpus", "long.jsonl", "--index", name)
     deadline = time.monotonic() + 60
     while not list(workspace.glob(f".{name}.rerank_plugin-*/segments/*/tokens.npy")) and time.monotonic() < deadline:
         time.sleep(0.05)
     return process
 
 
-def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace):
+def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace, command):
     """Each of these words stands in one document only, so Lucene finds it and the model has no vector for it."""
     index = Index(workspace / "index")
     rare = np.flatnonzero(np.asarray(index.forward.document_frequency["text"]) == 1)
     words = [word for word in index.forward.terms.take(rare) if word.isascii() and word.isalpha() and len(word) > 6]
     (workspace / "rare.tsv").write_text(f"q1\t{' '.join(words[:3])}\n")
-    command(workspace, "search --index index --queries rare.tsv --output rare-bm25.run --tag t")
+    command("search --index index --queries rare.tsv --output rare-bm25.run --tag t")
     status, _, err = attempt(
         workspace, "search --index index --queries rare.tsv --output rare.run --tag t --reranker ./delta"
     )
@@ -339,12 +270,12 @@ def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace):
     assert (workspace / "rare.run").read_text() == (workspace / "rare-bm25.run").read_text()
 
 
-def test_problems_are_counted_and_strict_stops(workspace):
+def test_problems_are_counted_and_strict_stops(workspace, command):
     good = json.dumps({"_id": "d1", "title": "Aspirin", "text": "in trials"})
     empty = json.dumps({"_id": "d2", "title": "", "text": ""})
     (workspace / "corpus.jsonl").write_text(f"{good}\n{good}\n{empty}\n{{broken\n")
     status, out, err = attempt(workspace, "index --corpus corpus.jsonl --index small")
     assert status == 0 and "1 documents" in out
     assert "duplicate id" in err and "empty document" in err and "bad JSON line" in err and "corpus.jsonl:4" in err
-    assert refusal(workspace, "index --corpus corpus.jsonl --index strict --strict")
+    assert command("index --corpus corpus.jsonl --index strict --strict", status=2)
     assert not (workspace / "strict").exists() and not list(workspace.glob(".strict*"))

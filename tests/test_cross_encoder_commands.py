@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 
 from rerank_plugin.corpora import documents
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.text.tokenizer import PLAIN
 from tests.models import tiny_encoders
-from tests.test_commands import inside, refusal
+from tests.processes import inside
 
 SEARCH = "search --index index --queries sample:test --depth 20"
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory):
+def workspace(tmp_path_factory, sample_index):
     """An index of the sample, and two tiny encoders of its words: one without a head, one with."""
     folder = tmp_path_factory.mktemp("cross-encoder")
-    inside(folder, "index --corpus sample --index index")
+    (folder / "index").symlink_to(sample_index)
     words = {word for one in documents("sample") for word in PLAIN.tokenize(f"{one.title} {one.abstract}")}
     tiny_encoders.bert(folder / "encoder", words)
     tiny_encoders.bert(folder / "ready", words, head=True)
@@ -51,5 +52,6 @@ def test_an_encoder_with_a_head_ranks_as_it_is(workspace):
 
 
 def test_an_encoder_without_a_head_is_refused(workspace):
-    assert "train it first" in refusal(workspace, f"{SEARCH} --reranker bert:encoder --output no.run")
+    with pytest.raises(InputError, match="train it first"):
+        inside(workspace, f"{SEARCH} --reranker bert:encoder --output no.run")
     assert not (workspace / "no.run").exists()

@@ -9,7 +9,7 @@ from rerank_plugin.corpora import judgments
 from rerank_plugin.evaluate import FORMATS, main
 from rerank_plugin.files import tables
 from rerank_plugin.files.errors import InputError
-from tests.test_commands import attempt
+from tests.processes import attempt
 from tests.test_startup import imported
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"

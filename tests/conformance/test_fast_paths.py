@@ -139,7 +139,7 @@ def test_scores_are_the_modules_and_the_twins(name, path):
     """To 1e-5 of the largest score; where the module's own rounding is worse than that, to four times its error."""
     spreads, checked = [], []
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(
         seed=st.integers(0, 2**32 - 1),
         sizes=st.fixed_dictionaries(

@@ -3,17 +3,16 @@
 import gzip
 import json
 import re
-import subprocess
-import sys
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.corpora import Document, Problems, broken_xml, documents
 from rerank_plugin.files.errors import InputError
 from tests.corpora.test_pubmed_xml import article, deletion, write, xml
+from tests.processes import attempt
 
 DAMAGES = ["\x00", "\x0b", "&", "&nbsp;", "<", "< 5", "<b>", "</b>", "<!--", "\ufffe", "&#0;", "]]>"]
 
@@ -187,7 +186,6 @@ def test_memory_does_not_grow_with_a_broken_file(tmp_path, monkeypatch):
     assert peak < 2_000_000 < (tmp_path / "a.xml").stat().st_size
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     count=st.integers(1, 8),
     damages=st.lists(
@@ -237,19 +235,14 @@ def test_an_unusable_pmid_is_not_replaced_by_one_that_the_record_mentions(tmp_pa
 def test_the_command_says_what_was_left_out_and_what_is_incomplete(tmp_path):
     titles = {77: "a \x0b", 90: "an &alpha; blocker"}
     spec = write(tmp_path / "a.xml", *(article(pmid, titles.get(pmid, f"Title {pmid}")) for pmid in range(1, 301)))
-
-    def index(*arguments):
-        command = [sys.executable, "-m", "rerank_plugin.index", "--corpus", spec, *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300)
-
-    done = index("--index", tmp_path / "index")
-    assert done.returncode == 0 and ": 299 documents, " in done.stdout
-    left_out, kept = (line for line in done.stderr.splitlines() if spec in line)
+    status, out, err = attempt(tmp_path, f"index --corpus {spec} --index index")
+    assert status == 0 and ": 299 documents, " in out
+    left_out, kept = (line for line in err.splitlines() if spec in line)
     assert re.fullmatch(r"left out: 1 malformed XML: \S+a.xml:\d+, PMID 77 \(PCDATA invalid Char value 11\)", left_out)
     assert kept == f"kept, but without a part: 1 unexpanded entity: {spec}: PMID 90 (&alpha;)"
     described = json.loads((tmp_path / "index" / "index.json").read_text())
     assert described["left_out"] == [left_out.removeprefix("left out: ")]
 
-    stopped = index("--index", tmp_path / "other", "--strict")
-    assert stopped.returncode != 0 and not (tmp_path / "other").exists()
-    assert "malformed XML" in stopped.stderr and "PMID 77" in stopped.stderr
+    status, _, err = attempt(tmp_path, f"index --corpus {spec} --index other --strict")
+    assert status == 2 and not (tmp_path / "other").exists()
+    assert "malformed XML" in err and "PMID 77" in err

@@ -10,16 +10,7 @@ import pytest
 import rerank_plugin as rp
 from experiments.__main__ import main
 from experiments.plan import Runner
-from rerank_plugin import embed
 from rerank_plugin.corpora import judgments
-
-
-@pytest.fixture(scope="session")
-def words(tmp_path_factory):
-    """Word vectors of the sample, after one epoch."""
-    folder = tmp_path_factory.mktemp("words") / "words"
-    embed.main(f"words --corpus sample --min-count 5 --dimension 20 --epochs 1 --output {folder}".split())
-    return folder
 
 
 @pytest.fixture(scope="session")

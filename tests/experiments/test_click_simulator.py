@@ -13,8 +13,8 @@ from rerank_plugin.corpora.click_logs import read
 from rerank_plugin.corpora.click_simulation import Users
 from rerank_plugin.service.settings import ServiceConfig
 from tests.evaluation.runs import ranked
+from tests.processes import inside
 from tests.service.live import serving
-from tests.test_commands import inside
 
 TOKEN = {"X-API-Key": "geheim"}
 TEST = "sample:test"
@@ -50,13 +50,11 @@ def served_run(service):
     return found
 
 
-def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path, capsys):
+def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path, sample_index, sample_words, capsys):
     """The page's loop, small: serve, collect, clicks, train, and replace the model while others search."""
-    inside(tmp_path, "index --corpus sample --index index")
-    inside(tmp_path, "embed words --corpus sample --min-count 3 --dimension 100 --epochs 20 --output words")
     rp.Reranker.load("delta").save_pretrained(tmp_path / "live")
     config = ServiceConfig(
-        {"sample": str(tmp_path / "index")}, {"live": str(tmp_path / "live")}, token="geheim", deadline=60,
+        {"sample": str(sample_index)}, {"live": str(tmp_path / "live")}, token="geheim", deadline=60,
         click_log=str(tmp_path / "clicks.tsv"),
     )  # fmt: skip
     with serving(config, headers=TOKEN) as service:
@@ -69,7 +67,7 @@ def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path
         inside(tmp_path, "clicks --log clicks.tsv --output learned --min-documents 20 --min-clicked 2")
         inside(
             tmp_path,
-            "train --model delta --filters 8 --lexical-features lex3 --index index --words words "
+            f"train --model delta --filters 8 --lexical-features lex3 --index {sample_index} --words {sample_words} "
             "--train learned:train --validation learned:dev --train-run learned/runs/train.run "
             "--validation-run learned/runs/dev.run --epochs 3 --pairs-per-query 25 --output trained",
         )

@@ -50,13 +50,14 @@ def test_some_rows_only(tmp_path):
         plan(tmp_path, only=("delta33",))
 
 
-def test_from_the_command_to_the_page(tmp_path, in_process, words, judged):
+def test_from_the_command_to_the_page(tmp_path, in_process, sample_words, judged):
     """Two models, selection, pre-training, sweep and both settings on the sample, with very small trainings."""
     command = (
         "delta --corpus sample --train sample:train --validation sample:dev --test sample:test --weak sample "
-        f"--judged {judged} --words {words} --work {tmp_path}/work --output {tmp_path}/page.md --epochs 1 --pairs 2 "
-        "--sweep-pairs 2 --selected 1 --selection-epochs 1 --selection-pairs 1 --weak-queries 20 --depth 30 "
-        "--at-once 1 --filters 4 --only docid bm25-title wmd-title delta32 delta32-selected delta32-lex3-tuned sweep-4"
+        f"--judged {judged} --words {sample_words} --work {tmp_path}/work --output {tmp_path}/page.md "
+        "--epochs 1 --pairs 2 --sweep-pairs 2 --selected 1 --selection-epochs 1 --selection-pairs 1 --weak-queries 20 "
+        "--depth 30 --at-once 1 --filters 4 "
+        "--only docid bm25-title wmd-title delta32 delta32-selected delta32-lex3-tuned sweep-4"
     ).split()
     main(command)
     page = (tmp_path / "page.md").read_text()

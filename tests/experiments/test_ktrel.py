@@ -375,14 +375,14 @@ def test_four_titles_of_nfcorpus_are_training_queries(real_data):
     }
 
 
-def test_from_the_command_to_the_page(tmp_path, in_process, words):
+def test_from_the_command_to_the_page(tmp_path, in_process, sample_words):
     """A row of every kind on the sample, with very small trainings: tables, figures, and nothing is run again."""
     knowledge.main(["compile", "--source", "sample", "--output", str(tmp_path / "kb")])
     concepts = ["concepts", "--knowledge", str(tmp_path / "kb"), "--output", str(tmp_path / "c")]
     embed.main([*concepts, "--dimension", "20", "--epochs", "1"])
     command = (
         "ktrel --corpus sample --train sample:train --validation sample:dev --test titles sample:test --test again "
-        f"sample:test --weak sample --weak-queries 40 --weak-epochs 1 --words {words} --knowledge {tmp_path}/kb "
+        f"sample:test --weak sample --weak-queries 40 --weak-epochs 1 --words {sample_words} --knowledge {tmp_path}/kb "
         f"--concepts {tmp_path}/c --work {tmp_path}/work --output {tmp_path}/page.md --epochs 1 --recipe-epochs 1 "
         "--pairs 1 --grid 1 --grid-epochs 1 --sizes 10 all --feedback-documents 3 --feedback-weights 0.5 "
         "--figure-models drmm ktrel-ours --ingredients recipe margin --k1 0.9 --b 0.4 0.75 --rm3-terms 10 "

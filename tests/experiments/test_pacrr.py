@@ -90,11 +90,11 @@ def test_the_best_on_the_validation_queries_stands_in_the_tables(tmp_path, monke
         assert "signals=1" in plan.training(collection, FIRSTK).command
 
 
-def test_from_the_command_to_the_page(tmp_path, in_process, words, judged):
+def test_from_the_command_to_the_page(tmp_path, in_process, sample_words, judged):
     """Three models on the sample with very small trainings: every table and figure, and nothing is run again."""
     command = (
         "pacrr --collection one sample sample:train sample:dev sample:test --judged one "
-        f"{judged} --words {words} --work {tmp_path}/work --output {tmp_path}/page.md --models drmm --epochs 1 "
+        f"{judged} --words {sample_words} --work {tmp_path}/work --output {tmp_path}/page.md --models drmm --epochs 1 "
         "--at-once 1 --pairs 1 --depth 15 --runs 2 --distilled 256 --signals 1 --longest 3"
     ).split()
     main(command)

@@ -2,8 +2,6 @@
 
 import ast
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import rerank_plugin as rp
 from experiments.page import PAGE
 from experiments.plan import Plan, Runner, Step
 from experiments.settings import Settings
+from tests.processes import run
 
 
 def weak(tmp_path, name, *more):
@@ -125,8 +124,8 @@ def test_pages_are_recognized(tmp_path, command):
 
 
 def test_the_old_command_says_where_they_are():
-    done = subprocess.run([sys.executable, "-m", "rerank_plugin.experiment", "delta"], capture_output=True, text=True)
-    assert done.returncode == 2 and "python -m experiments" in done.stderr and done.stderr.count("\n") == 1
+    said = run("-m", "rerank_plugin.experiment", "delta", status=2)
+    assert "python -m experiments" in said and said.count("\n") == 1
 
 
 def test_what_the_library_offers_is_taken_from_there():

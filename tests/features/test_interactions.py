@@ -103,7 +103,6 @@ class Example:
         return found
 
 
-@settings(max_examples=80)
 @given(
     documents=documents_strategy,
     query=st.lists(st.sampled_from(QUERY_WORDS), max_size=6),

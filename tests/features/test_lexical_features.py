@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.features.lexical_features import (
@@ -92,7 +92,6 @@ words = st.sampled_from("heart attack risk of aspirin p53 the".split())
 fields = st.lists(words, max_size=10)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(fields, fields), min_size=1, max_size=7), st.data())
 def test_any_query_over_any_candidates(tmp_path_factory, documents, data):
     """Empty fields, repeated words, words that no document holds, candidates in any order and twice."""

@@ -1,19 +1,18 @@
 """The compiled pass over the candidates' words: against counting by hand, in threads, and in any company."""
 
-import subprocess
-import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.features.lexical_features import LEXICAL_NAMES, PAPER_NAMES, lexical_features
 from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.kernels import word_loops
 from tests import small
+from tests.processes import run
 
 
 def candidates(index, rows):
@@ -38,7 +37,6 @@ COLLIDING = [id for id in range(40_000) if _slot(id) == _slot(7)][:12]
 term_ids = st.one_of(st.integers(0, 30), st.sampled_from(COLLIDING), st.integers(0, 2**32 - 1))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_counts_are_those_of_counting(data):
     assert len(set(COLLIDING)) == 12  # or no second slot would be looked at
@@ -119,4 +117,4 @@ def test_nothing_matches_nothing(large, tmp_path, text):
 
 def test_naming_features_loads_no_compiler():
     script = "import sys, rerank_plugin.features.lexical_features; print(sorted({'numba', 'torch'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"
+    assert run("-c", script) == "[]\n"

@@ -45,7 +45,7 @@ def found(folder, vectors, query, documents, query_words=20):
 words = st.sampled_from([*KNOWN, "migraine", "wine"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.lists(words, max_size=8), min_size=1, max_size=6), st.lists(words, max_size=6))
 def test_any_texts(tmp_path_factory, documents, query):
     vectors = small.word_vectors(KNOWN, 6, seed=3)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.features import word_pieces
@@ -176,7 +176,6 @@ def test_stems_are_refused(index, bert):
         PieceBuilder(stemmed, bert, 5, 3)
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_gathering_as_a_plain_loop(data):
     """Terms of any number of pieces, none included, and documents of any length."""

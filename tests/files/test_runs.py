@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.files.errors import InputError
@@ -132,7 +132,6 @@ def test_what_a_run_file_cannot_hold(query, doc_ids, scores, tag, message):
 # --- reading and writing
 
 
-@settings(max_examples=200)
 @given(st.dictionaries(ids, st.dictionaries(ids, st.one_of(floats, few_floats), min_size=1, max_size=12), max_size=4))
 def test_written_runs_read_the_same(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("run") / "a.run"

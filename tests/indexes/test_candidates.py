@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.indexes.candidates import Candidates
@@ -87,7 +87,6 @@ scores = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-9, -1.0, 2.5, 1e-40, np.inf, 
 )
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_order_is_by_float32_score_then_decreasing_id(many, data):
     rows = data.draw(st.lists(st.integers(0, len(IDS) - 1), unique=True))

@@ -1,8 +1,6 @@
 """The transformers in pipelines of the real PyTerrier."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ import pandas as pd  # noqa: E402
 from pyterrier.testing import transformer_test_class  # noqa: E402
 
 from rerank_plugin.integrations.pyterrier import IndexArtifact, Rerank, Retrieve  # noqa: E402
-from tests.processes import ROOT  # noqa: E402
+from tests.processes import run  # noqa: E402
 
 QUERIES = pd.DataFrame(
     {"qid": ["7", "3", "5"], "query": ["stroke and cancer", "zzyzx", "malaria in children"], "kind": ["a", "b", "c"]}
@@ -106,5 +104,4 @@ import jnius
 from rerank_plugin.files.java import java_class
 print(java_class("org.apache.lucene.util.Version").LATEST.major)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert int(done.stdout.split()[-1]) >= 9, done.stderr
+    assert int(run("-c", code).split()[-1]) >= 9

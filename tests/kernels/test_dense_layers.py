@@ -1,13 +1,11 @@
 """The compiled layers and convolutions against numpy in double precision, one number at a time and beyond borders."""
 
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rerank_plugin
@@ -24,6 +22,7 @@ from rerank_plugin.kernels.dense_layers import (
 from rerank_plugin.kernels.intrinsics import LANES
 from rerank_plugin.kernels.parallel import Workspace
 from tests import guarded
+from tests.processes import run
 
 ROOT = Path(rerank_plugin.__file__).parent.parent
 EPSILON = float(np.finfo(np.float32).eps)
@@ -73,7 +72,6 @@ def test_golden_convolution():
     assert found.tolist() == [[1321, 1], [1432, 0], [1543, -0.5], [1654, -1]]
 
 
-@settings(max_examples=150)
 @given(
     rows=st.integers(1, 4 * ROWS + 2),
     width=st.sampled_from([1, 3, 5, 7]),
@@ -147,7 +145,6 @@ def test_rows_in_front_and_behind_are_left_alone():
         assert (target[ROWS + rows + (ROWS - 1 if rows else 0) :] == 7).all()
 
 
-@settings(max_examples=60)
 @given(
     rows=st.integers(0, 3 * ROWS),
     inward=st.integers(1, 50),
@@ -204,6 +201,4 @@ def stay_inside():
 
 @pytest.mark.skipif(not guarded.FENCES, reason="needs Linux's memory protection")
 def test_no_memory_outside_the_arrays_is_touched():
-    command = "from tests.kernels import test_dense_layers; test_dense_layers.stay_inside()"
-    done = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run("-c", "from tests.kernels import test_dense_layers; test_dense_layers.stay_inside()")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rerank_plugin
@@ -37,7 +37,6 @@ def meeting(threads):
     return work, workers
 
 
-@settings(max_examples=200)
 @given(st.integers(0, 3000), st.integers(1, 8), st.integers(1, 200))
 def test_every_item_is_covered_once(count, threads, smallest):
     parts = parts_of(count, threads, smallest)
@@ -417,7 +416,6 @@ def test_available_threads(monkeypatch, said, threads):
     assert available_threads() == processors
 
 
-@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rerank_plugin.files.errors import InputError
@@ -168,7 +168,6 @@ def test_equals_the_plain_twin(knowledge, options):
     config = AnnotatorConfig(**options)
     fast, plain = Annotator(knowledge, config, threads=1), PlainAnnotator(NAMES, config)
 
-    @settings(max_examples=100)
     @given(TEXTS)
     @example("Myocardial infarctoin type 2 diabetes mellitus, Cold cold")
     def check(text):

@@ -1,7 +1,7 @@
 """The forms of words and terms, and what no mention spans."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.knowledge.normalization import bounds, breaks, term_forms, words
@@ -58,7 +58,6 @@ def test_stop_words_and_numbers_bound_nothing():
     assert [bounds(word) for word in ("The", "12", "aspirin", "12a")] == [False, False, True, True]
 
 
-@settings(max_examples=60)
 @given(st.text())
 def test_words_and_separators_are_the_text_again(text):
     found = words(text)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.features.lexical_features import NAMES
@@ -69,7 +69,6 @@ def test_cosine_and_proximity_do_not_depend_on_the_scale_of_the_vectors(scale):
 small_vectors = st.lists(st.integers(-3, 3), min_size=2, max_size=2)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     words=st.lists(small_vectors, min_size=1, max_size=6),
     query=st.lists(small_vectors, min_size=1, max_size=4),

@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.features.inputs import InputBuilder
@@ -103,7 +103,6 @@ def assert_same(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(texts, texts, overlaps, st.data())
 def test_unk_is_skipped_wherever_it_stands(document, query, some, data):
     """Its neighbours stand side by side, and its vector counts for nothing."""

@@ -5,12 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.files.records import Query
 from rerank_plugin.models.pacrr.fused import FILTERS, pack_filters
-from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig, firstk, idf_shares, kwindow, strongest
+from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig, firstk, kwindow, strongest
+from rerank_plugin.models.ranking_model import masked_softmax
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
@@ -86,9 +87,9 @@ def test_kwindow_takes_the_first_of_equal_windows():
 
 def test_idf_shares_of_16_slots_are_of_the_terms_alone():
     idf = torch.tensor([[1.0, 0.8] + [0.0] * 14])
-    found = idf_shares(idf, words_of(2, 16))
+    found = masked_softmax(idf, words_of(2, 16))
     assert found[0, :2].tolist() == pytest.approx([1 / (1 + math.exp(-0.2)), 1 / (1 + math.exp(0.2))])
-    assert not found[0, 2:].any() and not idf_shares(idf, words_of(0, 16)).any()
+    assert not found[0, 2:].any() and not masked_softmax(idf, words_of(0, 16)).any()
 
 
 def test_strongest_values_are_of_the_document_alone():
@@ -149,7 +150,6 @@ def test_distilling_to_fewer_words_changes_scores(index, vectors):
         assert all(np.abs(one - other).max() > 1e-4 for one, other in zip(found, found[1:]))
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), filters=st.integers(1, 13), longest_ngram=st.integers(2, 5))
 def test_no_filter_gives_more_than_its_bound(seed, filters, longest_ngram):
     """Least of all to windows that point where a filter points; and the bound is near what the best of them gives."""

@@ -129,7 +129,7 @@ def test_texts_are_explained_as_documents_of_an_index(index, documents):
     ("order", "place", "rival"),
     [
         ([0, 1, 2], 1, None),
-        ([2, 0, 1], 2, 0),  # overtook 0 and 1, of which 0 was first
+        ([2, 1, 0], 2, 0),  # overtook 0 and 1, of which 0 was first
         ([2, 0, 1], 0, 2),
         ([3, 2, 0, 1], 1, 3),  # overtaken by 3 and 2, of which 3 is first now
         ([3, 2, 0, 1], 2, 0),

@@ -8,6 +8,7 @@ import pytest
 
 import rerank_plugin as rp
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.rerankers import Scorer
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.search import main as search
 from tests import small
@@ -28,7 +29,7 @@ class ByLength:
         return candidates.lengths.astype(np.float32)
 
 
-class Noisy:
+class Noisy(Scorer):
     """Counts how many threads are in it at once."""
 
     name = "noisy"
@@ -42,6 +43,9 @@ class Noisy:
         scores = np.sort(np.random.default_rng(0).random(200_000))[: len(candidates)].astype(np.float32)
         self.inside -= 1
         return scores
+
+    def attribute(self, query, candidates, place):
+        self.score(query, candidates)
 
 
 class Newest:
@@ -135,10 +139,12 @@ def test_threads_that_share_a_searcher_find_what_one_finds(index, delta, first_s
             assert all(list(batch.result().values()) == alone[: len(TEXTS)] for batch in batches)
 
 
-def test_threads_do_not_score_at_once(index):
+def test_threads_neither_score_nor_explain_at_once(index):
     scorer = Noisy()
     with rp.Searcher(index, scorer) as searcher, ThreadPoolExecutor(8) as threads:
         list(threads.map(searcher.search, TEXTS * 4))
+        (best,) = searcher.search("cancer", k=1)
+        list(threads.map(lambda _: searcher.explain("cancer", best.docid), range(40)))
     assert scorer.most == 1
 
 

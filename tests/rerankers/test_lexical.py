@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin import rerankers
@@ -146,7 +146,6 @@ def plain_likelihood(query, documents, place, mu):
     return total
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.tuples(texts, texts), min_size=1, max_size=6),
     st.lists(st.sampled_from(WORDS + ["unheard"]), max_size=6),

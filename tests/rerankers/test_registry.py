@@ -1,15 +1,11 @@
 """Rerankers found by name, by checkpoint folder, by module and class, and from installed packages."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import rerank_plugin
 from rerank_plugin import rerankers
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
@@ -18,9 +14,9 @@ from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.tokenizer import SETTINGS
 from tests import small
+from tests.processes import ROOT, run
 
 QUERY = Query("q1", "heart attack")
-ROOT = Path(rerank_plugin.__file__).parent.parent
 
 TITLE_LENGTH = '''
 import numpy as np
@@ -206,13 +202,8 @@ def test_entry_points_of_other_packages(index, checkpoint, tmp_path):
     folder = tmp_path / "trained"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model": "title-length", "config": {}}))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     arguments = [index.folder, json.dumps(index.mean_lengths), folder, checkpoint]
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *map(str, arguments)], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(run("-c", SCRIPT, *arguments, paths=[tmp_path, ROOT]))
     assert {"title-length", "broken", "delta"} <= set(found["names"]) and "title-length" not in rerankers.known_names()
     assert found["with"] == ["title-length", str(Path("some/folder")), 17, [5, 3, 0]]
     assert found["without"] == ["title-length", "None", RerankerOptions().batch_size, [5, 3, 0]]

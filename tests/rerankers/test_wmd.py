@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin import rerankers
@@ -94,7 +94,6 @@ def problems(draw):
     return costs, generator.integers(1, most + 1, n), generator.integers(1, most + 1, m)
 
 
-@settings(max_examples=250, deadline=None)
 @given(problems())
 def test_the_compiled_solver_agrees_with_linear_programming(problem):
     costs, supplies, demands = problem
@@ -118,7 +117,6 @@ UNKNOWN = WORDS[-2:]
 titles = st.lists(st.sampled_from(WORDS), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(titles, min_size=1, max_size=8),
     st.lists(st.sampled_from(WORDS + ["unheard"]), max_size=9),
@@ -224,7 +222,6 @@ def bounds(reranker, text):
     return found
 
 
-@settings(max_examples=100, deadline=None)
 @given(problems())
 def test_the_relaxed_cost_is_a_lower_bound(problem):
     costs, supplies, demands = problem
@@ -234,7 +231,6 @@ def test_the_relaxed_cost_is_a_lower_bound(problem):
         assert bound == pytest.approx(exact, rel=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(titles, min_size=1, max_size=80),
     st.lists(st.sampled_from(WORDS[:-2]), min_size=1, max_size=6),

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin import options as commandline
@@ -84,7 +84,6 @@ filters = st.dictionaries(st.sampled_from(sorted(VALUES)), st.none(), min_size=1
 )
 
 
-@settings(max_examples=60)
 @given(filters)
 def test_a_filter_keeps_the_documents_whose_metadata_fit(dated, values):
     filter = Filter.of(values)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 from random import Random
@@ -18,6 +16,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.sample import FOLDER, generator
 from rerank_plugin.sample.__main__ import main
 from rerank_plugin.sample.contents import AGENTS, CONCEPTS, CONDITIONS, KINDS
+from tests.processes import run
 
 SPLITS = ("train", "dev", "test")
 
@@ -234,12 +233,9 @@ def test_impossible_counts(tmp_path, counts, culprit):
 
 def test_command_exits_with_2_and_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    command = [sys.executable, "-m", "rerank_plugin.sample", "--output", str(tmp_path / "file")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    said = run("-m", "rerank_plugin.sample", "--output", tmp_path / "file", status=2)
+    assert said.startswith("error: ") and said.count("\n") == 1
 
 
 def test_import_needs_no_numpy():
-    code = "import sys, rerank_plugin.sample.generator; sys.exit('numpy' in sys.modules or 'torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    run("-c", "import sys, rerank_plugin.sample.generator; sys.exit({'numpy', 'torch'} & set(sys.modules) or 0)")

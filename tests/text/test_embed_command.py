@@ -1,16 +1,11 @@
 """``python -m rerank_plugin.embed``: word vectors of a small corpus, imported, compact and extended ones."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-import rerank_plugin
 from rerank_plugin import embed as command
 from rerank_plugin import options as commandline
 from rerank_plugin.text.tokenizer import SETTINGS as SETTINGS_OF_TEXTS
@@ -19,6 +14,7 @@ from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors, compact, load, save
 from tests import small
 from tests.models import encodable
+from tests.processes import run
 
 TEXTS = ["Aspirin lowers the risk of stroke. It is cheap.", "The risk of bleeding rises on aspirin, 5% a year."] * 6
 
@@ -56,14 +52,9 @@ def embed(folder, monkeypatch, capsys):
 
 def test_a_corpus_gives_the_same_vectors_in_every_process(folder):
     for name in ("first", "second"):
-        root = str(Path(rerank_plugin.__file__).parents[1])
-        done = subprocess.run(
-            [sys.executable, "-m", "rerank_plugin.embed", "words", *SETTINGS, "--output", name],
-            cwd=folder, env={**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": str(len(name))},
-            capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith(f"{name}: ") and "8 dimensions" in done.stdout
+        command = ("-m", "rerank_plugin.embed", "words", *SETTINGS, "--output", name)
+        said = run(*command, folder=folder, PYTHONHASHSEED=str(len(name)))
+        assert said.startswith(f"{name}: ") and "8 dimensions" in said
     vectors = load(folder / "first")
     assert {"aspirin", "risk", "<percentage>"} <= set(vectors.vocabulary.words)
     assert vectors.matrix.shape == (len(vectors.vocabulary), 8)

@@ -1,19 +1,14 @@
 """Krovetz's stemmer in Lucene, the tokenizer that has it, and what is kept of its setting."""
 
 import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-import rerank_plugin
 from rerank_plugin.corpora import documents
 from rerank_plugin.embed import main as embed
 from rerank_plugin.features.inputs import InputBuilder
@@ -32,6 +27,7 @@ from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, SETTINGS, Tokenizer, t
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
+from tests.processes import run
 
 STEMMED = {**SETTINGS, "stemmer": "krovetz"}
 # By Krovetz's own program, in C++.
@@ -77,7 +73,6 @@ def test_a_tokenizer_with_a_stemmer():
     assert tokenizer("krovetz").sentences("Two studies. Diseases, treated.") == [["two", "study"], ["disease", "treat"]]
 
 
-@settings(max_examples=100)
 @given(text=st.text() | st.lists(st.sampled_from(sorted(STEMS)), max_size=6).map(" ".join))
 def test_tokens_are_the_stems_of_the_plain_tokens(text):
     assert tokenizer("krovetz").tokenize(text) == [stemming.krovetz(token) for token in tokenize(text)]
@@ -114,9 +109,7 @@ index = Index({str(stemmed)!r}).forward
 assert "jnius" not in sys.modules
 print(index.query("Therapies").terms, "jnius" in sys.modules)
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(rerank_plugin.__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert done.stdout == "['therapy'] True\n", done.stderr
+    assert run("-c", code) == "['therapy'] True\n"
 
 
 # ------------------------------------------------------------------------- indexes, word vectors, models of one kind

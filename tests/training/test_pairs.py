@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.features.inputs import ModelQuery
@@ -131,7 +131,6 @@ def test_first_stage_score_of_what_was_not_retrieved_is_zero(index, one):
 relevances = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
 @given(pools=relevances, limit=st.integers(1, 20), seed=st.integers(0, 5))
 def test_drawn_pairs(pools, limit, seed):
     pairs = triples(draw_pairs([pool_of(relevance) for relevance in pools], limit, np.random.default_rng(seed)))
@@ -187,7 +186,6 @@ def documents_with_partners(pools):
 grades = st.lists(st.lists(st.sampled_from([-1, 0, 0.5, 1, 1.5, 2, 4]), min_size=1, max_size=8), min_size=1, max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
 @given(pools=grades, count=st.integers(1, 9), seed=st.integers(0, 5))
 def test_pairs_by_groups(pools, count, seed):
     """Every pair is of one query and two neighbouring groups; there are as many as asked for, if there are any."""

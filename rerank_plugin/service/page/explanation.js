@@ -9,12 +9,16 @@ const FEATURES = 8;
 /** The contents of the dialog of an explanation. */
 export function explanation(found) {
   return [
-    element("h2", { id: "document-title", dir: "auto", tabindex: "-1" }, found.title ? shaded(found, "title") : "No title"),
-    element("p", { class: "details" }, `${found.docid} · ranked by ${found.reranker} at ${found.rank}, before at ${found.first_stage_rank} `,
+    element("h2", { id: "document-title", dir: "auto", tabindex: "-1" },
+      found.title ? shaded(found, "title") : "No title"),
+    element("p", { class: "details" }, 
+      `${found.docid} · ranked by ${found.reranker} at ${found.rank}, before at ${found.first_stage_rank} `,
       judging(found, found.docid, found.title || "No title")),
     element("p", { class: "sentence" }, found.sentence),
     element("p", { class: "abstract", dir: "auto" }, found.abstract ? shaded(found, "abstract") : "No abstract"),
-    found.unread ? element("p", { class: "details" }, `The reranker does not read the last ${found.unread} words.`) : null,
+    found.unread
+      ? element("p", { class: "details" }, `The reranker does not read the last ${found.unread} words.`)
+      : null,
     element("h3", {}, "What the score is made of"),
     madeOf(found),
     found.matrix.length && found.matrix[0].length ? element("h3", {}, `Match matrix: ${found.matrix_name}`) : null,
@@ -29,7 +33,8 @@ function shaded(found, field) {
   const words = found.document_words.filter((word) => word.field === field && Math.abs(weight(word)) > most / 50);
   return withPlaces(found[field], words, (word, text) => {
     const value = weight(word);
-    const like = word.closest === null || word.closest === undefined ? "" : `, like “${found.query_words[word.closest]?.text}”`;
+    const closest = found.query_words[word.closest];
+    const like = closest ? `, like “${closest.text}”` : "";
     const mark = element("mark", { class: value < 0 ? "minus" : "plus", title: `${signed(value)}${like}` }, text);
     mark.style.setProperty("--share", Math.abs(value) / most);
     return mark;
@@ -39,7 +44,8 @@ function shaded(found, field) {
 const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
 
 function madeOf(found) {
-  const sum = (field) => found.document_words.reduce((all, word) => all + (word.field === field ? word.contribution ?? 0 : 0), 0);
+  const words = (field) => found.document_words.filter((word) => word.field === field);
+  const sum = (field) => words(field).reduce((all, word) => all + (word.contribution ?? 0), 0);
   const features = [...found.features].sort((one, other) => Math.abs(other.contribution) - Math.abs(one.contribution));
   const rest = features.slice(FEATURES).reduce((all, one) => all + one.contribution, 0);
   const parts = [

@@ -19,7 +19,8 @@ export function judge(index, query, docid, relevance) {
 
 export function qrels(index) {
   const queries = Object.entries(all(index));
-  return queries.flatMap(([query, found]) => Object.entries(found).map(([id, value]) => `${query} 0 ${id} ${value}\n`)).join("");
+  const lines = ([query, found]) => Object.entries(found).map(([id, value]) => `${query} 0 ${id} ${value}\n`);
+  return queries.flatMap(lines).join("");
 }
 
 export function run(answer) {

@@ -5,7 +5,8 @@ import { byId, svgElement } from "./dom.js";
 export function drawLines() {
   const picture = byId("lines");
   const frame = picture.getBoundingClientRect();
-  const rows = (side) => new Map([...byId(side).querySelectorAll("[data-docid]")].map((row) => [row.dataset.docid, row]));
+  const all = (side) => [...byId(side).querySelectorAll("[data-docid]")];
+  const rows = (side) => new Map(all(side).map((row) => [row.dataset.docid, row]));
   const height = (row) => {
     const box = row.getBoundingClientRect();
     return box.top + Math.min(box.height / 2, 40) - frame.top;

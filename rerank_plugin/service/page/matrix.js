@@ -28,7 +28,8 @@ function draw(held, found, shown) {
     element("tr", {}, element("th", { scope: "row" }, word.text), shown.map((column) => {
       const value = found.matrix[row][column];
       const kept = pooled.has(`${row},${column}`);
-      const said = `${word.text} × ${found.document_words[column].text}: ${found.matrix_name} ${value.toFixed(3)}${kept ? ", kept" : ""}`;
+      const pair = `${word.text} × ${found.document_words[column].text}`;
+      const said = `${pair}: ${found.matrix_name} ${value.toFixed(3)}${kept ? ", kept" : ""}`;
       const read = () => { reading.textContent = said; };
       const cell = element("td", { tabindex: "-1", class: `${value < 0 ? "minus" : "plus"}${kept ? " kept" : ""}`,
         "aria-label": said, mouseenter: read, focus: read });
@@ -41,7 +42,9 @@ function draw(held, found, shown) {
   const grid = element("table", { role: "grid", "aria-label": `${found.matrix_name} of query words and document words`,
     keydown: (event) => walk(event, rows) }, element("thead", {}, head), element("tbody", {}, rows));
   const more = shown.length < all
-    ? element("button", { type: "button", click: () => draw(held, found, columns(found, all)) }, `Show all ${all} words`) : null;
+    ? element("button", { type: "button", click: () => draw(held, found, columns(found, all)) },
+        `Show all ${all} words`)
+    : null;
   const parts = [element("div", { class: "scrolled" }, grid), reading, more];
   held.replaceChildren(...parts.filter(Boolean));
 }

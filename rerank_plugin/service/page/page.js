@@ -48,10 +48,14 @@ function fillForm() {
 }
 
 function fillFilters(fields) {
-  const values = (field) => state.filter.filter((one) => one.startsWith(`${field}:`)).map((one) => one.slice(field.length + 1));
+  const of = (field) => state.filter.filter((one) => one.startsWith(`${field}:`));
+  const values = (field) => of(field).map((one) => one.slice(field.length + 1));
   const inputs = fields.map((field) => element("label", {}, field,
-    element("input", { "data-filter": field, value: values(field).join("; "), placeholder: field === "year" ? "2015-2020" : null })));
-  const order = element("select", { id: "sort" }, element("option", { value: "score" }, "best first"), element("option", { value: "date" }, "newest first"));
+    element("input", {
+      "data-filter": field, value: values(field).join("; "), placeholder: field === "year" ? "2015-2020" : null,
+    })));
+  const order = element("select", { id: "sort" },
+    element("option", { value: "score" }, "best first"), element("option", { value: "date" }, "newest first"));
   order.value = state.sort;
   byId("fields").replaceChildren(...inputs, ...(fields.includes("year") ? [element("label", {}, "order", order)] : []));
   byId("filters").hidden = !fields.length;
@@ -61,8 +65,9 @@ function fillFilters(fields) {
 function readForm() {
   for (const name of [...CHOICES, "query"]) state[name] = byId(name).value;
   state.sort = byId("sort")?.value ?? "score";
+  const values = (input) => input.value.split(";").map((value) => value.trim()).filter(Boolean);
   state.filter = [...document.querySelectorAll("[data-filter]")].flatMap((input) =>
-    input.value.split(";").map((value) => value.trim()).filter(Boolean).map((value) => `${input.dataset.filter}:${value}`));
+    values(input).map((value) => `${input.dataset.filter}:${value}`));
   state.doc = state.side = "";
 }
 
@@ -87,16 +92,18 @@ async function search() {
   byId("results").classList.add("waiting");
   say("Searching …", "loading");
   await guarded(search, async () => {
-    const asked = { query: state.query, hits: state.hits, first_stage: state.stage, filter: state.filter, sort: state.sort };
+    const { query, hits, stage, filter, sort } = state;
+    const asked = { query, hits, first_stage: stage, filter, sort };
     const one = (reranker) => get(indexPath(state.index, "search"), { ...asked, reranker }, mine.signal);
-    const left = await one(state.left); // one after the other, so that neither waits for the other and times are its own
+    const left = await one(state.left); // one after the other, so that the times of each are its own
     const right = await one(state.right);
     shown = { left, right };
     byId("results").hidden = false;
     for (const name of ["left", "right"])
       byId(`side-${name}`).replaceChildren(...side(shown[name], (docid) => click(docid, name)));
     drawLines();
-    byId("status").replaceChildren(element("span", { class: "unseen" }, `${right.candidates.length} documents on the right`));
+    const found = `${right.candidates.length} documents on the right`;
+    byId("status").replaceChildren(element("span", { class: "unseen" }, found));
     if (state.doc) await open(state.doc, state.side || "right");
     else dialog.close();
   });
@@ -157,7 +164,8 @@ function showRefusal(error, again) {
   } else if (error.status === 401) {
     const token = element("input", { type: "password", "aria-label": "Token", autocomplete: "off" });
     const send = (event) => { event.preventDefault(); keepToken(token.value); again(); };
-    say("This service wants a token.", "error", element("form", { submit: send }, token, element("button", {}, "Use it")));
+    const form = element("form", { submit: send }, token, element("button", {}, "Use it"));
+    say("This service wants a token.", "error", form);
   } else say(error.message, "error", ...(error.status === 400 ? [] : [button]));
 }
 

@@ -13,7 +13,9 @@ export function side(answer, open) {
   return [
     element("h2", { class: "name" }, name, element("small", {}, ` ${answer.total} candidates`)),
     timings(answer.timings),
-    late ? element("p", { class: "notice" }, "Not re-ranked within the deadline: this is the first stage's order.") : null,
+    late
+      ? element("p", { class: "notice" }, "Not re-ranked within the deadline: this is the first stage's order.")
+      : null,
     answer.candidates.length
       ? element("ol", { class: "hits" }, answer.candidates.map((one) => hit(one, answer, open)))
       : element("p", { class: "notice" }, "No document matches. Try other words, or fewer filters."),
@@ -59,7 +61,9 @@ function hit(one, answer, open) {
       ),
       element("p", { class: "details", dir: "auto" }, details.join(" · ")),
       element("p", { class: "snippet", dir: "auto" }, snippet(abstract, places("abstract"))),
-      element("div", { class: "below" }, answer.reranker === "none" ? null : movement(one), element("span", { class: "score" }, one.score.toFixed(3)),
+      element("div", { class: "below" },
+        answer.reranker === "none" ? null : movement(one),
+        element("span", { class: "score" }, one.score.toFixed(3)),
         judging(answer, one.docid, title)),
     ),
   );
@@ -93,7 +97,8 @@ export function judging(answer, docid, title) {
   const button = (relevance, sign, name) =>
     element("button", {
       type: "button", class: "judge", "data-judge": docid, "data-relevance": relevance,
-      "aria-pressed": String(judgement(index, query.text, docid) === relevance), "aria-label": `${name}: ${title}`, title: name,
+      "aria-pressed": String(judgement(index, query.text, docid) === relevance),
+      "aria-label": `${name}: ${title}`, title: name,
       click: () => {
         const taken = judgement(index, query.text, docid) === relevance;
         judge(index, query.text, docid, taken ? undefined : relevance);
