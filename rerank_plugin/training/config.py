@@ -84,7 +84,7 @@ class TrainingConfig:
     start_share: float = setting(
         0.0,
         "validate and keep weights that are to this share those the training started from, such as a distilled "
-        "encoder's: they rank queries that are unlike the training's better (0: none)",
+        "encoder's: it gives up some of what repeats the training's queries for others (0: none)",
     )
 
     def __post_init__(self) -> None:
