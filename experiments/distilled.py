@@ -231,9 +231,9 @@ TRIED = """\
 The version before kept no share of the start and chose everything by AP. On test, nDCG@10 and AP, it had 0.4584 and
 0.3526 for KTRel, 0.4657 and 0.3584 for BM25+RM3 and KTRel with feedback, and 0.4775 and 0.3818 for the last row. On
 validation the share of the start raised KTRel from 0.4336 and 0.3276, and choosing by both measures raised the nDCG@10
-of the last row from 0.4474. Test shows little of that: nDCG@10 of the last row rose by 0.002, and AP fell by 0.007. What
-the share moves is where the model is good: AP of KTRel rose from 0.3012 to 0.3129 for the queries that overlap least
-with the training's, and fell from 0.4551 to 0.4465 for those that overlap most.
+of the last row from 0.4474. Test shows little of that: nDCG@10 of the last row rose by 0.002, and AP fell by 0.007.
+What the share moves is where the model is good: AP of KTRel rose from 0.3012 to 0.3129 for the queries that overlap
+least with the training's, and fell from 0.4551 to 0.4465 for those that overlap most.
 
 Tried on validation in scripts that no command repeats, and not taken: regularization of the scores by neighbours of the
 encoder or of the judgments (at most 0.001 more nDCG@10), ridge regression over the judged queries, and the mean of the
