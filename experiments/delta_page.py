@@ -9,7 +9,7 @@ from experiments.delta import CANDIDATES, JUDGED, ORDER, SELECTED, TUNED, WEAK, 
 from experiments.figures import plot_sweep
 from experiments.page import Page, image
 from experiments.plan import Runner, history
-from rerank_plugin.corpora import judgments, queries_and_judgments
+from rerank_plugin.corpora import judged_queries, judgments, queries_and_judgments
 from rerank_plugin.evaluation import subsets
 from rerank_plugin.evaluation.evaluation import Evaluation, evaluate
 from rerank_plugin.evaluation.marks import marked_table
@@ -80,7 +80,7 @@ class DeltaPage(Page):
 
     def _subsets(self, setting: str) -> dict[str, list[str]]:
         """Query ids by the subset's name in the paper; all judged queries first."""
-        judged = subsets.judged_queries(self.queries, self.judgments[setting])
+        judged = judged_queries(self.queries, self.judgments[setting], setting)
         run = self.runs[setting].get(ORDER)  # the candidates count, or the judged documents
         found = subsets.samples(judged, self.judgments[setting], self.forward, run)
         at_least = next((count for count in HARD if subsets.hard_queries(found, count)), HARD[0])

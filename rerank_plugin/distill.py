@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.distill``: makes an encoder of word vectors from a sentence encoder, without judgments."""
+"""``python -m rerank_plugin.distill``: makes small models from a sentence encoder, without judgments to train on."""
 
 from __future__ import annotations
 
@@ -9,58 +9,149 @@ from rerank_plugin import options as commandline
 from rerank_plugin.corpora import CORPUS, QUERIES, accepted
 from rerank_plugin.training.distillation_texts import DistillationConfig
 
+STUDENTS = ("ktrel", "delta", "pacrr")
+RERANKER = "students that re-rank (delta, pacrr)"
+
 
 def arguments():
     parser = commandline.parser(
         "distill",
-        "Distil a sentence encoder into word vectors whose sums encode texts (KTRel of words, without its layer), as\n"
-        "8-bit numbers. The student encodes thousands of documents a second; no judgments are needed.",
-        epilog="example:\n  python -m rerank_plugin.distill --teacher minilm --corpus sample --passages 500 "
-        "--batch-size 256 --output checkpoints/distilled",
+        "Distil a sentence encoder into a small model; no judgments are needed to train it.\n"
+        "ktrel becomes an encoder: word vectors, as 8-bit numbers, whose sums encode thousands of documents a second.\n"
+        "delta and pacrr re-rank: they learn how the teacher, fused with BM25 or a reranker, grades BM25's candidates.",
+        epilog="examples:\n  python -m rerank_plugin.distill --corpus sample --passages 500 --batch-size 256 "
+        "--output checkpoints/distilled\n"
+        "  python -m rerank_plugin.distill --student delta --index indexes/sample --queries sample:train "
+        "--validation sample:dev --output checkpoints/delta-distilled",
     )
     add = parser.add_argument
+    add("--student", default="ktrel", choices=STUDENTS, help="model to make")
     add("--teacher", default="minilm", help="a folder of sentence-transformers, or minilm (extra 'minilm')")
-    corpora = f"texts to learn from: {accepted(CORPUS)}; may be repeated"
-    add("--corpus", action="append", required=True, help=corpora)
+    corpora = f"texts that ktrel learns from: {accepted(CORPUS)}; may be repeated"
+    add("--corpus", action="append", default=[], help=corpora)
+    queries = f"queries to learn from: {accepted(QUERIES)}; may be repeated"
+    add("--queries", action="append", default=[], help=queries)
     add("--output", type=Path, required=True, help="checkpoint to write")
     add("--overwrite", action="store_true", help="replace a checkpoint that is there already")
-    texts = parser.add_argument_group("texts").add_argument
-    queries = f"queries to learn from: {accepted(QUERIES)}; may be repeated"
-    texts("--queries", action="append", default=[], help=queries)
-    names = "concepts to learn the names of: MeSH or UMLS, as knowledge compile reads them; may be repeated"
-    texts("--vocabulary", action="append", default=[], metavar="SOURCE", help=names)
-    texts("--passages", type=int, default=40_000, help="passages of two sentences from each corpus, at most")
-    texts("--beginnings", type=int, default=6000, help="beginnings of documents from each corpus, at most")
-    cache = "keep the teacher's vectors here: an interrupted distillation goes on from them"
-    texts("--cache", type=Path, default=Path("runs/distill"), help=cache)
+    _add_text_options(parser.add_argument_group("texts of ktrel").add_argument)
+    _add_reranker_options(parser.add_argument_group(RERANKER).add_argument)
     training = parser.add_argument_group("training")
-    commandline.add_settings(training, DistillationConfig)
+    commandline.add_settings(training, DistillationConfig, given_only=True)
+    cache = "keep the teacher's vectors here: an interrupted distillation goes on from them"
+    training.add_argument("--cache", type=Path, default=Path("runs/distill"), help=cache)
     training.add_argument("--device", default="cpu", help="torch device of the teacher: cpu, cuda, cuda:1, mps")
     precision = "of the teacher: float32, or bfloat16, three times as fast where the machine multiplies in it"
     training.add_argument("--precision", default="float32", choices=("float32", "bfloat16"), help=precision)
     return parser
 
 
+def _add_text_options(add) -> None:
+    names = "concepts to learn the names of: MeSH or UMLS, as knowledge compile reads them; may be repeated"
+    add("--vocabulary", action="append", default=[], metavar="SOURCE", help=names)
+    concepts = (
+        "make vectors of the concepts of this compiled knowledge base, too (rerank_plugin.knowledge compile): the "
+        "student then reads indexes that were built with it"
+    )
+    add("--knowledge-base", type=Path, metavar="KB", help=concepts)
+    add("--passages", type=int, default=40_000, help="passages of two sentences from each corpus, at most")
+    add("--beginnings", type=int, default=6000, help="beginnings of documents from each corpus, at most")
+
+
+def _add_reranker_options(add) -> None:
+    from rerank_plugin.corpora.register import accepted_together
+
+    add("--index", type=Path, help="index in which BM25 finds the candidates")
+    judged = f"queries and judgments that choose the best epoch: {accepted_together()}"
+    add("--validation", metavar="QJ", help=judged)
+    add("--words", type=Path, help="word vectors (default: those of the bundled ktrel)")
+    add("--depth", type=int, default=100, help="candidates a query")
+    add("--teacher-weight", type=float, default=0.5, metavar="W", help="of the teacher's cosine in a grade, up to 1")
+    fused = "reranker that has the rest of a grade, such as delta (default: BM25 has it)"
+    add("--fuse-with", metavar="RERANKER", help=fused)
+    add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter by its name in config.json")
+    add("--resume", action="store_true", help="go on with a training that was interrupted")
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = commandline.parse(parser, argv)
-    parser.check_counts(options, "passages", "beginnings")
+    parser.check_counts(options, "passages", "beginnings", "depth")
+    needed = ("corpus",) if options.student == "ktrel" else ("index", "queries", "validation")
+    if missing := [name for name in needed if not getattr(options, name)]:
+        parser.error(f"the student {options.student} needs {commandline.flag(missing[0])}")
+    _distil_words(options) if options.student == "ktrel" else _distil_reranker(options)
+
+
+def _distil_words(options) -> None:
+    """Make the encoder ktrel."""
     config = commandline.configured(DistillationConfig, options, seed=options.seed)
     from rerank_plugin.files.outputs import check_free
     from rerank_plugin.models.checkpoints import CHECKPOINT
-    from rerank_plugin.training.distillation import Teacher, distil, save_student
+    from rerank_plugin.training.distillation import Teacher, distil, distil_concepts, save_student
 
     started = time.monotonic()
     check_free(options.output, CHECKPOINT, options.overwrite)
+    annotator = _annotator(options.knowledge_base)
     teacher = Teacher(options.teacher, options.cache, options.device, options.precision)
     texts = _texts(options)
-    vectors = distil(texts, teacher, config, lambda items, what: commandline.progress(items, what, "steps", len(items)))
+    vectors = distil(texts, teacher, config, _steps)
+    concepts = annotator and distil_concepts(texts, teacher, config, annotator, _steps)
     made_from = {"teacher": options.teacher, "corpora": options.corpus}
-    save_student(options.output, vectors, config, made_from, texts.statistics())
+    annotation = annotator and annotator.settings
+    save_student(options.output, vectors, config, made_from, texts.statistics(), concepts, annotation)
     print(
         f"{options.output}: {len(vectors.vocabulary) - 1:,} words of {config.dimension} dimensions, from "
         f"{len(texts.texts):,} texts in {time.monotonic() - started:.0f} s"
     )
+
+
+def _annotator(knowledge: Path | None):
+    """What marks a knowledge base's concepts in texts; None without one."""
+    if knowledge is None:
+        return None
+    from rerank_plugin.knowledge.annotation import Annotator
+    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+
+    return Annotator(KnowledgeBase(knowledge))
+
+
+def _steps(items, what: str):
+    return commandline.progress(items, what, "steps", len(items))
+
+
+def _distil_reranker(options) -> None:
+    """Make a model that re-ranks; the output is a checkpoint as that of a training."""
+    from rerank_plugin.files.outputs import check_free
+    from rerank_plugin.models.register import checkpoint_folder
+    from rerank_plugin.retrieval.register import configure
+    from rerank_plugin.training.config import by_recipe
+    from rerank_plugin.training.distillation import Teacher
+    from rerank_plugin.training.saving import TRAINED
+    from rerank_plugin.training.session import Session, Task
+    from rerank_plugin.training.teacher_grades import STUDENTS, TRAINING, TeacherGrades
+
+    check_free(options.output, TRAINED, options.overwrite)
+    given = {name: getattr(options, name) for name in ("epochs", "batch_size", "learning_rate")}
+    given = {name: value for name, value in given.items() if value is not None}
+    teacher = Teacher(options.teacher, options.cache, options.device, options.precision)
+    task = Task(
+        model=options.student,
+        index=options.index,
+        words=options.words or checkpoint_folder("ktrel"),
+        train=options.queries[0],
+        more_train=tuple(options.queries[1:]),
+        validation=options.validation,
+        training=by_recipe(options.student, {**TRAINING, **given, "seed": options.seed}),
+        values={**STUDENTS[options.student], **commandline.named_values(options.set)},
+        first_stage=configure("bm25"),
+        depth=options.depth,
+        grades=TeacherGrades(teacher, options.teacher_weight, options.fuse_with, _steps),
+        resume=options.resume,
+        overwrite=options.overwrite,
+    )
+    outcome = Session(task).train(options.output)
+    shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.measures.items())
+    print(f"{options.output}: best epoch {outcome.epoch} of {outcome.epochs}, validation {shown}")
 
 
 def _texts(options):

@@ -37,7 +37,7 @@ def arguments():
     add("--k", type=float, nargs="+", metavar="K", help="of rrf (60); with --tune those to try")
     add("--tune", metavar="J", help="judgments to find the weights with (see evaluate)")
     add = parser.add_argument_group("tuning").add_argument
-    add("--measure", default="AP", help="what is to be high")
+    add("--measure", nargs="+", default=["AP"], help="what is to be high; of several, their mean")
     add("--step", type=float, default=0.05, help="between weights")
     add("--search", choices=("grid", "ascent"), default="grid", help="all weights, or one run's after the other")
     add("--format", choices=("table", "json"), default="table", help="what to print")
@@ -109,7 +109,8 @@ def _tuned(options, runs: list):
     from rerank_plugin.evaluation.fusing import tune
     from rerank_plugin.evaluation.measures import parse
 
-    parse(options.measure)
+    for measure in options.measure:
+        parse(measure)
     found = tune(
         runs,
         judgments(options.tune),
@@ -125,15 +126,20 @@ def _tuned(options, runs: list):
     return found.best.fusion
 
 
+def _named(options) -> str:
+    """What is tuned for, in one name."""
+    return " + ".join(options.measure)
+
+
 def _as_json(options, found) -> str:
     def described(one) -> dict:
         fusion = one.fusion
         how = {"method": fusion.method, "weights": list(fusion.weights), "k": fusion.k}
-        return {**how, options.measure: one.value}
+        return {**how, _named(options): one.value}
 
     said = {
         "judgments": options.tune,
-        "measure": options.measure,
+        "measure": _named(options),
         "runs": {str(path): value for path, value in zip(options.runs, found.single)},
         "best": described(found.best),
         "tried": [described(one) for one in found.tried],
@@ -143,9 +149,9 @@ def _as_json(options, found) -> str:
 
 def _as_table(options, found) -> str:
     """A line for each run alone and for each fusion, the best one marked."""
-    lines = [f"{path}: {options.measure} {value:.4f}" for path, value in zip(options.runs, found.single)]
+    lines = [f"{path}: {_named(options)} {value:.4f}" for path, value in zip(options.runs, found.single)]
     is_rrf = found.best.fusion.method == "rrf"
-    lines.append(("     k  " if is_rrf else "") + "weights".ljust(8 * len(options.runs)) + f"  {options.measure}")
+    lines.append(("     k  " if is_rrf else "") + "weights".ljust(8 * len(options.runs)) + f"  {_named(options)}")
     for one in found.tried:
         weights = " ".join(f"{weight:7.4f}" for weight in one.fusion.weights)
         k = f"{one.fusion.k:6g}  " if is_rrf else ""

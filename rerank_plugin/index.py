@@ -116,6 +116,7 @@ def verify(options) -> None:
 
 def build(options) -> None:
     """Build an index of a corpus, or beside a Lucene index."""
+    from rerank_plugin.benchmark.machine import PeakMemory
     from rerank_plugin.corpora import Problems, documents
     from rerank_plugin.indexes.building import build_beside, build_index
     from rerank_plugin.text.tokenizer import tokenizer
@@ -149,7 +150,7 @@ def build(options) -> None:
     print(
         f"{options.index}: {report.documents:,} documents, {report.tokens:,} tokens, {concepts}{report.terms:,} terms "
         f"in {seconds:.1f} s ({report.documents / seconds:,.0f} documents per second, "
-        f"peak memory {_peak_memory_mb():,} MB)"
+        f"peak memory {PeakMemory().read():,.0f} MB)"
     )
 
 
@@ -197,15 +198,6 @@ def write_statistics(options) -> None:
     folder = checkpoint_folder(str(options.statistics))
     path = checkpoints.write_statistics(folder, Index(options.index).forward, options.overwrite)
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
-
-
-def _peak_memory_mb() -> int:
-    """Peak resident memory of this process, Java's heap included, in MB."""
-    import resource
-    import sys
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // (1 << 20) if sys.platform == "darwin" else peak // 1024
 
 
 if __name__ == "__main__":

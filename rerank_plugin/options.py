@@ -6,11 +6,13 @@ The help of a command shows the required options in its usage, then what most pe
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
@@ -168,6 +170,26 @@ def first_stage_config(options: argparse.Namespace):
     if unranked:
         raise InputError(f"--fuse takes searches: {', '.join(unranked)} ranks nothing that could be fused")
     return configured(FusionConfig, options, stages=tuple(configure(name, values) for name in names))
+
+
+def named_values(given: Sequence[str]) -> dict[str, Any]:
+    """The values of ``--set NAME=VALUE``, as JSON reads them, or else as they are.
+
+    Raises:
+        InputError: one is not NAME=VALUE, or a name is given twice.
+    """
+    values: dict[str, Any] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set {one}: expected NAME=VALUE")
+        if name in values:
+            raise InputError(f"--set {one}: {name} is given twice")
+        try:
+            values[name] = json.loads(text)
+        except ValueError:  # a word need not be quoted
+            values[name] = text
+    return values
 
 
 def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None) -> None:

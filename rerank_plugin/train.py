@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from rerank_plugin import options as commandline
@@ -243,16 +242,10 @@ def _model_values(options) -> dict:
         InputError: one is given twice, or a --set is not NAME=VALUE.
     """
     values = {name: getattr(options, name) for name in MODEL_OPTIONS.split() if getattr(options, name) is not None}
-    for one in options.set:
-        name, equals, text = one.partition("=")
-        if not equals or not name:
-            raise InputError(f"--set {one}: expected NAME=VALUE")
-        if name in values:
-            raise InputError(f"--set {one}: {name} is given twice")
-        try:
-            values[name] = json.loads(text)
-        except ValueError:  # a word need not be quoted
-            values[name] = text
+    more = commandline.named_values(options.set)
+    if twice := values.keys() & more.keys():
+        raise InputError(f"--set {min(twice)}=...: {min(twice)} is given twice")
+    values |= more
     if "lexical_features" in values:
         from rerank_plugin.features.lexical_features import named_features
 

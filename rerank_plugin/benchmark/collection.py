@@ -35,19 +35,13 @@ DEEPEST = 2000  # candidates kept of each query, so that other depths need no ne
 
 @dataclass(frozen=True)
 class Collection:
-    """An index, queries in random order, and for each query its candidates, best first.
+    """An index, queries in random order, and for each query its candidates, best first."""
 
-    Attributes:
-        name: for the reader of a row.
-        ranked: (rows int64 [K], scores float32 [K]) of each query; K differs where a first stage found them.
-        source: where the candidates are from.
-    """
-
-    name: str
+    name: str  # for the reader of a row
     index: Index
     queries: list[Query]
-    ranked: Sequence[tuple[np.ndarray, np.ndarray]]
-    source: str
+    ranked: Sequence[tuple[np.ndarray, np.ndarray]]  # rows int64 [K] and scores float32 [K] of each query; K may differ
+    source: str  # where the candidates are from
 
     @property
     def forward(self) -> ForwardIndex:
@@ -149,16 +143,11 @@ def _queries(spec: str, seed: int) -> list[Query]:
 
 def _in_a_process_of_its_own(function, *arguments):
     """Call a function in a child process, which frees its memory; its exceptions are raised here."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), set_up_logging, (False,)) as executor:
         try:
-            return executor.submit(_with_logging, function, *arguments).result()
+            return executor.submit(function, *arguments).result()
         except BrokenProcessPool:
             raise InputError("the process that makes the collection was killed: is there enough memory?") from None
-
-
-def _with_logging(function, *arguments):
-    set_up_logging(verbose=False)
-    return function(*arguments)
 
 
 def _generate(folder: Path, documents: int, seed: int) -> None:

@@ -49,10 +49,7 @@ SHAPES = {"minilm-l6": Shape(6, 384, 12, 1536), "tinybert-l2": Shape(2, 128, 2, 
 
 
 def check_installed() -> None:
-    """
-    Raises:
-        InputError: an optional library is missing.
-    """
+    """An `InputError` if an optional library is missing."""
     from importlib.util import find_spec
 
     missing = [name for name in ("transformers", "onnx", "onnxruntime") if find_spec(name) is None]

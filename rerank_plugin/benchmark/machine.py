@@ -7,6 +7,8 @@ import platform
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
+from rerank_plugin.kernels.parallel import processors
+
 LIBRARIES = ("torch", "numpy", "numba")
 GIGABYTE, MEGABYTE = 1 << 30, 1 << 20
 
@@ -16,7 +18,7 @@ def describe(threads: int, device: str) -> str:
     libraries = ", ".join(f"{name} {_version(name)}" for name in LIBRARIES)
     parts = [
         processor(),
-        f"{threads} of {_usable_cores()} cores used",
+        f"{threads} of {processors()} cores used",
         f"{memory_bytes() / GIGABYTE:.0f} GiB memory",
         *([_gpu(device)] if device.startswith("cuda") else []),
         f"{platform.system()} {platform.machine()}",
@@ -50,10 +52,6 @@ def memory_bytes() -> int:
 def load_average() -> str:
     """How busy the machine is with other work, as the system's one-minute load average."""
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _version(library: str) -> str:

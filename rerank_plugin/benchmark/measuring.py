@@ -33,17 +33,11 @@ Case = Callable[[int], Callable[[], object]]
 
 
 class Timings(NamedTuple):
-    """What was measured of one case.
+    """What was measured of one case."""
 
-    Attributes:
-        seconds: of each repetition, float64 [n].
-        returned: what the timed calls returned.
-        peak_memory_mb: see `machine.PeakMemory`.
-    """
-
-    seconds: np.ndarray
-    returned: list
-    peak_memory_mb: float
+    seconds: np.ndarray  # of each repetition, float64 [n]
+    returned: list  # what the timed calls returned
+    peak_memory_mb: float  # see `machine.PeakMemory`
 
     def scaled(self, factor: float) -> Timings:
         """The timings of a piece of work as those of the whole, ``factor`` times as large."""

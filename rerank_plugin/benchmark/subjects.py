@@ -40,19 +40,13 @@ SMALLEST_SCALE = 1e-3  # differences are relative to the largest score, or to th
 
 
 class Subject(NamedTuple):
-    """A reranker on its paths: {plain: Reranker, fast: Reranker}, or the plain one alone if it has a single path.
-
-    Attributes:
-        largest_difference: between the paths' scores, relative to the largest plain score.
-        checkpoint: its folder, where it has one.
-        spec: what `rerankers.load` takes.
-    """
+    """A reranker on its paths: {plain: Reranker, fast: Reranker}, or the plain one alone if it has a single path."""
 
     name: str
     paths: dict[str, rerankers.Scorer]
-    largest_difference: float | None
-    checkpoint: Path | None = None
-    spec: str = ""
+    largest_difference: float | None  # between the paths' scores, relative to the largest plain score
+    checkpoint: Path | None = None  # its folder, where it has one
+    spec: str = ""  # what `rerankers.load` takes
 
     @property
     def retrieves(self) -> bool:

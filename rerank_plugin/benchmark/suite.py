@@ -80,11 +80,7 @@ class Suite:
 
 
 def measure(suite: Suite) -> Iterator[Measurement]:
-    """Measure everything, row by row.
-
-    Raises:
-        InputError: a reranker, index, queries or run cannot be used.
-    """
+    """Measure everything, row by row; an `InputError` if a reranker, index, queries or run cannot be used."""
     with ExitStack() as stack:
         setup = set_up(suite)
         texts = [] if suite.texts is None else read_texts(suite.texts, suite.deepest, suite.seed)
@@ -101,11 +97,7 @@ def measure(suite: Suite) -> Iterator[Measurement]:
 
 
 def set_up(suite: Suite) -> Setup:
-    """Clock, device, threads and machine.
-
-    Raises:
-        InputError: the device cannot be used.
-    """
+    """Clock, device, threads and machine; an `InputError` if the device cannot be used."""
     import torch
 
     options = suite.options

@@ -10,7 +10,7 @@ from rerank_plugin import rerankers
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case
 from rerank_plugin.benchmark.rows import FAST, PLAIN, TEXTS, Measurement, measurements
-from rerank_plugin.benchmark.scoring import Setup, query_numbers
+from rerank_plugin.benchmark.scoring import Setup, columns, query_numbers
 from rerank_plugin.benchmark.subjects import Subject
 from rerank_plugin.corpora import documents as read_documents
 from rerank_plugin.files.errors import InputError
@@ -59,12 +59,10 @@ def text_rows(
         setup.meter.measure(cases),
         1,
         lambda path: {
-            **setup.columns(collection, depth),
-            "reranker": subject.name,
-            "path": path,
+            **columns(subject, path, collection, depth, setup),
             "candidates": float(depth),
             "candidate_source": f"{corpus}, {len(texts):,} texts",
-            "precision": setup.precision if path == FAST else "float32",
+            "largest_difference": None,
         },
     )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.formats import beir, ir_datasets_ids
@@ -28,7 +28,7 @@ from rerank_plugin.files.text_files import kind_of
 
 __all__ = [
     "CORPUS", "JUDGMENTS", "QUERIES", "Document", "Judgments", "Problems", "Query", "accepted", "documents",
-    "judgments", "queries", "queries_and_judgments",
+    "judged_queries", "judgments", "queries", "queries_and_judgments",
 ]  # fmt: skip
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def queries(spec: str) -> list[Query]:
         found = beir.queries(source.path)
         if source.split is None:
             return found
-        return _judged(found, beir.judgments(source.path, source.split), spec)
+        return judged_queries(found, beir.judgments(source.path, source.split), spec)
     return format_files.queries(source.path, source.selected)
 
 
@@ -97,10 +97,10 @@ def queries_and_judgments(spec: str) -> tuple[list[Query], Judgments]:
             )
         judged = judgments(spec)
         found = beir.queries(source.path) if source.path else queries(spec)
-    return _judged(found, judged, spec), judged
+    return judged_queries(found, judged, spec), judged
 
 
-def _judged(found: list[Query], judged: Judgments, spec: str) -> list[Query]:
+def judged_queries(found: Sequence[Query], judged: Judgments, spec: str) -> list[Query]:
     """The queries with judgments. Judged queries without a text are logged; no judged query at all is an InputError."""
     kept = [query for query in found if judged.get(query.id)]
     if not kept:
@@ -108,7 +108,7 @@ def _judged(found: list[Query], judged: Judgments, spec: str) -> list[Query]:
             f"{spec}: none of the {len(found)} queries has a judgment: their ids ({found[0].id}, ...) do not occur "
             f"among the judged ones ({next(iter(judged))}, ...)"
         )
-    missing = sorted(judged.keys() - {query.id for query in kept})
+    missing = sorted({id for id, of_query in judged.items() if of_query} - {query.id for query in kept})
     if missing:
         log.warning("%s: %d judged queries have no text: %s", spec, len(missing), ", ".join(missing[:5]))
     return kept

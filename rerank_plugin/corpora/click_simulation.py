@@ -66,7 +66,7 @@ class Simulated(NamedTuple):
 
 def all_judgments(spec: str) -> tuple[list[Query], Judgments]:
     """The judged queries of a spec and their judgments; of a folder without a split, those of all its splits."""
-    from rerank_plugin.corpora import QUERIES, queries_and_judgments
+    from rerank_plugin.corpora import QUERIES, judged_queries, queries_and_judgments
     from rerank_plugin.corpora.formats import beir
     from rerank_plugin.corpora.specs import exists, resolve
 
@@ -79,10 +79,7 @@ def all_judgments(spec: str) -> tuple[list[Query], Judgments]:
     for name in beir.splits(source.path):
         for query, of_query in beir.judgments(source.path, name).items():
             judged.setdefault(query, {}).update(of_query)
-    found = [query for query in beir.queries(source.path) if judged.get(query.id)]
-    if not found:
-        raise InputError(f"{spec}: none of its queries is judged in any split")
-    return found, judged
+    return judged_queries(beir.queries(source.path), judged, spec), judged
 
 
 def attractiveness(grades: np.ndarray, highest: float, noise: float) -> np.ndarray:

@@ -30,17 +30,12 @@ WEAK_LABELS = FolderKind(
 
 @dataclass(frozen=True)
 class WeakLabelsConfig:
-    """What becomes a query and what a document.
-
-    Attributes:
-        title_words: the fewest distinct words of a title, and the most.
-        abstract_words: the fewest words of an abstract.
-    """
+    """What becomes a query and what a document."""
 
     queries: int = setting(5000, "titles that become queries, drawn at random")
     held_out: int = setting(500, "of them, for validation")
-    title_words: tuple[int, int] = (3, 30)
-    abstract_words: int = 30
+    title_words: tuple[int, int] = (3, 30)  # the fewest distinct words of a title, and the most
+    abstract_words: int = 30  # the fewest words of an abstract
 
     def __post_init__(self) -> None:
         if not 0 < self.held_out < self.queries:

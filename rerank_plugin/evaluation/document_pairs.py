@@ -30,18 +30,12 @@ MOST_LABELS = 20  # with as many there are 190 combinations
 
 @dataclass(frozen=True)
 class Combination:
-    """The pairs of documents with two labels.
+    """The pairs of documents with two labels."""
 
-    Attributes:
-        higher, lower: the labels, the more relevant one first.
-        pairs: how many there are, int64 [Q], of each of the Q queries that have such pairs.
-        right: by run, how many of them it ranks rightly, int64 [Q].
-    """
-
-    higher: str
-    lower: str
-    pairs: np.ndarray
-    right: dict[str, np.ndarray]
+    higher: str  # the more relevant label
+    lower: str  # the other one
+    pairs: np.ndarray  # how many there are, int64 [Q], of each of the Q queries that have such pairs
+    right: dict[str, np.ndarray]  # by run, how many of them it ranks rightly, int64 [Q]
 
     @property
     def name(self) -> str:
@@ -61,24 +55,15 @@ class Combination:
 
 @dataclass(frozen=True)
 class DocumentPairs:
-    """The pairs of all queries, and how runs rank them.
+    """The pairs of all queries, and how runs rank them."""
 
-    Attributes:
-        runs: their names.
-        combinations: of labels that occur, the best label first.
-        binary: relevant against not; None if there is no such pair.
-        queries: the number of judged queries.
-        documents: how many could be compared, of all queries; compared: how many were, being in all runs.
-        lacking: by run, how many it does not hold.
-    """
-
-    runs: list[str]
-    combinations: list[Combination]
-    binary: Combination | None
-    queries: int
-    documents: int
-    compared: int
-    lacking: dict[str, int]
+    runs: list[str]  # their names
+    combinations: list[Combination]  # of labels that occur, the best label first
+    binary: Combination | None  # relevant against not; None if there is no such pair
+    queries: int  # the number of judged queries
+    documents: int  # how many could be compared, of all queries
+    compared: int  # how many were, being in all runs
+    lacking: dict[str, int]  # by run, how many it does not hold
 
     def volume(self, combination: Combination) -> float:
         """The share of a combination among all pairs."""

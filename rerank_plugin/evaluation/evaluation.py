@@ -14,29 +14,17 @@ from rerank_plugin.files.runs import RankedList
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The results of an evaluation.
+    """The results of an evaluation."""
 
-    Attributes:
-        queries: the Q judged queries.
-        measures: names, as given.
-        values: by run and measure, float64 [Q].
-        summaries: by run and measure, the mean over all judged queries (the sum for measures that count).
-        missing: by run, the judged queries that it lacks; they count as if it had found nothing.
-        unjudged: by run, its queries without judgments; they are left out.
-        baseline: the run that the others are compared with, if any.
-        comparisons: by run and measure, without the baseline.
-        agreements: by run, without the baseline, its agreement with the baseline; empty if not requested.
-    """
-
-    queries: list[str]
-    measures: list[str]
-    values: dict[str, Values]
-    summaries: dict[str, dict[str, float]]
-    missing: dict[str, list[str]]
-    unjudged: dict[str, list[str]]
-    baseline: str | None
-    comparisons: dict[str, dict[str, Comparison]]
-    agreements: dict[str, Agreement]
+    queries: list[str]  # the Q judged queries
+    measures: list[str]  # names, as given
+    values: dict[str, Values]  # by run and measure, float64 [Q]
+    summaries: dict[str, dict[str, float]]  # by run and measure, the mean over all judged queries, or the sum of counts
+    missing: dict[str, list[str]]  # by run, the judged queries that it lacks; they count as if it had found nothing
+    unjudged: dict[str, list[str]]  # by run, its queries without judgments; they are left out
+    baseline: str | None  # the run that the others are compared with, if any
+    comparisons: dict[str, dict[str, Comparison]]  # by run and measure, without the baseline
+    agreements: dict[str, Agreement]  # by run, without the baseline, its agreement with that; empty if not requested
 
 
 def evaluate(

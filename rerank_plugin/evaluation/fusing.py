@@ -1,4 +1,4 @@
-"""Fusion of runs, and tuning of its weights to maximize a measure on judged queries.
+"""Fusion of runs, and tuning of its weights to maximize measures on judged queries.
 
 The methods are those of :mod:`rerank_plugin.retrieval.fusion`. Weights are tuned in one of two deterministic ways:
 
@@ -33,15 +33,11 @@ MOST = 20_000  # weights of a grid
 
 @dataclass(frozen=True)
 class Fusion:
-    """One way to fuse runs.
+    """One way to fuse runs."""
 
-    Attributes:
-        method: ``rrf`` or ``linear``. weights: of the runs, one each. k: of ``rrf``.
-    """
-
-    method: str
-    weights: tuple[float, ...]
-    k: float = PAPER_K
+    method: str  # ``rrf`` or ``linear``
+    weights: tuple[float, ...]  # of the runs, one each
+    k: float = PAPER_K  # of ``rrf``
 
     @classmethod
     def of(cls, method: str, weights: Sequence[float] | None, k: float, runs: int) -> Fusion:
@@ -91,7 +87,7 @@ def fuse(runs: Sequence[Run], fusion: Fusion, depth: int | None = None) -> dict[
 
 
 class Tried(NamedTuple):
-    """A fusion and the value of the measure."""
+    """A fusion and the mean of the measures."""
 
     fusion: Fusion
     value: float
@@ -108,7 +104,7 @@ class Tuning(NamedTuple):
 def tune(
     runs: Sequence[Run],
     judgments: Judgments,
-    measure: str,
+    measures: Sequence[str],
     method: str = LINEAR,
     step: float = 0.05,
     ks: Sequence[float] = (PAPER_K,),
@@ -119,6 +115,7 @@ def tune(
     """Try weights, and values of k for reciprocal rank fusion, on judged queries.
 
     Args:
+        measures: whose mean is to be high.
         step: between weights, a whole part of 1. search: ``grid`` or ``ascent``.
         progress: wraps what is tried, for a progress bar.
 
@@ -130,13 +127,13 @@ def tune(
         raise InputError(f"the step between weights is {step:g}; it must be a whole part of 1: 0.1, 0.05, 0.02")
     if search not in (GRID, ASCENT):
         raise InputError(f"unknown search of weights '{search}'; known: {GRID}, {ASCENT}")
-    evaluator = Evaluator(judgments, [measure])
+    evaluator = Evaluator(judgments, measures)
     judged = [{query: run[query] for query in evaluator.queries if query in run} for run in runs]
     if not any(judged):
         raise InputError("none of the judged queries is in the runs: they are of other queries")
 
     def value(run: Run) -> float:
-        return evaluator.summary(evaluator.values(run))[measure]
+        return float(np.mean(list(evaluator.summary(evaluator.values(run)).values())))
 
     tried: list[Tried] = []
     for k in ks if method == RRF else ks[:1]:

@@ -28,21 +28,13 @@ BEFORE = "before re-ranking"
 
 @dataclass(frozen=True)
 class BulkEvaluation:
-    """The R runs before, and after by each method.
+    """The R runs before, and after by each method."""
 
-    Attributes:
-        queries: how many are judged.
-        runs: R names.
-        before: by measure, float64 [R].
-        after: by method and measure, float64 [R].
-        incomplete: by method, and `BEFORE`, the runs that lack judged queries, which count as if nothing was found.
-    """
-
-    queries: int
-    runs: list[str]
-    before: dict[str, np.ndarray]
-    after: dict[str, dict[str, np.ndarray]]
-    incomplete: dict[str, list[str]]
+    queries: int  # how many are judged
+    runs: list[str]  # R names
+    before: dict[str, np.ndarray]  # by measure, float64 [R]
+    after: dict[str, dict[str, np.ndarray]]  # by method and measure, float64 [R]
+    incomplete: dict[str, list[str]]  # by method, and `BEFORE`, the runs that lack judged queries: nothing found
 
     def changes(self, method: str, measure: str) -> np.ndarray:
         """Relative changes in percent, float64 [R]; NaN for a run that had 0."""

@@ -16,17 +16,11 @@ HIGHER, LOWER, EQUIVALENT = "+", "-", "="  # the superscripts of [D18], table 2
 
 
 class Comparison(NamedTuple):
-    """One measure of one run against the baseline.
+    """One measure of one run against the baseline."""
 
-    Attributes:
-        difference: mean over the queries of the run's value minus the baseline's.
-        t: the test statistic; infinite where every query differs by the same amount.
-        p: two-tailed, after correction.
-    """
-
-    difference: float
-    t: float
-    p: float
+    difference: float  # mean over the queries of the run's value minus the baseline's
+    t: float  # the test statistic; infinite where every query differs by the same amount
+    p: float  # two-tailed, after correction
 
     def mark(self, alpha: float) -> str:
         if self.p >= alpha:
@@ -70,17 +64,11 @@ def compare(values: Mapping[str, Mapping[str, np.ndarray]], baseline: str) -> di
 
 
 class Agreement(NamedTuple):
-    """How two runs agree, independent of judgments: means over their queries with at least two documents in common.
+    """How two runs agree, independent of judgments: means over their queries with at least two documents in common."""
 
-    Attributes:
-        queries: the number of these queries.
-        tau: Kendall's tau over the common documents, 1 for the same order and -1 for the reverse; NaN for no query.
-        top: share of the first :data:`TOP` documents that are among the first of the other run, too.
-    """
-
-    queries: int
-    tau: float
-    top: float
+    queries: int  # the number of these queries
+    tau: float  # Kendall's tau over the common documents, 1 for the same order and -1 for the reverse; NaN for no query
+    top: float  # share of the first :data:`TOP` documents that are among the first of the other run, too
 
 
 def agreement(run: Mapping[str, RankedList], other: Mapping[str, RankedList]) -> Agreement:

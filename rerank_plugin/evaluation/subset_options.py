@@ -72,7 +72,7 @@ def chosen_judgments(options) -> tuple[dict, Callable]:
 
 def subset_ids(options, judged) -> list[str]:
     """The query ids of ``--subset``."""
-    from rerank_plugin.corpora import judgments, queries
+    from rerank_plugin.corpora import judged_queries, judgments, queries
     from rerank_plugin.evaluation import subsets
 
     if (between := subsets.overlap_range(options.subset)) is not None:
@@ -81,7 +81,7 @@ def subset_ids(options, judged) -> list[str]:
     of_words = {subsets.ONE_NEW_WORD: subsets.one_new_word, subsets.ALL_NEW_WORDS: subsets.all_new_words}
     if at_least is None and options.subset not in of_words:
         return subsets.read_ids(options.subset)
-    asked = subsets.judged_queries(queries(options.queries), judged)
+    asked = judged_queries(queries(options.queries), judged, options.queries)
     if at_least is None:
         return of_words[options.subset](asked, _seen_words(options))
     return subsets.hard_queries(subsets.samples(asked, judged, *_index_and_run(options)), at_least)

@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rerank_plugin.corpora import judged_queries
 from rerank_plugin.files import tables
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Judgments, Query
@@ -45,31 +46,21 @@ AT_LEAST = 20  # documents that are not relevant, for neg20+
 
 
 class Samples(NamedTuple):
-    """The documents of one query ([D18]: samples), n of them.
+    """The documents of one query ([D18]: samples), n of them."""
 
-    Attributes:
-        relevant: bool [n], whether the grade is above 0.
-        in_title: bool [n], whether the title holds all words of the query.
-    """
-
-    relevant: np.ndarray
-    in_title: np.ndarray
+    relevant: np.ndarray  # bool [n], whether the grade is above 0
+    in_title: np.ndarray  # bool [n], whether the title holds all words of the query
 
 
 class Description(NamedTuple):
-    """A column of [D18], table 1, as counts.
-
-    Attributes:
-        positives: relevant samples. positives_without: those without all query words in their titles.
-        negatives: the other samples. negatives_with: those with all query words in their titles.
-    """
+    """A column of [D18], table 1, as counts."""
 
     title: str
     queries: int
-    positives: int
-    positives_without: int
-    negatives: int
-    negatives_with: int
+    positives: int  # relevant samples
+    positives_without: int  # those without all query words in their titles
+    negatives: int  # the other samples
+    negatives_with: int  # those with all query words in their titles
 
     @property
     def samples(self) -> int:
@@ -213,27 +204,8 @@ def read_ids(path: str | Path) -> list[str]:
     return found
 
 
-def judged_queries(queries: Iterable[Query], judgments: Judgments) -> list[Query]:
-    """The queries that have judgments; the judged ones without a text are counted in a warning, and left out.
-
-    Raises:
-        InputError: no query is judged.
-    """
-    kept = [query for query in queries if judgments.get(query.id)]
-    if not kept:
-        raise InputError("none of the queries is judged: queries and judgments belong to different collections")
-    without = sorted({id for id, judged in judgments.items() if judged} - {query.id for query in kept})
-    if without:
-        log.warning("%d judged queries have no text and are in no subset, as %s", len(without), without[0])
-    return kept
-
-
 def restricted(judgments: Judgments, ids: Iterable[str], name: str) -> Judgments:
-    """The judgments of the queries of a subset.
-
-    Raises:
-        InputError: none of them is judged.
-    """
+    """The judgments of the queries of a subset; an `InputError` if none of them is judged."""
     chosen = set(ids)
     kept = {query: judged for query, judged in judgments.items() if query in chosen and judged}
     if not kept:
@@ -261,7 +233,7 @@ def describe(
     Without ``seen`` words (see `words_of`) those of new words are left out, and without documents that are not relevant
     the one of at least 20. Other arguments and errors are those of `samples`.
     """
-    judged = judged_queries(queries, judgments)
+    judged = judged_queries(queries, judgments, "the queries")
     of_queries = samples(judged, judgments, index, run)
     subsets = {"Full test data": list(of_queries)}
     if not all(one.relevant.all() for one in of_queries.values()):

@@ -12,6 +12,7 @@ import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.index_concepts import IndexKnowledge, differences
+from rerank_plugin.text.vocabulary import read_lines
 
 log = logging.getLogger(__name__)
 
@@ -48,16 +49,8 @@ class ConceptVocabulary:
 
     @classmethod
     def load(cls, path: Path, annotation: dict | None = None) -> ConceptVocabulary:
-        """
-        Raises:
-            InputError: the file cannot be read, a line is not one id, or an id occurs twice.
-        """
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read the concepts {path}: {error}") from None
-        if lines[-1] == "":
-            lines.pop()
+        """An `InputError` if the file cannot be read, a line is not one id, or an id occurs twice."""
+        lines = read_lines(path)
         try:
             return cls(lines, annotation)
         except InputError as error:

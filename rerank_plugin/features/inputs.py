@@ -96,40 +96,26 @@ class Inputs(NamedTuple):
 
 
 class ModelQuery(NamedTuple):
-    """A query with the ids of a model's vocabulary, cut and padded to what the model reads.
+    """A query with the ids of a model's vocabulary, cut and padded to what the model reads."""
 
-    Attributes:
-        ids: the model's ids, int64 [M]. mask: bool [M].
-        terms: term ids of the index, int64 [M], -1 where padded and for a word that no document holds.
-        idf: float32 [M], 0 where padded.
-        known: number of words and concepts that the model reads and knows. cut: number of words beyond M.
-        concepts: int64 [L]. concept_mask: bool [L]. Both None for a model that reads no concepts.
-    """
-
-    ids: np.ndarray
-    mask: np.ndarray
-    terms: np.ndarray
-    idf: np.ndarray
-    known: int
-    cut: int
-    concepts: np.ndarray | None = None
-    concept_mask: np.ndarray | None = None
+    ids: np.ndarray  # the model's ids, int64 [M]
+    mask: np.ndarray  # bool [M]
+    terms: np.ndarray  # term ids of the index, int64 [M], -1 where padded and for a word that no document holds
+    idf: np.ndarray  # float32 [M], 0 where padded
+    known: int  # number of words and concepts that the model reads and knows
+    cut: int  # number of words beyond M
+    concepts: np.ndarray | None = None  # int64 [L]; None for a model that reads no concepts
+    concept_mask: np.ndarray | None = None  # bool [L], likewise
 
 
 class DocumentWords(NamedTuple):
-    """The first N words of each of C documents.
+    """The first N words of each of C documents."""
 
-    Attributes:
-        ids: the model's ids, int64 [C, N], 0 where padded. mask: bool [C, N].
-        terms: term ids of the index, int64 [C, N], -1 where padded.
-        concepts: int64 [C, L], 0 where padded. concept_mask: bool [C, L]. Both None for a model that reads no concepts.
-    """
-
-    ids: np.ndarray
-    mask: np.ndarray
-    terms: np.ndarray
-    concepts: np.ndarray | None = None
-    concept_mask: np.ndarray | None = None
+    ids: np.ndarray  # the model's ids, int64 [C, N], 0 where padded
+    mask: np.ndarray  # bool [C, N]
+    terms: np.ndarray  # term ids of the index, int64 [C, N], -1 where padded
+    concepts: np.ndarray | None = None  # int64 [C, L], 0 where padded; None for a model that reads none
+    concept_mask: np.ndarray | None = None  # bool [C, L], likewise
 
 
 class InputBuilder:

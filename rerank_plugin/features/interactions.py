@@ -9,6 +9,7 @@ itself is 1, known or not; that of an unknown word, or of a zero vector, to any 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -53,18 +54,12 @@ class CandidateWords(NamedTuple):
     """The distinct words among the candidates' first N words, and their positions.
 
     The arrays are views of a workspace that the next query of the same thread overwrites.
-
-    Attributes:
-        terms: distinct term ids of the index, int32 [U], in order of first occurrence.
-        ids: the model's ids of those terms, int32 [U].
-        places: index into ``terms`` for each word position, int32 [C, N]; undefined from ``lengths`` on.
-        lengths: number of words of each candidate, at most N, int32 [C].
     """
 
-    terms: np.ndarray
-    ids: np.ndarray
-    places: np.ndarray
-    lengths: np.ndarray
+    terms: np.ndarray  # distinct term ids of the index, int32 [U], in order of first occurrence
+    ids: np.ndarray  # the model's ids of those terms, int32 [U]
+    places: np.ndarray  # index into ``terms`` for each word position, int32 [C, N]; undefined from ``lengths`` on
+    lengths: np.ndarray  # number of words of each candidate, at most N, int32 [C]
 
 
 def candidate_words(
@@ -107,11 +102,6 @@ def similarity_table(
     count = int(query.mask.sum())
     table = workspace.array("similarities", (len(words.terms), count), np.float32)
     ids, terms = query.ids[:count].astype(np.int32), query.terms[:count].astype(np.int32)
-    split(
-        lambda start, stop: word_loops.similarities(
-            vectors.matrix, words.ids, words.terms, ids, terms, table, start, stop
-        ),
-        len(words.terms),
-        threads,
-    )
+    find = partial(word_loops.similarities, vectors.matrix, words.ids, words.terms, ids, terms, table)
+    split(find, len(words.terms), threads)
     return table

@@ -64,10 +64,6 @@ class Matches:
         frequency = np.asarray(self.index.document_frequency[field])
         return np.where(self.ids >= 0, frequency[self.ids].astype(np.int64), 0)
 
-    def _of_candidates(self, column: np.ndarray) -> np.ndarray:
-        """The candidates' values in a column of the index, float64 [C]."""
-        return np.asarray(column)[self.candidates.rows].astype(np.float64)
-
     def _common(self, field: str) -> tuple[np.ndarray, np.ndarray]:
         """Number and sum of the weights of the distinct query words in a field, float64 [C] each."""
         if field not in self._common_of_fields:
@@ -85,7 +81,8 @@ class Matches:
     def jaccard(self, field: str) -> np.ndarray:
         """[D18] 4.2.2 (3), (11), (16)."""
         common, _ = self._common(field)
-        union = len(self.ids) + self._of_candidates(self.index.unique_terms[field]) - common
+        unique = np.asarray(self.index.unique_terms[field])[self.candidates.rows].astype(np.float64)  # [C]
+        union = len(self.ids) + unique - common
         return common / np.maximum(union, 1)
 
     def idf_jaccard(self, field: str) -> np.ndarray:

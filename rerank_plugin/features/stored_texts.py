@@ -12,7 +12,6 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.lucene_reader import stored_documents
 from rerank_plugin.text.vocabulary import Vocabulary
 
 
@@ -36,9 +35,7 @@ class TextBuilder(InputBuilder):
         Raises:
             InputError: the index does not store them.
         """
-        lucene = self._folder.description["lucene"]
-        fields = (lucene.get(name) for name in ("title_field", "text_field"))
-        return list(stored_documents(self._reader, self._folder.lucene_folder, *fields, numbers=self._numbers[rows]))
+        return list(self._folder.stored_documents(self._reader, rows))
 
     @cached_property
     def _folder(self) -> Index:
@@ -50,12 +47,3 @@ class TextBuilder(InputBuilder):
     @cached_property
     def _reader(self) -> Any:
         return self._folder.open_lucene()
-
-    @cached_property
-    def _numbers(self) -> np.ndarray:
-        """The Lucene number of each row, int64 [R]."""
-        rows = np.asarray(self.index.lucene_rows).astype(np.int64)
-        live = np.flatnonzero(rows < len(self.index))  # numbers of deleted documents have no row
-        numbers = np.empty(len(self.index), np.int64)
-        numbers[rows[live]] = live
-        return numbers

@@ -51,17 +51,12 @@ CHUNK = 1 << 16  # terms that are turned into pieces at once
 
 
 class Template(NamedTuple):
-    """How a tokenizer joins two texts: special pieces before, between and after them, and the type of every segment.
+    """How a tokenizer joins two texts: special pieces before, between and after them, and the type of every segment."""
 
-    Attributes:
-        before, between, after: ids of special pieces; ``after`` may be empty.
-        types: token types of the segments before, query, between, document, after.
-    """
-
-    before: tuple[int, ...]
-    between: tuple[int, ...]
-    after: tuple[int, ...]
-    types: tuple[int, int, int, int, int]
+    before: tuple[int, ...]  # ids of special pieces
+    between: tuple[int, ...]  # likewise
+    after: tuple[int, ...]  # likewise; may be empty
+    types: tuple[int, int, int, int, int]  # token types of the segments before, query, between, document, after
 
     @property
     def specials(self) -> int:
@@ -105,15 +100,11 @@ class PieceTable(NamedTuple):
 
     Some tokenizers encode the first word of a text differently, without the marker of a preceding blank. Then the table
     has 2 V rows, and term t at the beginning of a text is row t + V.
-
-    Attributes:
-        offsets: int64 [V + 1 or 2 V + 1]. pieces: int32 [P].
-        at_start: row offset of a text's first term: V, or 0 if the first word is encoded like all others.
     """
 
-    offsets: np.ndarray
-    pieces: np.ndarray
-    at_start: int
+    offsets: np.ndarray  # int64 [V + 1 or 2 V + 1]
+    pieces: np.ndarray  # int32 [P]
+    at_start: int  # row offset of a text's first term: V, or 0 if the first word is encoded like all others
 
 
 def written(term: str) -> str:
@@ -218,10 +209,7 @@ class PieceBuilder(InputBuilder):
                 f"the index {index.name} holds stems: an encoder that was trained on texts reads whole words; "
                 "use an index of words as they are written"
             )
-        self.index, self.vocabulary, self.left_out = index, Vocabulary([], index.tokenizer.settings), frozenset()
-        self.concepts, self.reads_words = None, True
-        self.document_words, self.query_words, self.feature_names = document_pieces, query_pieces, ()
-        self.lexical_names, self.vector_features = [], None
+        super().__init__(index, Vocabulary([], index.tokenizer.settings), document_pieces, query_pieces, ())
         self.tokenizer, self.unknown = tokenizer, unknown
         self._table = None if index.in_memory else piece_table(index, tokenizer)
 

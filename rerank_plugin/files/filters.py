@@ -38,13 +38,9 @@ def folded(value: str) -> str:
 
 @dataclass(frozen=True)
 class Filter:
-    """Documents that have, for each field, one of its values; letter case does not matter.
+    """Documents that have, for each field, one of its values; letter case does not matter."""
 
-    Attributes:
-        values: field names, which are keys of `FILTERS`, each with its values.
-    """
-
-    values: tuple[tuple[str, tuple[str, ...]], ...]
+    values: tuple[tuple[str, tuple[str, ...]], ...]  # field names, which are keys of `FILTERS`, each with its values
 
     @classmethod
     def of(cls, values: Values) -> Filter:

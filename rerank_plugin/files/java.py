@@ -22,7 +22,9 @@ from pathlib import Path
 from rerank_plugin.files.errors import InputError
 
 MINIMUM_JAVA = 21
-DEFAULT_HEAP = "-Xmx4g"
+# Java ends the stack of the thread that starts it after so much. Its own default of 1 MB is not enough for the depth of
+# calls in C that Python 3.13 allows: a line of 100,000 brackets, read as JSON, would end the process.
+DEFAULTS = ("-Xmx4g", "-Xss8m")
 # Anserini logs through log4j, which takes half a second to start: these settings start nothing before it is used.
 ERRORS_ONLY = ("-Dlog4j2.configurationFile=none", "-Dlog4j2.level=ERROR", "-Dlog4j2.StatusLogger.level=OFF")
 SMALL_COLLECTOR = "-XX:+UseSerialGC"  # on two processors it takes a sixth less time of them than Java's default, G1
@@ -88,15 +90,16 @@ _lock = threading.RLock()  # neither pyjnius nor functools.cache keeps two threa
 
 @cache
 def start_jvm() -> None:
-    """Start the JVM, once. Options beyond the default heap of 4 GB come from RERANK_PLUGIN_JVM_OPTIONS."""
+    """Start the JVM, once. RERANK_PLUGIN_JVM_OPTIONS adds options, and may replace those of ``DEFAULTS``."""
     with _lock:
         import jnius_config
 
         if not jnius_config.vm_running:
             os.environ["JAVA_HOME"] = str(java_home())
             options = os.environ.get("RERANK_PLUGIN_JVM_OPTIONS", "").split()
-            if not any(option.startswith("-Xmx") for option in options):
-                options.append(DEFAULT_HEAP)
+            for default in DEFAULTS:
+                if not any(option.startswith(default[:4]) for option in options):
+                    options.append(default)
             if (os.cpu_count() or 1) <= 2 and not any(option.endswith("GC") for option in options):
                 options.append(SMALL_COLLECTOR)
             # Signals stay Python's: otherwise Ctrl-C ends the process within Java, and nothing is tidied up.

@@ -47,15 +47,10 @@ class OutputLockedError(InputError):
 
 @dataclass(frozen=True)
 class FileKind:
-    """Files that one command writes.
+    """Files that one command writes."""
 
-    Attributes:
-        name: with its article, for messages: "a run".
-        made: tells whether an existing non-empty file is of this kind.
-    """
-
-    name: str
-    made: Callable[[Path], bool]
+    name: str  # with its article, for messages: "a run"
+    made: Callable[[Path], bool]  # tells whether an existing non-empty file is of this kind
 
     def fault(self, path: Path) -> str | None:
         """Why what exists at ``path`` must not be replaced; None where it may be."""
@@ -66,21 +61,13 @@ class FileKind:
 
 @dataclass(frozen=True)
 class FolderKind:
-    """Folders that one command writes.
+    """Folders that one command writes."""
 
-    Attributes:
-        name: with its article, for messages: "an index".
-        description: the file that every such folder has.
-        keys: of the JSON object in that file; empty if it is not JSON.
-        files: patterns of the other files, relative to the folder; ``*`` does not match a slash.
-        listed: key of the description under which further files are named, as keys of an object.
-    """
-
-    name: str
-    description: str
-    keys: tuple[str, ...]
-    files: tuple[str, ...]
-    listed: str | None = None
+    name: str  # with its article, for messages: "an index"
+    description: str  # the file that every such folder has
+    keys: tuple[str, ...]  # of the JSON object in that file; empty if it is not JSON
+    files: tuple[str, ...]  # patterns of the other files, relative to the folder; ``*`` does not match a slash
+    listed: str | None = None  # key of the description under which further files are named, as keys of an object
 
     def inside(self, folder: str) -> tuple[str, ...]:
         """Patterns of the files of such a folder when it is a part of another folder."""
@@ -90,8 +77,8 @@ class FolderKind:
         """Why what exists at ``path`` must not be replaced; None where it may be. An empty folder may be."""
         if not path.is_dir():
             return "is a file"
-        inner = (one for one in sorted(path.rglob("*")) if not _has_entries(one))
-        found = [one.relative_to(path).as_posix() for one in inner]
+        inner = (one for one in path.rglob("*") if one.is_symlink() or not one.is_dir() or not any(one.iterdir()))
+        found = sorted(one.relative_to(path).as_posix() for one in inner)
         if not found:
             return None
         described = self._described(path)
@@ -117,10 +104,6 @@ class FolderKind:
 PICTURE_METADATA = {"Software": "rerank_plugin"}  # for matplotlib's savefig: how we recognize our PNG files
 PICTURE = FileKind("a picture that this program drew", lambda path: b"Software\0rerank_plugin" in beginning(path))
 INNER = FileKind("a file of ours", lambda path: True)  # within a folder that was checked as a whole
-
-
-def _has_entries(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and any(path.iterdir())
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -8,22 +8,14 @@ from typing import Any, NamedTuple
 
 
 class Setting(NamedTuple):
-    """The command-line option of a configuration field.
-
-    Attributes:
-        option: its name as a Python identifier; empty for the name of the field.
-        metavar: placeholder of the value in the help.
-        otherwise: name of the option whose value is used if this one is not given.
-        choices: the values that are allowed; None for any.
-        type: of the value, where the default does not tell it.
-    """
+    """The command-line option of a configuration field."""
 
     help: str
-    option: str = ""
-    metavar: str | None = None
-    otherwise: str = ""
-    choices: tuple | None = None
-    type: type | None = None
+    option: str = ""  # its name as a Python identifier; empty for the name of the field
+    metavar: str | None = None  # placeholder of the value in the help
+    otherwise: str = ""  # name of the option whose value is used if this one is not given
+    choices: tuple | None = None  # the values that are allowed; None for any
+    type: type | None = None  # of the value, where the default does not tell it
 
 
 def setting(default: Any, help: str, **more: Any) -> Any:

@@ -61,14 +61,14 @@ class StringTable:
             raise TypeError("this table was written without hashes")
         wanted = hash_strings(strings)
         places = np.searchsorted(self.hashes, wanted)
-        found = np.full(len(wanted), -1, np.int64)
-        for i, place in enumerate(places.tolist()):
-            while place < len(self.hashes) and self.hashes[place] == wanted[i]:
-                row = int(self.rows_by_hash[place])
-                if self[row] == strings[i]:
-                    found[i] = row
-                    break
-                place += 1
+        found, open_ = np.full(len(wanted), -1, np.int64), np.arange(len(wanted))
+        while len(open_ := open_[places[open_] < len(self.hashes)]):
+            open_ = open_[self.hashes[places[open_]] == wanted[open_]]
+            rows = self.rows_by_hash[places[open_]].astype(np.int64)
+            same = np.array([one == strings[i] for one, i in zip(self.take(rows), open_.tolist())], bool)
+            found[open_[same]] = rows[same]
+            open_ = open_[~same]  # others of the same hash
+            places[open_] += 1
         return found
 
 

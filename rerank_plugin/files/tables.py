@@ -21,17 +21,11 @@ class Table(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a command says.
+    """What a command says."""
 
-    Attributes:
-        parts: tables and paragraphs, each of which ends with a newline.
-        values: the same for programs, of what JSON knows.
-        records: rows with full digits, for CSV.
-    """
-
-    parts: Sequence[Table | str]
-    values: Any = None
-    records: Rows = ()
+    parts: Sequence[Table | str]  # tables and paragraphs, each of which ends with a newline
+    values: Any = None  # the same for programs, of what JSON knows
+    records: Rows = ()  # rows with full digits, for CSV
 
     def text(self, format: str) -> str:
         """The report in one of `FORMATS`; a ``table`` is aligned for a terminal."""

@@ -155,6 +155,14 @@ class ForwardIndex:
         """The IDF of every term in title and abstract, float64 [V]."""
         return idf(self.document_frequency["text"], len(self))
 
+    @cached_property
+    def lucene_numbers(self) -> np.ndarray:
+        """The Lucene number of each row, int64 [R]."""
+        rows = np.asarray(self.lucene_rows)
+        numbers, live = np.empty(len(self), np.int64), np.flatnonzero(rows < len(self))  # deleted ones have no row
+        numbers[rows[live]] = live
+        return numbers
+
     def rows(self, ids: Sequence[str]) -> np.ndarray:
         """Rows of external ids, int64 [n]; -1 for an id that is not in the index."""
         return self.ids.find(ids)

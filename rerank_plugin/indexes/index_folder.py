@@ -35,6 +35,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.filters import FILTERS, Filter
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, healed
+from rerank_plugin.files.records import Document
 from rerank_plugin.indexes.forward import FORMAT_1, ForwardIndex, Layout
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.text.tokenizer import tokenizer_of
@@ -316,11 +317,17 @@ class Index:
             )
         return reader
 
+    def stored_documents(self, reader: Any, rows: np.ndarray) -> Iterator[Document]:
+        """Documents by their rows, int64 [n], as a reader of :meth:`open_lucene` has them; its errors are those of
+        :func:`~rerank_plugin.indexes.lucene_reader.stored_documents`."""
+        from rerank_plugin.indexes.lucene_reader import stored_documents
+
+        described, numbers = self.description.get("lucene", {}), self.forward.lucene_numbers[rows]
+        fields = described.get("title_field"), described.get("text_field")
+        return stored_documents(reader, self.lucene_folder, *fields, numbers)
+
     def check_filter(self, filter: Filter) -> None:
-        """
-        Raises:
-            InputError: the index holds nothing to filter by, or no document has such metadata.
-        """
+        """An `InputError` if the index holds nothing to filter by, or no document has such metadata."""
         having = self.description.get("lucene", {}).get("metadata")
         if having is None:
             raise InputError(f"{self.folder} holds no metadata to filter by; build it with: {self.rebuild}")

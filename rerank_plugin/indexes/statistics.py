@@ -27,24 +27,15 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class CollectionStatistics:
-    """Statistics of a collection.
+    """Statistics of a collection."""
 
-    Attributes:
-        documents: how many there are.
-        mean_lengths: words of a document by field.
-        tokenizer: of the collection's texts.
-        terms: the words. document_frequency: by field, unsigned [V]; a field that is not there is not known.
-        index: the forward index that they are read from; None for those of a checkpoint.
-        source: what they are from, for messages.
-    """
-
-    documents: int
-    mean_lengths: Mapping[str, float]
-    tokenizer: Tokenizer
-    terms: StringTable | StringsInMemory
-    document_frequency: Mapping[str, np.ndarray]
-    index: ForwardIndex | None
-    source: str
+    documents: int  # how many there are
+    mean_lengths: Mapping[str, float]  # words of a document by field
+    tokenizer: Tokenizer  # of the collection's texts
+    terms: StringTable | StringsInMemory  # the words
+    document_frequency: Mapping[str, np.ndarray]  # by field, unsigned [V]; a field that is not there is not known
+    index: ForwardIndex | None  # the forward index that they are read from; None for those of a checkpoint
+    source: str  # what they are from, for messages
 
     @classmethod
     def of_index(cls, index: ForwardIndex) -> CollectionStatistics:
@@ -54,11 +45,7 @@ class CollectionStatistics:
 
     @classmethod
     def load(cls, checkpoint: Path) -> CollectionStatistics:
-        """The statistics that a checkpoint keeps.
-
-        Raises:
-            InputError: it keeps none, or they cannot be read.
-        """
+        """The statistics that a checkpoint keeps; an `InputError` if it keeps none, or they cannot be read."""
         from safetensors import SafetensorError, safe_open
 
         path = checkpoint / STATISTICS_FILE

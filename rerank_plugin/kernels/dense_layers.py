@@ -12,15 +12,15 @@ from collections.abc import Iterable
 
 import numpy as np
 from numba import njit, types
-from numba.extending import intrinsic
 
 from rerank_plugin.kernels.intrinsics import (
     LANES,
+    NUMBER,
     VECTOR,
+    code,
     load_lanes,
     loop,
     multiply_add,
-    pointer,
     repeat,
     store_lanes,
 )
@@ -58,39 +58,46 @@ def pack_panels(matrix: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(len(padded), -1, LANES).transpose(1, 0, 2))
 
 
-@intrinsic
-def _window_products(
-    typing_context, source, weights, start, target, length, source_step, start_step, target_step, slope
-):
+def pack_layer(layer) -> tuple[np.ndarray, np.ndarray]:
+    """The panels and the padded bias of a torch ``Linear``."""
+    return pack_panels(numbers(layer.weight).T), pad_vector(numbers(layer.bias))
+
+
+def pack_convolution(weight: np.ndarray, inward: int = 0) -> np.ndarray:
+    """The weights of a convolution, float32 [filters, inward, width], as panels for windows of rows.
+
+    Args:
+        inward: numbers of a row, where it has zeros behind those that the weights are for.
+    """
+    rows = np.zeros((weight.shape[2], inward or weight.shape[1], weight.shape[0]), np.float32)
+    rows[:, : weight.shape[1]] = weight.transpose(2, 1, 0)
+    return pack_panels(rows.reshape(-1, rows.shape[2]))
+
+
+@code(*[NUMBER] * 4, *[types.intp] * 4, types.float32)
+def _window_products(builder, source, weights, start, target, length, source_step, start_step, target_step, slope):
     """``target[i, :LANES] = leaky(start[i] + source[i * source_step :][:length] @ weights)`` for i = 0 .. ROWS - 1.
 
     The first four are addresses of float32; steps count floats from one row to the next. ``length`` is at least 1.
     ``weights`` are [length, LANES]. Products and sums are rounded once where the processor can.
     """
+    size = length.type
 
-    def generate(context, builder, _, arguments):
-        source, weights, start, target = (pointer(builder, address) for address in arguments[:4])
-        length, source_step, start_step, target_step, slope = arguments[4:]
-        size = length.type
+    def rows(first, step):
+        return [builder.gep(first, [builder.mul(size(row), step)]) for row in range(ROWS)]
 
-        def rows(first, step):
-            return [builder.gep(first, [builder.mul(size(row), step)]) for row in range(ROWS)]
+    sources = rows(source, source_step)
 
-        sources = rows(source, source_step)
+    def add(place, sums):
+        weight_row = load_lanes(builder, builder.gep(weights, [builder.mul(place, size(LANES))]))
+        values = [repeat(builder, builder.load(builder.gep(row, [place]))) for row in sources]
+        return [multiply_add(builder, value, weight_row, total) for value, total in zip(values, sums)]
 
-        def add(place, sums):
-            weight_row = load_lanes(builder, builder.gep(weights, [builder.mul(place, size(LANES))]))
-            values = [repeat(builder, builder.load(builder.gep(row, [place]))) for row in sources]
-            return [multiply_add(builder, value, weight_row, total) for value, total in zip(values, sums)]
-
-        sums = loop(builder, length, [load_lanes(builder, row) for row in rows(start, start_step)], add)
-        slopes, zero = repeat(builder, slope), VECTOR(None)
-        for total, row in zip(sums, rows(target, target_step)):
-            positive = builder.fcmp_ordered(">", total, zero)
-            store_lanes(builder, builder.select(positive, total, builder.fmul(total, slopes)), row)
-        return context.get_dummy_value()
-
-    return types.void(*[types.uintp] * 4, *[types.intp] * 4, types.float32), generate
+    sums = loop(builder, length, [load_lanes(builder, row) for row in rows(start, start_step)], add)
+    slopes, zero = repeat(builder, slope), VECTOR(None)
+    for total, row in zip(sums, rows(target, target_step)):
+        positive = builder.fcmp_ordered(">", total, zero)
+        store_lanes(builder, builder.select(positive, total, builder.fmul(total, slopes)), row)
 
 
 @njit(nogil=True, cache=True)

@@ -1,5 +1,7 @@
 """Inner products of one vector with some rows of a matrix."""
 
+from functools import partial
+
 import numpy as np
 from numba import njit
 
@@ -12,11 +14,7 @@ SMALLEST_PART = 512  # rows: for fewer, waking a thread takes longer than their 
 def inner_products(query: np.ndarray, vectors: np.ndarray, rows: np.ndarray, threads: int) -> np.ndarray:
     """``vectors[rows] @ query``, float32 [C], of vectors float32 [any, E], query float32 [E] and rows int64 [C]."""
     scores = np.empty(len(rows), np.float32)
-
-    def products(start: int, stop: int) -> None:
-        _inner_products(vectors, rows, query, scores, start, stop)
-
-    split(products, len(rows), threads, SMALLEST_PART)
+    split(partial(_inner_products, vectors, rows, query, scores), len(rows), threads, SMALLEST_PART)
     return scores
 
 

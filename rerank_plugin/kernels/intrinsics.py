@@ -1,25 +1,47 @@
 """Code that numba does not write by itself: vectors of LANES numbers, prefetching, and waiting for another thread.
 
-The first functions write instructions with a ``builder`` of llvmlite; intrinsics of the kernels are made of them. LLVM
-turns the vectors into AVX, AVX-512 or NEON.
+The first functions write instructions with a ``builder`` of llvmlite; intrinsics of the kernels are made of them by
+:func:`code`. LLVM turns the vectors into AVX, AVX-512 or NEON.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
 
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
 LANES = 16  # float32 numbers of a vector
-NUMBER = ir.FloatType()
+NUMBER, BYTE, WHOLE = ir.FloatType(), ir.IntType(8), ir.IntType(64)
 VECTOR = ir.VectorType(NUMBER, LANES)
 CACHE_LINE = 64  # bytes
 AHEAD = 4  # rows: by the time they are needed they have arrived
 
 
-def pointer(builder, address, kind=NUMBER):
-    """An address as a pointer to numbers of a kind."""
-    return builder.inttoptr(address, kind.as_pointer())
+def code(*given: types.Type | ir.Type, result: types.Type = types.void) -> Callable:
+    """Decorator: makes an intrinsic of a function that writes the instructions for a ``builder`` and the given values.
+
+    Args:
+        given: the numba type of each value, or for an address the llvmlite type of what is there: the function gets a
+            pointer.
+        result: the numba type of what the function returns.
+    """
+    kinds = [types.uintp if isinstance(kind, ir.Type) else kind for kind in given]
+
+    def decorated(write: Callable):
+        def generate(context, builder, _, arguments):
+            values = (
+                builder.inttoptr(value, kind.as_pointer()) if isinstance(kind, ir.Type) else value
+                for value, kind in zip(arguments, given)
+            )
+            written = write(builder, *values)
+            return context.get_dummy_value() if result == types.void else written
+
+        return intrinsic(wraps(write)(lambda typing_context, *_: (result(*kinds), generate)))
+
+    return decorated
 
 
 def load_lanes(builder, place):
@@ -86,16 +108,12 @@ def loop(builder, count, start, step):
     return after
 
 
-@intrinsic
-def _prefetch(typing_context, address):
-    def generate(context, builder, _, arguments):
-        byte, number = ir.IntType(8), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte.as_pointer()], kind)
-        builder.call(prefetch, [pointer(builder, arguments[0], byte), number(0), number(3), number(1)])
-        return context.get_dummy_value()
-
-    return types.void(types.uintp), generate
+@code(BYTE)
+def _prefetch(builder, address):
+    number = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+    prefetch = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+    builder.call(prefetch, [address, number(0), number(3), number(1)])
 
 
 @njit(nogil=True, inline="always")
@@ -115,14 +133,10 @@ def prefetch_run(array, start, length):
         _prefetch(first + offset)
 
 
-@intrinsic
-def _load_atomic(typing_context, address):
+@code(WHOLE, result=types.int64)
+def _load_atomic(builder, address):
     """Load an int64 from memory; the compiler may not reuse an earlier value."""
-
-    def generate(context, builder, _, arguments):
-        return builder.load_atomic(pointer(builder, arguments[0], ir.IntType(64)), "acquire", 8)
-
-    return types.int64(types.uintp), generate
+    return builder.load_atomic(address, "acquire", 8)
 
 
 @njit(nogil=True, cache=True)

@@ -7,13 +7,14 @@ digits in lower case (``(Aspirin),`` those of ``aspirin``): such pieces share a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from rerank_plugin.files.arrays import GrowingArray, ranges
-from rerank_plugin.kernels.parallel import split
+from rerank_plugin.kernels.parallel import Workspace, split
 
 OPENING, CLOSING = b'(["', b')]".,;:?!'  # marks that change no token of the letters and digits between them
 
@@ -50,6 +51,7 @@ class KnownPieces:
         self.starts = GrowingArray(np.int64)  # of the keys in bytes; one more than there are keys
         self.starts.append([0])
         self.slots = np.zeros(1 << 12, np.int32)
+        self.workspace = Workspace()
 
     def __len__(self) -> int:
         return len(self.hashes.values)
@@ -62,23 +64,18 @@ class KnownPieces:
         """
         encoded = [text.encode(errors="replace") for text in texts]
         ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
-        text = np.frombuffer(b"".join(encoded), np.uint8)
+        joined = b"".join(encoded)
+        text = np.frombuffer(joined, np.uint8)
         starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
         room = starts // 2 + np.arange(len(starts))  # a text of n bytes has at most (n + 1) / 2 pieces
         most = len(text) // 2 + len(starts)
-        numbers, counts = np.empty(most, np.int32), np.zeros(len(starts), np.int64)
-        spans = np.empty((most, 2), np.int64)
-        table = self._table()
-        split(
-            lambda first, last: _look_up(text, starts, ends, room, table, numbers, spans, counts, first, last),
-            len(starts),
-            threads,
-        )
-        where = ranges(room, counts)
-        numbers, spans = numbers[where], spans[where]
-        unknown = np.flatnonzero(numbers < 0)
-        numbers[unknown], keys = self._add(text, spans[unknown])
-        return numbers, counts, [text[start:end].tobytes().decode() for start, end in keys.tolist()]
+        numbers = self.workspace.array("numbers", (most,), np.int32)
+        spans = self.workspace.array("spans", (most, 2), np.int64)
+        counts, table = np.zeros((len(starts), 2), np.int64), self._table()
+        split(partial(_look_up, text, starts, ends, room, table, numbers, spans, counts), len(starts), threads)
+        numbers, spans = numbers[ranges(room, counts[:, 0])], spans[ranges(room, counts[:, 1])]
+        numbers[numbers < 0], keys = self._add(text, spans)
+        return numbers, counts[:, 0], [joined[start:end].decode() for start, end in keys.tolist()]
 
     def _table(self) -> _Table:
         shift = np.uint64(64 - (len(self.slots).bit_length() - 1))
@@ -169,14 +166,15 @@ def _find(text, first, last, plain, found, table):
 
 @njit(nogil=True, cache=True)
 def _look_up(text, starts, ends, room, table, numbers, spans, counts, first_text, last_text):
-    """Numbers of the pieces of texts first_text..last_text, -1 for unknown ones, and where each of them is.
+    """Numbers of the pieces of texts first_text..last_text, -1 for unknown ones, and where each unknown one is.
 
     Args:
         text: uint8, all texts. starts, ends: of each text in it, int64.
-        room: where the results of each text begin, int64. counts: int64, to be filled with the pieces of each text.
+        room: where the results of each text begin, int64.
+        counts: int64 [texts, 2], to be filled with the pieces of each text and how many of them are unknown.
     """
     for number in range(first_text, last_text):
-        place, end, out = starts[number], ends[number], room[number]
+        place, end, out, unknown = starts[number], ends[number], room[number], room[number]
         while place < end:
             width = _blank(text, place, end)
             if width:
@@ -185,9 +183,11 @@ def _look_up(text, starts, ends, room, table, numbers, spans, counts, first_text
             start = place
             place, first, last, plain, found = _next(text, start, end)
             numbers[out] = _find(text, first, last, plain, found, table)[0]
-            spans[out, 0], spans[out, 1] = start, place
+            if numbers[out] < 0:
+                spans[unknown, 0], spans[unknown, 1] = start, place
+                unknown += 1
             out += 1
-        counts[number] = out - room[number]
+        counts[number, 0], counts[number, 1] = out - room[number], unknown - room[number]
 
 
 @njit(nogil=True, cache=True)

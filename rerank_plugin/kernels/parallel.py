@@ -35,6 +35,11 @@ def available_threads() -> int:
     said = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     if said.isdigit() and int(said) > 0:
         return int(said)
+    return processors()
+
+
+def processors() -> int:
+    """The processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -27,11 +27,12 @@ from rerank_plugin.kernels.dense_layers import pad_columns
 from rerank_plugin.kernels.intrinsics import (
     AHEAD,
     LANES,
+    NUMBER,
     VECTOR,
+    code,
     larger_or_nan,
     load_lanes,
     loop,
-    pointer,
     prefetch_row,
     store_lanes,
 )
@@ -39,15 +40,10 @@ from rerank_plugin.kernels.parallel import Workspace
 
 
 class Taps(NamedTuple):
-    """What each word adds to the convolution at each tap.
+    """What each word adds to the convolution at each tap."""
 
-    Attributes:
-        table: float32 [K / LANES, V + 1, width * LANES]; the last row is zero, for positions after a document.
-        offsets: where each tap begins in a row.
-    """
-
-    table: np.ndarray
-    offsets: tuple[int, ...]
+    table: np.ndarray  # float32 [K / LANES, V + 1, width * LANES]; the last row is zero, for positions after a document
+    offsets: tuple[int, ...]  # where each tap begins in a row
 
 
 class Pooling(NamedTuple):
@@ -158,8 +154,8 @@ def _largest_sums(typing_context, places, table, target, count, step, offsets):
     def generate(context, builder, _, arguments):
         count, step, offsets = arguments[3:]
         size = count.type
-        places = pointer(builder, arguments[0], ir.IntType(32))
-        table, target = (pointer(builder, address) for address in arguments[1:3])
+        places = builder.inttoptr(arguments[0], ir.IntType(32).as_pointer())
+        table, target = (builder.inttoptr(address, NUMBER.as_pointer()) for address in arguments[1:3])
         starts = [builder.gep(table, [builder.extract_value(offsets, tap)]) for tap in range(taps)]
 
         def add(position, largest):
@@ -193,13 +189,7 @@ def _run_maxima(maxima, blocks, run):
             _maximum(heads + block * row, heads + (block - 1) * row, heads + block * row)
 
 
-@intrinsic
-def _maximum(typing_context, one, other, target):
+@code(NUMBER, NUMBER, NUMBER)
+def _maximum(builder, one, other, target):
     """``target[:LANES] = max(one[:LANES], other[:LANES])`` for addresses of float32. NaN is larger than any number."""
-
-    def generate(context, builder, _, arguments):
-        one, other, target = (pointer(builder, address) for address in arguments)
-        store_lanes(builder, larger_or_nan(builder, load_lanes(builder, one), load_lanes(builder, other)), target)
-        return context.get_dummy_value()
-
-    return types.void(*[types.uintp] * 3), generate
+    store_lanes(builder, larger_or_nan(builder, load_lanes(builder, one), load_lanes(builder, other)), target)

@@ -83,17 +83,11 @@ ONE = np.uint64(1)  # numba checks indices of signed type for being negative, on
 
 
 class WordTable(NamedTuple):
-    """A hash table of words. It is small enough for the first-level cache, whatever the size of the vocabulary.
+    """A hash table of words. It is small enough for the first-level cache, whatever the size of the vocabulary."""
 
-    Attributes:
-        ids: distinct term ids, int64 [m]; those below 0 are not found.
-        slots: int32 [a power of 2], 0 or 1 + place in ``ids``; linear probing.
-        shift: the right shift of a hash that leaves its slot.
-    """
-
-    ids: np.ndarray
-    slots: np.ndarray
-    shift: np.uint64
+    ids: np.ndarray  # distinct term ids, int64 [m]; those below 0 are not found
+    slots: np.ndarray  # int32 [a power of 2], 0 or 1 + place in ``ids``; linear probing
+    shift: np.uint64  # the right shift of a hash that leaves its slot
 
 
 def word_table(ids: np.ndarray) -> WordTable:

@@ -26,14 +26,7 @@ def arguments():
     def command(name: str, run: Callable, help: str, description: str, *examples: str):
         """A sub-command; those of a compiled knowledge base have the option that names it."""
         shown = "".join(f"\n  python -m rerank_plugin.knowledge {name} {example}" for example in examples)
-        added = kinds.add_parser(
-            name,
-            help=help,
-            description=description,
-            epilog=f"example{'s' * (len(examples) > 1)}:{shown}",
-            formatter_class=commandline.HelpFormatter,
-        )
-        commandline.add_common_options(added)
+        added = parser.subcommand(kinds, name, help, description, f"example{'s' * (len(examples) > 1)}:{shown}")
         added.set_defaults(run=run)
         if run is not compile_source:
             added.add_argument("--knowledge", type=Path, required=True, metavar="KB", help="a compiled knowledge base")
@@ -111,8 +104,7 @@ def arguments():
 
 
 def main(argv: list[str] | None = None) -> None:
-    options = arguments().parse_args(argv)
-    commandline.set_up_logging(options.verbose)
+    options = commandline.parse(arguments(), argv)
     options.run(options)
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, healed, replacing_folder
-from rerank_plugin.text.word_vectors import matrix_of
+from rerank_plugin.text.vocabulary import read_lines
+from rerank_plugin.text.word_vectors import matrix_of, read_tensors
 
 IDS_FILE, VECTORS_FILE, SETTINGS_FILE = "concepts.txt", "concepts.safetensors", "concepts.json"
 CONCEPT_VECTORS = FolderKind(
@@ -54,20 +55,15 @@ def load_concept_vectors(folder: str | Path) -> ConceptVectors:
     Raises:
         InputError: a file is missing or damaged, or the numbers of ids and of vectors differ.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
     folder = healed(folder)
     path = folder / VECTORS_FILE
     try:
-        text = (folder / IDS_FILE).read_text(encoding="utf-8")
-        tensors = load_file(path)
-    except (OSError, UnicodeDecodeError, SafetensorError) as error:
+        ids, tensors = read_lines(folder / IDS_FILE), read_tensors(path)
+    except InputError as error:
         raise InputError(
             f"{folder} cannot be read as concept vectors ({error}); write it with: "
             f"python -m rerank_plugin.embed concepts --knowledge KB --output {folder}"
         ) from None
-    ids = text.split("\n")[:-1] if text.endswith("\n") else text.split("\n")
     matrix = matrix_of(tensors, "vectors", path, IDS_FILE, len(ids))
     if len(set(ids)) != len(ids):
         raise InputError(f"{folder / IDS_FILE} names a concept twice; write the folder anew")

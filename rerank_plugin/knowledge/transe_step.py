@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-REASSOCIATE = {"reassoc", "contract", "nsz"}  # sums may be split over vector lanes
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
 
 
 @njit(nogil=True, fastmath=REASSOCIATE)

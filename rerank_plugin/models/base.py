@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import ClassVar
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.settings import setting
@@ -48,7 +49,7 @@ class RerankerOptions:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The training settings of a model's paper that differ from those of Delta ([D18]).
+    """The training settings of a model's paper that differ from those of Delta ([D18] 3.4), which are the defaults.
 
     Attributes:
         training: fields of the training configuration.
@@ -76,8 +77,11 @@ class ModelConfig:
         concepts: number of the concepts that the model has vectors of.
         concept_dimension: of their vectors.
         document_concepts, query_concepts: where longer lists of concepts are cut.
+        of_training: names of the fields that only training reads: a model that encodes documents gives the same
+            encodings whatever they are.
     """
 
+    of_training: ClassVar[tuple[str, ...]] = ()
     document_words: int
     query_words: int
     lexical_features: tuple[str, ...]

@@ -158,11 +158,7 @@ def _kept(statistics: CollectionStatistics, config: dict) -> bytes:
 
 
 def read_config(folder: Path) -> dict:
-    """A checkpoint's config.json.
-
-    Raises:
-        InputError: it is missing, unreadable, or names no model.
-    """
+    """A checkpoint's config.json; an `InputError` if it is missing, unreadable, or names no model."""
     path = healed(folder) / CONFIG_FILE
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -209,9 +205,6 @@ def load_checkpoint(folder: Path, described: dict | None = None) -> tuple[Rankin
     Raises:
         InputError: a file is missing, the tokenizer differs, or a tensor is missing, unexpected or of another shape.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     folder = Path(folder)
     config = described or read_config(folder)
     model_class, config_class = model_classes(config["model"])
@@ -220,10 +213,7 @@ def load_checkpoint(folder: Path, described: dict | None = None) -> tuple[Rankin
     else:
         model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
         model, vocabulary = model_class(model_config, folder), Vocabulary([])
-    try:
-        weights = load_file(folder / WEIGHTS_FILE)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read {folder / WEIGHTS_FILE}: {error}") from None
+    weights = word_vectors.read_tensors(folder / WEIGHTS_FILE, "torch")
     check_weights(weights, model.state_dict(), str(folder / WEIGHTS_FILE))
     model.load_state_dict(weights, strict=True)
     return model.eval(), vocabulary
@@ -231,16 +221,10 @@ def load_checkpoint(folder: Path, described: dict | None = None) -> tuple[Rankin
 
 def load_stored(folder: Path, described: dict) -> tuple[StoredModel, Vocabulary]:
     """:func:`load_checkpoint` without torch, of a model whose entry is ``stored``; with the same errors."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
     entry, path = entry_of(described["model"]), folder / WEIGHTS_FILE
     vectors = _words(folder, described)
     config = build_config(resolve(entry.config), described["config"], str(folder / CONFIG_FILE))
-    try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
+    weights = word_vectors.read_tensors(path)
     fast = resolve(entry.fast)
     shapes = fast.weight_shapes(config, vectors.matrix.shape[1])
     check_weights(weights, {name: np.empty(shape, np.float32) for name, shape in shapes.items()}, str(path))

@@ -23,8 +23,8 @@ import torch
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import IndexQuery
-from rerank_plugin.indexes.stored_encodings import DTYPES, KeptPieces, find_encodings, write_encodings
+from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
+from rerank_plugin.indexes.stored_encodings import DTYPES, KeptPieces, encodings_folder, find_encodings, write_encodings
 from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
@@ -38,10 +38,15 @@ TEXT_PIECE = 256  # the same of a model that reads texts, which takes longer
 CPU_BATCH, DEVICE_BATCH = 16, 512  # on a CPU, what lies between two layers should stay in its cache
 
 
-def weights_checksum(model: RankingModel, vocabulary: Vocabulary) -> str:
-    """Checksum of all that a document's encoding depends on: parameters, buffers, configuration and vocabularies."""
+def weights_checksum(model: RankingModel, vocabulary: Vocabulary, all_fields: bool = False) -> str:
+    """Checksum of all that a document's encoding depends on: parameters, buffers, configuration and vocabularies.
+
+    Fields of the configuration that only training reads are left out, but for ``all_fields``.
+    """
+    left_out = () if all_fields else model.config.of_training
+    config = {name: value for name, value in asdict(model.config).items() if name not in left_out}
     digest = blake2b(digest_size=16)
-    digest.update(json.dumps([model.name, asdict(model.config)], sort_keys=True).encode())
+    digest.update(json.dumps([model.name, config], sort_keys=True).encode())
     digest.update("\n".join(vocabulary.words).encode())
     if (concepts := model.concept_vocabulary) is not None:
         digest.update("\n".join(["", "concepts", *concepts.ids]).encode())
@@ -49,6 +54,15 @@ def weights_checksum(model: RankingModel, vocabulary: Vocabulary) -> str:
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
+
+
+def encodings_key(index: ForwardIndex, model: RankingModel, vocabulary: Vocabulary) -> str:
+    """The checksum under which an index has a model's encodings: before, it was one of all fields."""
+    key = weights_checksum(model, vocabulary)
+    if not encodings_folder(index, key).is_dir():
+        before = weights_checksum(model, vocabulary, all_fields=True)
+        return before if encodings_folder(index, before).is_dir() else key
+    return key
 
 
 class EncodedDocuments(FastPath):
@@ -73,7 +87,7 @@ class EncodedDocuments(FastPath):
             InputError: the encodings are damaged, or there are none of a model that reads texts.
         """
         index = builder.index
-        vectors = find_encodings(index, weights_checksum(model, builder.vocabulary), model.encoding_size)
+        vectors = find_encodings(index, encodings_key(index, model, builder.vocabulary), model.encoding_size)
         if vectors is None and model.reads_texts:
             raise InputError(
                 f"{index.folder} holds no encodings by {model.folder}; encode it with: python -m rerank_plugin.index "
@@ -85,7 +99,6 @@ class EncodedDocuments(FastPath):
         return cls(model, builder, threads, vectors)
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         vectors, rows = self.vectors, self.places(candidates.rows)
         if vectors.dtype != np.float32:
             vectors, rows = vectors[rows].astype(np.float32), np.arange(len(rows))
@@ -121,10 +134,7 @@ def _say_missing(name: str, folder: Path) -> None:
 
 
 def check_encodes(model: RankingModel) -> None:
-    """
-    Raises:
-        InputError: the model has no encodings.
-    """
+    """An `InputError` if the model has no encodings."""
     if not isinstance(model, EncodingModel):
         known = ", ".join(entry.name for entry in MODELS.ours() if entry.encoder is not None and not entry.requires)
         raise InputError(
@@ -165,7 +175,7 @@ def encode_index(
     if dtype not in DTYPES:
         raise InputError(f"encodings are kept as {' or '.join(DTYPES)}, not {dtype}")
 
-    checksum = weights_checksum(model, builder.vocabulary)
+    checksum = encodings_key(builder.index, model, builder.vocabulary)
     kept = KeptPieces(builder.index, checksum)
 
     def pieces() -> Iterator[np.ndarray]:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.features.interactions import cosine_matrix
 from rerank_plugin.models.attribution import Attribution, Part, of_cells
 from rerank_plugin.models.ranking_model import FixedVectorModel, StandardizedFeatures
 
@@ -60,14 +61,28 @@ def in_double(model: Model, inputs: Inputs) -> tuple[Model, Inputs]:
     )
 
 
-def features_at(model: StandardizedFeatures, inputs: Inputs, presences: Tensor) -> Tensor:
-    """Lexical features, float64 [S, F], between their means in the training data and those of one document."""
-    return model.feature_mean + presences * (inputs.features - model.feature_mean)
+def of_words(
+    model: StandardizedFeatures,
+    inputs: Inputs,
+    score: Callable[[Tensor, Tensor], Tensor],
+    of_word: tuple[int, ...] = (),
+    **more: Any,
+) -> Attribution:
+    """The attribution by the words of a document, and its lexical features instead of their means in training data.
 
-
-def features_of(model: StandardizedFeatures, inputs: Inputs, contributions: np.ndarray) -> tuple[Part, ...]:
-    """The lexical features of one document with their contributions, float64 [F]."""
-    return tuple(map(Part, model.config.lexical_features, inputs.features[0].tolist(), contributions.tolist()))
+    Args:
+        score: of the words' presences, float64 [S, N, *of_word], and features, float64 [S, F], the scores, float64 [S].
+        of_word: shape of the presences, and so of the contributions, of one word.
+        more: other attributes; the matrix is by default that of the cosines.
+    """
+    mean = model.feature_mean
+    base, (words, features) = integrated_gradients(
+        lambda words, present: score(words, mean + present * (inputs.features - mean)),
+        [(inputs.documents.shape[1], *of_word), inputs.features.shape[1:]],
+    )
+    parts = tuple(map(Part, model.config.lexical_features, inputs.features[0].tolist(), features.tolist()))
+    more.setdefault("matrix", cosine_matrix(model.vectors, inputs)[0].numpy())
+    return Attribution(base, known=known_words(model, inputs), words=words, parts=parts, **more)
 
 
 def of_interaction(

@@ -143,7 +143,13 @@ class FixedVectorModel(RankingModel):
 
 
 class StandardizedFeatures(FixedVectorModel):
-    """A model that standardizes its lexical features by statistics of the training data, saved with its weights."""
+    """A model that standardizes its lexical features by statistics of the training data, saved with its weights.
+
+    Its ``convolutions`` and its feed-forward ``layers`` have an L2 cost of their own each ([D18] 3.4).
+    """
+
+    convolutions: nn.ModuleList
+    layers: nn.ModuleList
 
     def __init__(self, config: ModelConfig, vectors: Tensor):
         super().__init__(config, vectors)
@@ -151,9 +157,14 @@ class StandardizedFeatures(FixedVectorModel):
         self.register_buffer("feature_scale", torch.ones(len(config.lexical_features)))
 
     def set_feature_statistics(self, mean: Tensor, deviation: Tensor) -> None:
-        """Set mean and standard deviation of the lexical features over the training data, float [F] each."""
         self.feature_mean.copy_(mean)
         self.feature_scale.copy_(torch.where(deviation > 0, 1 / deviation.clamp_min(SMALLEST_DEVIATION), 1.0))
+
+    def regularized(self) -> dict[str, list[nn.Parameter]]:
+        return {
+            "convolution": [layer.weight for layer in self.convolutions],
+            "feed_forward": [layer.weight for layer in self.layers],
+        }
 
     def standardized(self, features: Tensor) -> Tensor:
         """Raw features, float [B, F], at zero mean and unit variance."""
@@ -171,6 +182,12 @@ def convolution_layers(rows: int, config: ModelConfig, padding: int) -> nn.Modul
     return nn.ModuleList(
         nn.Conv1d(inward, outward, config.width, padding=padding) for inward, outward in zip(widths, widths[1:])
     )
+
+
+def masked_softmax(values: Tensor, mask: Tensor) -> Tensor:
+    """The softmax of the numbers that a mask keeps, float [B, M] and bool [B, M]; the others have no share."""
+    lowest = torch.finfo(values.dtype).min  # and not infinity, of which a row without any would make NaN
+    return values.masked_fill(~mask, lowest).softmax(dim=1) * mask
 
 
 class SparseEmbeddings(nn.Module):

@@ -93,11 +93,7 @@ def names() -> list[str]:
 
 
 def entry_of(name: str) -> ModelEntry:
-    """The entry of a model.
-
-    Raises:
-        InputError: the name is unknown, names no model, or its package cannot be loaded.
-    """
+    """The entry of a model; an `InputError` if the name is unknown, names no model, or its package cannot be loaded."""
     found = MODELS.find(name)
     if isinstance(found, ModelEntry):
         return found

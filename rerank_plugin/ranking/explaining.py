@@ -39,11 +39,7 @@ def explained(
 
 
 def place_of(ranking: Ranking, docid: str | int) -> int:
-    """Where a document stands among the candidates.
-
-    Raises:
-        InputError: it is none of them.
-    """
+    """Where a document stands among the candidates; an `InputError` if it is none of them."""
     row = int(ranking.candidates.index.rows([docid])[0]) if isinstance(docid, str) else -1
     places = np.flatnonzero(ranking.candidates.rows[ranking.order] == row)
     if row < 0 or not len(places):

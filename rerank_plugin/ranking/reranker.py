@@ -237,7 +237,7 @@ class Reranker:
         if passages:
             raise InputError("passages are for texts: a document of an index is scored as a whole")
         ranking = pipeline.rank(asked, self._candidates(given, first_stage_scores), self._scorer)
-        return ranked_hits(ranking, depth, self._lucene_numbers)
+        return ranked_hits(ranking, depth)
 
     def explain(
         self,
@@ -263,8 +263,8 @@ class Reranker:
             return self._texts.explain(asked, given, first, int(which))
         ranking = pipeline.rank(asked, self._candidates(given, first_stage_scores), self._scorer)
         place = place_of(ranking, which)
-        number = int(self._lucene_numbers[ranking.candidates.rows[place]])
-        return explained(ranking, place, self._scorer, "the list", self._documents.as_indexed(number))
+        document = self._documents.as_indexed(int(ranking.candidates.rows[place]))
+        return explained(ranking, place, self._scorer, "the list", document)
 
     def rerank_hits(self, query: str, hits: Iterable[Any], searcher: Any, top_k: int | None = None) -> list[Hit]:
         """Re-rank the hits of another searcher, such as Pyserini's ``LuceneSearcher``.
@@ -294,11 +294,6 @@ class Reranker:
     def _documents(self) -> StoredDocuments:
         assert self.index is not None  # else texts are explained
         return StoredDocuments(self.index)
-
-    @cached_property
-    def _lucene_numbers(self) -> npt.NDArray[np.int64]:
-        assert self.index is not None  # else texts are ranked
-        return lucene_numbers(self.index)
 
     def _candidates(self, given: list[Any], scores: Any) -> Candidates:
         """The documents in first-stage order."""
@@ -409,30 +404,14 @@ def _finite(scores: Any, count: int) -> npt.NDArray[np.float32]:
     return found
 
 
-def lucene_numbers(index: Index) -> npt.NDArray[np.int64]:
-    """The number in the Lucene index of each row of the forward index, int64 [R]."""
-    rows, numbers = np.asarray(index.forward.lucene_rows), np.empty(len(index), np.int64)
-    present = np.flatnonzero(rows < len(index))
-    numbers[rows[present]] = present
-    return numbers
-
-
-def ranked_hits(ranking: Ranking, k: int, lucene_docids: npt.NDArray[np.int64], offset: int = 0) -> list[Hit]:
-    """The best k documents of a ranking after the first ``offset``; ``lucene_docids`` are :func:`lucene_numbers`."""
+def ranked_hits(ranking: Ranking, k: int, offset: int = 0) -> list[Hit]:
+    """The best k documents of a ranking after the first ``offset``."""
     best = ranking._replace(order=ranking.order[offset : offset + k])
-    rows = ranking.candidates.rows[best.order]
-    titles = ranking.candidates.index.titles.take(rows)
-    before = ranking.candidates.first_stage_scores[best.order]
-    ranks, numbers = range(offset + 1, offset + len(titles) + 1), lucene_docids[rows].tolist()
-    columns = (
-        best.doc_ids,
-        best.ranked_scores.tolist(),
-        ranks,
-        titles,
-        before.tolist(),
-        (best.order + 1).tolist(),
-        numbers,
-    )
+    candidates, index = ranking.candidates, ranking.candidates.index
+    rows = candidates.rows[best.order]
+    of_scores = best.doc_ids, best.ranked_scores.tolist(), range(offset + 1, offset + len(rows) + 1)
+    before = candidates.first_stage_scores[best.order].tolist(), (best.order + 1).tolist()
+    columns = (*of_scores, index.titles.take(rows), *before, index.lucene_numbers[rows].tolist())
     return [Hit(*fields) for fields in zip(*columns)]
 
 

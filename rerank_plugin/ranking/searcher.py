@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rerank_plugin.corpora import queries as read_queries
 from rerank_plugin.files.errors import InputError
@@ -29,7 +28,6 @@ from rerank_plugin.ranking.reranker import (
     Reranker,
     as_query,
     at_least,
-    lucene_numbers,
     open_index,
     ranked_hits,
     whole,
@@ -105,7 +103,7 @@ class Searcher:
                 index cannot filter so.
         """
         query, k = as_query(q, filter=filter), self._within_depth(k, offset)
-        return ranked_hits(self._rank(query), k, self._lucene_numbers, offset)
+        return ranked_hits(self._rank(query), k, offset)
 
     def batch_search(
         self,
@@ -134,8 +132,7 @@ class Searcher:
             raise InputError(f"{len(texts)} queries but {len(ids)} query ids: give one id each")
         asked = _checked(as_query(text, id, filter) for text, id in zip(texts, ids))
         k = self._within_depth(k)
-        numbers = self._lucene_numbers
-        return {ranking.query.id: ranked_hits(ranking, k, numbers) for ranking in self._rank_all(asked, threads)}
+        return {ranking.query.id: ranked_hits(ranking, k) for ranking in self._rank_all(asked, threads)}
 
     def doc(self, docid: str | int) -> StoredDocument | None:
         """A document with the methods ``docid()``, ``id()``, ``contents()``, ``raw()`` and ``get(field)``.
@@ -152,17 +149,16 @@ class Searcher:
         self._check_open()
         if isinstance(docid, str):
             row = int(self.index.forward.rows([docid])[0])
-            number = int(self._lucene_numbers[row])
         elif isinstance(docid, (int, np.integer)) and not isinstance(docid, bool):
-            number, rows = int(docid), self.index.forward.lucene_rows
-            row = int(rows[number]) if 0 <= number < len(rows) else self.num_docs
+            rows = self.index.forward.lucene_rows
+            row = int(rows[docid]) if 0 <= docid < len(rows) else self.num_docs
         else:
             raise InputError(f"a document is named by its id or by its Lucene number, not by {type(docid).__name__}")
         if not 0 <= row < self.num_docs:
             return None
         with self._lock:
             documents = self._documents
-        return documents.read(number, self.index.forward.ids[row])
+        return documents.read(int(self.index.forward.lucene_numbers[row]), self.index.forward.ids[row])
 
     def explain(self, query: str, docid: str) -> Explanation:
         """What the score of a document is made of, and why it moved.
@@ -176,7 +172,7 @@ class Searcher:
         place = place_of(ranking, docid)
         with self._lock:
             documents = self._documents
-        document = documents.as_indexed(int(self._lucene_numbers[ranking.candidates.rows[place]]))
+        document = documents.as_indexed(int(ranking.candidates.rows[place]))
         return explained(ranking, place, self._scorer, self._config.name, document)
 
     def similar(self, docid: str, k: int = 10, encoder: str | Path = "ktrel") -> list[Hit]:
@@ -201,7 +197,7 @@ class Searcher:
             self._encodings[str(encoder)] = stage
         candidates = stage.neighbours(row, at_least(k, "k"))
         ranking = pipeline.rank(as_query(docid), candidates, None)
-        return ranked_hits(ranking, len(candidates), self._lucene_numbers)
+        return ranked_hits(ranking, len(candidates))
 
     def set_bm25(self, k1: float = 0.9, b: float = 0.4) -> None:
         """Retrieve by BM25 with these parameters; with RM3, if that is set."""
@@ -260,10 +256,6 @@ class Searcher:
     @cached_property
     def _encodings(self) -> dict[str, DenseStage]:
         return {}
-
-    @cached_property
-    def _lucene_numbers(self) -> npt.NDArray[np.int64]:
-        return lucene_numbers(self.index)
 
     @cached_property  # finding it reads what is installed; those of Lucene, which can take each other's place, agree
     def _entry(self) -> FirstStageEntry | None:

@@ -13,7 +13,6 @@ import numpy as np
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.lucene_reader import stored_documents
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
 
@@ -62,29 +61,26 @@ class StoredDocument:
 
 
 class StoredDocuments:
-    """Reads documents of an index by their Lucene numbers. It is thread-safe; Java starts when it is made."""
+    """Reads documents of an index. It is thread-safe; Java starts when it is made."""
 
     def __init__(self, index: Index):
         self.index, self.lucene, self.lock = index, LuceneConfig().open(index), Lock()
 
     def read(self, number: int, docid: str) -> StoredDocument:
-        """
-        Raises:
-            InputError: the index does not store documents.
-        """
+        """The document with a Lucene number and its id; an `InputError` if the index does not store documents."""
         with self.lock:
-            found = self.lucene.reader.storedFields().document(number)
-            raw, contents = found.get("raw"), found.get("contents")
+            stored = self.lucene.reader.storedFields()  # kept while Java uses it: pyjnius lets go of it too early
+            found = stored.document(number)
+            raw = found.get("raw")
+            contents = None if raw is not None and '"contents"' in raw else found.get("contents")  # not twice
         if raw is None and contents is None:
             raise InputError(f"{self.index.folder} does not store its documents: rebuild the index")
         return StoredDocument(docid, raw, contents)
 
-    def as_indexed(self, number: int) -> Document | None:
-        """Title and abstract as they were indexed; None if the index does not store them."""
-        described, folder = self.index.description["lucene"], self.index.lucene_folder
-        fields = (described.get(name) for name in ("title_field", "text_field"))
+    def as_indexed(self, row: int) -> Document | None:
+        """Title and abstract of a row as they were indexed; None if the index does not store them."""
         with self.lock, suppress(InputError):
-            return next(stored_documents(self.lucene.reader, folder, *fields, numbers=np.array([number])))
+            return next(self.index.stored_documents(self.lucene.reader, np.array([row])))
         return None
 
     def close(self) -> None:

@@ -42,21 +42,13 @@ __all__ = [
 
 
 class Untrained(NamedTuple):
-    """The register entry of an untrained reranker.
+    """The register entry of an untrained reranker."""
 
-    Attributes:
-        factory: 'package.module:Name', called with (index) or, if it reads vectors, (index, checkpoint, options).
-        summary: one line for help and documentation.
-        settings: further arguments of the factory, by name.
-        reads_vectors: whether its checkpoint is a folder of word vectors; otherwise it has no checkpoint and one path.
-        benched: whether benchmarks measure it by default.
-    """
-
-    factory: str
-    summary: str
-    settings: dict[str, Any] = {}
-    reads_vectors: bool = False
-    benched: bool = False
+    factory: str  # 'package.module:Name', called with (index) or, if it reads vectors, (index, checkpoint, options)
+    summary: str  # one line for help and documentation
+    settings: dict[str, Any] = {}  # further arguments of the factory, by name
+    reads_vectors: bool = False  # whether its checkpoint is a folder of word vectors; else it has none, and one path
+    benched: bool = False  # whether benchmarks measure it by default
 
 
 _LEXICAL, _WMD = "rerank_plugin.rerankers.lexical", "rerank_plugin.rerankers.wmd:from_word_vectors"
@@ -84,17 +76,16 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
         InputError: no such name, or its checkpoint cannot be used with this index.
     """
     name, _, rest = spec.partition(":")
+    checkpoint = checkpoint_of(spec)
     if name in UNTRAINED:
         register.MODELS.check_not_taken(name)
         return _untrained(name, index, rest, options)
     if (target := register.MODELS.find(name)) is not None:
-        return _opened(name, target, index, register.packaged_folder(rest) if rest else None, options)
-    if Path(spec).is_dir():
-        return _of_folder(Path(spec), index, options)
-    if rest and "." in name and not Path(name).exists():
-        thing, _, checkpoint = rest.partition(":")
-        return _from_elsewhere(f"{name}:{thing}", index, Path(checkpoint) if checkpoint else None, options)
-    raise _unknown(spec)
+        return _opened(name, target, index, checkpoint, options)
+    if checkpoint is not None:
+        return _of_folder(checkpoint, index, options)
+    thing, _, folder = rest.partition(":")
+    return _from_elsewhere(f"{name}:{thing}", index, Path(folder) if folder else None, options)
 
 
 def checkpoint_of(spec: str) -> Path | None:
@@ -107,16 +98,13 @@ def checkpoint_of(spec: str) -> Path | None:
     if name in UNTRAINED:
         return None
     if (target := register.MODELS.find(name)) is not None:
-        return register.packaged_folder(rest) if rest else getattr(target, "bundled", None)
+        bundled = target.bundled if isinstance(target, ModelEntry) else None
+        return register.packaged_folder(rest) if rest else bundled
     if Path(spec).is_dir():
         return Path(spec)
-    if rest and "." in name:
+    if rest and "." in name and not Path(name).exists():
         return None
-    raise _unknown(spec)
-
-
-def _unknown(spec: str) -> InputError:
-    return InputError(
+    raise InputError(
         f"unknown reranker '{spec}'; known: {', '.join(known_names())}, a checkpoint folder, or package.module:Class"
     )
 

@@ -81,7 +81,6 @@ class NeuralReranker(Scorer):
         self.helpers = self.threads if self.on_cpu and self.fast_class and not model.inner_product else 1
         self.fast, self.prepared = None, False
         self.queries_cut = 0
-        self.unknown_queries: set[str] = set()
 
     def _placed(self, model: RankingModel, device: str) -> RankingModel:
         """The module on a device, in eval mode; training it refreshes the fast path."""
@@ -166,13 +165,8 @@ class NeuralReranker(Scorer):
         if not len(candidates):
             task.scores = np.zeros(0, np.float32)
         elif not self.can_read(words):
-            if query.id not in self.unknown_queries:
-                self.unknown_queries.add(query.id)
-                items = ["words"] * builder.reads_words + ["concepts"] * (builder.concepts is not None)
-                log.warning(
-                    "query %s: the model knows none of its %s; left in first-stage order", query.id, " and ".join(items)
-                )
-            task.scores = candidates.first_stage_scores.copy()
+            items = ["words"] * builder.reads_words + ["concepts"] * (builder.concepts is not None)
+            task.scores = self.left_as_found(query, candidates, f"the model knows none of its {' and '.join(items)}")
         return task
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:

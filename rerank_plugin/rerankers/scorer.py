@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from rerank_plugin.files.errors import InputError
@@ -47,6 +48,18 @@ class Scorer(ABC):
     passage_words: int | None = None
     feature_seconds: float = 0.0
     scores_together: ClassVar[bool] = False
+
+    @cached_property
+    def unknown_queries(self) -> set[str]:
+        """The ids of the queries that it could not read."""
+        return set()
+
+    def left_as_found(self, query: Query, candidates: Candidates, why: str) -> np.ndarray:
+        """The first-stage scores, float32 [C], for a query that it cannot read; says so once a query."""
+        if query.id not in self.unknown_queries:
+            self.unknown_queries.add(query.id)
+            log.warning("query %s: %s; left in first-stage order", query.id, why)
+        return candidates.first_stage_scores.copy()
 
     @abstractmethod
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
@@ -95,11 +108,7 @@ class Adopted(Scorer):
 
 
 def as_scorer(reranker: Reranker | Scorer) -> Scorer:
-    """Any reranker as a :class:`Scorer`.
-
-    Raises:
-        InputError: it is no reranker, as in :class:`Adopted`.
-    """
+    """Any reranker as a :class:`Scorer`; an `InputError` if it is no reranker, as in :class:`Adopted`."""
     return reranker if isinstance(reranker, Scorer) else Adopted(reranker)
 
 

@@ -30,7 +30,6 @@ Letters in shapes: C candidates, n distinct known words of a title, m of the que
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +46,6 @@ from rerank_plugin.rerankers.scorer import Scorer
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.word_vectors import WordVectors
-
-log = logging.getLogger(__name__)
 
 
 class WordMoversDistance(Scorer):
@@ -84,7 +81,6 @@ class WordMoversDistance(Scorer):
         self.word_ids = TermIds(index, vectors.vocabulary, stop_words, by_hash=False)
         longest = float(np.linalg.norm(vectors.matrix.astype(np.float64), axis=1).max())
         self.floor = -(3 * longest + 1)  # no distance exceeds twice the longest vector
-        self.unknown_queries: set[str] = set()
         self.fused = None
         if options.fast:
             from rerank_plugin.rerankers.wmd_fused import FusedDistances  # here, because it loads numba
@@ -96,10 +92,7 @@ class WordMoversDistance(Scorer):
         """Negated distances, float32 [C]."""
         ids, counts = self.query_words(query.text)
         if not len(ids):
-            if query.id not in self.unknown_queries:
-                self.unknown_queries.add(query.id)
-                log.warning("query %s: no word of it has a vector; left in first-stage order", query.id)
-            return candidates.first_stage_scores.copy()
+            return self.left_as_found(query, candidates, "no word of it has a vector")
         distances = (self.fused or self).distances(ids, counts, candidates, self.exact_top)
         return np.where(np.isfinite(distances), -distances, self.floor).astype(np.float32)
 

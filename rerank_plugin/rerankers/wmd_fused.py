@@ -13,6 +13,7 @@ V vocabulary, D dimension.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -61,28 +62,19 @@ class FusedDistances:
         number = distinct_words(plain(self.index.tokens), candidates.starts, lengths, marks, places, terms)
         ids, query_vectors = self.word_ids.array[terms[:number]], self.vectors[query_ids]  # [U], [m, D]
         table = self.workspace.array("costs", (number, len(query_ids)), np.float64)
-        lower = np.empty(count)
-
-        def words(start: int, stop: int) -> None:
-            _word_distances(self.vectors, ids, query_vectors, table, start, stop)
-
-        def bounds(start: int, stop: int) -> None:
-            _title_bounds(places, lengths, ids, table, query_counts, lower, start, stop)
+        problem = places, lengths, ids, table, query_counts
 
         def exact(titles: np.ndarray, smallest: int = 8) -> np.ndarray:
             solved = np.empty(len(titles))
-
-            def solve_part(start: int, stop: int) -> None:
-                _title_distances(titles, places, lengths, ids, table, query_counts, solved, start, stop)
-
-            split(solve_part, len(titles), self.threads, smallest)
+            split(partial(_title_distances, titles, *problem, solved), len(titles), self.threads, smallest)
             return solved
 
         with crew(self.threads):
-            split(words, number, self.threads, smallest=256)
+            split(partial(_word_distances, self.vectors, ids, query_vectors, table), number, self.threads, smallest=256)
             if exact_top is None:
                 return exact(np.arange(count), smallest=64)
-            split(bounds, count, self.threads)
+            lower = np.empty(count)
+            split(partial(_title_bounds, *problem, lower), count, self.threads)
             return least_distances(lower, exact, exact_top)
 
 
@@ -173,28 +165,18 @@ class Problem(NamedTuple):
     """A transportation problem of at most N sources and m sinks, with the working arrays of the solver.
 
     Sources and sinks are nodes: source i of n is node i, sink j is node n + j.
-
-    Attributes:
-        costs: for each unit of flow, float64 [N, m].
-        supplies: int64 [N], positive. demands: int64 [m], positive, with the same sum.
-        parents: parent of each node in the spanning tree, int64 [N + m]; -1 for the root.
-        flows: flow between a node and its parent, int64 [N + m].
-        potentials: float64 [N + m]; the cost of a tree arc is the sum of the potentials of its two ends.
-        best, second: the two cheapest open sinks of a source, int64 [N]; -1 for none.
-        regrets: cost of ``second`` minus cost of ``best``, float64 [N]; infinite if there is no second.
-        marks: node labels, int8 [N + m].
     """
 
-    costs: np.ndarray
-    supplies: np.ndarray
-    demands: np.ndarray
-    parents: np.ndarray
-    flows: np.ndarray
-    potentials: np.ndarray
-    best: np.ndarray
-    second: np.ndarray
-    regrets: np.ndarray
-    marks: np.ndarray
+    costs: np.ndarray  # for each unit of flow, float64 [N, m]
+    supplies: np.ndarray  # int64 [N], positive
+    demands: np.ndarray  # int64 [m], positive, with the same sum
+    parents: np.ndarray  # parent of each node in the spanning tree, int64 [N + m]; -1 for the root
+    flows: np.ndarray  # flow between a node and its parent, int64 [N + m]
+    potentials: np.ndarray  # float64 [N + m]; the cost of a tree arc is the sum of the potentials of its two ends
+    best: np.ndarray  # the cheapest open sink of a source, int64 [N]; -1 for none
+    second: np.ndarray  # the second cheapest, likewise
+    regrets: np.ndarray  # cost of ``second`` minus cost of ``best``, float64 [N]; infinite if there is no second
+    marks: np.ndarray  # node labels, int8 [N + m]
 
 
 @njit(nogil=True, cache=True)

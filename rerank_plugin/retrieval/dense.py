@@ -103,7 +103,7 @@ class QueryEncoder:
 
     def __init__(self, forward, checkpoint: str | Path):
         from rerank_plugin.models.classes import classes_of
-        from rerank_plugin.models.document_encodings import weights_checksum
+        from rerank_plugin.models.document_encodings import encodings_key
         from rerank_plugin.models.register import checkpoint_folder, foreign_model
         from rerank_plugin.rerankers import RerankerOptions
         from rerank_plugin.rerankers.neural import from_checkpoint
@@ -118,7 +118,7 @@ class QueryEncoder:
                 f"{checkpoint}: the score of the model '{model.name}' is no inner product of a query's and a "
                 "document's encoding, so it cannot retrieve; ktrel can"
             )
-        self.key, self.size = weights_checksum(model, builder.vocabulary), model.encoding_size
+        self.key, self.size = encodings_key(forward, model, builder.vocabulary), model.encoding_size
         self.scorer = classes_of(model.name).encoder(model, builder, 1)
         self.said: set[str] = set()
 

@@ -44,9 +44,9 @@ class IndexEncoder:
     @cached_property
     def key(self) -> str:
         """The checksum of the model's weights, under which its encodings are kept."""
-        from rerank_plugin.models.document_encodings import weights_checksum
+        from rerank_plugin.models.document_encodings import encodings_key
 
-        return weights_checksum(self.model, self.builder.vocabulary)
+        return encodings_key(self.index, self.model, self.builder.vocabulary)
 
     def vectors(self) -> np.ndarray | None:
         """The stored encodings, as :func:`~rerank_plugin.indexes.stored_encodings.find_encodings` gives them."""

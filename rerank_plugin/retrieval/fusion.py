@@ -45,15 +45,10 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 
 
 class Table(NamedTuple):
-    """The values of each list for each document of one query.
+    """The values of each list for each document of one query."""
 
-    Attributes:
-        keys: the documents, ascending, int64 [C].
-        values: float64 [L, C]; 0 if the list does not hold the document.
-    """
-
-    keys: np.ndarray
-    values: np.ndarray
+    keys: np.ndarray  # the documents, ascending, int64 [C]
+    values: np.ndarray  # float64 [L, C]; 0 if the list does not hold the document
 
     def scores(self, weights: Sequence[float]) -> np.ndarray:
         """The weighted sums over the lists, float32 [C]."""

@@ -48,11 +48,7 @@ class GivenRun:
         self.run, self.forward, self.path, self.rows_of = run, index, path, rows_of or index.rows
 
     def search(self, query: Query, depth: int) -> Candidates:
-        """The first ``depth`` documents of the query's list.
-
-        Raises:
-            InputError: some of them are not in the index.
-        """
+        """The first ``depth`` documents of the query's list; an `InputError` if some of them are not in the index."""
         if query.id not in self.run:
             return Candidates(self.forward, [], [])
         doc_ids, scores = self.run[query.id]

@@ -115,7 +115,8 @@ class LuceneFirstStage:
 
     def _hits(self, query, depth: int) -> tuple[np.ndarray, np.ndarray]:
         """Lucene numbers int64 [C] and scores float32 [C] of the top hits, in one call to Java."""
-        text = self._json.writeValueAsString(self.searcher.search(query, depth))
+        found = self.searcher.search(query, depth)  # not as an argument: while it runs, another thread binds the method
+        text = self._json.writeValueAsString(found)
         start = text.rfind("[[")  # the only array of arrays that holds no other
         numbers = text[start + 2 : text.find("]]", start)].replace("],[", ",")
         if start < 0 or '"' in numbers:  # no hits: what was found is the count of hits and its relation

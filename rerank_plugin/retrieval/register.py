@@ -50,10 +50,7 @@ def can_filter(stage: FirstStage) -> bool:
 
 
 def check_filter(stage: FirstStage, query: Query) -> None:
-    """
-    Raises:
-        InputError: the query has a filter, and the first stage does not keep to it.
-    """
+    """An `InputError` if the query has a filter, and the first stage does not keep to it."""
     if query.filter is not None and not can_filter(stage):
         raise InputError(
             f"the first stage '{stage.name}' cannot filter ({query.filter}): take bm25, bm25+rm3, qld, "

@@ -18,8 +18,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder to write; must be new or empty")
     parser.add_argument("--documents", type=int, default=DOCUMENTS, help="number of documents")
     parser.add_argument("--queries", type=int, default=QUERIES, help="number of queries, all splits together")
-    options = parser.parse_args(argv)
-    commandline.set_up_logging(options.verbose)
+    options = commandline.parse(parser, argv)
     generate(options.output, options.documents, options.queries, options.seed)
     print(f"{options.output}: {options.documents:,} documents, {options.queries} queries")
 

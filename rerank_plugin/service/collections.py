@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -69,6 +70,7 @@ class Collections:
     def __init__(self, config: ServiceConfig):
         self.config, self.reloading, self.changing = config, Lock(), Lock()
         self.now = self._opened()
+        _freeze()
 
     def _opened(self) -> Served:
         served = Served(self.config)
@@ -97,6 +99,15 @@ class Collections:
             with self.changing:
                 before, self.now = self.now, opened
             before.leave(retire=True)
+            del before
+            _freeze()
 
     def close(self) -> None:
         self.now.leave(retire=True)
+
+
+def _freeze() -> None:
+    """Tell Python's garbage collector that what is open stays: to look through it stops all threads for 0.3 seconds."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

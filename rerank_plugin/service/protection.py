@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from contextlib import suppress
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -56,24 +55,19 @@ class Protection:
 
         try:
             self._check_token(scope)
-            body = await asyncio.wait_for(self._body(scope, receive), self.config.body_seconds)
+            body = await self._body(scope, receive)
             if self.scheduler.full and scope["path"].startswith(WORKING):
                 raise OverloadedError  # sooner, and for less, than the route would
+            if body is not None:
+                await self._answered(scope, body, receive, sending)
         except RequestError as error:
             await error.answer()(scope, receive, sending)
-        except asyncio.TimeoutError:
-            seconds = f"{self.config.body_seconds:g} seconds"
-            await RequestError(408, f"the body did not arrive within {seconds}").answer()(scope, receive, sending)
-        else:
-            try:
-                if body is not None:
-                    await self._answered(scope, body, receive, sending)
-            except Exception:
-                log.exception("%s %s failed", scope["method"], scope["path"])
-                if begun:
-                    raise  # the server closes the connection
-                failed = RequestError(500, "the service failed at this request; its log says why")
-                await failed.answer()(scope, receive, sending)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if begun:
+                raise  # the server closes the connection
+            failed = RequestError(500, "the service failed at this request; its log says why")
+            await failed.answer()(scope, receive, sending)
 
     def _check_token(self, scope: Scope) -> None:
         """
@@ -92,13 +86,21 @@ class Protection:
         """The body; None if the client has gone.
 
         Raises:
-            RequestError: it is too large.
+            RequestError: it is too large, or takes too long.
         """
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
         if length == "0" and "transfer-encoding" not in headers:
             return b""
-        parts, size, more = [], int(length) if length.isdigit() else 0, True
+        seconds = self.config.body_seconds
+        try:
+            return await asyncio.wait_for(self._read(int(length) if length.isdigit() else 0, receive), seconds)
+        except asyncio.TimeoutError:
+            raise RequestError(408, f"the body did not arrive within {seconds:g} seconds") from None
+
+    async def _read(self, size: int, receive: Receive) -> bytes | None:
+        """A body of which ``size`` bytes are announced, as `_body`."""
+        parts, more = [], True
         while more and size <= self.most:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -112,21 +114,23 @@ class Protection:
     async def _answered(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Call the application with the body; cancel it when the client has gone."""
         whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        answering, gone = asyncio.current_task(), False
 
         async def given() -> Message:
             return whole.pop() if whole else await asyncio.Future()
 
-        async def gone() -> None:
+        async def watch() -> None:
+            nonlocal gone
             while (await receive())["type"] != "http.disconnect":
                 pass
+            gone = True
+            answering.cancel()
 
-        answering = asyncio.ensure_future(self.app(scope, given, send))
-        watching = asyncio.ensure_future(gone())
+        watching = asyncio.ensure_future(watch())
         try:
-            await asyncio.wait((answering, watching), return_when=asyncio.FIRST_COMPLETED)
+            await self.app(scope, given, send)
+        except asyncio.CancelledError:
+            if not gone:
+                raise
         finally:
             watching.cancel()
-            if not answering.done():
-                answering.cancel()
-            with suppress(asyncio.CancelledError):
-                await answering

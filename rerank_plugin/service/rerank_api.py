@@ -197,7 +197,9 @@ async def rerank_texts(service: Service, reranker: ServedTexts, body: TextsReque
 async def _scored(
     service: Service, reranker: ServedTexts, query: str, documents: Sequence[Any], most: int | None
 ) -> list[RankedText]:
-    scoring = service.scheduler.together(lambda: (query, documents, most), reranker.rank_together, lambda ranked: ranked)
+    scoring = service.scheduler.together(
+        lambda: (query, documents, most), reranker.rank_together, lambda ranked: ranked
+    )
     return await asyncio.wait_for(scoring, service.config.deadline)
 
 

@@ -1,9 +1,10 @@
 """Admission, threads and batches: what runs at the same time, what waits, and what is refused.
 
-Few requests are let in; more are refused at once, so that those inside are answered soon. A request stays in one thread
-from its first stage to its answer, because to wake another costs as much as a tenth of the query. One thread at a time
-scores, because the fast paths use all processors: it takes what waits for the same scorer together, with what the other
-threads leave to it. What is cancelled before its turn costs nothing.
+Few requests are let in; more are refused at once, so that those inside are answered soon. One thread takes all that
+wait for the same scorer through the three steps of a query together: their first stages, in a few threads; their
+scores, by the batches of the fast paths; their answers. So each step has the processors to itself: where queries were
+at different steps at the same time, their threads waited for each other. What is cancelled before its turn costs
+nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any, TypeVar
 
 from rerank_plugin.ranking.searcher import QUERIES_AT_ONCE
@@ -39,15 +39,14 @@ class Scheduler:
     """Runs what requests ask for.
 
     Args:
-        threads: that work beside the one that scores.
+        threads: of first stages.
         most: requests that are let in at the same time.
     """
 
     def __init__(self, threads: int, most: int):
         self.most, self.inside = most, 0
-        self.threads = ThreadPoolExecutor(threads + 1, "request")
+        self.threads, self.turns = ThreadPoolExecutor(threads, "first-stage"), ThreadPoolExecutor(1, "scoring")
         self.waiting: deque[Job] = deque()
-        self.lock, self.scoring = Lock(), False
 
     @property
     def full(self) -> bool:
@@ -79,36 +78,17 @@ class Scheduler:
         one, so that only the item at fault fails.
         """
         job = Job(prepare, together, finish)
-        self.threads.submit(self._run, job)
+        self.waiting.append(job)
+        self.turns.submit(self._turn)
         return await asyncio.wrap_future(job.future)
 
-    def _run(self, job: Job) -> None:
-        if job.future.cancelled():
-            return
-        try:
-            job.item = job.prepare()
-        except Exception as error:
-            if job.future.set_running_or_notify_cancel():
-                job.future.set_exception(error)
-            return
-        with self.lock:
-            self.waiting.append(job)
-            if self.scoring:  # that thread takes it along
-                return
-            self.scoring = True
-        while batch := self._batch():
-            self._score([job for job in batch if job.future.set_running_or_notify_cancel()])
-
-    def _batch(self) -> list[Job]:
-        """The oldest job and others for the same function; none, and the end of scoring, when nothing waits."""
-        with self.lock:
-            self.scoring = bool(self.waiting)
-            if not self.waiting:
-                return []
-            first = self.waiting[0].together
-            chosen = [job for job in self.waiting if job.together == first][:QUERIES_AT_ONCE]
-            self.waiting = deque(job for job in self.waiting if job not in chosen)
-        return chosen
+    def _turn(self) -> None:
+        """Do the oldest job and others for the same function; nothing, where an earlier turn has done them."""
+        waiting = [self.waiting.popleft() for _ in range(len(self.waiting))]
+        batch = [job for job in waiting if job.together == waiting[0].together][:QUERIES_AT_ONCE]
+        self.waiting.extendleft(job for job in reversed(waiting) if job not in batch)
+        ready = list(self.threads.map(_prepared, batch)) if len(batch) > 1 else [_prepared(job) for job in batch]
+        self._score([job for job, done in zip(batch, ready) if done and job.future.set_running_or_notify_cancel()])
 
     def _score(self, batch: Sequence[Job]) -> None:
         if not batch:
@@ -130,4 +110,18 @@ class Scheduler:
 
     def close(self) -> None:
         """Finish what waits, and end the threads."""
+        self.turns.shutdown()
         self.threads.shutdown()
+
+
+def _prepared(job: Job) -> bool:
+    """Whether the item of a job is there; it is not where nobody waits for it, or it cannot be made."""
+    if job.future.cancelled():
+        return False
+    try:
+        job.item = job.prepare()
+    except Exception as error:
+        if job.future.set_running_or_notify_cancel():
+            job.future.set_exception(error)
+        return False
+    return True

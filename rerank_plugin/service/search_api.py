@@ -9,13 +9,15 @@ from time import perf_counter
 from typing import Annotated
 
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from rerank_plugin.files import records
 from rerank_plugin.files.filters import Filter
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.pipeline import Ranking, rank
-from rerank_plugin.ranking.reranker import Hit, ranked_hits, stored_fields
+from rerank_plugin.ranking.reranker import Hit, ranked_hits
+from rerank_plugin.ranking.stored_documents import StoredDocument
+from rerank_plugin.ranking.texts import fields_of
 from rerank_plugin.service.answers import (
     Candidate,
     DocumentAnswer,
@@ -30,7 +32,13 @@ from rerank_plugin.service.answers import (
 from rerank_plugin.service.collections import Served
 from rerank_plugin.service.errors import RequestError, documented, naming
 from rerank_plugin.service.highlighting import matches, query_stems
-from rerank_plugin.service.parameters import DocumentForm, SearchParameters, SimilarParameters
+from rerank_plugin.service.parameters import (
+    DocumentForm,
+    SearchParameters,
+    SimilarParameters,
+    documented_parameters,
+    query_parameters,
+)
 from rerank_plugin.service.served_index import NO_RERANKER, Scored, ServedIndex
 from rerank_plugin.service.state import Service, service_of
 
@@ -47,8 +55,13 @@ async def indexes(request: Request) -> IndexesAnswer:
         return described(service, served)
 
 
-@router.get("/{index}/search", responses=REFUSED, response_model=SearchAnswer | SearchAnswers)
-async def search_index(request: Request, index: str, parameters: Annotated[SearchParameters, Query()]) -> Response:
+@router.get(
+    "/{index}/search", responses=REFUSED, response_model=SearchAnswer | SearchAnswers,
+    openapi_extra=documented_parameters(SearchParameters),
+)  # fmt: skip
+async def search_index(
+    request: Request, index: str, parameters: Annotated[SearchParameters, Depends(query_parameters(SearchParameters))]
+) -> Response:
     """Search an index with one query, or with several, and re-rank what its first stage finds."""
     service = service_of(request)
     with service.scheduler.admitted(len(parameters.query)), service.collections.used() as served:
@@ -57,16 +70,26 @@ async def search_index(request: Request, index: str, parameters: Annotated[Searc
     return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI's way takes a millisecond
 
 
-@router.get("/{index}/doc/{docid:path}", responses=REFUSED)
-async def document(request: Request, index: str, docid: str, form: Annotated[DocumentForm, Query()]) -> DocumentAnswer:
+@router.get(
+    "/{index}/doc/{docid:path}", responses=REFUSED,
+    openapi_extra=documented_parameters(DocumentForm),
+)  # fmt: skip
+async def document(
+    request: Request, index: str, docid: str, form: Annotated[DocumentForm, Depends(query_parameters(DocumentForm))]
+) -> DocumentAnswer:
     """A stored document by its id."""
     service = service_of(request)
     with service.scheduler.admitted(), service.collections.used() as served:
         return await get_document(service, served.index(index), docid, form)
 
 
-@router.get("/{index}/similar", responses=REFUSED)
-async def similar(request: Request, index: str, parameters: Annotated[SimilarParameters, Query()]) -> SearchAnswer:
+@router.get(
+    "/{index}/similar", responses=REFUSED,
+    openapi_extra=documented_parameters(SimilarParameters),
+)  # fmt: skip
+async def similar(
+    request: Request, index: str, parameters: Annotated[SimilarParameters, Depends(query_parameters(SimilarParameters))]
+) -> SearchAnswer:
     """The documents whose stored encodings are closest to that of a document."""
     service = service_of(request)
     with service.scheduler.admitted(), service.collections.used() as served:
@@ -164,7 +187,7 @@ def _timings(first_stage_ms: float, scored: Scored | None, started: float) -> Ti
 def _candidates(index: ServedIndex, ranking: Ranking, asked: SearchParameters, query: str) -> list[Candidate]:
     if asked.sort == "date":
         ranking = ranking._replace(order=_by_date(ranking))
-    return _shown(index, ranked_hits(ranking, asked.hits, index.numbers, asked.offset), asked, query_stems(query))
+    return _shown(index, ranked_hits(ranking, asked.hits, asked.offset), asked, query_stems(query))
 
 
 def _by_date(ranking: Ranking) -> np.ndarray:
@@ -180,7 +203,7 @@ def _shown(index: ServedIndex, hits: Sequence[Hit], form: DocumentForm, stems: f
     found = []
     for hit in hits:
         document = index.documents.read(hit.lucene_docid, hit.docid)
-        texts = {"title": hit.title, "abstract": stored_fields(document, hit.docid)["text"]} if stems else {}
+        texts = {"title": hit.title, "abstract": _abstract(document)} if stems else {}
         places = [
             Highlight(field=field, start=start, end=end)
             for field, text in texts.items()
@@ -199,6 +222,10 @@ def _shown(index: ServedIndex, hits: Sequence[Hit], form: DocumentForm, stems: f
             )  # fmt: skip
         )
     return found
+
+
+def _abstract(document: StoredDocument) -> str:
+    return fields_of(document.fields or document.raw() or document.contents(), document.docid())[1]
 
 
 async def get_document(service: Service, index: ServedIndex, docid: str, form: DocumentForm) -> DocumentAnswer:

@@ -21,7 +21,7 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking.explaining import explained, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.pipeline import Ranking, rank, rank_together
-from rerank_plugin.ranking.reranker import RankedText, Reranker, lucene_numbers
+from rerank_plugin.ranking.reranker import RankedText, Reranker
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import RerankerOptions, load
@@ -100,7 +100,6 @@ class ServedIndex:
         self.name, self.config, self.index = name, config, Index(folder)
         self.searcher = Searcher(self.index)  # for similar documents
         self.documents = StoredDocuments(self.index)
-        self.numbers = lucene_numbers(self.index)
         self.first_stages: dict[str, FirstStage] = {}
         for stage in (*NAMES, HYBRID, HYBRID_RM3):
             with suppress(InputError):  # what it takes is not in this index
@@ -169,7 +168,7 @@ class ServedIndex:
         """
         detach_at_thread_end()
         row = int(self.rows([docid], "docid")[0])
-        return self.documents.read(int(self.numbers[row]), docid)
+        return self.documents.read(int(self.index.forward.lucene_numbers[row]), docid)
 
     def explain_together(self, items: Sequence[ToExplain]) -> list[Explanation]:
         """Explanations, in the thread that scores."""
@@ -184,7 +183,7 @@ class ServedIndex:
             place = place_of(ranking, docid)
         document = None
         with suppress(InputError):  # the index does not store it
-            document = self.documents.as_indexed(int(self.numbers[candidates.rows[place]]))
+            document = self.documents.as_indexed(int(candidates.rows[place]))
         return explained(ranking, place, scorer, stage, document)
 
     @property

@@ -34,7 +34,7 @@ class ServiceConfig:
     first_stage: str = setting("bm25", "first stage where a request names none")
     depth: int = setting(500, "candidates that are re-ranked where a request names no depth")
     deadline: float = setting(2.0, "seconds after which a search answers in the first stage's order")
-    queue: int = setting(16, "requests that are worked on or wait; more are refused with status 429")
+    queue: int = setting(10, "requests that are worked on or wait; more are refused with status 429")
     threads: int = setting(2, "first-stage searches that run at the same time")
     most_depth: int = setting(1000, "the most candidates that a request may ask for")
     most_queries: int = setting(16, "the most queries in one request")

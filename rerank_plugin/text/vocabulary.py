@@ -63,17 +63,9 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path, tokenizer: dict = SETTINGS) -> Vocabulary:
-        """
-        Raises:
-            InputError: the file is missing, does not start with UNK, or has an empty or repeated line.
-        """
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read the vocabulary {path}: {error}") from None
-        if lines and lines[-1] == "":
-            lines.pop()
-        if not lines or lines[0] != UNKNOWN:
+        """An `InputError` if the file is missing, does not start with UNK, or has an empty or repeated line."""
+        lines = read_lines(path)
+        if lines[:1] != [UNKNOWN]:
             raise InputError(f"{path}:1: a vocabulary starts with '{UNKNOWN}'")
         for number, line in enumerate(lines, 1):
             if not line or _SPACE.search(line):
@@ -82,3 +74,12 @@ class Vocabulary:
             return cls(lines[1:], tokenizer)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a small file of UTF-8, without their ends; an `InputError` if it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    return text.removesuffix("\n").split("\n") if text else []

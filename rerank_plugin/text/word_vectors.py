@@ -8,8 +8,9 @@ import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -208,9 +209,6 @@ def load(folder: Path) -> WordVectors:
         InputError: a file is missing, vocabulary and vectors do not fit together, or the folder refers to vectors that
             have changed since.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
     folder = healed(folder)
     settings = _settings(folder)
     if (other := home(folder)) != folder:
@@ -223,10 +221,7 @@ def load(folder: Path) -> WordVectors:
     tokenizer = tokenizer_of(settings["tokenizer"], f"{folder} was made from texts").settings
     vocabulary = Vocabulary.load(folder / VOCABULARY_FILE, tokenizer)
     path = folder / VECTORS_FILE
-    try:
-        tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
+    tensors = read_tensors(path)
     scales = tensors.get("scales")
     if scales is not None and (scales.shape != (len(vocabulary),) or scales.dtype != np.float32):
         raise InputError(
@@ -234,6 +229,16 @@ def load(folder: Path) -> WordVectors:
         )
     matrix = matrix_of(tensors, "embeddings", path, VOCABULARY_FILE, len(vocabulary), scales)
     return WordVectors(vocabulary, matrix, scales)
+
+
+def read_tensors(path: Path, framework: str = "numpy") -> dict[str, Any]:
+    """The tensors of a safetensors file as arrays of ``numpy`` or ``torch``; an `InputError` if it cannot be read."""
+    from safetensors import SafetensorError
+
+    try:
+        return import_module(f"safetensors.{framework}").load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
 
 
 def matrix_of(

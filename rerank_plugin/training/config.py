@@ -21,6 +21,7 @@ OPTIMIZERS = {"adagrad": 0.01, "adadelta": 1.0, "adam": 0.001, "sgd": 0.01}
 LOSSES = {
     "hinge": {"weights": ("sqrt", "none"), "sampling": ("balanced", "groups")},
     "bce": {"weights": ("log", "sqrt", "none"), "sampling": ("balanced",)},
+    "margin": {"weights": ("none",), "sampling": ("balanced", "groups")},
 }
 SOFTMAX, BATCH = "softmax", "batch"  # a loss and a sampling of whole batches, which no objective has
 COLLECTION = "collection"
@@ -56,10 +57,12 @@ class TrainingConfig:
     seed: int = 42
     loss: str = setting(
         "hinge",
-        "hinge (pairs; the default), bce (documents, as a classifier) or softmax (an encoder's, such as ktrel: the "
-        "relevant pairs of a batch against all its others)",
+        "hinge (pairs; the default), margin (pairs: their difference of relevance is learned), bce (documents, as a "
+        "classifier) or softmax (an encoder's, such as ktrel: the relevant pairs of a batch against all its others)",
     )
-    weights: str = setting("sqrt", "of examples: sqrt (the default) or none; for bce none (the default), sqrt or log")
+    weights: str = setting(
+        "sqrt", "of examples: sqrt (the default) or none; for bce none (the default), sqrt or log; for margin none"
+    )
     sampling: str = setting(
         "balanced",
         "of pairs: balanced (the default, but of ktrel; as many relevant as other documents of each query), groups "
@@ -78,6 +81,11 @@ class TrainingConfig:
         0.0,
         "validate and keep a moving average of the epochs' weights, in which those so far weigh so much (0: none)",
     )
+    start_share: float = setting(
+        0.0,
+        "validate and keep weights that are to this share those the training started from, such as a distilled "
+        "encoder's: they rank queries that are unlike the training's better (0: none)",
+    )
 
     def __post_init__(self) -> None:
         if self.loss != SOFTMAX:
@@ -89,8 +97,8 @@ class TrainingConfig:
             raise InputError(f"unknown negatives '{self.negatives}'; known: {BATCH}, {COLLECTION}")
         if self.negatives == COLLECTION and not self.of_batches:
             raise InputError(f"negatives of the {COLLECTION} are for the loss {SOFTMAX} or the sampling {BATCH}")
-        if not 0 <= self.averaging < 1:
-            raise InputError("averaging must be at least 0 and below 1")
+        if not (0 <= self.averaging < 1 and 0 <= self.start_share < 1):
+            raise InputError("averaging and the share of the start must be at least 0 and below 1")
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer])
         counts = (self.epochs, self.patience, self.batch_size, self.pairs_per_query, self.queries_per_document)
@@ -124,6 +132,6 @@ def by_recipe(model: str, given: Mapping[str, Any]) -> TrainingConfig:
     recipe = entry_of(model).recipe.training
     if given.get("loss", "hinge") != recipe.get("loss", "hinge"):  # they belong to another loss
         recipe = {name: value for name, value in recipe.items() if name not in ("weights", "sampling")}
-    if given.get("loss") == "bce":
+    if given.get("loss") in ("bce", "margin"):
         recipe = {"weights": "none", **recipe}
     return TrainingConfig(**{**recipe, **given})

@@ -12,8 +12,8 @@ directions:
 
 In the end each vector is multiplied by ``-log p``: the losses see short texts, and whole documents hold more of the
 words that every text has. For the same reason the directions that the student's vectors of documents have in common
-are taken out (Arora et al. again). Words without a vector share random ones by their hashes, so that two texts with the
-same rare name are near to each other.
+are taken out (Arora et al. again). Vectors of concepts are made in the same way. Words without a vector share random
+ones by their hashes, so that two texts with the same rare name are near to each other.
 
 Letters in shapes: B texts of a batch, n texts, V vocabulary, D dimension of the student, E of the teacher.
 """
@@ -31,9 +31,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.knowledge.annotation import Annotator
+from rerank_plugin.knowledge.concept_vectors import ConceptVectors
 from rerank_plugin.models.encoder.folder import open_encoder
 from rerank_plugin.models.register import packaged_folder
 from rerank_plugin.text.tokenizer import PLAIN
@@ -118,6 +121,52 @@ def distil(
     words, counts = texts.vocabulary(config.minimum_count)
     vocabulary = Vocabulary(words)
     ids = [np.array([id for id in vocabulary.lookup(PLAIN.tokenize(text)) if id], np.int64) for text in texts.texts]
+    matrix = _distilled(ids, counts, words, texts, teacher, config, progress)
+    rare = matrix[1:][counts <= max(RARE, counts.min())]
+    length = config.hashed_length * np.linalg.norm(rare, axis=1).mean()
+    random = np.random.default_rng(config.seed).normal(size=(config.hashed, config.dimension))
+    random *= length / np.linalg.norm(random, axis=1, keepdims=True)
+    entries = [f"{HASHED}{number}" for number in range(config.hashed)]
+    return WordVectors(Vocabulary([*words, *entries]), np.vstack([matrix, random]).astype(np.float32))
+
+
+def distil_concepts(
+    texts: DistillationTexts,
+    teacher: Teacher,
+    config: DistillationConfig,
+    annotator: Annotator,
+    progress: Callable[[Iterable, str], Iterable] = lambda items, _: items,
+) -> ConceptVectors:
+    """Vectors of all concepts of a knowledge base, as :func:`distil` makes those of words.
+
+    A text is the sum of the concepts that the annotator finds in it; a concept that no text mentions keeps what the
+    teacher makes of its name.
+
+    Raises:
+        InputError: as `distil`, of texts with concepts.
+    """
+    base = annotator.knowledge
+    rows = np.arange(len(base))
+    ids = [found.astype(np.int64) + 1 for found in annotator.concepts(texts.texts)]
+    counts = np.bincount(np.concatenate([[0], *ids]), minlength=len(base) + 1)[1:]
+    matrix = _distilled(ids, counts, base.names.take(rows), texts, teacher, config, progress)
+    return ConceptVectors(base.ids.take(rows), matrix[1:])
+
+
+def _distilled(
+    ids: list[np.ndarray],
+    counts: np.ndarray,
+    names: list[str],
+    texts: DistillationTexts,
+    teacher: Teacher,
+    config: DistillationConfig,
+    progress: Callable[[Iterable, str], Iterable],
+) -> np.ndarray:
+    """Vectors of words or concepts, float32 [V, D], by their ids in each text, int64 [any]; row 0 is 0.
+
+    Args:
+        counts: of the ids from 1 on, int64 [V - 1]. names: the texts that they start from.
+    """
     known = sum(len(one) > 0 for one in ids)
     pairs = [_known_pairs(ids, some) for some in (texts.documents, texts.names)]
     if known < max(config.batch_size, config.dimension) or not len(pairs[0]):  # what follows takes long
@@ -128,7 +177,7 @@ def distil(
     if config.dimension > teacher.dimension:
         raise InputError(f"the student's {config.dimension} dimensions are more than the teacher's {teacher.dimension}")
     targets = teacher.encode(texts.texts, lambda pieces: progress(pieces, "encoding texts"))  # [n, E]
-    alone = teacher.encode(words, lambda pieces: progress(pieces, "encoding words"))  # [V - 1, E]
+    alone = teacher.encode(names, lambda pieces: progress(pieces, "encoding names"))  # [V - 1, E]
     projection = _largest_directions(targets, config)  # [E, D]
     share = (counts + 0.5) / max(counts.sum(), 1)
     start = alone @ projection * (config.frequency / (config.frequency + share))[:, None]
@@ -140,12 +189,7 @@ def distil(
     matrix[1:] *= (surprise / surprise.max())[:, None]
     common = _common_directions(student, np.unique(pairs[0][:, 1]), config.common)  # [c, D]
     matrix -= matrix @ common.T @ common
-    rare = matrix[1:][counts <= max(RARE, counts.min())]
-    length = config.hashed_length * np.linalg.norm(rare, axis=1).mean()
-    random = np.random.default_rng(config.seed).normal(size=(config.hashed, config.dimension))
-    random *= length / np.linalg.norm(random, axis=1, keepdims=True)
-    entries = [f"{HASHED}{number}" for number in range(config.hashed)]
-    return WordVectors(Vocabulary([*words, *entries]), np.vstack([matrix, random]).astype(np.float32))
+    return matrix
 
 
 def _largest_directions(vectors: np.ndarray, config: DistillationConfig) -> np.ndarray:
@@ -252,11 +296,18 @@ def _divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
 
 
 def save_student(
-    folder: Path, vectors: WordVectors, config: DistillationConfig, description: dict, statistics: CollectionStatistics
+    folder: Path,
+    vectors: WordVectors,
+    config: DistillationConfig,
+    description: dict,
+    statistics: CollectionStatistics,
+    concepts: ConceptVectors | None = None,
+    annotation: dict | None = None,
 ) -> None:
-    """Write the checkpoint of a distilled encoder, with its vectors as 8-bit numbers, atomically.
+    """Write the checkpoint of a distilled encoder, with its words' vectors as 8-bit numbers, atomically.
 
     Args:
+        concepts: of an encoder that reads them, too. annotation: the settings of their annotator.
         description: what it was made from, as JSON values.
         statistics: of the documents that it was made from.
     """
@@ -264,9 +315,14 @@ def save_student(
     from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
 
     small = compact(vectors)
-    model = Ktrel(
-        KtrelConfig(parts="words", layers=0, fixed_words=True, factor=1.0, query_words=64),
-        torch.from_numpy(small.matrix),
-    )
+    settings: dict = {"parts": "words", "layers": 0, "fixed_words": True, "factor": 1.0, "query_words": 64}
+    more: tuple = ()
+    if concepts is not None:
+        count, dimension = concepts.matrix.shape
+        settings |= {"parts": "both", "concepts": count, "concept_dimension": dimension}
+        more = (torch.from_numpy(concepts.matrix), ConceptVocabulary(concepts.ids, annotation))
+    model = Ktrel(KtrelConfig(**settings), torch.from_numpy(small.matrix), *more)
+    if concepts is not None:
+        model.b.data.fill_(config.concept_weight)
     described = {"distillation": {**asdict(config), **description}, "seed": config.seed}
     save_checkpoint(folder, model, small, described, statistics=statistics)

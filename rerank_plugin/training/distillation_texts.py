@@ -37,16 +37,17 @@ class DistillationConfig:
         hashed_length: as a multiple of the mean length of the vectors of rare words.
     """
 
-    dimension: int = setting(256, "D, dimensions of the vectors")
-    minimum_count: int = setting(3, "rarer words of the documents get no vector", option="min_count")
-    epochs: int = setting(6, "passes over the texts")
-    batch_size: int = setting(1024, "texts to a step")
-    learning_rate: float = setting(2e-3, "of Adam")
-    temperature: float = setting(0.1, "of the similarities within a batch")
-    frequency: float = setting(1e-4, "share of a word that halves the weight it starts with")
-    common: int = setting(3, "directions common to all documents that are taken out in the end")
-    hashed: int = setting(6144, "random vectors that other words share by their hashes; 0 for none")
-    hashed_length: float = setting(1.5, "of those vectors, in mean lengths of rare words")
+    dimension: int = setting(256, "D, dimensions of the vectors (256)")
+    minimum_count: int = setting(3, "rarer words of the documents get no vector (3)", option="min_count")
+    epochs: int = setting(6, "passes over the texts (6; of a reranker over its pairs, at most 30)")
+    batch_size: int = setting(1024, "texts, or pairs, to a step (1024; delta 256, pacrr 32)")
+    learning_rate: float = setting(2e-3, "of Adam (0.002), or of a reranker's optimizer (delta 0.01, pacrr 0.001)")
+    temperature: float = setting(0.1, "of the similarities within a batch (0.1)")
+    frequency: float = setting(1e-4, "share of a word that halves the weight it starts with (0.0001)")
+    common: int = setting(3, "directions common to all documents that are taken out in the end (3)")
+    hashed: int = setting(6144, "random vectors that other words share by their hashes; 0 for none (6144)")
+    hashed_length: float = setting(1.5, "of those vectors, in mean lengths of rare words (1.5)")
+    concept_weight: float = setting(0.3, "of the concepts' cosine; that of the words has 1 (0.3)")
     seed: int = 42
 
     def __post_init__(self) -> None:
@@ -58,8 +59,10 @@ class DistillationConfig:
                 "distillation needs at least 1 dimension, count and epoch, 4 texts to a step, and no negative number "
                 "of hashed vectors or common directions"
             )
-        if min(self.learning_rate, self.temperature, self.frequency, self.hashed_length) <= 0:
-            raise InputError("learning rate, temperature, frequency and length of a distillation must be above 0")
+        if min(self.learning_rate, self.temperature, self.frequency, self.hashed_length, self.concept_weight) <= 0:
+            raise InputError(
+                "learning rate, temperature, frequency, length and concepts' weight of a distillation must be above 0"
+            )
 
 
 @dataclass

@@ -16,6 +16,8 @@ from torch.nn import functional
 from rerank_plugin.training.config import check_objective
 from rerank_plugin.training.pairs import Examples, Pool, draw_documents, draw_pairs, draw_pairs_by_groups
 
+SAMPLINGS = {"balanced": draw_pairs, "groups": draw_pairs_by_groups}  # of pairs
+
 
 def pairwise_hinge(better: Tensor, worse: Tensor, weights: Tensor) -> Tensor:
     """Weighted maximum-margin loss ``mean(w * max(0, 1 - s+ + s-))`` ([D18] 3.4); float [B] each, result scalar.
@@ -50,12 +52,22 @@ class PairwiseHinge:
 
     def __init__(self, weights: str, sampling: str):
         self.weighted = weights == "sqrt"
-        self.draw = {"balanced": draw_pairs, "groups": draw_pairs_by_groups}[sampling]
+        self.draw = SAMPLINGS[sampling]
 
     def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
         (better, worse), (more, less) = scores, relevance
         weights = relevance_weights(more, less) if self.weighted else torch.ones_like(more)
         return pairwise_hinge(better, worse, weights)
+
+
+class PairwiseMargin:
+    """Mean squared error of the difference of two documents' scores, against that of their relevance (margin-MSE)."""
+
+    def __init__(self, weights: str, sampling: str):
+        self.draw = SAMPLINGS[sampling]
+
+    def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
+        return functional.mse_loss(scores[0] - scores[1], relevance[0] - relevance[1])
 
 
 class Classification:
@@ -86,4 +98,5 @@ def objective(loss: str, weights: str, sampling: str = "balanced") -> Objective:
         InputError: there is no such loss, or it has no such weights or sampling.
     """
     check_objective(loss, weights, sampling)
-    return {"hinge": PairwiseHinge, "bce": Classification}[loss](weights, sampling)
+    kinds = {"hinge": PairwiseHinge, "margin": PairwiseMargin, "bce": Classification}
+    return kinds[loss](weights, sampling)

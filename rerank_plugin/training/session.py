@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from rerank_plugin.corpora import queries_and_judgments
+from rerank_plugin.corpora import queries, queries_and_judgments
 from rerank_plugin.evaluation.measures import parse
 from rerank_plugin.features.lexical_features import LISTWISE
 from rerank_plugin.files.errors import InputError
@@ -42,6 +42,7 @@ from rerank_plugin.training.config import TrainingConfig
 from rerank_plugin.training.pairs import WITHOUT_CANDIDATES, Pool, make_pools
 from rerank_plugin.training.saving import TRAINED, Outcome, Saver, held, work_folder
 from rerank_plugin.training.starting_point import start_from, starting_concepts
+from rerank_plugin.training.teacher_grades import TeacherGrades
 from rerank_plugin.training.trainer import Trainer
 from rerank_plugin.training.validation import Validation
 
@@ -77,6 +78,7 @@ class Task:
     concepts: Path | None = None  # folder of the concept vectors, for a model that reads concepts
     start_from: Path | None = None  # checkpoint to fine-tune
     device: str = "cpu"
+    grades: TeacherGrades | None = None  # of the training queries' candidates, in place of judgments
     threads: int = 2  # first-stage searches at once
     keep_epochs: bool = False  # whether every epoch's checkpoint is kept
     resume: bool = False
@@ -139,7 +141,11 @@ class Session:
         self.values = {**task.values, **self.concepts.values}
         self.model_config = build_config(self.config_class, self.values, "command line")
         self.vectors = self._read_words()
-        sets = [TrainingSet(*queries_and_judgments(spec)) for spec in (task.train, *task.more_train)]
+        specs = (task.train, *task.more_train)
+        if task.grades is None:
+            sets = [TrainingSet(*queries_and_judgments(spec)) for spec in specs]
+        else:
+            sets = [TrainingSet(queries(spec), {}) for spec in specs]
         self.training_sets = some_queries(sets, task.queries_at_most, task.training.seed)
         self.queries, self.judgments = self.training_sets[0]
         if task.validation is not None:
@@ -188,6 +194,7 @@ class Session:
             "documents": task.documents,
             "start_from": None if before is None else str(before),
             "validation_depth": task.validation_depth,
+            **(task.grades.described if task.grades else {}),
         }
         return {name: value for name, value in described.items() if value is not None or name == "first_stage"}
 
@@ -216,11 +223,13 @@ class Session:
         """The pools of the training queries that give examples, in the order of the queries."""
         task, pools = self.task, []
         reads_first_stage = not LISTWISE.isdisjoint(self.model_config.lexical_features)
-        for number, (queries, judged) in enumerate(self.training_sets):
+        for number, (asked, judged) in enumerate(self.training_sets):
             found = {}
             if task.documents not in WITHOUT_CANDIDATES or reads_first_stage:
-                found = self.candidates if number == 0 else self.find_candidates(queries, None, task.depth)
-            pools += make_pools(queries, judged, found, self.builder, task.documents)
+                found = self.candidates if number == 0 else self.find_candidates(asked, None, task.depth)
+            if task.grades is not None:
+                judged = task.grades(self.index.forward, asked, found)
+            pools += make_pools(asked, judged, found, self.builder, task.documents)
         return pools
 
     @cached_property

@@ -81,6 +81,7 @@ class Trainer:
         self.data = data or {}
         self.history: list[dict] = []
         self.average: dict[str, torch.Tensor] = {}  # of the epochs' parameters
+        self.start = _copied(self.model) if config.start_share else {}
 
     def _parameter_groups(self) -> list[dict]:
         """Optimizer parameter groups; the L2 costs are weight decay, which adds their gradient."""
@@ -142,17 +143,22 @@ class Trainer:
 
     @torch.no_grad()
     def _use_average(self) -> dict[str, torch.Tensor]:
-        """Move the average towards the parameters and put it in their place; returns them, nothing without averaging.
+        """Put what is validated in the parameters' place; returns the parameters, nothing where they are it.
 
-        It starts as the first epoch's parameters.
+        That is the moving average of the epochs' parameters, which starts as the first epoch's, mixed with those before
+        the first epoch (Wortsman et al., Robust fine-tuning of zero-shot models, CVPR 2022).
         """
-        if not self.config.averaging:
+        if not (self.config.averaging or self.config.start_share):
             return {}
-        weights = {name: one.detach().clone() for name, one in self.model.named_parameters()}
+        weights = _copied(self.model)
         for name, one in weights.items():
             before = self.average.get(name, one)
             self.average[name] = torch.lerp(one, before, self.config.averaging)
-        self.model.load_state_dict(self.average, strict=False)
+        mixed = {
+            name: torch.lerp(one, self.start.get(name, one), self.config.start_share)
+            for name, one in self.average.items()
+        }
+        self.model.load_state_dict(mixed, strict=False)
         return weights
 
     def _epoch(self, epoch: int) -> float:
@@ -271,7 +277,9 @@ class Trainer:
         self.model.load_state_dict(weights, strict=True)
         self.optimizer.load_state_dict(optimizer)
         self.average = {
-            name: tensors[f"average.{name}"] for name, _ in self.model.named_parameters() if self.config.averaging
+            name: tensors[f"average.{name}"]
+            for name, _ in self.model.named_parameters()
+            if f"average.{name}" in tensors
         }
         self.history = history
         return True
@@ -294,6 +302,11 @@ class Trainer:
             for part in parts:
                 states[number][part]
         return weights, {**optimizer, "state": states}
+
+
+def _copied(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The model's parameters, copied."""
+    return {name: one.detach().clone() for name, one in model.named_parameters()}
 
 
 def _sparse_tables(model: nn.Module) -> list[nn.Parameter]:

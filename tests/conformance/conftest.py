@@ -1,11 +1,16 @@
 """What all conformance tests share: an index with concepts, word vectors, and a library of many documents."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
+from rerank_plugin.corpora import Problems
 from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.index_folder import Index
 from tests import annotated, small
-from tests.conformance.models import make, opened, scores_of
+from tests.conformance.models import QUERY, STORED, make, opened, scores_of, text_encoder
 from tests.models import encodable
 from tests.models.conftest import one_thread, vectors  # noqa: F401
 
@@ -17,13 +22,37 @@ def index(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def reference(index, vectors):  # noqa: F811
+def text_encoders(tmp_path_factory):
+    """Gives rerankers by encoders of texts, over ``STORED`` in real Lucene."""
+    folder = tmp_path_factory.mktemp("stored") / "index"
+    build_index(iter(STORED), folder, "small", Problems(), threads=1)
+    return cache(lambda kind: text_encoder(kind, Index(folder)))
+
+
+@pytest.fixture
+def one(case, path, index, vectors, request):  # noqa: F811
+    """The reranker of a case, by a path."""
+    if case.model == "encoder":
+        return request.getfixturevalue("text_encoders")(case.sizes["folder"])
+    return opened(make(case, vectors), path, index, vectors, threads=2)
+
+
+@pytest.fixture(scope="session")
+def reference(index, vectors, request):  # noqa: F811
     """Gives the module's scores of all documents for QUERY, which differ from one another."""
     known = {}
 
+    def encoded(kind):
+        model = request.getfixturevalue("text_encoders")(kind).model
+        alone = [model.encode_texts([one])[0] for one in STORED]
+        return np.array(alone) @ model.encode_query(QUERY.text)
+
     def of(case):
         if str(case) not in known:
-            scores = scores_of(opened(make(case, vectors), "module", index, vectors))
+            if case.model == "encoder":
+                scores = encoded(case.sizes["folder"])
+            else:
+                scores = scores_of(opened(make(case, vectors), "module", index, vectors))
             assert len(np.unique(scores.round(4))) >= 6 and np.ptp(scores) > 0.01
             known[str(case)] = scores
         return known[str(case)]

@@ -14,15 +14,17 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from rerank_plugin import rerankers
 from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.features.lexical_features import LEX3
-from rerank_plugin.files.records import Query
+from rerank_plugin.files.records import Document, Query
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.document_encodings import EncodedDocuments, encode_index
 from rerank_plugin.models.register import names
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import small
 from tests.models import tiny_encoders
@@ -36,6 +38,8 @@ QUERIES = [
     Query("q5", "a second diet and cancer red meat raises colon in women"),  # longer than the models read
     Query("q6", "quokka xylitol heart"),
 ]
+# As real Lucene gets them, which takes no document without a character.
+STORED = [Document(id, title, abstract if title or abstract else "—") for id, title, abstract in small.DOCUMENTS]
 ROWS = {id: row for row, (id, _, _) in enumerate(small.DOCUMENTS)}
 EMPTY, ONE_WORD, UNKNOWN_WORDS = ROWS["é"], ROWS["a7"], ROWS["2"]
 # In another order than the knowledge base's; it lacks H04 and H11, and the knowledge base lacks X1.
@@ -89,7 +93,8 @@ def small_sizes(name):
     }
 
 
-# An encoder of texts reads neither words nor texts without an index: tests/models/test_encoder.py.
+# Encoders of texts have no module that scores, and are not trained: they take part where a reranker alone is tested.
+ENCODERS = [(Case("encoder", {"folder": kind}), "fast") for kind in ("one", "pair")]
 NAMES = [name for name in names() if name != "encoder"]
 CASES = [Case(name, sizes) for name in NAMES for sizes in TABLE.get(name) or [small_sizes(name)]]
 
@@ -118,6 +123,16 @@ def encoder_folder(kind):
     if kind == "roberta":
         return tiny_encoders.roberta(folder, texts)
     return tiny_encoders.bert(folder, " ".join(texts).split(), head=kind == "head")
+
+
+def text_encoder(kind, index):
+    """A reranker by a tiny encoder of texts, or by a pair, over an index of ``STORED``, which it encodes."""
+    texts = [f"{one.title} {one.abstract}" for one in STORED]
+    folder = Path(_folder().name) / kind
+    for seed, part in enumerate(["query", "article"] if kind == "pair" else [""]):
+        tiny_encoders.bert(folder / part, " ".join(texts).lower().split(), seed=seed)
+    IndexEncoder(index.forward, folder).encode(batch_size=3)
+    return rerankers.load(f"encoder:{folder}", index.forward)
 
 
 def configured(case, **more):

@@ -13,12 +13,11 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.models.checkpoints import build_config, load_checkpoint, model_classes, save_checkpoint
 from rerank_plugin.models.document_encodings import EncodedDocuments
 from rerank_plugin.models.reader import StoredModel
-from rerank_plugin.models.register import entry_of
+from rerank_plugin.models.register import entry_of, names
 from rerank_plugin.rerankers import RerankerOptions
 from tests import small
 from tests.conformance.models import (
     CASES,
-    NAMES,
     assert_same,
     configured,
     has_word_vectors,
@@ -102,12 +101,18 @@ def test_training_lowers_the_loss(case, index, vectors):
 
 @every_case
 def test_dropout_stands_where_it_is_said_and_in_training_only(case, index, vectors):
-    """Each rate alone makes two calls in training mode differ; with none of them, and when serving, they are equal."""
+    """Each rate alone makes two calls in training mode differ; with none of them, and when serving, they are equal.
+
+    The rates of a cross-encoder are those of its encoder's layers, and that of a head that is ours.
+    """
     rates = [one.name for one in fields(model_classes(case.model)[1]) if "dropout" in one.name]
     if not has_word_vectors(case.model):
-        pytest.skip("the encoder has dropout of its own")
+        rates = [name for name, layer in make(case, vectors).named_modules() if isinstance(layer, torch.nn.Dropout)]
     for rate in [*rates, None]:
-        model = make(case, vectors, **{name: 0.5 * (name == rate) for name in rates})
+        model = make(case, vectors, **{name: 0.5 * (name == rate) for name in rates if has_word_vectors(case.model)})
+        for name, layer in model.named_modules():
+            if isinstance(layer, torch.nn.Dropout):
+                layer.p = 0.5 * (name == rate)
         path = paths_of(case.model)[-1]
         one = opened(model, path, index, vectors, threads=1)
         serving = scores_of(one)
@@ -197,6 +202,7 @@ WRONG = {
         ({"differences": False, "delta_features": False}, "both are off"),
     ],
     "delta-classifier": [({"hidden": (5, 0)}, "at least 1")],
+    "encoder": [({"files": ""}, "give its folder, encoder:FOLDER")],
     "drmm": [
         ({"bins": 1}, "1 bins"),
         ({"hidden": (5, 0)}, "at least 1"),
@@ -231,11 +237,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 def test_wrong_hyper_parameters(name):
     """Sizes below 1, dropout outside [0, 1), and lexical features that the model does not read or that are none."""
     config_class = model_classes(name)[1]
-    given = {"encoder": "x"} if not has_word_vectors(name) else {}
+    given = {} if has_word_vectors(name) else {"files" if name == "encoder" else "encoder": "x"}
     if config_class.reads_concepts({}):
         given |= {"concepts": 3, "concept_dimension": 4}
     wrong = list(WRONG.get(name, []))

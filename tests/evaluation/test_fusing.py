@@ -67,7 +67,7 @@ def test_tuning_finds_the_weights_that_a_loop_finds(workspace):
     from rerank_plugin.corpora import judgments
 
     runs = [read_run("a.run"), read_run("b.run")]
-    found = fusing.tune(runs, judgments("qrels"), "AP", "linear", 0.25)
+    found = fusing.tune(runs, judgments("qrels"), ["AP"], "linear", 0.25)
     assert [one.fusion.weights for one in found.tried] == fusing._grid(2, 4)
 
     def average_precision(weights):
@@ -80,10 +80,22 @@ def test_tuning_finds_the_weights_that_a_loop_finds(workspace):
     assert {one.fusion.weights: one.value for one in found.tried} == pytest.approx(expected)
     assert found.best.value == max(expected.values()) == 1.0
     assert found.single == pytest.approx([(1 + 0.5 + 1) / 3, (0.5 + 1 + 0) / 3])
-    ascent = fusing.tune(runs, judgments("qrels"), "AP", "linear", 0.25, search="ascent")
+    ascent = fusing.tune(runs, judgments("qrels"), ["AP"], "linear", 0.25, search="ascent")
     assert ascent.best.value == 1.0
-    rrf = fusing.tune(runs, judgments("qrels"), "AP", "rrf", 0.5, ks=[0, 60])
+    rrf = fusing.tune(runs, judgments("qrels"), ["AP"], "rrf", 0.5, ks=[0, 60])
     assert {one.fusion.k for one in rrf.tried} == {0, 60} and len(rrf.tried) == 6
+
+
+def test_of_several_measures_the_mean_is_tuned(workspace):
+    from rerank_plugin.corpora import judgments
+
+    runs = [read_run("a.run"), read_run("b.run")]
+    one, other, both = (
+        fusing.tune(runs, judgments("qrels"), measures, "linear", 0.25).tried
+        for measures in (["AP"], ["P@2"], ["AP", "P@2"])
+    )
+    assert [of.value for of in both] == pytest.approx([(a.value + b.value) / 2 for a, b in zip(one, other)])
+    assert len({round(a.value - b.value, 6) for a, b in zip(one, other)}) > 1
 
 
 def test_the_command_fuses_and_tunes(workspace, capsys):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.corpora import Query, judgments
+from rerank_plugin.corpora import Query, judged_queries, judgments
 from rerank_plugin.evaluation import subsets
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import RankedList
@@ -124,11 +124,11 @@ def test_queries_of_new_words_only_have_a_new_word(texts, seen):
 
 def test_judged_queries_with_a_text(caplog):
     with caplog.at_level(logging.WARNING):
-        kept = subsets.judged_queries(QUERIES, JUDGMENTS | {"q6": {}})
+        kept = judged_queries(QUERIES, JUDGMENTS | {"q6": {}}, "some")
     assert [query.id for query in kept] == ["q1", "q2", "q3", "q4"]
-    assert caplog.messages == ["1 judged queries have no text and are in no subset, as q0"]
-    with pytest.raises(InputError, match="none of the queries is judged"):
-        subsets.judged_queries(QUERIES, {"77": {"1": 1}})
+    assert caplog.messages == ["some: 1 judged queries have no text: q0"]
+    with pytest.raises(InputError, match="some: none of the . queries has a judgment"):
+        judged_queries(QUERIES, {"77": {"1": 1}}, "some")
 
 
 def test_ids_of_a_file(tmp_path):

@@ -129,6 +129,13 @@ def test_no_java_new_enough_is_one_line(home, tmp_path):
     assert not list(tmp_path.glob("*index*"))
 
 
+def test_beside_java_what_is_nested_too_deep_does_not_end_the_process(tmp_path):
+    """The main thread has its whole stack: each Python goes as deep as it allows."""
+    code = "import json; from rerank_plugin.files.java import start_jvm; start_jvm(); json.loads('[' * 100_000)"
+    (tmp_path / "deep.py").write_text(code)
+    assert b"RecursionError" in run(tmp_path, "deep").stderr.splitlines()[-1]
+
+
 def test_no_pyserini_is_one_line(tmp_path):
     assert "pyserini" in refused(index(tmp_path, hidden=["pyserini"])) and not (tmp_path / "index").exists()
 

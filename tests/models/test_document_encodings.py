@@ -1,5 +1,6 @@
 """Documents that are encoded once: what is stored, when it is used, and that scores from it are the module's."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -16,8 +17,9 @@ from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodi
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
 from rerank_plugin.models import checkpoints, document_encodings
-from rerank_plugin.models.document_encodings import EncodedDocuments, encode_index, weights_checksum
+from rerank_plugin.models.document_encodings import EncodedDocuments, encode_index, encodings_key, weights_checksum
 from rerank_plugin.models.ktrel.fused import KtrelScorer
+from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import small
@@ -186,6 +188,32 @@ def test_whatever_changes_an_encoding_changes_the_checksum(vectors, name):
             sums.append(weights_checksum(model, vectors.vocabulary))
     assert len(set(sums)) == len(sums) > 10
     assert weights_checksum(make(name, vectors), vectors.vocabulary) != sums[-1]
+
+
+@every_model
+def test_what_only_training_reads_does_not_change_the_checksum(vectors, name):
+    model = make(name, vectors)
+    expected = weights_checksum(model, vectors.vocabulary)
+    for field in model.config.of_training:
+        value = getattr(model.config, field)
+        other = dataclasses.replace(model.config, **{field: not value if isinstance(value, bool) else 0.4})
+        assert other != model.config
+        model.config, before = other, model.config
+        assert weights_checksum(model, vectors.vocabulary) == expected
+        model.config = before
+
+
+def test_encodings_under_a_checksum_of_all_fields_are_still_used(index, vectors):
+    """The literal is what the program before wrote for these weights: its checksum covered ``word_dropout``, too."""
+    model = Ktrel(KtrelConfig(parts="words", layers=0, word_dropout=0.1), torch.arange(12.0).reshape(4, 3))
+    words = Vocabulary(["a", "b", "c"])
+    before = "fd1f7f59bb9abf2472ba7a8e2e5be1f8"
+    assert weights_checksum(model, words, all_fields=True) == before
+    assert encodings_key(index, model, words) == weights_checksum(model, words) != before
+    write_encodings(index, before, [pieces_of(index)], 3, overwrite=True)
+    assert encodings_key(index, model, words) == before
+    write_encodings(index, weights_checksum(model, words), [pieces_of(index)], 3, overwrite=True)
+    assert encodings_key(index, model, words) != before
 
 
 def test_the_checksum_is_the_same_for_the_same_weights(vectors, tmp_path):

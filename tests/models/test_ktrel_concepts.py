@@ -180,7 +180,7 @@ def test_a_checkpoint_from_before_there_were_concepts(index, vectors, reference,
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (None, "cannot read the concepts"),
+        (None, "cannot read .*concepts.txt"),
         (IDS[:-1], "trained with 10 concepts but concepts.txt has 9"),
         ([*IDS, "H99"], "trained with 10 concepts but concepts.txt has 11"),
         ([*IDS[:-1], "H09"], "'H09' twice"),

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from rerank_plugin.files.records import Query
 from rerank_plugin.models.pacrr.fused import FILTERS, pack_filters
-from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig, firstk, idf_shares, kwindow, strongest
+from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig, firstk, kwindow, strongest
+from rerank_plugin.models.ranking_model import masked_softmax
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
@@ -86,9 +87,9 @@ def test_kwindow_takes_the_first_of_equal_windows():
 
 def test_idf_shares_of_16_slots_are_of_the_terms_alone():
     idf = torch.tensor([[1.0, 0.8] + [0.0] * 14])
-    found = idf_shares(idf, words_of(2, 16))
+    found = masked_softmax(idf, words_of(2, 16))
     assert found[0, :2].tolist() == pytest.approx([1 / (1 + math.exp(-0.2)), 1 / (1 + math.exp(0.2))])
-    assert not found[0, 2:].any() and not idf_shares(idf, words_of(0, 16)).any()
+    assert not found[0, 2:].any() and not masked_softmax(idf, words_of(0, 16)).any()
 
 
 def test_strongest_values_are_of_the_document_alone():

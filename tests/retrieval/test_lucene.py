@@ -1,5 +1,6 @@
 """Real Lucene against plain Python over the words that its own analyzer gives; ties at the cut; text as it is typed."""
 
+import json
 import math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.lucene import LUCENE_FIELDS, NAMES, LuceneConfig
+from tests.processes import run
 
 QUERIES = (
     "aspirin and the prevention of heart attack",
@@ -193,6 +195,34 @@ def test_two_threads_at_once_find_what_one_finds(index, name):
         for _ in range(5):
             together = executor.map(lambda text: scored(first_stage.search(Query("q", text), 30)), QUERIES)
             assert list(together) == alone
+
+
+def test_threads_whose_searches_are_the_first_of_the_process_find_what_one_finds(index, index_folder):
+    """Six of them share three first stages, and two open their own. Python gives them turns as often as it can."""
+    found = run("-c", f"""if True:
+        import json, sys, threading
+        from concurrent.futures import ThreadPoolExecutor
+        from rerank_plugin.files.records import Query
+        from rerank_plugin.indexes.index_folder import Index
+        from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
+
+        sys.setswitchinterval(1e-6)
+        index, together = Index({str(index_folder)!r}), threading.Barrier(8)
+        stages = [index.first_stage(LuceneConfig(name)) for name in NAMES]
+
+        def search(thread):
+            together.wait()
+            stage = stages[thread % 3] if thread < 6 else index.first_stage(LuceneConfig(NAMES[thread % 3]))
+            found = [stage.search(Query("q", text), 30) for text in {QUERIES!r}]
+            return [[one.ids, one.first_stage_scores.tolist()] for one in found]
+
+        with ThreadPoolExecutor(8) as threads:
+            print(json.dumps(list(threads.map(search, range(8)))))
+    """)  # fmt: skip
+    stages = [index.first_stage(LuceneConfig(name)) for name in NAMES]
+    alone = [[scored(stage.search(Query("q", text), 30)) for text in QUERIES] for stage in stages]
+    for thread, answers in enumerate(json.loads(found)):
+        assert [dict(zip(*answer)) for answer in answers] == alone[thread % 3]
 
 
 def test_two_first_stages_over_one_index_do_not_disturb_each_other(index):

@@ -184,13 +184,14 @@ def test_resumed_equals_uninterrupted(corpus, tmp_path, how):
     assert [e["loss"] for e in whole.trainer.history] == [e["loss"] for e in resumed.trainer.history]
 
 
-def test_the_average_of_the_epochs_is_validated_and_does_not_change_the_training(corpus, tmp_path):
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_what_is_validated_is_the_average_mixed_with_the_start(corpus, tmp_path, share):
     """Weights w1, w2, w3 with averaging 0.25 are validated as w1, then 0.25 w1 + 0.75 w2, and so on."""
     plain, averaged = (
         Encoder(corpus, tmp_path / "1", epochs=3),
-        Encoder(corpus, tmp_path / "2", epochs=3, averaging=0.25),
+        Encoder(corpus, tmp_path / "2", epochs=3, averaging=0.25, start_share=share),
     )
-    seen = {}
+    start, seen = plain.model.words.embeddings.detach().clone(), {}
     for encoder in (plain, averaged):
         validated = seen.setdefault(encoder, [])
         encoder.trainer.validate = lambda model=encoder.model, validated=validated: (
@@ -198,10 +199,21 @@ def test_the_average_of_the_epochs_is_validated_and_does_not_change_the_training
         )
         encoder.trainer.train()
     first, second, third = seen[plain]
-    expected = [first, 0.25 * first + 0.75 * second, 0.0625 * first + 0.1875 * second + 0.75 * third]
-    for found, one in zip(seen[averaged], expected, strict=True):
-        assert torch.allclose(found, one, atol=1e-6)
+    averages = [first, 0.25 * first + 0.75 * second, 0.0625 * first + 0.1875 * second + 0.75 * third]
+    for found, one in zip(seen[averaged], averages, strict=True):
+        assert torch.allclose(found, share * start + (1 - share) * one, atol=1e-6)
     assert torch.equal(plain.model.words.embeddings, averaged.model.words.embeddings)
+
+
+def test_a_share_of_the_start_survives_an_interruption(corpus, tmp_path):
+    how = {"patience": 9, "start_share": 0.4}
+    whole = Encoder(corpus, tmp_path / "whole", epochs=3, **how)
+    whole.trainer.train()
+    Encoder(corpus, tmp_path / "parts", epochs=1, **how).trainer.train()
+    resumed = Encoder(corpus, tmp_path / "parts", epochs=3, **how)
+    assert resumed.trainer.resume()
+    resumed.trainer.train()
+    assert [e["AP"] for e in whole.trainer.history] == [e["AP"] for e in resumed.trainer.history]
 
 
 def test_words_outside_the_batches_stay(corpus, tmp_path):

@@ -213,3 +213,32 @@ def test_the_command_makes_an_encoder_that_indexes_and_searches(minilm, tmp_path
     capsys.readouterr()
     search.main(["--index", str(copy), "--first-stage", f"dense:{output}", "--query", "malaria in children"])
     assert "Malaria" in capsys.readouterr().out.splitlines()[1]
+
+
+def test_the_command_makes_an_encoder_of_words_and_concepts(minilm, tmp_path, capsys):
+    from rerank_plugin import distill, index, search
+    from tests.annotated import knowledge_base
+    from tests.conftest import DOCUMENTS
+
+    body = " ".join(SENTENCES)
+    records = [{"id": one.id, "title": one.title, "abstract": f"{one.abstract} {body}"} for one in DOCUMENTS]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    knowledge, output = knowledge_base(tmp_path / "knowledge"), tmp_path / "student"
+    distill.main(
+        f"--corpus {tmp_path}/corpus.jsonl --knowledge-base {knowledge.folder} --output {output} --cache "
+        f"{minilm.cache} --dimension 16 --batch-size 16 --epochs 2 --min-count 1 --passages 60 --common 0 "
+        "--concept-weight 4".split()
+    )
+    model, _ = load_checkpoint(output)
+    assert model.concept_vocabulary.ids == knowledge.ids.take(np.arange(len(knowledge))) and model.encoding_size == 32
+    assert [one.item() for one in (model.a, model.b)] == [1, 4]
+    vectors = torch.nn.functional.normalize(model.concepts.embeddings.detach(), dim=1)  # [C, D]
+    attack, cancer, colon = (knowledge.ids.find([id])[0] for id in ("H01", "H06", "H07"))
+    assert vectors[colon] @ vectors[cancer] > vectors[colon] @ vectors[attack]  # no text has them, so by their names
+    made = f"--corpus {tmp_path}/corpus.jsonl --knowledge {knowledge.folder} --index {tmp_path}/index"
+    index.main(made.split())
+    index.main(["--encode", str(output), "--index", str(tmp_path / "index")])
+    capsys.readouterr()
+    found = ["--index", str(tmp_path / "index"), "--first-stage", f"dense:{output}", "--query", "myocardial infarction"]
+    search.main(found)
+    assert "prevention of heart attack" in capsys.readouterr().out.splitlines()[1]

@@ -53,6 +53,13 @@ def test_hinge_by_hand():
     assert objective("hinge", "none").loss(scores, relevance).item() == pytest.approx((0 + 1 + 2) / 3)
 
 
+def test_margins_by_hand():
+    """Differences of scores 1.5, 0 and -1 should be 0.5, 1 and 0.25: errors 1, -1 and -1.25."""
+    scores = torch.tensor([[2.0, 1.0, 0.0], [0.5, 1.0, 1.0]])
+    relevance = torch.tensor([[0.75, 1.0, 0.5], [0.25, 0.0, 0.25]])
+    assert objective("margin", "none").loss(scores, relevance).item() == pytest.approx((1 + 1 + 1.5625) / 3)
+
+
 def test_cross_entropy_by_hand():
     """Scores 0 and ln 3 are the probabilities 1/2 and 3/4."""
     scores, relevance = torch.tensor([[0.0, math.log(3), math.log(3)]]), torch.tensor([[1.0, 0.0, 15.0]])
@@ -100,7 +107,7 @@ def test_sampling_by_groups():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("mse", "none", "balanced"), "unknown loss 'mse'; known: hinge, bce"),
+        (("mse", "none", "balanced"), "unknown loss 'mse'; known: hinge, bce, margin"),
         (("hinge", "log", "balanced"), "the loss 'hinge' has no weights 'log'; known: sqrt, none"),
         (("bce", "x", "balanced"), "the loss 'bce' has no weights 'x'; known: log, sqrt, none"),
         (("hinge", "none", "x"), "the loss 'hinge' has no sampling 'x'; known: balanced, groups"),

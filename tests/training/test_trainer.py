@@ -360,6 +360,7 @@ def test_wrong_settings(name, value):
         ({"negatives": "collection"}, "are for the loss softmax"),
         ({"averaging": 1.0}, "at least 0 and below 1"),
         ({"averaging": math.nan}, "at least 0 and below 1"),
+        ({"start_share": 1.0}, "at least 0 and below 1"),
     ],
 )
 def test_wrong_settings_of_encoders(given, said):

@@ -60,53 +60,34 @@ ONE, ZERO = np.float32(1.0), np.float32(0.0)
 
 
 class QueryNgrams(NamedTuple):
-    """The n-grams of one query, by size.
+    """The n-grams of one query, by size."""
 
-    Attributes:
-        panels: columns [F, Q] of length 1, or 0 for n-grams of unknown words only; float32 [Q / LANES, F, LANES].
-        sizes, starts: words of each and its place in the query, int32 [n-grams].
-        terms: term ids of the query's words, int32 [m], -1 for a word that no document holds.
-    """
-
-    panels: np.ndarray
-    sizes: np.ndarray
-    starts: np.ndarray
-    terms: np.ndarray
+    panels: np.ndarray  # float32 [Q / LANES, F, LANES]: columns of length 1, or 0 where all words are unknown
+    sizes: np.ndarray  # words of each, int32 [n-grams]
+    starts: np.ndarray  # its place in the query, int32 [n-grams]
+    terms: np.ndarray  # term ids of the query's words, int32 [m], -1 for a word that no document holds
 
 
 class Words(NamedTuple):
-    """The candidates' distinct words, and their positions.
+    """The candidates' distinct words, and their positions."""
 
-    Attributes:
-        rows: where a word's taps begin in their table, int32 [U]. terms: int32 [U]. unknown: bool [U].
-        places: int32 [C, N]. lengths: int32 [C].
-    """
-
-    rows: np.ndarray
-    terms: np.ndarray
-    unknown: np.ndarray
-    places: np.ndarray
-    lengths: np.ndarray
+    rows: np.ndarray  # where a word's taps begin in their table, int32 [U]
+    terms: np.ndarray  # int32 [U]
+    unknown: np.ndarray  # bool [U]
+    places: np.ndarray  # int32 [C, N]
+    lengths: np.ndarray  # int32 [C]
 
 
 class Scratch(NamedTuple):
-    """Memory of one thread.
+    """Memory of one thread."""
 
-    Attributes:
-        block: vectors of n-grams, float32 [BLOCK, F]. scales: 1 / their length, float32 [BLOCK].
-        products: float32 [BLOCK, Q]. zeros: float32 [Q].
-        rows: of a document's words in the table of taps, int32 [N].
-        cosines: float32 [Q, N with padding].
-        counts: float32 [document sizes, width of the table of kernels].
-    """
-
-    block: np.ndarray
-    scales: np.ndarray
-    products: np.ndarray
-    zeros: np.ndarray
-    rows: np.ndarray
-    cosines: np.ndarray
-    counts: np.ndarray
+    block: np.ndarray  # vectors of n-grams, float32 [BLOCK, F]
+    scales: np.ndarray  # 1 / their length, float32 [BLOCK]
+    products: np.ndarray  # float32 [BLOCK, Q]
+    zeros: np.ndarray  # float32 [Q]
+    rows: np.ndarray  # of a document's words in the table of taps, int32 [N]
+    cosines: np.ndarray  # float32 [Q, N with padding]
+    counts: np.ndarray  # float32 [document sizes, width of the table of kernels]
 
 
 class FusedConvKnrm(FastPath):
@@ -186,7 +167,6 @@ class FusedConvKnrm(FastPath):
         )
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         ngrams = self._query_ngrams(query)
         found = candidate_words(self.builder, candidates, self.workspace)
         made = self.table is None

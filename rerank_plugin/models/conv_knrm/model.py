@@ -57,31 +57,20 @@ class ConvKnrmConfig(ModelConfig):
 
 
 class Ngrams(NamedTuple):
-    """The n-grams of one size of a batch of texts with L words.
+    """The n-grams of one size of a batch of texts with L words."""
 
-    Attributes:
-        vectors: of length 1, or 0 where no filter sees anything; float [B, L, F].
-        mask: bool [B, L], True for n-grams that lie within the text.
-        unknown: bool [B, L], True for n-grams of unknown words only.
-    """
-
-    vectors: Tensor
-    mask: Tensor
-    unknown: Tensor
+    vectors: Tensor  # of length 1, or 0 where no filter sees anything; float [B, L, F]
+    mask: Tensor  # bool [B, L], True for n-grams that lie within the text
+    unknown: Tensor  # bool [B, L], True for n-grams of unknown words only
 
 
 class CrossMatch(NamedTuple):
-    """The n-grams of one size of a query against those of one size of a document.
+    """The n-grams of one size of a query against those of one size of a document."""
 
-    Attributes:
-        sizes: words of an n-gram of the query, and of the document.
-        cosines: float [B, M, N]. document_mask: bool [B, N]. query_mask: bool [B, M].
-    """
-
-    sizes: tuple[int, int]
-    cosines: Tensor
-    document_mask: Tensor
-    query_mask: Tensor
+    sizes: tuple[int, int]  # words of an n-gram of the query, and of the document
+    cosines: Tensor  # float [B, M, N]
+    document_mask: Tensor  # bool [B, N]
+    query_mask: Tensor  # bool [B, M]
 
 
 def all_of_window(values: Tensor, words: int) -> Tensor:

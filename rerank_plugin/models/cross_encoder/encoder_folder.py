@@ -20,10 +20,7 @@ MAY_MISS = ("pooler.", "position_ids")  # parts of an encoder that are not used,
 
 
 def check_installed() -> None:
-    """
-    Raises:
-        InputError: transformers is missing.
-    """
+    """An `InputError` if transformers is missing."""
     from importlib.util import find_spec
 
     if find_spec("transformers") is None:
@@ -65,11 +62,7 @@ def has_own_head(config) -> bool:
 
 
 def read_tokenizer(folder: Path):
-    """The tokenizer of a folder, one of the fast kind.
-
-    Raises:
-        InputError: there is none, or it is of the slow kind.
-    """
+    """The tokenizer of a folder, one of the fast kind; an `InputError` if there is none, or it is of the slow kind."""
     check_installed()
     from transformers import AutoTokenizer
 
@@ -90,11 +83,7 @@ def empty_encoder(config, own_head: bool):
 
 
 def read_encoder(folder: Path, config, own_head: bool):
-    """The same with the folder's weights, as float32.
-
-    Raises:
-        InputError: they are no safetensors, or lack a part.
-    """
+    """The same with the folder's weights, as float32; an `InputError` if they are no safetensors, or lack a part."""
     from transformers import AutoModel, AutoModelForSequenceClassification
 
     folder = Path(folder)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from rerank_plugin.models.delta.recipe import RECIPE
 from rerank_plugin.models.register import ModelEntry, register
 
 register(
@@ -15,7 +14,6 @@ register(
         stored=True,
         device="rerank_plugin.models.delta.device:DeltaOnDevice",
         explain="rerank_plugin.models.delta.explain:explain",
-        recipe=RECIPE,
         bench={"lexical_features": ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")},  # Delta-32-Lex3
         bundled=Path(__file__).parent / "bundled",
     )

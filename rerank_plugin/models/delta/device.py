@@ -134,7 +134,6 @@ class DeltaOnDevice(DevicePath):
         return documents
 
     def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
-        """Scores of each task's candidates, float32 [C] each."""
         features: list = [None] * len(tasks)
 
         def compute_features(start: int, stop: int) -> None:

@@ -6,6 +6,7 @@ features. Without any of them a row is zeros; without a feature, it has its mean
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,7 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.delta.config import DELTA_FEATURES
 from rerank_plugin.models.delta.model import Delta, closest_words, delta_stage
-from rerank_plugin.models.integrated_gradients import (
-    features_at,
-    features_of,
-    in_double,
-    integrated_gradients,
-    known_words,
-)
+from rerank_plugin.models.integrated_gradients import in_double, of_words
 
 ROW_PARTS = ("difference", "cosine", "distance", "proximity")
 
@@ -41,20 +36,13 @@ def explain(model: Delta, inputs: Inputs) -> Attribution:
     def score(words: Tensor, features: Tensor) -> Tensor:
         """words [S, N, 4], features [S, F]."""
         pooled = model.convolve(rows * words[..., part_of], mask.expand(len(words), -1))  # [S, K]
-        return model.combine(pooled, features_at(model, inputs, features))  # [S]
+        return model.combine(pooled, features)  # [S]
 
-    shapes = [(mask.shape[1], len(ROW_PARTS)), (inputs.features.shape[1],)]
-    base, (words, features) = integrated_gradients(score, shapes)
     cosines = functional.normalize(queries[0], dim=1) @ functional.normalize(documents[0], dim=1).T  # [M, N]
-    return Attribution(
-        base,
-        known=known_words(model, inputs),
-        words=words.sum(axis=1),
-        parts=features_of(model, inputs, features),
-        matrix=cosines.numpy(),
-        closest=closest_words(documents, queries, inputs.query_mask)[0].numpy(),
-        details=_details(model, inputs, rows, stage, words),
-    )
+    closest = closest_words(documents, queries, inputs.query_mask)[0].numpy()  # [N]
+    found = of_words(model, inputs, score, (len(ROW_PARTS),), matrix=cosines.numpy(), closest=closest)
+    details = _details(model, inputs, rows, stage, found.words)
+    return replace(found, words=found.words.sum(axis=1), details=details)
 
 
 def _details(model: Delta, inputs: Inputs, rows: Tensor, stage: Tensor, words: np.ndarray) -> list[dict[str, Any]]:

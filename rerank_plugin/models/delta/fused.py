@@ -11,6 +11,8 @@ where d is close to q, and those are the words that matter.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numba import njit
 
@@ -24,6 +26,7 @@ from rerank_plugin.kernels.dense_layers import (
     ROWS,
     DenseLayers,
     dense,
+    pack_convolution,
     pack_panels,
     pad_columns,
     pad_vector,
@@ -48,13 +51,10 @@ class FusedDelta(FastPath):
         first, *later = (arrays[f"convolutions.{at}.weight"] for at in convolutions)  # [filters, inward, width] each
         self.taps, self.feature_taps = self._first_taps(first)
         self.biases = np.stack([pad_vector(arrays[f"convolutions.{at}.bias"]) for at in convolutions])  # [layers, K]
-        filters, width, padded = config.filters, config.width, round_up(config.filters)
-        weights = np.zeros((len(later), width, padded, padded), np.float32)
+        padded = round_up(config.filters)
+        self.panels = np.zeros((len(later), padded // LANES, config.width * padded, LANES), np.float32)
         for place, weight in enumerate(later):
-            weights[place, :, :filters, :filters] = weight.transpose(2, 1, 0)
-        self.panels = np.zeros((len(later), padded // LANES, width * padded, LANES), np.float32)
-        for place, weight in enumerate(weights):
-            self.panels[place] = pack_panels(weight.reshape(-1, padded))
+            self.panels[place] = pack_convolution(weight, padded)
         layers = [(arrays[f"layers.{at}.weight"], arrays[f"layers.{at}.bias"]) for at in range(len(config.hidden) + 1)]
         self.layers = DenseLayers(layers, config.slope, config.slope)
         self.feature_mean, self.feature_scale = arrays["feature_mean"].copy(), arrays["feature_scale"].copy()
@@ -98,7 +98,6 @@ class FusedDelta(FastPath):
         return vocabulary, np.ascontiguousarray(features, np.float32)
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         config, count = self.config, len(candidates)
         features = alongside(lambda: self.builder.features(terms, candidates), self.threads)  # [C, F]
         words = candidate_words(self.builder, candidates, self.workspace)
@@ -108,12 +107,6 @@ class FusedDelta(FastPath):
         inward = config.filters + len(config.lexical_features)
         hidden = self.workspace.array("hidden", (count + ROWS, inward), np.float32)
 
-        def word_taps(start: int, stop: int) -> None:
-            _word_taps(
-                self.vectors, self.norms, self.taps, self.feature_taps,
-                words.ids, ids, query_vectors, taps, start, stop,
-            )  # fmt: skip
-
         def documents(start: int, stop: int) -> None:
             rows = config.document_words + 2 * (config.width // 2) + 2 * ROWS
             buffers = self.workspace.array("rows", (2, rows, self.biases.shape[1]), np.float32)
@@ -122,7 +115,8 @@ class FusedDelta(FastPath):
                 config.width, config.filters, buffers, hidden, start, stop,
             )  # fmt: skip
 
-        split(word_taps, len(words.ids), self.threads)
+        tables = self.vectors, self.norms, self.taps, self.feature_taps
+        split(partial(_word_taps, *tables, words.ids, ids, query_vectors, taps), len(words.ids), self.threads)
         split(documents, count, self.threads, smallest=16)
         hidden[:count, config.filters :] = (features() - self.feature_mean) * self.feature_scale
         return self.layers.outputs(hidden, count, self.workspace).copy()

@@ -87,13 +87,6 @@ class Delta(StandardizedFeatures):
         self.dropout = nn.Dropout(config.dropout)
         self.layers = linear_layers(config.filters + len(config.lexical_features), *config.hidden, 1)
 
-    def regularized(self) -> dict[str, list[nn.Parameter]]:
-        """The weights with an L2 cost of their own each ([D18] 3.4)."""
-        return {
-            "convolution": [layer.weight for layer in self.convolutions],
-            "feed_forward": [layer.weight for layer in self.layers],
-        }
-
     def delta_rows(self, inputs: Inputs) -> Tensor:
         """The Delta matrix of a batch, less what an ablation switches off, float [B, N, rows]."""
         documents, queries = self.vectors[inputs.documents], self.vectors[inputs.queries]  # [B, N, D], [B, M, D]

@@ -5,17 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.interactions import cosine_matrix
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.delta.model import closest_words
 from rerank_plugin.models.delta_classifier.model import DeltaClassifier, difference_rows, known_first
-from rerank_plugin.models.integrated_gradients import (
-    features_at,
-    features_of,
-    in_double,
-    integrated_gradients,
-    known_words,
-)
+from rerank_plugin.models.integrated_gradients import in_double, of_words
 
 
 def explain(model: DeltaClassifier, inputs: Inputs) -> Attribution:
@@ -27,15 +20,8 @@ def explain(model: DeltaClassifier, inputs: Inputs) -> Attribution:
     def score(words: Tensor, features: Tensor) -> Tensor:
         """words [S, N], features [S, F]."""
         pooled = model.scan(rows * words[:, order, None], mask)  # [S, K]
-        return model.classify(pooled, features_at(model, inputs, features))  # [S]
+        return model.classify(pooled, features)  # [S]
 
-    base, (words, features) = integrated_gradients(score, [rows.shape[1:2], inputs.features.shape[1:]])
     documents, queries = model.vectors[inputs.documents], model.vectors[inputs.queries]  # [1, N, D], [1, M, D]
-    return Attribution(
-        base,
-        known=known_words(model, inputs),
-        words=words,
-        parts=features_of(model, inputs, features),
-        matrix=cosine_matrix(model.vectors, inputs)[0].numpy(),
-        closest=closest_words(documents, queries, inputs.query_mask & (inputs.queries > 0))[0].numpy(),
-    )
+    closest = closest_words(documents, queries, inputs.query_mask & (inputs.queries > 0))[0].numpy()  # [N]
+    return of_words(model, inputs, score, closest=closest)

@@ -73,7 +73,6 @@ class FusedDeltaClassifier(FastPath):
         return panels
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         filters, count = self.config.filters, len(candidates)
         features = alongside(lambda: self.builder.features(terms, candidates), self.threads)  # [C, F]
         words = candidate_words(self.builder, candidates, self.workspace)

@@ -122,13 +122,6 @@ class DeltaClassifier(StandardizedFeatures):
         self.layers = linear_layers(config.joined, *config.hidden, 1)
         self.classifier_dropout = nn.Dropout(config.classifier_dropout)
 
-    def regularized(self) -> dict[str, list[nn.Parameter]]:
-        """The weights with an L2 cost of their own each: the Delta Scanner's and the Relevance Classifier's."""
-        return {
-            "convolution": [layer.weight for layer in self.convolutions],
-            "feed_forward": [layer.weight for layer in self.layers],
-        }
-
     def scan(self, rows: Tensor, mask: Tensor) -> Tensor:
         """The Delta Scanner ([D17] 4.4): float [B, N, D + 2] and bool [B, N], words first, to float [B, K]."""
         border = self.config.width - 1

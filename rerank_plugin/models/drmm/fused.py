@@ -15,11 +15,11 @@ In shapes R are rows, one for each candidate and query word.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
 from torch import Tensor
 from torch.nn import functional
 
@@ -28,12 +28,13 @@ from rerank_plugin.features.interactions import CandidateWords, candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.dense_layers import LINEAR, ROWS, dense, numbers, pack_panels, pad_vector
-from rerank_plugin.kernels.intrinsics import AHEAD, LANES, halves, loop, pointer, prefetch_row
+from rerank_plugin.kernels.dense_layers import LINEAR, ROWS, dense, numbers, pack_layer
+from rerank_plugin.kernels.intrinsics import AHEAD, LANES, code, halves, loop, prefetch_row
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.drmm.model import STEPS, Drmm
 from rerank_plugin.models.fast_paths import FastPath
 
+SHORT = ir.IntType(16)
 LARGEST_NORM = 46000  # of a vector of whole numbers: its square fits into 31 bits
 TINY = np.finfo(np.float64).tiny  # only keeps zero vectors from dividing by zero
 
@@ -50,11 +51,10 @@ class FusedDrmm(FastPath):
         self.logarithms = np.log10(1 + np.arange(self.config.document_words + 1)).astype(np.float32)
         self.gate = float(model.gate.detach())
         *hidden, last = model.layers
-        self.hidden = [(pack_panels(numbers(layer.weight).T), pad_vector(numbers(layer.bias))) for layer in hidden]
+        self.hidden = [pack_layer(layer) for layer in hidden]
         self.last_weights, self.last_bias = numbers(last.weight)[0], numbers(last.bias)
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         bins, count = self.config.bins, len(candidates)
         words = candidate_words(self.builder, candidates, self.workspace)
         places = self.bins(query, words)  # [U, m]
@@ -85,13 +85,9 @@ class FusedDrmm(FastPath):
         ids, terms = query.ids[query.mask].astype(np.int32), query.terms[query.mask].astype(np.int32)  # [m]
         found = self.workspace.array("bins", (len(words.ids), len(ids)), np.int32)
 
-        def part(start: int, stop: int) -> None:
-            _word_bins(
-                self.whole_vectors, self.scale, self.vectors, self.norms, words.ids, words.terms, ids, terms,
-                self.config.bins, self.doubt, found, start, stop,
-            )  # fmt: skip
-
-        split(part, len(words.ids), self.threads)
+        tables, border = (self.whole_vectors, self.scale, self.vectors, self.norms), (self.config.bins, self.doubt)
+        find = partial(_word_bins, *tables, words.ids, words.terms, ids, terms, *border, found)
+        split(find, len(words.ids), self.threads)
         return found
 
     def _gates(self, idf: np.ndarray) -> np.ndarray:
@@ -115,29 +111,23 @@ def _whole_vectors(vectors: Tensor) -> tuple[np.ndarray, float, float]:
     return whole.numpy(), step**2, error + 1 / STEPS
 
 
-@intrinsic
-def _whole_product(typing_context, left, right, length):
+@code(SHORT, SHORT, types.intp, result=types.int32)
+def _whole_product(builder, left, right, length):
     """The inner product of two vectors int16 at these addresses; ``length`` is a multiple of LANES, at least one."""
+    size, wholes = length.type, ir.VectorType(ir.IntType(32), LANES)
 
-    def generate(context, builder, _, arguments):
-        short, wholes = ir.IntType(16), ir.VectorType(ir.IntType(32), LANES)
-        left, right = (pointer(builder, address, short) for address in arguments[:2])
-        size = arguments[2].type
+    def whole_numbers(start, place):
+        found = builder.bitcast(builder.gep(start, [place]), ir.VectorType(SHORT, LANES).as_pointer())
+        return builder.sext(builder.load(found, align=2), wholes)
 
-        def whole_numbers(start, place):
-            found = builder.bitcast(builder.gep(start, [place]), ir.VectorType(short, LANES).as_pointer())
-            return builder.sext(builder.load(found, align=2), wholes)
+    def add(block, sums):
+        place = builder.mul(block, size(LANES))
+        return [builder.add(sums[0], builder.mul(whole_numbers(left, place), whole_numbers(right, place)))]
 
-        def add(block, sums):
-            place = builder.mul(block, size(LANES))
-            return [builder.add(sums[0], builder.mul(whole_numbers(left, place), whole_numbers(right, place)))]
-
-        [sums] = loop(builder, builder.udiv(arguments[2], size(LANES)), [wholes(None)], add)
-        while sums.type.count > 1:
-            sums = builder.add(*halves(builder, sums))
-        return builder.extract_element(sums, ir.IntType(32)(0))
-
-    return types.int32(types.uintp, types.uintp, types.intp), generate
+    [sums] = loop(builder, builder.udiv(length, size(LANES)), [wholes(None)], add)
+    while sums.type.count > 1:
+        sums = builder.add(*halves(builder, sums))
+    return builder.extract_element(sums, ir.IntType(32)(0))
 
 
 @njit(nogil=True, inline="always")

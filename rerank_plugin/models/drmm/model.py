@@ -39,7 +39,7 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import same_words
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import FixedVectorModel, linear_layers
+from rerank_plugin.models.ranking_model import FixedVectorModel, linear_layers, masked_softmax
 
 STEPS = 1_000_000  # of a similarity, from 0 to 1: borders are compared with whole steps
 
@@ -115,9 +115,7 @@ class Drmm(FixedVectorModel):
 
     def gates(self, inputs: Inputs) -> Tensor:
         """The shares of the query words, float [B, M]: they add up to 1, and padding has none."""
-        lowest = torch.finfo(torch.float32).min  # and not infinity, of which a query without words would make NaN
-        weights = (self.gate * inputs.query_idf).masked_fill(~inputs.query_mask, lowest)  # [B, M]
-        return weights.softmax(dim=1) * inputs.query_mask
+        return masked_softmax(self.gate * inputs.query_idf, inputs.query_mask)
 
     def forward(self, inputs: Inputs) -> Tensor:
         present = inputs.document_mask[:, None, :].to(self.vectors.dtype)  # [B, 1, N]

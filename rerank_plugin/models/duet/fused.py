@@ -31,6 +31,8 @@ from rerank_plugin.kernels.dense_layers import (
     add_products,
     dense,
     numbers,
+    pack_convolution,
+    pack_layer,
     pack_panels,
     pad_columns,
     pad_vector,
@@ -57,7 +59,6 @@ class FusedDuet(FastPath):
         self.distributed = FusedDistributed(model, builder, self.workspace) if parts != "local" else None
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         tokens = plain(self.builder.index.tokens)
         lengths = np.minimum(candidates.lengths, self.config.document_words)
         # Longest first: the documents that have a certain window are then the first ones of their part.
@@ -86,9 +87,7 @@ class FusedLayers:
     def __init__(self, layers: FullyConnected, workspace: Workspace):
         self.workspace = workspace
         self.first_bias = pad_vector(numbers(layers.layers[0].bias))
-        self.others = [
-            (pack_panels(numbers(layer.weight).T), pad_vector(numbers(layer.bias))) for layer in layers.layers[1:]
-        ]
+        self.others = [pack_layer(layer) for layer in layers.layers[1:]]
         self.last = pad_vector(numbers(layers.last.weight)[0])
         # The module multiplies even what is zero with a weight that is not a number, and so finds it.
         poison = float((numbers(layers.layers[0].weight) * np.float32(0)).sum())
@@ -145,11 +144,9 @@ class FusedDistributed:
         part, config = model.distributed, model.config
         self.workspace, self.config = workspace, config
         self.vectors = numbers(model.vectors)  # [V, D]
-        weight = numbers(part.query_convolution.weight)  # [K, D, width]
-        self.query_convolution = pack_panels(weight.transpose(2, 1, 0).reshape(-1, config.filters))
+        self.query_convolution = pack_convolution(numbers(part.query_convolution.weight))
         self.query_bias = pad_vector(numbers(part.query_convolution.bias))
-        self.query_panels = pack_panels(numbers(part.query_layer.weight).T)
-        self.query_layer_bias = pad_vector(numbers(part.query_layer.bias))
+        self.query_layer = pack_layer(part.query_layer)
         present, rows = np.unique(builder.model_ids, return_inverse=True)
         self.rows = np.append(rows, len(present)).astype(np.int32)  # of the taps: for each term, then for no word
         self.taps = make_taps(self.vectors[present], numbers(part.document_convolution.weight))
@@ -171,7 +168,7 @@ class FusedDistributed:
         pooled, represented = np.zeros((2, 1 + ROWS, filters), np.float32)
         pooled[0] = convolved[:positions].max(axis=0)
         tanh_rows(pooled, 1)
-        dense(pooled, self.query_panels, self.query_layer_bias, LINEAR, represented, 1)
+        dense(pooled, *self.query_layer, LINEAR, represented, 1)
         tanh_rows(represented, 1)
         return represented[0]
 

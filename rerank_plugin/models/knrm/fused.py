@@ -10,6 +10,7 @@ The loops that count are used by :mod:`rerank_plugin.models.conv_knrm.fused`, to
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numba import njit
@@ -47,7 +48,6 @@ class FusedKnrm(FastPath):
         self.bias = model.layer.bias.item()
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         count = int(query.mask.sum())  # m
         words = candidate_words(self.builder, candidates, self.workspace)
         similarities = similarity_table(self.vectors, query, words, self.workspace, self.threads)  # [U, m]
@@ -55,16 +55,13 @@ class FusedKnrm(FastPath):
         table = self.workspace.array("kernels", (len(words.ids), width), np.float32)
         scores = np.empty(len(candidates), np.float32)
 
-        def word_kernels(start: int, stop: int) -> None:
-            _word_kernels(similarities, table, start, stop)
-
         def documents(start: int, stop: int) -> None:
             counts = self.workspace.array("counts", (width,), np.float32)
             _score_documents(
                 table, words.places, words.lengths, count, self.weights, self.bias, counts, scores, start, stop
             )
 
-        split(word_kernels, len(words.ids), self.threads, smallest=256)
+        split(partial(_word_kernels, similarities, table), len(words.ids), self.threads, smallest=256)
         split(documents, len(candidates), self.threads, smallest=32)
         return scores
 

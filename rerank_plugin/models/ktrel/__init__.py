@@ -3,9 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 
-from rerank_plugin.models.ktrel.recipe import RECIPE
+from rerank_plugin.models.base import Recipe
 from rerank_plugin.models.register import ModelEntry, register
 
+# [K] 4.2: Adam with its defaults, batches of 10, 20 or 50, whole collections are ranked. The paper does not say how it
+# drew pairs: among the documents of a batch each is encoded once for all its pairs.
+RECIPE = Recipe(
+    {"weights": "none", "sampling": "batch", "batch_size": 20, "optimizer": "adam"},
+    measures=("AP", "nDCG@10"),
+    documents="collection",
+    summary="hinge loss without weights over all pairs in batches of 20 documents, Adam, the epoch with the best AP",
+)
 KTREL = register(
     ModelEntry(
         name="ktrel",

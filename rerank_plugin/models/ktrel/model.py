@@ -73,6 +73,7 @@ class KtrelConfig(ModelConfig):
         concept_dimension: D of a concept.
     """
 
+    of_training = ("dropout", "embedding_dropout", "word_dropout", "unit_vectors", "identity_start", "factor")
     parts: str = "both"
     heads: int = 2
     feed_forward: int = 200
@@ -97,8 +98,6 @@ class KtrelConfig(ModelConfig):
         self.check("KTRel", *sizes, parts=PARTS)
         if self.layers not in (0, 1):
             raise InputError(f"KTRel has one transformer layer, or none, not {self.layers}")
-        if not 0 <= self.word_dropout < 1:
-            raise InputError(f"KTRel's word_dropout must be at least 0 and below 1, not {self.word_dropout}")
         if (self.concepts < 1) == (self.parts != "words"):
             raise InputError(f"KTRel's parts '{self.parts}' and its {self.concepts} concepts contradict each other")
         if self.fixed_words and self.unit_vectors:

@@ -1,17 +1,13 @@
 """MatchPyramid: the module and its fast path."""
 
-from rerank_plugin.models.pacrr.recipe import RECIPE
-from rerank_plugin.models.register import ModelEntry, register
+from rerank_plugin.models.pacrr.recipe import entry
+from rerank_plugin.models.register import register
 
 register(
-    ModelEntry(
-        name="matchpyramid",
-        config="rerank_plugin.models.matchpyramid.model:MatchPyramidConfig",
-        module="rerank_plugin.models.matchpyramid.model:MatchPyramid",
-        summary="MatchPyramid (Pang et al. 2016): convolutions over the matrix of similarities",
-        fast="rerank_plugin.models.matchpyramid.fused:FusedMatchPyramid",
-        explain="rerank_plugin.models.matchpyramid.explain:explain",
-        recipe=RECIPE,
-        bench={},
+    entry(
+        __name__,
+        "matchpyramid",
+        "MatchPyramid",
+        "MatchPyramid (Pang et al. 2016): convolutions over the matrix of similarities",
     )
 )

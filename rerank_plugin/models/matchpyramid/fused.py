@@ -16,7 +16,6 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import CandidateWords, UnitVectors, candidate_words, similarity_table
@@ -33,7 +32,7 @@ from rerank_plugin.kernels.dense_layers import (
     pad_vector,
     round_up,
 )
-from rerank_plugin.kernels.intrinsics import LANES, NUMBER, VECTOR, larger, load_lanes, loop, pointer, store_lanes
+from rerank_plugin.kernels.intrinsics import LANES, NUMBER, VECTOR, code, larger, load_lanes, loop, store_lanes
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.matchpyramid.model import MatchPyramid
@@ -70,7 +69,6 @@ class FusedMatchPyramid(FastPath):
         self.poison = np.float32(sum(float((one.detach() * 0).sum()) for one in model.parameters()))
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         config = self.config
         words = candidate_words(self.builder, candidates, self.workspace)
         m = int(query.mask.sum())
@@ -139,33 +137,20 @@ def _first_layer(weight: np.ndarray, bias: np.ndarray, together: int, filters: i
     return pack_panels(np.pad(lanes, ((0, 0), (0, beyond)))), np.pad(biases, (0, beyond))
 
 
-@intrinsic
-def _maxima(typing_context, source, step, count, target):
+@code(NUMBER, types.intp, types.intp, NUMBER)
+def _maxima(builder, source, step, count, target):
     """``target[:LANES] = max(0, source[i * step :][:LANES])`` for i < count, at least one; addresses of float32."""
 
-    def generate(context, builder, _, arguments):
-        source, target = (pointer(builder, arguments[place]) for place in (0, 3))
-        step, count = arguments[1:3]
+    def row_maxima(row, best):
+        return [larger(builder, load_lanes(builder, builder.gep(source, [builder.mul(row, step)])), best[0])]
 
-        def row_maxima(row, best):
-            return [larger(builder, load_lanes(builder, builder.gep(source, [builder.mul(row, step)])), best[0])]
-
-        store_lanes(builder, loop(builder, count, [VECTOR(None)], row_maxima)[0], target)
-        return context.get_dummy_value()
-
-    return types.void(types.uintp, types.intp, types.intp, types.uintp), generate
+    store_lanes(builder, loop(builder, count, [VECTOR(None)], row_maxima)[0], target)
 
 
-@intrinsic
-def _copy_piece(typing_context, source, target):
+@code(*[ir.VectorType(NUMBER, PIECE)] * 2)
+def _copy_piece(builder, source, target):
     """Copy PIECE numbers float32 from address to address."""
-
-    def generate(context, builder, _, arguments):
-        source, target = (pointer(builder, address, ir.VectorType(NUMBER, PIECE)) for address in arguments)
-        builder.store(builder.load(source, align=4), target, align=4)
-        return context.get_dummy_value()
-
-    return types.void(types.uintp, types.uintp), generate
+    builder.store(builder.load(source, align=4), target, align=4)
 
 
 @njit(nogil=True, cache=True)

@@ -25,7 +25,6 @@ from typing import NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import UnitVectors, candidate_words, similarity_table
@@ -35,13 +34,15 @@ from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.dense_layers import numbers
 from rerank_plugin.kernels.intrinsics import (
     LANES,
+    NUMBER,
     VECTOR,
+    WHOLE,
+    code,
     halves,
     larger,
     load_lanes,
     loop,
     multiply_add,
-    pointer,
     repeat,
     store_lanes,
 )
@@ -115,7 +116,6 @@ class FusedPacrr(FastPath):
         self.poison = np.float32((self.filters.weights * 0).sum())
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        """Scores, float32 [C]."""
         config, filters = self.config, self.filters
         words = candidate_words(self.builder, candidates, self.workspace)
         table = similarity_table(self.vectors, query, words, self.workspace, self.threads)  # [U, m]
@@ -180,21 +180,17 @@ def _over_taps(builder, source, offsets, taps, sums, add):
     return found
 
 
-@intrinsic
-def lane_of_largest(typing_context, source):
+@code(NUMBER, result=types.uintp)
+def lane_of_largest(builder, source):
     """The place of the largest of LANES numbers, float32, none of them NaN, from the address ``source`` on."""
-
-    def generate(context, builder, _, arguments):
-        values = load_lanes(builder, pointer(builder, arguments[0]))
-        largest = repeat(builder, _largest_lane(builder, values))
-        bits = builder.bitcast(builder.fcmp_ordered("==", values, largest), ir.IntType(LANES))
-        return builder.zext(builder.cttz(bits, ir.IntType(1)(0)), arguments[0].type)
-
-    return types.uintp(types.uintp), generate
+    values = load_lanes(builder, source)
+    largest = repeat(builder, _largest_lane(builder, values))
+    bits = builder.bitcast(builder.fcmp_ordered("==", values, largest), ir.IntType(LANES))
+    return builder.zext(builder.cttz(bits, ir.IntType(1)(0)), WHOLE)
 
 
-@intrinsic
-def sort_out(typing_context, source, rest, blocks, lanes):
+@code(NUMBER, NUMBER, types.intp, NUMBER)
+def sort_out(builder, source, rest, blocks, lanes):
     """The RANKS largest of the numbers that stand in the same lane of all blocks, in descending order, to ``lanes``.
 
     They are compared with what is there already. What is not among them goes to ``rest``, which may be ``source``.
@@ -202,72 +198,52 @@ def sort_out(typing_context, source, rest, blocks, lanes):
     Args:
         source, rest, lanes: addresses of float32 [blocks, LANES], twice, and [RANKS, LANES]. ``blocks`` is at least 1.
     """
+    size = blocks.type
+    ranks = [builder.gep(lanes, [size(rank * LANES)]) for rank in range(RANKS)]
 
-    def generate(context, builder, _, arguments):
-        source, rest, lanes = (pointer(builder, arguments[place]) for place in (0, 1, 3))
-        size = arguments[2].type
-        ranks = [builder.gep(lanes, [size(rank * LANES)]) for rank in range(RANKS)]
+    def sort_block(block, kept):
+        place = builder.mul(block, size(LANES))
+        value, largest = load_lanes(builder, builder.gep(source, [place])), []
+        for one in kept:
+            largest.append(larger(builder, value, one))
+            value = builder.select(builder.fcmp_ordered(">", value, one), one, value)
+        store_lanes(builder, value, builder.gep(rest, [place]))
+        return largest
 
-        def sort_block(block, kept):
-            place = builder.mul(block, size(LANES))
-            value, largest = load_lanes(builder, builder.gep(source, [place])), []
-            for one in kept:
-                largest.append(larger(builder, value, one))
-                value = builder.select(builder.fcmp_ordered(">", value, one), one, value)
-            store_lanes(builder, value, builder.gep(rest, [place]))
-            return largest
-
-        for one, place in zip(
-            loop(builder, arguments[2], [load_lanes(builder, rank) for rank in ranks], sort_block), ranks
-        ):
-            store_lanes(builder, one, place)
-        return context.get_dummy_value()
-
-    return types.void(types.uintp, types.uintp, types.intp, types.uintp), generate
+    for one, place in zip(loop(builder, blocks, [load_lanes(builder, rank) for rank in ranks], sort_block), ranks):
+        store_lanes(builder, one, place)
 
 
-@intrinsic
-def largest_window(typing_context, source, offsets, taps):
+@code(NUMBER, WHOLE, types.intp, result=types.float32)
+def largest_window(builder, source, offsets, taps):
     """The largest ``sum(source[i + offsets] ** 2)`` for i < LANES; arguments as of :func:`add_maxima`."""
 
-    def generate(context, builder, _, arguments):
-        source, offsets = pointer(builder, arguments[0]), pointer(builder, arguments[1], arguments[2].type)
+    def add(tap, value, sums):
+        return [multiply_add(builder, value, value, sums[0])]
 
-        def add(tap, value, sums):
-            return [multiply_add(builder, value, value, sums[0])]
-
-        return _largest_lane(builder, _over_taps(builder, source, offsets, arguments[2], [VECTOR(None)], add)[0])
-
-    return types.float32(types.uintp, types.uintp, types.intp), generate
+    return _largest_lane(builder, _over_taps(builder, source, offsets, taps, [VECTOR(None)], add)[0])
 
 
-@intrinsic
-def add_maxima(typing_context, source, offsets, taps, biases, weights, target):
+@code(NUMBER, WHOLE, types.intp, NUMBER, NUMBER, NUMBER)
+def add_maxima(builder, source, offsets, taps, biases, weights, target):
     """``target[i] = max(target[i], one group of filters of source[i + offsets])`` for i < LANES.
 
     All but ``taps`` are addresses: of float32, offsets of int64, counted in floats. ``taps`` is how many offsets there
     are, at least 1.
     """
+    size = taps.type
 
-    def generate(context, builder, _, arguments):
-        source, biases, weights, target = (pointer(builder, arguments[place]) for place in (0, 3, 4, 5))
-        size = arguments[2].type
-        offsets = pointer(builder, arguments[1], size)
+    def of_filters(place):
+        return [repeat(builder, builder.load(builder.gep(place, [size(i)]))) for i in range(FILTERS)]
 
-        def of_filters(place):
-            return [repeat(builder, builder.load(builder.gep(place, [size(i)]))) for i in range(FILTERS)]
+    def add(tap, value, sums):
+        factors = of_filters(builder.gep(weights, [builder.mul(tap, size(FILTERS))]))
+        return [multiply_add(builder, value, factor, total) for factor, total in zip(factors, sums)]
 
-        def add(tap, value, sums):
-            factors = of_filters(builder.gep(weights, [builder.mul(tap, size(FILTERS))]))
-            return [multiply_add(builder, value, factor, total) for factor, total in zip(factors, sums)]
-
-        largest = load_lanes(builder, target)
-        for total in _over_taps(builder, source, offsets, arguments[2], of_filters(biases), add):
-            largest = larger(builder, total, largest)
-        store_lanes(builder, largest, target)
-        return context.get_dummy_value()
-
-    return types.void(types.uintp, types.uintp, types.intp, *[types.uintp] * 3), generate
+    largest = load_lanes(builder, target)
+    for total in _over_taps(builder, source, offsets, taps, of_filters(biases), add):
+        largest = larger(builder, total, largest)
+    store_lanes(builder, largest, target)
 
 
 @njit(nogil=True, cache=True)

@@ -43,7 +43,7 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import cosine_matrix
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import FixedVectorModel
+from rerank_plugin.models.ranking_model import FixedVectorModel, masked_softmax
 
 DISTILLATIONS = ("firstk", "kwindow")
 SIMILARITY_STEPS = 16384.0  # a power of two: similarities in whole steps add up without rounding
@@ -81,17 +81,11 @@ class PacrrConfig(ModelConfig):
 
 
 class Distilled(NamedTuple):
-    """A distilled similarity matrix.
+    """A distilled similarity matrix."""
 
-    Attributes:
-        matrix: float [B, M, l_d], 0 where padded.
-        windows: bool [B, W], True for windows of the document: of one column each for firstk, of n for kwindow.
-        places: the document word of each column, int64 [B, l_d]; anything where padded.
-    """
-
-    matrix: Tensor
-    windows: Tensor
-    places: Tensor
+    matrix: Tensor  # float [B, M, l_d], 0 where padded
+    windows: Tensor  # bool [B, W], True for windows of the document: of one column each for firstk, of n for kwindow
+    places: Tensor  # the document word of each column, int64 [B, l_d]; anything where padded
 
 
 def firstk(similarities: Tensor, document_mask: Tensor, columns: int) -> Distilled:
@@ -139,12 +133,6 @@ def strongest(cells: Tensor, windows: Tensor, count: int) -> Tensor:
     largest = cells.topk(count, dim=2).values  # [B, M, count]
     missing = torch.arange(count, device=cells.device) >= windows.sum(dim=1, keepdim=True)  # [B, count]
     return largest.masked_fill(missing[:, None, :], 0.0)
-
-
-def idf_shares(idf: Tensor, query_mask: Tensor) -> Tensor:
-    """The softmax of the query terms' IDF, float [B, M]; padded terms have no share."""
-    lowest = torch.finfo(idf.dtype).min  # and not infinity, of which a query without terms would make NaN
-    return idf.masked_fill(~query_mask, lowest).softmax(dim=1) * query_mask
 
 
 class Pacrr(FixedVectorModel):
@@ -228,7 +216,7 @@ class Pacrr(FixedVectorModel):
     def query_signals(self, distilled: Sequence[Distilled], inputs: Inputs) -> Tensor:
         """What the LSTM reads: float [B, M, l_g * n_s + 1]."""
         signals = [self.matches(words, one) for words, one in enumerate(distilled, 1)]  # [B, M, n_s] each
-        shares = idf_shares(inputs.query_idf, inputs.query_mask)  # [B, M]
+        shares = masked_softmax(inputs.query_idf, inputs.query_mask)  # [B, M]
         return torch.cat([*signals, shares[:, :, None]], dim=2)
 
     def forward(self, inputs: Inputs) -> Tensor:

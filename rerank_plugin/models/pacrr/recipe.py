@@ -5,9 +5,28 @@ By groups of documents, in mini-batches of 32, a given number of epochs, of whic
 """
 
 from rerank_plugin.models.base import Recipe
+from rerank_plugin.models.register import ModelEntry
 
 RECIPE = Recipe(
     {"weights": "none", "sampling": "groups", "batch_size": 32, "optimizer": "adam", "patience": 30},
     measures=("ERR@20", "nDCG@20"),
     summary="hinge loss without weights, pairs by groups, batches of 32, Adam, 30 epochs, the one with the best ERR@20",
 )
+
+
+def entry(folder: str, name: str, module: str, summary: str) -> ModelEntry:
+    """The entry of one of these models: its folder, a package, has the modules ``model``, ``fused`` and ``explain``.
+
+    Args:
+        module: the name of its class, after which its configuration and its fast path are called.
+    """
+    return ModelEntry(
+        name=name,
+        config=f"{folder}.model:{module}Config",
+        module=f"{folder}.model:{module}",
+        summary=summary,
+        fast=f"{folder}.fused:Fused{module}",
+        explain=f"{folder}.explain:explain",
+        recipe=RECIPE,
+        bench={},
+    )

@@ -8,15 +8,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.interactions import cosine_matrix
 from rerank_plugin.models.attribution import Attribution
-from rerank_plugin.models.integrated_gradients import (
-    features_at,
-    features_of,
-    in_double,
-    integrated_gradients,
-    known_words,
-)
+from rerank_plugin.models.integrated_gradients import in_double, of_words
 from rerank_plugin.models.sevmos.model import SevMos
 
 
@@ -28,13 +21,6 @@ def explain(model: SevMos, inputs: Inputs) -> Attribution:
     def score(words: Tensor, features: Tensor) -> Tensor:
         """words [S, N], features [S, F]."""
         encoded = model.convolve(model.document_convolutions, documents * words[:, :, None], inputs.document_mask)
-        return model.score_encodings(query.expand(len(words), -1), encoded, features_at(model, inputs, features))  # [S]
+        return model.score_encodings(query.expand(len(words), -1), encoded, features)  # [S]
 
-    base, (words, features) = integrated_gradients(score, [documents.shape[1:2], inputs.features.shape[1:]])
-    return Attribution(
-        base,
-        known=known_words(model, inputs),
-        words=words,
-        parts=features_of(model, inputs, features),
-        matrix=cosine_matrix(model.vectors, inputs)[0].numpy(),
-    )
+    return of_words(model, inputs, score)

@@ -15,7 +15,7 @@ from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
-from rerank_plugin.kernels.dense_layers import ROWS, DenseLayers, dense, numbers, pack_panels, pad_vector, round_up
+from rerank_plugin.kernels.dense_layers import ROWS, DenseLayers, dense, numbers, pack_convolution, pad_vector, round_up
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import EncodingScorer
 from rerank_plugin.models.sevmos.model import SevMos
@@ -30,11 +30,9 @@ class SevMosScorer(EncodingScorer):
         self.vectors = numbers(model.vectors)  # [V, D]
         self.convolutions = []
         for layer in model.query_convolutions:
-            weight = numbers(layer.weight).transpose(2, 1, 0)  # [w, inward, filters]
+            weight = numbers(layer.weight)  # [filters, inward, w]
             inward = round_up(weight.shape[1]) if self.convolutions else weight.shape[1]
-            rows = np.zeros((len(weight), inward, weight.shape[2]), np.float32)
-            rows[:, : weight.shape[1]] = weight
-            self.convolutions.append((pack_panels(rows.reshape(-1, weight.shape[2])), pad_vector(numbers(layer.bias))))
+            self.convolutions.append((pack_convolution(weight, inward), pad_vector(numbers(layer.bias))))
         self._join_layers(model)
         self.feature_mean, self.feature_scale = numbers(model.feature_mean).copy(), numbers(model.feature_scale).copy()
 
@@ -53,7 +51,6 @@ class SevMosScorer(EncodingScorer):
     def score(
         self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
-        """Scores, float32 [C], from the candidates' ``rows`` int64 [C] of ``vectors`` float32 [any, K]."""
         filters, count = self.config.filters, len(candidates)
         folded = _fold(self.encode_query(query.ids[query.mask]), self.query_weights, self.query_bias)  # [K + H]
         compared, bias = folded[:filters], folded[filters:]

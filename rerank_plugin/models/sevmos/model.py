@@ -59,6 +59,7 @@ class SevMosConfig(ModelConfig):
         slope: of the activations below zero.
     """
 
+    of_training = ("dropout", "classifier_dropout")
     filters: int = 256
     width: int | None = None
     convolutions: int = 1
@@ -111,7 +112,6 @@ class SevMos(StandardizedFeatures, EncodingModel):
 
     @property
     def encoding_size(self) -> int:
-        """Numbers of a document's encoding, E."""
         return self.config.filters
 
     def encode_documents(self, ids: Tensor, mask: Tensor) -> Tensor:

