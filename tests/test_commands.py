@@ -214,13 +214,18 @@ def test_pubmed_files_are_indexed_and_the_last_version_is_found(workspace, comma
     assert "malformed XML" in command("index --corpus pubmed --index strict-pubmed --strict", status=2)
 
 
-def test_a_signal_leaves_no_half_index(workspace):
-    """A real signal: Java must not take it, or nothing is tidied up."""
+@pytest.fixture(scope="module")
+def long_corpus(workspace):
+    """A corpus that takes a while to index."""
     with open(workspace / "long.jsonl", "w") as file:
         for number in range(100_000):
             file.write(
                 json.dumps({"_id": str(number), "title": f"title {number}", "text": "heart attack " * 50}) + "\n"
             )
+
+
+def test_a_signal_leaves_no_half_index(workspace, long_corpus):
+    """A real signal: Java must not take it, or nothing is tidied up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process = start_index(workspace, "long")
         process.send_signal(number)
@@ -230,7 +235,7 @@ def test_a_signal_leaves_no_half_index(workspace):
         assert not list(workspace.glob("hs_err*"))
 
 
-def test_what_a_killed_build_leaves_goes_with_the_next_one(workspace, command):
+def test_what_a_killed_build_leaves_goes_with_the_next_one(workspace, command, long_corpus):
     (workspace / "short.jsonl").write_text(json.dumps({"_id": "1", "title": "aspirin", "text": "heart"}) + "\n")
     killed, living = start_index(workspace, "killed"), start_index(workspace, "living")
     killed.kill()

@@ -36,16 +36,35 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import FIELDS, IndexQuery
 
-MEASURES = ("overlap", "bigram_overlap", "jaccard", "idf_overlap", "idf_jaccard", "bm25")
+MEASURES = {  # with what they tell of a field, in words
+    "overlap": "share of the query's words",
+    "bigram_overlap": "share of the query's pairs of words",
+    "jaccard": "share of all words in common",
+    "idf_overlap": "share of the query's words, by rarity,",
+    "idf_jaccard": "share of all words in common, by rarity,",
+    "bm25": "BM25",
+}
 PAPER_NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FIELDS)
 FIRST_STAGE, FIRST_STAGE_SHARE = "first_stage", "first_stage_share"
 COSINE, MATCHES = "vector_cosine", "vector_matches"
 VECTOR_NAMES = (COSINE, MATCHES)
 LEXICAL_NAMES = (*PAPER_NAMES, FIRST_STAGE, FIRST_STAGE_SHARE)
 NAMES = (*LEXICAL_NAMES, *VECTOR_NAMES)
+OTHERS_IN_WORDS = {
+    FIRST_STAGE: "the first stage's score",
+    FIRST_STAGE_SHARE: "the first stage's score, as a share of its best",
+    COSINE: "likeness of query and document as wholes",
+    MATCHES: "likeness of the query's words to the closest of the document",
+}
 LISTWISE = {FIRST_STAGE, FIRST_STAGE_SHARE}  # what depends on the first stage's other candidates
 LEX3 = ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")  # [D18] 5.1
 SETS = {"lex3": LEX3, "all": PAPER_NAMES, "none": ()}
+
+
+def in_words(name: str) -> str:
+    """What a feature tells, for people; its name where it is none of these."""
+    measure, _, field = name.rpartition("_")
+    return f"{MEASURES[measure]} in the {field}" if name in PAPER_NAMES else OTHERS_IN_WORDS.get(name, name)
 
 
 def named_features(names):

@@ -320,12 +320,15 @@ def _temporary(place: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     while True:
         temporary = _temporary_name(place)
         make(temporary)
-        descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # somebody took it for a leftover before it was opened
         with suppress(OSError):  # some network file systems have no locks: then nobody removes leftovers there, either
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if is_still(descriptor, temporary):
             break
-        os.close(descriptor)  # somebody took it for a leftover before it was locked
+        os.close(descriptor)  # or before it was locked
     try:
         yield temporary
     finally:

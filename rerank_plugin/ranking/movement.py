@@ -11,6 +11,7 @@ from collections import defaultdict
 import numpy as np
 import numpy.typing as npt
 
+from rerank_plugin.features.lexical_features import in_words
 from rerank_plugin.ranking.explanation import DocumentWord, Explanation
 
 REASONS = 3  # that are named
@@ -55,6 +56,8 @@ def sentence(one: Explanation, rival: Explanation | None, first_stage: str) -> s
     differences = {key: sums.get(key, 0.0) - others.get(key, 0.0) for key in {**sums, **others}}
     largest = sorted(differences, key=lambda key: -sign * differences[key])[:REASONS]
     named = [_named(key, differences[key], one, rival) for key in largest if sign * differences[key] > 0]
+    if not named and rival is not None and one.score == rival.score:
+        return f"{moved} {rival.docid} has the same score, and of equal scores the higher id comes first."
     if not named:
         return moved
     if rival is None:
@@ -88,7 +91,7 @@ def _named(key: Key, difference: float, one: Explanation, rival: Explanation | N
         value = f"{values.get(name, 0.0):.2f}"
         if rival is not None:
             value += f" against {({part.name: part.value for part in rival.features}).get(name, 0.0):.2f}"
-        return f"{name} ({difference:+.2g}: {value})"
+        return f"{in_words(str(name))} ({difference:+.2g}: {value})"
     if name is None:
         return f"words that are like none of the query ({difference:+.2g})"
     here = _best([word for word in one.document_words if word.closest == name])

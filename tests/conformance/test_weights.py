@@ -105,14 +105,15 @@ def test_dropout_stands_where_it_is_said_and_in_training_only(case, index, vecto
 
     The rates of a cross-encoder are those of its encoder's layers, and that of a head that is ours.
     """
+    own = not has_word_vectors(case.model)
     rates = [one.name for one in fields(model_classes(case.model)[1]) if "dropout" in one.name]
-    if not has_word_vectors(case.model):
+    if own:
         rates = [name for name, layer in make(case, vectors).named_modules() if isinstance(layer, torch.nn.Dropout)]
     for rate in [*rates, None]:
-        model = make(case, vectors, **{name: 0.5 * (name == rate) for name in rates if has_word_vectors(case.model)})
-        for name, layer in model.named_modules():
-            if isinstance(layer, torch.nn.Dropout):
-                layer.p = 0.5 * (name == rate)
+        chosen = {name: 0.5 * (name == rate) for name in rates}
+        model = make(case, vectors, **({} if own else chosen))
+        for name in rates if own else ():
+            model.get_submodule(name).p = chosen[name]
         path = paths_of(case.model)[-1]
         one = opened(model, path, index, vectors, threads=1)
         serving = scores_of(one)

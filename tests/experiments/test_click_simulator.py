@@ -50,8 +50,9 @@ def served_run(service):
     return found
 
 
-def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path, sample_index, sample_words, capsys):
+def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path, sample_index, capsys):
     """The page's loop, small: serve, collect, clicks, train, and replace the model while others search."""
+    inside(tmp_path, "embed words --corpus sample --min-count 3 --dimension 100 --epochs 20 --output words")
     rp.Reranker.load("delta").save_pretrained(tmp_path / "live")
     config = ServiceConfig(
         {"sample": str(sample_index)}, {"live": str(tmp_path / "live")}, token="geheim", deadline=60,
@@ -67,7 +68,7 @@ def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path
         inside(tmp_path, "clicks --log clicks.tsv --output learned --min-documents 20 --min-clicked 2")
         inside(
             tmp_path,
-            f"train --model delta --filters 8 --lexical-features lex3 --index {sample_index} --words {sample_words} "
+            f"train --model delta --filters 8 --lexical-features lex3 --index {sample_index} --words words "
             "--train learned:train --validation learned:dev --train-run learned/runs/train.run "
             "--validation-run learned/runs/dev.run --epochs 3 --pairs-per-query 25 --output trained",
         )

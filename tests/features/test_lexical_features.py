@@ -13,6 +13,7 @@ from rerank_plugin.features.lexical_features import (
     NAMES,
     PAPER_NAMES,
     check_names,
+    in_words,
     lexical_features,
 )
 from rerank_plugin.files.errors import InputError
@@ -211,3 +212,9 @@ def test_names_are_checked():
     with pytest.raises(InputError, match="twice"):
         check_names(["bm25_title", "jaccard_text", "bm25_title"])
     assert check_names(list(NAMES)) == NAMES
+
+
+def test_every_feature_is_told_in_words():
+    said = {in_words(name) for name in NAMES}
+    assert len(said) == len(NAMES) and said.isdisjoint(NAMES)
+    assert "BM25 in the title" in said and in_words("other") == "other"

@@ -180,6 +180,21 @@ def test_leftovers_of_dead_processes_go_with_the_next_output_and_those_of_living
     assert not living.exists() and mine.exists() and len(list(tmp_path.iterdir())) == 5
 
 
+def test_another_writer_may_take_what_is_not_locked_yet_for_a_leftover(tmp_path, monkeypatch):
+    """Just after it was made, before this process could open it."""
+    mkdir, taken = outputs.Path.mkdir, []
+
+    def overtaken(path, *arguments, **more):
+        mkdir(path, *arguments, **more)
+        if outputs.MARK in path.name and not taken:
+            taken.append(path)
+            remove_leftovers(path.parent)
+
+    monkeypatch.setattr(outputs.Path, "mkdir", overtaken)
+    make_box(tmp_path / "box")
+    assert taken and [path.name for path in tmp_path.iterdir()] == ["box"]
+
+
 def test_a_planted_link_is_not_followed_when_leftovers_are_removed(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_text("mine")

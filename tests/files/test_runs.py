@@ -336,7 +336,8 @@ def test_other_settings(tmp_path):
     assert finish(path) == {"q1", "leer"}
 
 
-def test_a_damaged_journal(tmp_path):
+@pytest.mark.parametrize("damage", ["\0\0\0", "1\tleer"])  # no line at all, and a place before that of the last one
+def test_a_damaged_journal(tmp_path, expected, damage):
     path = tmp_path / "a.run"
     interrupted(path, 2)
     journal = tmp_path / "a.run.part.journal"
@@ -346,8 +347,8 @@ def test_a_damaged_journal(tmp_path):
         RunWriter(path, "tag", SETTINGS, True)
     header, first, second = sound.splitlines()
     assert json.loads(header)["depth"] == 10
-    journal.write_text(f"{header}\n{first}\n\0\0\0\n{second}\n")  # what follows the damage is not believed
-    assert finish(path) == {"q1"}
+    journal.write_text(f"{header}\n{first}\n{damage}\n{second}\n")  # what follows the damage is not believed
+    assert finish(path) == {"q1"} and path.read_bytes() == expected
 
 
 def test_a_query_is_written_once(tmp_path):

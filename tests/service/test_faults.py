@@ -1,5 +1,6 @@
 """Overload, deadlines, clients that leave, slow and wrong requests, reloads and access, over real sockets."""
 
+import asyncio
 import json
 import shutil
 import socket
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
+from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.settings import ServiceConfig
 from tests.service.live import serving
 
@@ -131,6 +133,22 @@ def test_large_bodies_are_refused(service):
     assert parts.status_code == 413 and parts.json()["error"]
 
 
+def test_of_a_body_that_is_too_large_no_more_is_read_than_shows_it(service):
+    """Three parts of half a megabyte, where one may come."""
+    read, said = [], []
+
+    async def receive():
+        read.append("part")
+        return {"type": "http.request", "body": b"x" * (1 << 19), "more_body": len(read) < 9}
+
+    async def send(message):
+        said.append(message)
+
+    headers = [(b"transfer-encoding", b"chunked"), (b"x-api-key", b"geheim")]
+    asyncio.run(service.app({"type": "http", "method": "POST", "path": "/rerank", "headers": headers}, receive, send))
+    assert said[0]["status"] == 413 and len(read) == 3
+
+
 @pytest.mark.parametrize(
     "sent", [b"", b"{", b"\xff", b"[" * 50_000, b'{"query": "a", "documents": ["\\ud800"]}', b"null"]
 )
@@ -181,6 +199,15 @@ def test_the_pages_ask_no_other_host(service):
     assert "http" not in page
     for place in ("/docs/start.js", "/docs/swagger/swagger-ui-bundle.js", "/docs/swagger/swagger-ui.css"):
         assert place in page + "/docs/start.js" and service.get(place).status_code == 200
+
+
+def test_what_is_in_use_is_closed_after_its_use(service, monkeypatch):
+    closed, collections = [], state(service).collections
+    monkeypatch.setattr(ServedIndex, "close", lambda self: closed.append(self))
+    with collections.used() as before:
+        collections.reload()
+        assert collections.now is not before and not closed
+    assert closed == [*before.indexes.values()]
 
 
 def test_a_reload_drops_nothing_and_serves_the_new_index(service, folder, tmp_path):
