@@ -15,6 +15,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from rerank_plugin import __version__
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.ranking.searcher import QUERIES_AT_ONCE
 from rerank_plugin.service import administration, click_api, explain_api, rerank_api, search_api
 from rerank_plugin.service.click_log import ClickLog
 from rerank_plugin.service.collections import Collections
@@ -36,7 +38,9 @@ def open_service(config: ServiceConfig) -> Service:
         InputError: an index or a reranker cannot be used, or the click log not written.
     """
     clicks = ClickLog(config.click_log, config.click_log_megabytes << 20) if config.click_log else None
-    collections, scheduler = Collections(config), Scheduler(config.threads, config.queue)
+    # On a processor each thread scores whole queries, so that more at once would only wait for each other.
+    at_once = available_threads() if config.running.device == "cpu" else QUERIES_AT_ONCE
+    collections, scheduler = Collections(config), Scheduler(config.threads, config.queue, at_once)
     return Service(config, collections, scheduler, Metrics(scheduler), clicks)
 
 

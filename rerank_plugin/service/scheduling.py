@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rerank_plugin.ranking.searcher import QUERIES_AT_ONCE
 from rerank_plugin.service.errors import OverloadedError
 
 T, R, A = TypeVar("T"), TypeVar("R"), TypeVar("A")
@@ -41,10 +40,11 @@ class Scheduler:
     Args:
         threads: of first stages.
         most: requests that are let in at the same time.
+        at_once: the most that are taken through the steps together; none of them is answered before all are scored.
     """
 
-    def __init__(self, threads: int, most: int):
-        self.most, self.inside = most, 0
+    def __init__(self, threads: int, most: int, at_once: int):
+        self.most, self.at_once, self.inside = most, at_once, 0
         self.threads, self.turns = ThreadPoolExecutor(threads, "first-stage"), ThreadPoolExecutor(1, "scoring")
         self.waiting: deque[Job] = deque()
 
@@ -85,7 +85,7 @@ class Scheduler:
     def _turn(self) -> None:
         """Do the oldest job and others for the same function; nothing, where an earlier turn has done them."""
         waiting = [self.waiting.popleft() for _ in range(len(self.waiting))]
-        batch = [job for job in waiting if job.together == waiting[0].together][:QUERIES_AT_ONCE]
+        batch = [job for job in waiting if job.together == waiting[0].together][: self.at_once]
         self.waiting.extendleft(job for job in reversed(waiting) if job not in batch)
         ready = list(self.threads.map(_prepared, batch)) if len(batch) > 1 else [_prepared(job) for job in batch]
         self._score([job for job, done in zip(batch, ready) if done and job.future.set_running_or_notify_cancel()])

@@ -11,7 +11,7 @@ from rerank_plugin.service.scheduling import Scheduler
 
 @pytest.fixture
 def scheduler():
-    made = Scheduler(threads=1, most=2)
+    made = Scheduler(threads=1, most=2, at_once=8)
     yield made
     made.close()
 
@@ -87,7 +87,7 @@ def test_more_than_may_be_inside_are_refused_at_once(scheduler):
 
 
 def test_closing_finishes_what_waits():
-    made, squares = Scheduler(threads=1, most=2), Squares()
+    made, squares = Scheduler(threads=1, most=2, at_once=8), Squares()
 
     async def ask():
         tasks = [
