@@ -107,7 +107,7 @@ class Collections:
 
 
 def _freeze() -> None:
-    """Tell Python's garbage collector that what is open stays: to look through it stops all threads for 0.3 seconds."""
+    """Tell Python's garbage collector that what is open stays: to look through it stops all threads for 0.2 seconds."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from rerank_plugin.files import records
@@ -12,7 +12,6 @@ from rerank_plugin.files.filters import Filter
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.service.answers import QueryText
 from rerank_plugin.service.errors import documented, naming
-from rerank_plugin.service.parameters import documented_parameters, query_parameters
 from rerank_plugin.service.served_index import ServedIndex, ToExplain
 from rerank_plugin.service.state import Service, service_of
 
@@ -60,13 +59,8 @@ class ExplainAnswer(BaseModel):
     pooled: list[list[int]] = Field(description="Cells of the matrix that the model kept.")
 
 
-@router.get(
-    "/{index}/explain", responses=documented(400, 401, 404, 429, 503),
-    openapi_extra=documented_parameters(ExplainParameters),
-)  # fmt: skip
-async def explain(
-    request: Request, index: str, parameters: Annotated[ExplainParameters, Depends(query_parameters(ExplainParameters))]
-) -> ExplainAnswer:
+@router.get("/{index}/explain", responses=documented(400, 401, 404, 429, 503))
+async def explain(request: Request, index: str, parameters: Annotated[ExplainParameters, Query()]) -> ExplainAnswer:
     """What the score of a document is made of, and why it moved against the first stage."""
     service = service_of(request)
     with service.scheduler.admitted(), service.collections.used() as served:

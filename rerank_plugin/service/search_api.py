@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Annotated
 
 import numpy as np
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from rerank_plugin.files import records
 from rerank_plugin.files.filters import Filter
@@ -32,13 +32,7 @@ from rerank_plugin.service.answers import (
 from rerank_plugin.service.collections import Served
 from rerank_plugin.service.errors import RequestError, documented, naming
 from rerank_plugin.service.highlighting import matches, query_stems
-from rerank_plugin.service.parameters import (
-    DocumentForm,
-    SearchParameters,
-    SimilarParameters,
-    documented_parameters,
-    query_parameters,
-)
+from rerank_plugin.service.parameters import DocumentForm, SearchParameters, SimilarParameters
 from rerank_plugin.service.served_index import NO_RERANKER, Scored, ServedIndex
 from rerank_plugin.service.state import Service, service_of
 
@@ -55,13 +49,8 @@ async def indexes(request: Request) -> IndexesAnswer:
         return described(service, served)
 
 
-@router.get(
-    "/{index}/search", responses=REFUSED, response_model=SearchAnswer | SearchAnswers,
-    openapi_extra=documented_parameters(SearchParameters),
-)  # fmt: skip
-async def search_index(
-    request: Request, index: str, parameters: Annotated[SearchParameters, Depends(query_parameters(SearchParameters))]
-) -> Response:
+@router.get("/{index}/search", responses=REFUSED, response_model=SearchAnswer | SearchAnswers)
+async def search_index(request: Request, index: str, parameters: Annotated[SearchParameters, Query()]) -> Response:
     """Search an index with one query, or with several, and re-rank what its first stage finds."""
     service = service_of(request)
     with service.scheduler.admitted(len(parameters.query)), service.collections.used() as served:
@@ -70,26 +59,16 @@ async def search_index(
     return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI's way takes a millisecond
 
 
-@router.get(
-    "/{index}/doc/{docid:path}", responses=REFUSED,
-    openapi_extra=documented_parameters(DocumentForm),
-)  # fmt: skip
-async def document(
-    request: Request, index: str, docid: str, form: Annotated[DocumentForm, Depends(query_parameters(DocumentForm))]
-) -> DocumentAnswer:
+@router.get("/{index}/doc/{docid:path}", responses=REFUSED)
+async def document(request: Request, index: str, docid: str, form: Annotated[DocumentForm, Query()]) -> DocumentAnswer:
     """A stored document by its id."""
     service = service_of(request)
     with service.scheduler.admitted(), service.collections.used() as served:
         return await get_document(service, served.index(index), docid, form)
 
 
-@router.get(
-    "/{index}/similar", responses=REFUSED,
-    openapi_extra=documented_parameters(SimilarParameters),
-)  # fmt: skip
-async def similar(
-    request: Request, index: str, parameters: Annotated[SimilarParameters, Depends(query_parameters(SimilarParameters))]
-) -> SearchAnswer:
+@router.get("/{index}/similar", responses=REFUSED)
+async def similar(request: Request, index: str, parameters: Annotated[SimilarParameters, Query()]) -> SearchAnswer:
     """The documents whose stored encodings are closest to that of a document."""
     service = service_of(request)
     with service.scheduler.admitted(), service.collections.used() as served:
