@@ -108,6 +108,15 @@ def test_a_stored_model_scores_as_the_module_does(tmp_path, vectors, index, more
     assert scores[0].tobytes() == scores[1].tobytes() and len(set(scores[0].tolist())) > 5
 
 
+def test_subnormal_weights_become_zero(folder):
+    bias = load_file(folder / "model.safetensors")["convolutions.0.bias"].clone()
+    bias[:3] = torch.tensor([1e-42, -1.1e-38, 1.2e-38])
+    change_weights(folder, convolutions__0__bias=bias)
+    module, stored = load_checkpoint(folder)[0], load_stored(folder, read_config(folder))[0]
+    for found in (module.convolutions[0].bias.detach().numpy(), stored.arrays()["convolutions.0.bias"]):
+        assert found.tolist() == [0, 0, *bias[2:].tolist()]
+
+
 def test_saving_leaves_the_model_in_its_mode(tmp_path, model, vectors):
     save_checkpoint(tmp_path / "c", model.train(), vectors, {})
     assert model.training and not load_checkpoint(tmp_path / "c")[0].training
