@@ -73,7 +73,7 @@ def candidate_words(
     places = workspace.array("places", (count, width), np.int32)
     terms = workspace.array("terms", (min(int(lengths.sum()), index.vocabulary_size),), np.int32)
     marks = workspace.zeros("marks", index.vocabulary_size, np.int32)
-    found = word_loops.distinct_words(word_loops.plain(index.tokens), candidates.starts, lengths, marks, places, terms)
+    found = word_loops.distinct_words(index.tokens, candidates.starts, lengths, marks, places, terms)
     return CandidateWords(terms[:found], builder.model_ids[terms[:found]], places, lengths)
 
 

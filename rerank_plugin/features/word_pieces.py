@@ -232,7 +232,7 @@ class PieceBuilder(InputBuilder):
         """The candidates' first N pieces."""
         ids = np.zeros((len(candidates), self.document_words), np.int64)
         counts = np.zeros(len(candidates), np.int64)
-        tokens, table = self.index.tokens.view(np.ndarray), self._table
+        tokens, table = self.index.tokens, self._table
         if table is None:  # of texts: only their own words, numbered anew
             words, tokens = np.unique(tokens, return_inverse=True)
             table = make_table(StringsInMemory(self.index.terms.take(words)), self.tokenizer)

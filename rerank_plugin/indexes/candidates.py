@@ -80,10 +80,13 @@ class Candidates:
         """Indices of the candidates by float32 score descending, ties by decreasing document id; int64 [C]."""
         falling = -np.asarray(scores, np.float32)
         order = np.argsort(falling, kind="stable")
-        equal = np.flatnonzero(falling[order[1:]] == falling[order[:-1]])
-        places = np.union1d(equal, equal + 1)  # ids are compared only where scores are equal
-        tied = order[places]
-        order[places] = tied[np.lexsort((-self.index.ids.ranks(self.rows[tied]), falling[tied]))]
+        falling = falling[order]
+        tied = np.zeros(len(order), bool)  # ids are compared only where scores are equal
+        tied[1:] = falling[1:] == falling[:-1]
+        tied[:-1] |= tied[1:]
+        if tied.any():
+            equal = order[tied]
+            order[tied] = equal[np.lexsort((-self.index.ids.ranks(self.rows[equal]), falling[tied]))]
         return order
 
     def only(self, place: int) -> Candidates:

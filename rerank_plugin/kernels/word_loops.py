@@ -14,11 +14,6 @@ from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row, prefetch_run
 
 
-def plain(array: np.ndarray) -> np.ndarray:
-    """A memory map as a plain array, which numba supports; nothing is copied."""
-    return array.view(np.ndarray)
-
-
 @njit(nogil=True, cache=True)
 def distinct_words(tokens, starts, lengths, marks, places, terms):
     """Number the distinct words of the candidates.

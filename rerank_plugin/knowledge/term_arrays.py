@@ -85,7 +85,7 @@ def _opened(folder: Path, key: dict) -> TermArrays | None:
     """The arrays on disk; None if they are missing, outdated or damaged."""
     try:
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        arrays = TermArrays(*(open_array(folder / f"{name}.npy").view(np.ndarray) for name in TermArrays._fields))
+        arrays = TermArrays(*(open_array(folder / f"{name}.npy") for name in TermArrays._fields))
     except (OSError, ValueError, EOFError):
         return None
     return arrays if described == {**key, "checksums": _checksums(arrays)} else None

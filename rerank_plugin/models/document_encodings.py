@@ -77,7 +77,7 @@ class EncodedDocuments(FastPath):
     def __init__(self, model: EncodingModel, builder: InputBuilder, threads: int, vectors: np.ndarray):
         super().__init__(model, builder, threads)
         self.scorer = classes_of(model.name).encoder(model, builder, threads)
-        self.vectors = vectors.view(np.ndarray)  # compiled loops know no memory maps
+        self.vectors = vectors
 
     @classmethod
     def open(cls, model: EncodingModel, builder: InputBuilder, threads: int) -> EncodedDocuments | None:

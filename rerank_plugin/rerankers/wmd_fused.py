@@ -25,7 +25,7 @@ from rerank_plugin.indexes.term_ids import TermIds
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row
 from rerank_plugin.kernels.parallel import Workspace, crew, split
-from rerank_plugin.kernels.word_loops import distinct_words, plain
+from rerank_plugin.kernels.word_loops import distinct_words
 from rerank_plugin.rerankers.least_distances import least_distances
 
 # Of the largest cost: an arc that would save less is left out. Far above what is lost in adding up potentials.
@@ -59,7 +59,7 @@ class FusedDistances:
         places = self.workspace.array("places", (count, int(lengths.max(initial=0))), np.int32)
         terms = self.workspace.array("terms", (min(int(lengths.sum()), self.index.vocabulary_size),), np.int32)
         marks = self.workspace.zeros("marks", self.index.vocabulary_size, np.int32)
-        number = distinct_words(plain(self.index.tokens), candidates.starts, lengths, marks, places, terms)
+        number = distinct_words(self.index.tokens, candidates.starts, lengths, marks, places, terms)
         ids, query_vectors = self.word_ids.array[terms[:number]], self.vectors[query_ids]  # [U], [m, D]
         table = self.workspace.array("costs", (number, len(query_ids)), np.float64)
         problem = places, lengths, ids, table, query_counts

@@ -162,7 +162,7 @@ class DenseStage:
         encode = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder}"
         if vectors is None:
             raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
-        self.vectors = vectors.view(np.ndarray)
+        self.vectors = vectors
         self.longest = self._longest()
         if config.kind == FLAT:
             self.searcher = FlatSearch(self.vectors, config.device)

@@ -144,7 +144,7 @@ class NeighboursStage:
         with reading(folder, repair):
             described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
             found = [described[name] for name in ("format_version", "forward_index", "queries", "relevant")]
-            self.vectors, self.starts, self.rows = (open_array(folder / name).view(np.ndarray) for name in JUDGED.files)
+            self.vectors, self.starts, self.rows = (open_array(folder / name) for name in JUDGED.files)
         expected = [FORMAT_VERSION, self.forward.checksum, len(self.vectors), len(self.rows)]
         fits = self.vectors.shape[1:] == (self.encoder.size,) and len(self.starts) == len(self.vectors) + 1
         if found != expected or not fits:

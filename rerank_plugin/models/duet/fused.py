@@ -40,7 +40,6 @@ from rerank_plugin.kernels.dense_layers import (
 from rerank_plugin.kernels.hyperbolic import tanh, tanh_rows
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.kernels.window_maxima import count_windows, make_pooling, make_taps, pool_windows
-from rerank_plugin.kernels.word_loops import plain
 from rerank_plugin.models.duet.model import Duet, DuetConfig, FullyConnected, LocalModel
 from rerank_plugin.models.fast_paths import FastPath
 
@@ -59,7 +58,7 @@ class FusedDuet(FastPath):
         self.distributed = FusedDistributed(model, builder, self.workspace) if parts != "local" else None
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        tokens = plain(self.builder.index.tokens)
+        tokens = self.builder.index.tokens
         lengths = np.minimum(candidates.lengths, self.config.document_words)
         # Longest first: the documents that have a certain window are then the first ones of their part.
         order = np.argsort(-lengths, kind="stable")
