@@ -1,10 +1,17 @@
 """Nearest-neighbour retrieval: documents that are relevant for similar judged queries, as in collaborative filtering.
 
 The similarity of two queries is the cosine of their encodings by a model for
-:mod:`dense retrieval <rerank_plugin.retrieval.dense>`. With the k nearest judged queries n, the score of a document d
-is ::
+:mod:`dense retrieval <rerank_plugin.retrieval.dense>`. With the k nearest judged queries n, and R(n), the documents
+relevant for n, the score of a document d is ::
 
-    sum of max(0, cos(q, n)) ** power / sqrt(documents relevant for n), over the n for which d is relevant.
+    sum of max(0, cos(q, n)) ** power * sqrt(share(n) / |R(n)|), over the n for which d is relevant.
+
+Of similar queries those count that want what the model ranks first. With s(e), its score of a document e, and s(1), the
+highest, ::
+
+    share(n) = sum over e in R(n) of p(e),    p(e) ~ exp((s(e) - s(1)) / (|s(1)| temperature)),
+
+where p adds up to 1 over the best documents; if none are asked for, every share is 1.
 
 A document that is relevant for no judged query is never found, so fuse this stage with another one. A judged query
 finds its own relevant documents, so evaluate on other queries.
@@ -33,7 +40,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import reading, write_description
 from rerank_plugin.indexes.stored_encodings import encodings_folder
-from rerank_plugin.retrieval.dense import QueryEncoder
+from rerank_plugin.retrieval.dense import DenseConfig, QueryEncoder
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 FOLDER, DESCRIPTION_FILE = "judged", "judged.json"
@@ -44,6 +51,7 @@ JUDGED = FolderKind(
     ("vectors.npy", "starts.npy", "rows.npy"),
 )
 FORMAT_VERSION = 1
+TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True)
@@ -52,9 +60,18 @@ class NeighboursConfig:
 
     name: str = field(default="neighbours", init=False)
     checkpoint: str
-    neighbours: int = setting(100, "judged queries that are asked: the k nearest")
+    neighbours: int = setting(1000, "judged queries that are asked: the k nearest")
     power: float = setting(
         4.0, "of their cosines; a high one listens to the closest queries alone", option="neighbour_power"
+    )
+    documents: int = setting(
+        100,
+        "listen to queries that the model's N best documents are relevant for; 0: to all",
+        option="neighbour_documents",
+        metavar="N",
+    )
+    temperature: float = setting(
+        0.05, "of the scores of those documents; a low one looks at the best alone", option="neighbour_temperature"
     )
 
     def __post_init__(self) -> None:
@@ -62,8 +79,10 @@ class NeighboursConfig:
             raise InputError("retrieval by judged queries needs a model's checkpoint: neighbours:CHECKPOINT")
         if self.neighbours < 1:
             raise InputError("the number of neighbours must be at least 1")
-        if not 0 < self.power < math.inf:
-            raise InputError("the power of the cosine must be above 0")
+        if not (0 < self.power < math.inf and 0 < self.temperature < math.inf):
+            raise InputError("the power of the cosine and the temperature must be above 0")
+        if self.documents < 0:
+            raise InputError("the number of best documents must not be below 0")
 
     def open(self, index) -> NeighboursStage:
         return NeighboursStage(index, self)
@@ -135,7 +154,8 @@ class NeighboursStage:
 
     def __init__(self, index, config: NeighboursConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
-        self.encoder = QueryEncoder(index.forward, config.checkpoint)
+        self.dense = DenseConfig(config.checkpoint).open(index) if config.documents else None
+        self.encoder = QueryEncoder(index.forward, config.checkpoint) if self.dense is None else self.dense.encoder
         folder = judged_folder(self.forward, self.encoder.key)
         again = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder} --judged QJ"
         if not folder.is_dir():
@@ -161,10 +181,23 @@ class NeighboursStage:
         nearest = np.argsort(-cosines, kind="stable")[: self.config.neighbours]
         nearest = nearest[cosines[nearest] > 0]
         counts = self.counts[nearest]
-        weights = cosines[nearest].astype(np.float64) ** self.config.power / np.sqrt(counts)
-        rows, places = np.unique(self.rows[ranges(self.starts[nearest], counts)], return_inverse=True)
-        scores = np.bincount(places, np.repeat(weights, counts), minlength=len(rows))
+        relevant = self.rows[ranges(self.starts[nearest], counts)]  # of one query after the other
+        shares = 1.0 if self.dense is None else self._shares(query, relevant, counts)
+        weights = cosines[nearest].astype(np.float64) ** self.config.power * np.sqrt(shares / counts)
+        of_each = np.repeat(weights, counts)
+        rows, places = np.unique(relevant[of_each > 0], return_inverse=True)
+        scores = np.bincount(places, of_each[of_each > 0], minlength=len(rows))
         return Candidates(self.forward, rows, scores).best(depth)
+
+    def _shares(self, query: Query, relevant: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Of judged queries float64 [n], by the rows of what is relevant for them, and how many that are, int [n]."""
+        best = self.dense.search(query, self.config.documents)
+        scores = best.first_stage_scores.astype(np.float64)
+        likely = np.exp((scores - scores.max()) / max(abs(scores.max()) * self.config.temperature, TINY))
+        order = np.argsort(best.rows)
+        places = order[np.minimum(np.searchsorted(best.rows, relevant, sorter=order), len(order) - 1)]
+        parts = np.where(best.rows[places] == relevant, likely[places], 0) / likely.sum()
+        return np.bincount(np.repeat(np.arange(len(counts)), counts), parts, len(counts))
 
 
 register(

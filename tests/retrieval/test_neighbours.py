@@ -2,7 +2,7 @@
 
 import json
 import math
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.models import checkpoints
+from rerank_plugin.models.document_encodings import encode_index
 from rerank_plugin.retrieval.dense import QueryEncoder
 from rerank_plugin.retrieval.neighbours import NeighboursConfig, judged_folder, unit, write_judged
 from tests import small
@@ -19,20 +20,21 @@ WORDS = small.KNOWN_WORDS
 UNKNOWN = "zyzzyva quokka"
 
 
-def texts():
-    random = np.random.default_rng(7)
-    return [" ".join(random.choice(WORDS, size)) for size in random.integers(1, 6, 40)]
+def texts(count=40, seed=7):
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(WORDS, size)) for size in random.integers(1, 6, count)]
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("neighbours")
     words = small.word_vectors(WORDS, 12, 3)
-    documents = [(f"{'aZé'[number % 3]}-{number}", "aspirin", "") for number in range(50)]
+    documents = [(f"{'aZé'[number % 3]}-{number}", text, "") for number, text in enumerate(texts(50, 8))]
     made = SimpleNamespace(folder=folder / "index", forward=encodable.build_index(folder / "index", documents))
     checkpoints.save_checkpoint(folder / "model", encodable.ktrel(words, 1, heads=2), words, {})
     made.model = folder / "model"
     made.encoder = QueryEncoder(made.forward, made.model)
+    encode_index(made.encoder.reranker.model, made.encoder.reranker.builder)
     random = np.random.default_rng(3)
     made.queries = [Query(f"q{number}", text) for number, text in enumerate(texts())]
     ids = [id for id, _, _ in documents] + ["not-in-the-index"]
@@ -54,9 +56,13 @@ def relevant(workspace, query_id):
     return {id for id, grade in judged if grade > 0} - {"not-in-the-index"}
 
 
-def plain(workspace, text, neighbours, power):
+def plain(workspace, text, neighbours, power, documents, temperature):
     """Scores by id: the docstring's formula, query by query and document by document."""
     query = workspace.encoder.encode(text).astype(np.float64)
+    vectors = np.load(next(workspace.folder.glob("encodings/*/0*.npy"))).astype(np.float64)
+    best = sorted(((float(query @ one), row) for row, one in enumerate(vectors)), reverse=True)[: documents or 1]
+    share = {workspace.forward.ids[row]: math.exp((score / best[0][0] - 1) / temperature) for score, row in best}
+    mass = sum(share.values())
     near = []
     for number, one in enumerate(workspace.queries):
         judged = relevant(workspace, one.id)
@@ -66,16 +72,23 @@ def plain(workspace, text, neighbours, power):
             near.append((cosine, -number, judged))
     scores = {}
     for cosine, _, judged in sorted(near, key=lambda one: one[:2], reverse=True)[:neighbours]:
-        for id in judged if cosine > 0 else ():
-            scores[id] = scores.get(id, 0.0) + cosine**power / math.sqrt(len(judged))
+        weight = cosine**power / math.sqrt(len(judged)) if cosine > 0 else 0.0
+        if documents:
+            weight *= math.sqrt(sum(share.get(id, 0.0) for id in judged) / mass)
+        for id in judged if weight else ():
+            scores[id] = scores.get(id, 0.0) + weight
     return scores
 
 
-@pytest.mark.parametrize("neighbours, power", [(100, 4.0), (5, 1.0), (1, 2.0), (12, 0.5)])
-def test_against_the_plain_formula(workspace, neighbours, power):
-    stage = NeighboursConfig(str(workspace.model), neighbours, power).open(workspace)
+@pytest.mark.parametrize(
+    "settings",
+    [(100, 4.0, 0, 1.0), (5, 1.0, 0, 1.0), (1, 2.0, 0, 1.0), (12, 0.5, 0, 1.0),
+     (100, 4.0, 50, 0.1), (100, 2.0, 9, 0.5), (7, 1.0, 20, 0.05)],
+)  # fmt: skip
+def test_against_the_plain_formula(workspace, settings):
+    stage = NeighboursConfig(str(workspace.model), *settings).open(workspace)
     for text in ("aspirin heart attack", "risk of stroke", texts()[0]):
-        expected = plain(workspace, text, neighbours, power)
+        expected = plain(workspace, text, *settings)
         for depth in (1, 7, 1000):
             found = stage.search(Query("q", text), depth)
             assert len(found) == min(depth, len(expected)) > 0
@@ -86,8 +99,8 @@ def test_against_the_plain_formula(workspace, neighbours, power):
             assert all(score <= pairs[-1][0] * 1.0001 for score in cut)
 
 
-def here_index(folder, ids):
-    forward = encodable.build_index(folder, [(id, "aspirin", "") for id in ids])
+def here_index(folder, ids, titles=MappingProxyType({})):
+    forward = encodable.build_index(folder, [(id, titles.get(id, "aspirin"), "") for id in ids])
     return SimpleNamespace(folder=folder, forward=forward)
 
 
@@ -97,9 +110,23 @@ def test_by_hand(workspace, tmp_path):
     here = here_index(tmp_path / "index", "abcd")
     judged = {"q": {"b": 1, "a": 2, "d": 1, "c": 0}}
     write_judged(here.forward, QueryEncoder(here.forward, workspace.model), [("s", [Query("q", "heart")], judged)])
-    found = NeighboursConfig(str(workspace.model), 1).open(here).search(Query("q", "heart"), 10)
+    found = NeighboursConfig(str(workspace.model), 1, documents=0).open(here).search(Query("q", "heart"), 10)
     assert found.ids == ["d", "b", "a"]
     np.testing.assert_allclose(found.first_stage_scores, 3**-0.5, rtol=1e-6)
+
+
+def test_shares_by_hand(workspace, tmp_path):
+    """Two judged queries have the words of the query; the model's best document is relevant for the second alone."""
+    here = here_index(tmp_path / "index", "abcd", {"c": "heart"})
+    encoder = QueryEncoder(here.forward, workspace.model)
+    encode_index(encoder.reranker.model, encoder.reranker.builder)
+    judged = [Query("one", "heart"), Query("two", "heart")]
+    write_judged(here.forward, encoder, [("s", judged, {"one": {"a": 1, "b": 1}, "two": {"c": 1, "d": 2}})])
+    stage = NeighboursConfig(str(workspace.model), documents=1).open(here)
+    found = stage.search(Query("q", "heart"), 10)
+    assert found.ids == ["d", "c"]
+    np.testing.assert_allclose(found.first_stage_scores, 0.5**0.5, rtol=1e-6)  # all of the share, two documents
+    assert stage.search(Query("q", "heart"), 1).ids == ["d"]
 
 
 def test_what_is_kept(workspace):
@@ -130,7 +157,10 @@ def test_nothing_to_keep(workspace):
         write_judged(workspace.forward, workspace.encoder, unknown, overwrite=True)
 
 
-@pytest.mark.parametrize("wrong", [{"neighbours": 0}, {"power": 0.0}, {"power": math.nan}, {"checkpoint": ""}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"neighbours": 0}, {"power": 0.0}, {"power": math.nan}, {"checkpoint": ""}, {"documents": -1}, {"temperature": 0}],
+)
 def test_wrong_options(wrong):
     with pytest.raises(InputError):
         NeighboursConfig(**{"checkpoint": "c", **wrong})
@@ -148,6 +178,9 @@ def test_wrong_options(wrong):
 def test_damaged(workspace, tmp_path, damage, said):
     here = here_index(tmp_path / "index", "a")
     encoder, config = QueryEncoder(here.forward, workspace.model), NeighboursConfig(str(workspace.model))
+    with pytest.raises(InputError, match="holds no encodings"):
+        config.open(here)
+    encode_index(encoder.reranker.model, encoder.reranker.builder)
     with pytest.raises(InputError, match="holds no judged queries.*--judged QJ"):
         config.open(here)
     write_judged(here.forward, encoder, [("s", [Query("q", "heart")], {"q": {"a": 1}})])
