@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.transforms import Bbox
 
 import rerank_plugin as rp
 from rerank_plugin.benchmark import machine
@@ -161,21 +163,30 @@ def draw(rows: list[Row], path: Path) -> None:
     """Mean nDCG@10 over the collections against milliseconds a query; names stand beside the points."""
     with panels(path, 1, 1, height=4.2, overwrite=True) as axes:
         (axis,) = axes[0]
+        axis.set_xscale("log")
         points = [(row.name, np.mean(row.milliseconds), np.mean(row.ndcg)) for row in rows]
         for name, x, y in points:
-            of_minilm = "MiniLM" in name
-            axis.plot(x, y, "o", color="tab:red" if of_minilm else "tab:blue")
-            left_of_it = any(other < x and abs(height - y) < 0.008 for _, other, height in points)
-            place = (-6, 4) if of_minilm else (6, -13) if left_of_it else (6, 4)  # a name must not cover another
-            side = "right" if of_minilm else "left"
-            axis.annotate(name, (x, y), xytext=place, textcoords="offset points", fontsize=8, ha=side)
-        axis.set_xscale("log")
+            axis.plot(x, y, "o", color="tab:red" if "MiniLM" in name else "tab:blue")
         axis.set_xticks([0.5, 1, 2, 5, 10, 20, 50], labels=["0.5", "1", "2", "5", "10", "20", "50"])
         axis.minorticks_off()
         axis.margins(x=0.2, y=0.12)
         axis.set_xlabel("milliseconds a query, from text to ten hits")
         axis.set_ylabel("nDCG@10, mean over three collections")
         axis.grid(alpha=0.3)
+        _name_points(axis, points)
+
+
+def _name_points(axis, points: list[tuple[str, float, float]]) -> None:
+    """Write each name where it covers no point and no other name."""
+    axis.figure.draw_without_rendering()  # places the axes
+    taken = [Bbox.from_bounds(*(axis.transData.transform((x, y)) - 5), 10, 10) for _, x, y in points]
+    for name, x, y in points:
+        text = axis.annotate(name, (x, y), (0, 0), textcoords="offset points", fontsize=8)
+        for text.xyann in product((7, -7), (4, -12, 12, -20)):
+            text.set_ha("left" if text.xyann[0] > 0 else "right")
+            if not (box := text.get_window_extent()).count_overlaps(taken):
+                break
+        taken.append(box)
 
 
 def main(argv: list[str] | None = None) -> None:

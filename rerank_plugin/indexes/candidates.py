@@ -95,8 +95,13 @@ class Candidates:
 
     def best(self, depth: int | None = None) -> Candidates:
         """The first ``depth`` candidates by first-stage score, ties by decreasing document id; all for None."""
-        order = self.order(self.first_stage_scores)[:depth]
-        return Candidates(self.index, self.rows[order], self.first_stage_scores[order])
+        rows, scores = self.rows, self.first_stage_scores
+        if depth and depth < len(self):  # the rest need not be put in order
+            kept = scores >= -np.partition(-scores, depth - 1)[depth - 1]
+            rows, scores = rows[kept], scores[kept]
+        found = Candidates(self.index, rows, scores)
+        order = found.order(scores)[:depth]
+        return Candidates(self.index, rows[order], scores[order])
 
 
 def _flat(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> FlatTokens:

@@ -1,6 +1,6 @@
 """Maximum inner product search: exhaustive, or by an approximate index of faiss.
 
-On a CPU an exhaustive search of float32 vectors is a matrix product, and needs no faiss.
+On a CPU an exhaustive search of float32 vectors needs no faiss.
 
 An approximate index is built once and stored beside the vectors (:mod:`rerank_plugin.indexes.stored_encodings`), in a
 folder by its kind: ``index.faiss`` is what faiss writes, with the vectors in their dtype; ``ann.json`` has the kind and
@@ -183,7 +183,9 @@ class FlatSearch:
             with _threads(self.faiss, 1):
                 products, rows = self.index.search(query[None], count, params=how)
             return rows[0], products[0]
-        products = self.vectors @ query  # [R]; numpy's BLAS shares it among its own threads
+        from rerank_plugin.kernels.inner_products import all_inner_products  # numba is slow to import
+
+        products = all_inner_products(query, self.vectors)  # [R]
         if fits is not None:
             products = np.where(fits, products, -np.inf)
         best = np.argpartition(products, len(products) - count)[len(products) - count :]
