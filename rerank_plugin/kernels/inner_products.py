@@ -1,7 +1,7 @@
 """Inner products of one vector with the rows of a matrix, or some of them.
 
-Both ways add up the products of a row in the same order, so they agree to the last bit. NumPy's own product is not used:
-its threads (BLAS) wait for more work after each one, and take processor time from what comes next.
+Both ways add up the products of a row in the same order, so they agree to the last bit. NumPy's own product is not
+used: its threads (BLAS) wait for more work after each one, and take processor time from what comes next.
 """
 
 from functools import partial
