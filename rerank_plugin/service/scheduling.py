@@ -10,11 +10,11 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, TypeVar
 
 from rerank_plugin.service.errors import OverloadedError
@@ -46,7 +46,8 @@ class Scheduler:
     def __init__(self, threads: int, most: int, at_once: int):
         self.most, self.at_once, self.inside = most, at_once, 0
         self.threads, self.turns = ThreadPoolExecutor(threads, "first-stage"), ThreadPoolExecutor(1, "scoring")
-        self.waiting: deque[Job] = deque()
+        self.waiting: list[Job] = []
+        self.changing, self.working = Lock(), False  # whether a thread takes what waits
 
     @property
     def full(self) -> bool:
@@ -78,15 +79,26 @@ class Scheduler:
         one, so that only the item at fault fails.
         """
         job = Job(prepare, together, finish)
-        self.waiting.append(job)
-        self.turns.submit(self._turn)
+        with self.changing:
+            self.waiting.append(job)
+            start, self.working = not self.working, True
+        if start:  # one call does all jobs that come while it works: with one each, calls would pile up
+            self.turns.submit(self._work)
         return await asyncio.wrap_future(job.future)
 
-    def _turn(self) -> None:
-        """Do the oldest job and others for the same function; nothing, where an earlier turn has done them."""
-        waiting = [self.waiting.popleft() for _ in range(len(self.waiting))]
-        batch = [job for job in waiting if job.together == waiting[0].together][: self.at_once]
-        self.waiting.extendleft(job for job in reversed(waiting) if job not in batch)
+    def _work(self) -> None:
+        """Do jobs until none waits: the oldest, and others for the same function with it."""
+        while batch := self._next():
+            self._do(batch)
+
+    def _next(self) -> list[Job]:
+        with self.changing:
+            batch = [job for job in self.waiting if job.together == self.waiting[0].together][: self.at_once]
+            self.waiting = [job for job in self.waiting if job not in batch]
+            self.working = bool(batch)
+        return batch
+
+    def _do(self, batch: list[Job]) -> None:
         ready = list(self.threads.map(_prepared, batch)) if len(batch) > 1 else [_prepared(job) for job in batch]
         self._score([job for job, done in zip(batch, ready) if done and job.future.set_running_or_notify_cancel()])
 

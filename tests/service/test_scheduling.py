@@ -58,6 +58,24 @@ def test_what_waits_is_scored_together_and_what_is_cancelled_is_not(scheduler):
     assert max(map(len, squares.given)) == 7 and others.given == [[7]]
 
 
+def test_jobs_that_come_during_the_work_start_no_calls_that_pile_up(scheduler, monkeypatch):
+    """One call for each job grew by a kilobyte a query for as long as the service was busy."""
+    squares, calls, submit = Squares(), [], scheduler.turns.submit
+    monkeypatch.setattr(scheduler.turns, "submit", lambda call: calls.append(call) or submit(call))
+
+    async def ask():
+        tasks = [asyncio.create_task(asked(scheduler, squares, 1))]
+        await asyncio.to_thread(squares.begun.wait, 10)
+        tasks += [asyncio.create_task(asked(scheduler, squares, one)) for one in range(2, 30)]
+        await asyncio.sleep(0.01)
+        squares.go.set()
+        found = await asyncio.gather(*tasks)
+        return [*found, await asked(scheduler, squares, 30)]
+
+    assert asyncio.run(ask()) == [one * one for one in range(1, 31)]
+    assert len(calls) <= 2
+
+
 def test_only_what_is_at_fault_fails(scheduler):
     squares = Squares()
 
