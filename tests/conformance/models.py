@@ -221,7 +221,7 @@ def inputs_of(one, query=QUERY, rows=None):
     return one.builder.build(terms, one.builder.query(terms), small.candidates(index, rows))
 
 
-def assert_same(found, expected, tolerance=5e-6):
+def assert_same(found, expected, tolerance=1e-5):
     """Equal but for ``tolerance`` of the largest expected score, or of 1."""
     expected = np.asarray(expected)
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * max(1, np.abs(expected).max(initial=0)))

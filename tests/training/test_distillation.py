@@ -124,8 +124,9 @@ def test_a_student_comes_near_its_teacher(minilm):
     targets = minilm.encode(texts.texts)
 
     def agreement(epochs):
-        config = DistillationConfig(dimension=8, minimum_count=1, epochs=epochs, batch_size=8, learning_rate=0.02)
-        found = distil(texts, minilm, config)
+        # Without directions in common, which are most of what 16 texts say.
+        how = {"dimension": 8, "batch_size": 8, "learning_rate": 0.02, "minimum_count": 1, "common": 0}
+        found = distil(texts, minilm, DistillationConfig(epochs=epochs, **how))
         assert not found.matrix[0].any() and found.vocabulary.hashed == 6144
         sums = [
             found.matrix[[id for id in found.vocabulary.lookup(PLAIN.tokenize(text)) if id]].sum(axis=0)
@@ -135,7 +136,7 @@ def test_a_student_comes_near_its_teacher(minilm):
         between = ~np.eye(len(unit), dtype=bool)
         return np.corrcoef((unit @ unit.T)[between], (targets @ targets.T)[between])[0, 1]
 
-    assert agreement(150) > agreement(1) + 0.02
+    assert agreement(50) > 0.95 > agreement(1) + 0.05
 
 
 def test_the_direction_that_documents_have_in_common_is_taken_out(minilm):
