@@ -4,13 +4,14 @@ from functools import cache
 
 import numpy as np
 import pytest
+import torch
 
 from rerank_plugin.corpora import Problems
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index
 from tests import annotated, small
-from tests.conformance.models import QUERY, STORED, make, opened, scores_of, text_encoder
+from tests.conformance.models import QUERY, STORED, in_double, inputs_of, make, opened, text_encoder
 from tests.models import encodable
 from tests.models.conftest import one_thread, vectors  # noqa: F401
 
@@ -39,7 +40,8 @@ def one(case, path, index, vectors, request):  # noqa: F811
 
 @pytest.fixture(scope="session")
 def reference(index, vectors, request):  # noqa: F811
-    """Gives the module's scores of all documents for QUERY, which differ from one another."""
+    """Gives the module's scores of all documents for QUERY, which differ from one another; in double precision, as two
+    paths in single precision may be wrong in opposite directions."""
     known = {}
 
     def encoded(kind):
@@ -52,7 +54,9 @@ def reference(index, vectors, request):  # noqa: F811
             if case.model == "encoder":
                 scores = encoded(case.sizes["folder"])
             else:
-                scores = scores_of(opened(make(case, vectors), "module", index, vectors))
+                one = opened(make(case, vectors), "module", index, vectors)
+                with torch.inference_mode():
+                    scores = one.model.double()(in_double(inputs_of(one))).numpy()
             assert len(np.unique(scores.round(4))) >= 6 and np.ptp(scores) > 0.01
             known[str(case)] = scores
         return known[str(case)]

@@ -221,7 +221,12 @@ def inputs_of(one, query=QUERY, rows=None):
     return one.builder.build(terms, one.builder.query(terms), small.candidates(index, rows))
 
 
-def assert_same(found, expected, tolerance=1e-5):
+def in_double(inputs):
+    """The same inputs in double precision."""
+    return type(inputs)(*(one.double() if torch.is_tensor(one) and one.is_floating_point() else one for one in inputs))
+
+
+def assert_same(found, expected, tolerance=5e-6):
     """Equal but for ``tolerance`` of the largest expected score, or of 1."""
     expected = np.asarray(expected)
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * max(1, np.abs(expected).max(initial=0)))
