@@ -74,6 +74,14 @@ def table(keys: Sequence[np.ndarray], scores: Sequence[np.ndarray], method: str,
     return Table(rows, values)
 
 
+def fuse(
+    forward, found: Sequence[Candidates], weights: Sequence[float], depth: int, method: str = LINEAR, k: float = PAPER_K
+) -> Candidates:
+    """The best ``depth`` of what several searches found, with a weight for each."""
+    fused = table([one.rows for one in found], [one.first_stage_scores for one in found], method, k)
+    return Candidates(forward, fused.keys, fused.scores(weights)).best(depth)
+
+
 def check(method: str, k: float) -> None:
     """
     Raises:
@@ -152,10 +160,5 @@ class FusedStage:
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents, by float32 score, then by decreasing document id."""
         reach = self.config.fusion_depth or max(len(self.forward), 1)
-        return self.fuse([stage.search(query, reach) for stage in self.stages], depth)
-
-    def fuse(self, found: Sequence[Candidates], depth: int) -> Candidates:
-        """The best ``depth`` of what each stage found."""
-        config = self.config
-        fused = table([one.rows for one in found], [one.first_stage_scores for one in found], config.method, config.k)
-        return Candidates(self.forward, fused.keys, fused.scores(config.weights)).best(depth)
+        found = [stage.search(query, reach) for stage in self.stages]
+        return fuse(self.forward, found, self.config.weights, depth, self.config.method, self.config.k)

@@ -1,10 +1,11 @@
-"""The hybrid of words and meaning: BM25, and BM25+RM3 if asked for, fused with the bundled encoder ``ktrel``.
+"""The hybrid of words and meaning: BM25, and RM3 if asked for, fused with the bundled encoder ``ktrel``.
 
-Scores are interpolated as :mod:`rerank_plugin.retrieval.fusion` says. The encoder then searches a second time, with the
-query moved towards the best fused documents, and is fused anew: feedback from documents that words and meaning agree
-on. In the end, documents that the encoder puts close to each other share their scores
-(:mod:`rerank_plugin.kernels.regularization`). Weights and numbers were chosen on the validation queries of two
-collections (docs/models/ktrel.md). The index keeps the encodings: ``index --encode ktrel``.
+Scores are interpolated as :mod:`rerank_plugin.retrieval.fusion` says. What words and meaning agree on is feedback for
+both: with RM3, BM25 searches again for the query expanded from the best fused documents, the more so the shorter it is;
+then the encoder searches again, with the query moved towards the best of all. In the end, documents that the encoder
+puts close to each other share their scores (:mod:`rerank_plugin.kernels.regularization`). Weights and numbers were
+chosen on the validation queries of two collections (docs/models/ktrel.md). The index keeps the encodings:
+``index --encode ktrel``.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import numpy as np
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.retrieval.dense import DenseConfig
-from rerank_plugin.retrieval.fusion import DEPTH, LINEAR, FusedStage, FusionConfig
-from rerank_plugin.retrieval.lucene import BM25, RM3
-from rerank_plugin.retrieval.register import FirstStageEntry, configure, register
+from rerank_plugin.retrieval.fusion import DEPTH, fuse
+from rerank_plugin.retrieval.lucene import LuceneConfig
+from rerank_plugin.retrieval.register import FirstStageEntry, register
 
 ENCODER = "ktrel"
 HYBRID, HYBRID_RM3 = "hybrid", "hybrid+rm3"
-LEXICAL = {HYBRID: {BM25: 0.65}, HYBRID_RM3: {BM25: 0.4, RM3: 0.3}}  # and their weights; the encoder has the rest of 1
+WEIGHTS = (0.65, 0.35)  # of BM25 and the encoder
+WEIGHTS_RM3 = (0.3, 0.45, 0.25)  # of BM25, RM3 and the encoder
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,15 @@ class HybridConfig:
 
     Attributes:
         name: ``hybrid`` or ``hybrid+rm3``.
+        rm3_documents, rm3_terms, rm3_even: of RM3, as `LuceneFirstStage.search_near` takes them.
         feedback, feedback_weight: number and weight of the fused documents that the encoder's query is moved towards.
         regularized, neighbours, regularization: of the scores: number of documents, nearest others of each, and weight.
     """
 
     name: str = HYBRID
+    rm3_documents: int = 7
+    rm3_terms: int = 30
+    rm3_even: float = 2.0
     feedback: int = 5
     feedback_weight: float = 0.5
     regularized: int = 300
@@ -51,32 +57,34 @@ class HybridConfig:
         return HybridStage(index, self)
 
 
-class HybridStage(FusedStage):
+class HybridStage:
     """The hybrid over an index. It is thread-safe."""
 
+    filters = True
+
     def __init__(self, index, config: HybridConfig):
-        self.dense, self.hybrid = DenseConfig(ENCODER).open(index), config
-        weights = LEXICAL[config.name]
-        configs = [configure(name) for name in weights]
-        self.lexical = [one.open(index) for one in configs]
-        encoder = DenseConfig(ENCODER)
-        fusion = FusionConfig((*configs, encoder), LINEAR, (*weights.values(), 1 - sum(weights.values())))
-        super().__init__(index.forward, [*self.lexical, self.dense], fusion)
-        self.name = config.name
+        self.forward, self.config, self.name = index.forward, config, config.name
+        self.dense, self.words = DenseConfig(ENCODER).open(index), LuceneConfig().open(index)
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents."""
         from rerank_plugin.kernels.regularization import regularize  # numba is slow to import
 
-        hybrid = self.hybrid
-        words = [stage.search(query, DEPTH) for stage in self.lexical]
-        best = self.fuse([*words, self.dense.search(query, DEPTH)], hybrid.feedback)
-        near = self.dense.search_near(query, best.rows, hybrid.feedback_weight, DEPTH)
-        fused = self.fuse([*words, near], max(depth, hybrid.regularized))
-        encodings = self.dense.vectors[fused.rows[: hybrid.regularized]].astype(np.float32)
-        scores = regularize(fused.first_stage_scores, encodings, hybrid.neighbours, hybrid.regularization)
+        config, weights = self.config, WEIGHTS
+        words, near = [self.words.search(query, DEPTH)], self.dense.search(query, DEPTH)
+        if self.name == HYBRID_RM3:
+            best = fuse(self.forward, [*words, near], weights, config.rm3_documents)
+            words.append(self.words.search_near(query, best, config.rm3_terms, config.rm3_even, DEPTH))
+            weights = WEIGHTS_RM3
+        best = fuse(self.forward, [*words, near], weights, config.feedback)
+        near = self.dense.search_near(query, best.rows, config.feedback_weight, DEPTH)
+        fused = fuse(self.forward, [*words, near], weights, max(depth, config.regularized))
+        encodings = self.dense.vectors[fused.rows[: config.regularized]].astype(np.float32)
+        scores = regularize(fused.first_stage_scores, encodings, config.neighbours, config.regularization)
         return Candidates(self.forward, fused.rows, scores).best(depth)
 
 
 register(FirstStageEntry(HYBRID, HybridConfig, "BM25 fused with the bundled encoder ktrel"))
-register(FirstStageEntry(HYBRID_RM3, HybridConfig, "the same, fused with BM25+RM3 too", fixed={"name": HYBRID_RM3}))
+register(
+    FirstStageEntry(HYBRID_RM3, HybridConfig, "the same and RM3", fixed={"name": HYBRID_RM3, "regularized": DEPTH})
+)

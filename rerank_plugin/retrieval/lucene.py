@@ -130,43 +130,75 @@ class LuceneFirstStage:
         """The best ``depth`` documents that fit the query's filter.
 
         The text is analyzed but not parsed: AND, quotes and slashes are plain text.
+        """
+        text, words, kept = self._read(query)
+        if self.config.name != RM3:
+            return self._best(self._hits, words, depth)
+        config = self.config
+        sort_field = java_class("org.apache.lucene.search.SortField")
+        by_id = sort_field("id", java_class("org.apache.lucene.search.SortField$Type").STRING_VAL)
+        by_score_then_id = java_class("org.apache.lucene.search.Sort")(sort_field.FIELD_SCORE, by_id)
+        feedback = self.searcher.search(words, config.rm3_documents, by_score_then_id, True)
+        tokens = self._tokens(text)
+        search = self._expanded(words, text, tokens, kept, feedback, config.rm3_terms, config.rm3_weight)
+        return self._best(search, words, depth)
+
+    def search_near(self, query: Query, feedback: Candidates, terms: int, even: float, depth: int) -> Candidates:
+        """As `search` with ``bm25+rm3``, but expanded from documents that any search found, and by the query's length.
+
+        Args:
+            feedback: the documents, with scores above 0.
+            terms: number of expansion terms.
+            even: number of query words at which query and expansion weigh the same: a query of n has n / (n + even).
+        """
+        text, words, kept = self._read(query)
+        tokens = self._tokens(text)
+        if not (tokens.size() and len(feedback)):
+            return Candidates(self.forward, [], [])
+        hit, total = (java_class(f"org.apache.lucene.search.{name}") for name in ("ScoreDoc", "TotalHits"))
+        relation = java_class("org.apache.lucene.search.TotalHits$Relation").EQUAL_TO
+        numbers = self.forward.lucene_numbers[feedback.rows].tolist()
+        hits = [hit(*one) for one in zip(numbers, feedback.first_stage_scores.tolist())]
+        top = java_class("org.apache.lucene.search.TopDocs")(total(len(hits), relation), hits)
+        weight = tokens.size() / (tokens.size() + even)
+        return self._best(self._expanded(words, text, tokens, kept, top, terms, weight), words, depth)
+
+    def _read(self, query: Query):
+        """A query's text, and the Lucene queries of its words and of its filter, which is None for none."""
+        text = query.text.encode(errors="replace").decode()  # a terminal may pass on half a character
+        words = self.generator.buildQuery(self.config.field, self.analyzer, text)
+        if query.filter is None:
+            return text, words, None
+        self.index.check_filter(query.filter)
+        kept = filter_query(query.filter)
+        return text, clauses((words, "MUST"), (kept, "FILTER")), kept
+
+    def _tokens(self, text: str):
+        return java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text)
+
+    def _best(self, search, words, depth: int) -> Candidates:
+        """The best ``depth`` documents of a search.
 
         Lucene breaks ties by its own numbers, so all documents with the score at the cut are fetched before the cut:
         a quarter to a half of the queries to real collections have some there.
         """
-        text = query.text.encode(errors="replace").decode()  # a terminal may pass on half a character
-        words = self.generator.buildQuery(self.config.field, self.analyzer, text)
-        kept = None
-        if query.filter is not None:
-            self.index.check_filter(query.filter)
-            kept = filter_query(query.filter)
-            words = clauses((words, "MUST"), (kept, "FILTER"))
-        search = self._search_rm3(words, text, kept) if self.config.name == RM3 else self._hits
         reach = depth + TIES
         while True:
             numbers, scores = search(words, reach)
             if len(scores) < reach or scores[depth - 1] != scores[-1]:
-                break
+                return Candidates(self.forward, self.lucene_rows[numbers], scores).best(depth)
             reach *= 4
-        return Candidates(self.forward, self.lucene_rows[numbers], scores).best(depth)
 
-    def _search_rm3(self, query, text: str, kept):
-        """A search of the query expanded by RM3 ([K] 4.3), in Anserini's implementation.
+    def _expanded(self, words, text: str, tokens, kept, feedback, terms: int, weight: float):
+        """A search of the query expanded by RM3 ([K] 4.3) from Lucene's hits ``feedback``, by Anserini.
 
-        The filter ``kept``, None for none, holds for the feedback documents, too.
+        The filter ``kept``, None for none, holds for what is found.
         """
-        config = self.config
-        tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text)
         if not tokens.size():
             return self._hits
-        sort = java_class("org.apache.lucene.search.Sort")
-        sort_field = java_class("org.apache.lucene.search.SortField")
-        by_id = sort_field("id", java_class("org.apache.lucene.search.SortField$Type").STRING_VAL)
-        by_score_then_id = sort(sort_field.FIELD_SCORE, by_id)
-        feedback = self.searcher.search(query, config.rm3_documents, by_score_then_id, True)
-        feedback = java_class("io.anserini.search.ScoredDocs").fromTopDocs(feedback, self.searcher)
+        documents = java_class("io.anserini.search.ScoredDocs").fromTopDocs(feedback, self.searcher)
         rm3 = java_class("io.anserini.rerank.lib.Rm3Reranker")(
-            self.analyzer, None, config.field, config.rm3_terms, config.rm3_documents, config.rm3_weight, False, True
+            self.analyzer, None, self.config.field, terms, len(documents.lucene_docids), weight, False, True
         )
 
         def search(_, depth: int) -> tuple[np.ndarray, np.ndarray]:
@@ -174,9 +206,9 @@ class LuceneFirstStage:
             arguments.hits = depth
             arguments.arbitraryScoreTieBreak = True  # ties are ours to break
             context = java_class("io.anserini.rerank.RerankerContext")(
-                self.searcher, None, query, None, text, tokens, kept, arguments
+                self.searcher, None, words, None, text, tokens, kept, arguments
             )
-            expanded = rm3.rerank(feedback, context)
+            expanded = rm3.rerank(documents, context)
             return np.asarray(expanded.lucene_docids, np.int64), np.asarray(expanded.scores, np.float32)
 
         return search

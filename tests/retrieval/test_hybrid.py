@@ -7,6 +7,7 @@ import pytest
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.fusion import min_max
@@ -37,26 +38,43 @@ def plainly_regularized(scores, vectors, count=300, neighbours=5, weight=0.3):
     return found
 
 
-@pytest.mark.parametrize("name, weights", [("hybrid", {"bm25": 0.65}), ("hybrid+rm3", {"bm25": 0.4, "bm25+rm3": 0.3})])
-def test_scores_are_fused_after_feedback_and_regularized(encoded, name, weights):
-    """From the stored vectors, in double precision: fuse, move the query towards the best five, fuse, regularize."""
+def fused_with_words(encoded, lists, weights, query):
+    """Scores of all documents, float64: lists of words, and inner products with a query, by their weights."""
+    total = weights[-1] * min_max(configure("dense:ktrel").open(encoded).vectors.astype(np.float64) @ query)
+    for found, weight in zip(lists, weights):
+        total[found.rows] += weight * min_max(found.first_stage_scores)
+    return total
+
+
+@pytest.mark.parametrize("name, regularized", [("hybrid", 300), ("hybrid+rm3", 1000)])
+def test_scores_are_fused_after_feedback_and_regularized(encoded, name, regularized):
+    """From the stored vectors, in double precision: fuse, expand, move the query, fuse, regularize."""
     dense = configure("dense:ktrel").open(encoded)
-    vectors, query = dense.vectors.astype(np.float64), dense.encoder.encode(QUERY.text).astype(np.float64)
-    of_words = np.zeros(len(encoded))
-    for lexical, weight in weights.items():
-        found = configure(lexical).open(encoded).search(QUERY, 1000)
-        of_words[found.rows] += weight * min_max(found.first_stage_scores)
-
-    def fused(query):
-        return of_words + (1 - sum(weights.values())) * min_max(vectors @ query)
-
-    best = np.argsort(-fused(query))[:5]
-    expected = plainly_regularized(fused(query + 0.5 * vectors[best].mean(axis=0)), vectors)
+    query = dense.encoder.encode(QUERY.text).astype(np.float64)
+    bm25 = configure("bm25").open(encoded)
+    lists, weights = [bm25.search(QUERY, 1000)], (0.65, 0.35)
+    if name == "hybrid+rm3":
+        first = fused_with_words(encoded, lists, weights, query).astype(np.float32)
+        best = np.argsort(-first)[:7]
+        feedback = Candidates(encoded.forward, best, first[best])
+        lists.append(bm25.search_near(QUERY, feedback, terms=30, even=2, depth=1000))
+        weights = (0.3, 0.45, 0.25)
+    best = np.argsort(-fused_with_words(encoded, lists, weights, query))[:5]
+    moved = query + 0.5 * dense.vectors[best].astype(np.float64).mean(axis=0)
+    expected = fused_with_words(encoded, lists, weights, moved)
+    expected = plainly_regularized(expected, dense.vectors.astype(np.float64), regularized)
     stage = configure(name).open(encoded)
     found = stage.search(QUERY, 20)
     assert stage.name == name and len(found) == 20
     assert found.first_stage_scores == pytest.approx(expected[found.rows], abs=1e-5)
     assert expected[found.rows].min() >= np.sort(expected)[-20] - 1e-5
+
+
+@pytest.mark.parametrize("name", ["hybrid", "hybrid+rm3"])
+def test_a_query_without_words_for_one_part_or_both(encoded, name):
+    stage = configure(name).open(encoded)
+    assert len(stage.search(Query("q", "the of"), 20)) == 20  # Lucene reads no such words
+    assert len(stage.search(Query("q", "?!"), 20)) == 0
 
 
 def test_an_index_without_encodings_says_how_to_make_them(index):

@@ -15,6 +15,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.java import java_class
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.lucene import LUCENE_FIELDS, NAMES, LuceneConfig
 from tests.processes import run
@@ -179,6 +180,22 @@ def test_rm3_changes_scores_and_finds_at_least_what_bm25_finds(index):
         assert np.isfinite(more.first_stage_scores).all()
 
 
+def test_rm3_from_what_another_search_found(index):
+    """From BM25's own best ten, and where query and expansion weigh the same, it is RM3 as Anserini has it."""
+    bm25 = index.first_stage(LuceneConfig())
+    for text in QUERIES[:6]:
+        feedback, words = bm25.search(Query("q", text), 10), len(analyzed(text))
+        found = bm25.search_near(Query("q", text), feedback, terms=10, even=words, depth=50)
+        assert scored(found) == scored(search(index, text, 50, name="bm25+rm3"))
+    others = Candidates(index.forward, feedback.rows[-2:][::-1], np.array([1.0, 0.5]))
+    for even, same in ((1, False), (1e-9, True)):  # nearly all weight on the query
+        found = bm25.search_near(Query("q", text), others, terms=10, even=even, depth=50)
+        assert (found.ids[: len(feedback)] == feedback.ids) == same
+    none = Candidates(index.forward, [], [])
+    assert not len(bm25.search_near(Query("q", text), none, 10, 2, 50))
+    assert not len(bm25.search_near(Query("q", "the of"), feedback, 10, 2, 50))
+
+
 def test_rm3_per_field_and_after_each_other(index):
     for field in LUCENE_FIELDS:
         first_stage = index.first_stage(LuceneConfig("bm25+rm3", field, rm3_terms=5, rm3_documents=3))
@@ -203,7 +220,8 @@ def test_threads_whose_searches_are_the_first_of_the_process_find_what_one_finds
         import json, sys, threading
         from concurrent.futures import ThreadPoolExecutor
         from rerank_plugin.files.records import Query
-        from rerank_plugin.indexes.index_folder import Index
+        from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.index_folder import Index
         from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
 
         sys.setswitchinterval(1e-6)
