@@ -4,10 +4,10 @@ The similarity of two queries is the cosine of their encodings by a model for
 :mod:`dense retrieval <rerank_plugin.retrieval.dense>`. With the k nearest judged queries n, and R(n), the documents
 relevant for n, the score of a document d is ::
 
-    sum of max(0, cos(q, n)) ** power * sqrt(share(n) / |R(n)|), over the n for which d is relevant.
+    sum of max(0, cos(q, n)) ** power * share(n) / sqrt(|R(n)|), over the n for which d is relevant.
 
-Of similar queries those count that want what the model ranks first. With s(e), its score of a document e, and s(1), the
-highest, ::
+Of similar queries those count that want what another ranking has first: that of the hybrid for the bundled encoder, of
+the model itself otherwise. With s(e), its score of a document e, and s(1), the highest, ::
 
     share(n) = sum over e in R(n) of p(e),    p(e) ~ exp((s(e) - s(1)) / (|s(1)| temperature)),
 
@@ -41,7 +41,8 @@ from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import reading, write_description
 from rerank_plugin.indexes.stored_encodings import encodings_folder
 from rerank_plugin.retrieval.dense import DenseConfig, QueryEncoder
-from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
+from rerank_plugin.retrieval.hybrid import ENCODER, HybridConfig
+from rerank_plugin.retrieval.register import FirstStage, FirstStageEntry, configure, register, setting
 
 FOLDER, DESCRIPTION_FILE = "judged", "judged.json"
 JUDGED = FolderKind(
@@ -62,16 +63,22 @@ class NeighboursConfig:
     checkpoint: str
     neighbours: int = setting(1000, "judged queries that are asked: the k nearest")
     power: float = setting(
-        4.0, "of their cosines; a high one listens to the closest queries alone", option="neighbour_power"
+        3.0, "of their cosines; a high one listens to the closest queries alone", option="neighbour_power"
     )
     documents: int = setting(
         100,
-        "listen to queries that the model's N best documents are relevant for; 0: to all",
+        "listen to queries that the N best documents of a ranking are relevant for; 0: to all",
         option="neighbour_documents",
         metavar="N",
     )
     temperature: float = setting(
-        0.05, "of the scores of those documents; a low one looks at the best alone", option="neighbour_temperature"
+        0.1, "of the scores of those documents; a low one looks at the best alone", option="neighbour_temperature"
+    )
+    ranking: str = setting(
+        "",
+        "a first stage that has this ranking (hybrid for ktrel, otherwise the model's own)",
+        option="neighbour_ranking",
+        metavar="STAGE",
     )
 
     def __post_init__(self) -> None:
@@ -146,7 +153,7 @@ def unit(vector: np.ndarray | None) -> np.ndarray | None:
 
 
 class NeighboursStage:
-    """A first stage that ranks by the judgments of the nearest queries. It is thread-safe and needs no Java.
+    """A first stage that ranks by the judgments of the nearest queries. It is thread-safe.
 
     Raises:
         InputError: the checkpoint cannot be used, or no judged queries are kept for it, or they are damaged.
@@ -154,8 +161,7 @@ class NeighboursStage:
 
     def __init__(self, index, config: NeighboursConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
-        self.dense = DenseConfig(config.checkpoint).open(index) if config.documents else None
-        self.encoder = QueryEncoder(index.forward, config.checkpoint) if self.dense is None else self.dense.encoder
+        self.ranking, self.encoder = self._open(index)
         folder = judged_folder(self.forward, self.encoder.key)
         again = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder} --judged QJ"
         if not folder.is_dir():
@@ -171,6 +177,18 @@ class NeighboursStage:
             raise InputError(f"{folder} does not fit the index, or is damaged; {repair}")
         self.counts, self.every = np.diff(self.starts.astype(np.int64)), np.arange(len(self.vectors))
 
+    def _open(self, index) -> tuple[FirstStage | None, QueryEncoder]:
+        """The first stage that says whom to listen to, None to listen to all, and what encodes queries."""
+        config = self.config
+        if config.documents and not config.ranking:
+            if config.checkpoint == ENCODER:
+                hybrid = HybridConfig().open(index)
+                return hybrid, hybrid.dense.encoder
+            dense = DenseConfig(config.checkpoint).open(index)
+            return dense, dense.encoder
+        ranking = configure(config.ranking).open(index) if config.documents else None
+        return ranking, QueryEncoder(index.forward, config.checkpoint)
+
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents, by float32 score, then by decreasing document id."""
         encoding = unit(self.encoder.encode(query.text))
@@ -182,8 +200,8 @@ class NeighboursStage:
         nearest = nearest[cosines[nearest] > 0]
         counts = self.counts[nearest]
         relevant = self.rows[ranges(self.starts[nearest], counts)]  # of one query after the other
-        shares = 1.0 if self.dense is None else self._shares(query, relevant, counts)
-        weights = cosines[nearest].astype(np.float64) ** self.config.power * np.sqrt(shares / counts)
+        shares = 1.0 if self.ranking is None else self._shares(query, relevant, counts)
+        weights = cosines[nearest].astype(np.float64) ** self.config.power * shares / np.sqrt(counts)
         of_each = np.repeat(weights, counts)
         rows, places = np.unique(relevant[of_each > 0], return_inverse=True)
         scores = np.bincount(places, of_each[of_each > 0], minlength=len(rows))
@@ -191,7 +209,9 @@ class NeighboursStage:
 
     def _shares(self, query: Query, relevant: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Of judged queries float64 [n], by the rows of what is relevant for them, and how many that are, int [n]."""
-        best = self.dense.search(query, self.config.documents)
+        best = self.ranking.search(query, self.config.documents)
+        if not len(best):
+            return np.zeros(len(counts))
         scores = best.first_stage_scores.astype(np.float64)
         likely = np.exp((scores - scores.max()) / max(abs(scores.max()) * self.config.temperature, TINY))
         order = np.argsort(best.rows)

@@ -71,6 +71,8 @@ class TrainingConfig:
     )
     optimizer: str = setting("adagrad", "adagrad (the default), adadelta, adam or sgd")
     temperature: float = setting(0.1, "of softmax (0.1)")
+    ndcg_share: float = setting(0.0, "of the loss softmax: how much of it is 1 - nDCG@10 by smooth ranks (0)")
+    grade_power: float = setting(1.0, "of softmax: grades count by this power of them (1)")
     queries_per_document: int = setting(4, "queries of each document in a batch of an encoder (4)")
     negatives: str = setting(
         BATCH,
@@ -99,16 +101,18 @@ class TrainingConfig:
             raise InputError(f"negatives of the {COLLECTION} are for the loss {SOFTMAX} or the sampling {BATCH}")
         if not (0 <= self.averaging < 1 and 0 <= self.start_share < 1):
             raise InputError("averaging and the share of the start must be at least 0 and below 1")
+        if not 0 <= self.ndcg_share <= 1 or (self.ndcg_share and self.loss != SOFTMAX):
+            raise InputError(f"the share of nDCG is between 0 and 1, and of the loss {SOFTMAX}")
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer])
         counts = (self.epochs, self.patience, self.batch_size, self.pairs_per_query, self.queries_per_document)
         if min(counts) < 1:
             raise InputError("epochs, patience, batch size, pairs and queries per document must be at least 1")
+        above = (self.learning_rate, self.temperature, self.grade_power)
+        costs = (self.l2_convolution, self.l2_feed_forward)
         # written so that NaN is refused, too
-        if not all(0 < number < math.inf for number in (self.learning_rate, self.temperature)) or not all(
-            0 <= cost < math.inf for cost in (self.l2_convolution, self.l2_feed_forward)
-        ):
-            raise InputError("learning rate and temperature must be above 0 and L2 costs not below 0")
+        if not (all(0 < number < math.inf for number in above) and all(0 <= cost < math.inf for cost in costs)):
+            raise InputError("learning rate, temperature and grade power must be above 0 and L2 costs not below 0")
 
     @property
     def _by_batch(self) -> bool:

@@ -8,7 +8,8 @@ them count, not only those that were drawn. There are two losses:
   each that is less relevant or not at all. The paper does not say which less relevant documents it trained with.
 * ``softmax`` is the cross-entropy of the softmax over the documents of each query, and over the queries of each
   document, to the relevant ones in proportion to their relevance: what encoders for retrieval are trained with since
-  the paper. The model says what its largest score is, and the temperature is of scores as shares of that.
+  the paper. The model says what its largest score is, and the temperature is of scores as shares of that. A share of
+  this loss may be a smooth nDCG's, which looks at the top of the ranking.
 
 Documents are much longer than queries, so batches are made from documents: an epoch encodes each document that is
 relevant for a query once, with several queries of each.
@@ -37,6 +38,8 @@ from rerank_plugin.training.objectives import pairwise_hinge, relevance_weights
 from rerank_plugin.training.pairs import Pool
 from rerank_plugin.training.trainer import Trainer
 
+RANK_TEMPERATURE = 0.03  # of the smooth nDCG: differences of scores, as shares of the largest score
+RANK_CUT = 10  # where the smooth nDCG ends
 PIECES = 4  # a batch's documents are encoded in so many pieces of similar lengths: less padding
 
 
@@ -113,6 +116,27 @@ def _cross_entropy(scores: Tensor, grades: Tensor) -> Tensor:
     return losses[mass > 0].mean()
 
 
+def ndcg_loss(scores: Tensor, grades: Tensor) -> Tensor:
+    """Mean over the queries that have a grade of 1 - nDCG@10 by smooth ranks, with the grades as gains; a scalar.
+
+    A document's smooth rank is 1 and the sum, over the others, of the sigmoid of how far they are ahead of it. Whether
+    it is among the first ten is a sigmoid of that rank. See Qin, Liu and Li, A general approximation framework for
+    direct optimization of information retrieval measures, Information Retrieval 13, 2010.
+
+    Args:
+        scores: float [Q, B], as shares of the largest score. grades: float [Q, B].
+    """
+    queries, relevant = (grades > 0).nonzero(as_tuple=True)  # [n]
+    ahead = (scores[queries] - scores[queries, relevant, None]) / RANK_TEMPERATURE  # [n, B]
+    ranks = torch.sigmoid(ahead).sum(dim=1) + 0.5  # [n]; the document itself counted as 1/2
+    among_first = torch.sigmoid((RANK_CUT + 0.5 - ranks) * 5 / RANK_CUT)
+    gains = grades[queries, relevant] * among_first / torch.log2(1 + ranks)
+    reached = torch.zeros_like(scores[:, 0]).index_add(0, queries, gains)  # [Q]
+    best = grades.topk(min(RANK_CUT, grades.shape[1]), dim=1).values
+    ideal = (best / torch.log2(torch.arange(best.shape[1], device=best.device) + 2)).sum(dim=1)  # [Q]
+    return 1 - (reached[ideal > 0] / ideal[ideal > 0]).mean()
+
+
 def margin_loss(scores: Tensor, grades: Tensor, weighted: bool = False) -> Tensor:
     """Mean of ``max(0, 1 - rel(Q, D+) + rel(Q, D-))`` over all pairs of a batch ([K] equation 2), a scalar.
 
@@ -165,7 +189,10 @@ class ContrastiveTrainer(Trainer):
         if self.config.loss != SOFTMAX:
             return margin_loss(scores, grades, self.config.weights == "sqrt")
         # Scores between -1 and 1: learned factors say how parts weigh, and not how sharp the softmax is.
-        return softmax_loss(scores / self.model.largest_score, grades, self.config.temperature)
+        scores, grades = scores / self.model.largest_score, grades**self.config.grade_power
+        loss = softmax_loss(scores, grades, self.config.temperature)
+        share = self.config.ndcg_share
+        return torch.lerp(loss, ndcg_loss(scores, grades), share) if share else loss
 
     def _encode_queries(self, words: Sequence[ModelQuery]) -> Tensor:
         """Encodings [Q, E]."""

@@ -9,8 +9,10 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.retrieval.dense import QueryEncoder
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.fusion import min_max
+from rerank_plugin.retrieval.neighbours import NeighboursConfig, write_judged
 from rerank_plugin.retrieval.register import configure
 
 QUERY = Query("q", "heart attack in women with diabetes")
@@ -75,6 +77,18 @@ def test_a_query_without_words_for_one_part_or_both(encoded, name):
     stage = configure(name).open(encoded)
     assert len(stage.search(Query("q", "the of"), 20)) == 20  # Lucene reads no such words
     assert len(stage.search(Query("q", "?!"), 20)) == 0
+
+
+def test_judged_queries_for_the_bundled_encoder_listen_to_the_hybrid(encoded):
+    judged = [Query("one", "women and heart disease"), Query("two", "insulin in children")]
+    relevant = {"one": dict.fromkeys(encoded.forward.ids.take([1, 2, 3]), 1), "two": {encoded.forward.ids[9]: 1}}
+    write_judged(encoded.forward, QueryEncoder(encoded.forward, "ktrel"), [("here", judged, relevant)])
+    found = [
+        NeighboursConfig("ktrel", ranking=ranking).open(encoded).search(QUERY, 10)
+        for ranking in ("", "hybrid", "dense:ktrel")
+    ]
+    own, hybrid, dense = [list(zip(one.ids, one.first_stage_scores.tolist())) for one in found]
+    assert own == hybrid != dense and own
 
 
 def test_an_index_without_encodings_says_how_to_make_them(index):

@@ -56,11 +56,12 @@ def relevant(workspace, query_id):
     return {id for id, grade in judged if grade > 0} - {"not-in-the-index"}
 
 
-def plain(workspace, text, neighbours, power, documents, temperature):
-    """Scores by id: the docstring's formula, query by query and document by document."""
+def plain(workspace, text, neighbours, power, documents, temperature, ranked=None):
+    """Scores by id: the docstring's formula, query by query and document by document; ``ranked`` are scores by row."""
     query = workspace.encoder.encode(text).astype(np.float64)
     vectors = np.load(next(workspace.folder.glob("encodings/*/0*.npy"))).astype(np.float64)
-    best = sorted(((float(query @ one), row) for row, one in enumerate(vectors)), reverse=True)[: documents or 1]
+    ranked = ranked or {row: float(query @ one) for row, one in enumerate(vectors)}
+    best = sorted(((score, row) for row, score in ranked.items()), reverse=True)[: documents or 1]
     share = {workspace.forward.ids[row]: math.exp((score / best[0][0] - 1) / temperature) for score, row in best}
     mass = sum(share.values())
     near = []
@@ -74,7 +75,7 @@ def plain(workspace, text, neighbours, power, documents, temperature):
     for cosine, _, judged in sorted(near, key=lambda one: one[:2], reverse=True)[:neighbours]:
         weight = cosine**power / math.sqrt(len(judged)) if cosine > 0 else 0.0
         if documents:
-            weight *= math.sqrt(sum(share.get(id, 0.0) for id in judged) / mass)
+            weight *= sum(share.get(id, 0.0) for id in judged) / mass
         for id in judged if weight else ():
             scores[id] = scores.get(id, 0.0) + weight
     return scores
@@ -97,6 +98,21 @@ def test_against_the_plain_formula(workspace, settings):
             assert pairs == sorted(pairs, reverse=True)
             cut = [score for id, score in expected.items() if id not in found.ids]
             assert all(score <= pairs[-1][0] * 1.0001 for score in cut)
+
+
+def test_shares_of_another_ranking(workspace, tmp_path):
+    """A run of three documents says whom to listen to; a query that it lacks, or has nothing for, finds nothing."""
+    run, ids = tmp_path / "some.run", workspace.forward.ids
+    ranked = {4: 8.0, 11: 7.5, 30: 2.0}
+    lines = [f"q Q0 {ids[row]} {rank} {score} t\n" for rank, (row, score) in enumerate(ranked.items(), 1)]
+    run.write_text("".join(lines), encoding="utf-8")
+    stage = NeighboursConfig(str(workspace.model), 100, 3.0, 2, 0.2, f"run:{run}").open(workspace)
+    text = "aspirin heart attack"
+    expected = plain(workspace, text, 100, 3.0, 2, 0.2, ranked)
+    found = stage.search(Query("q", text), 1000)
+    assert set(found.ids) == set(expected)
+    np.testing.assert_allclose(found.first_stage_scores, [expected[id] for id in found.ids], rtol=1e-4)
+    assert not len(stage.search(Query("other", text), 10))
 
 
 def here_index(folder, ids, titles=MappingProxyType({})):

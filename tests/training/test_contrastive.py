@@ -13,6 +13,7 @@ from rerank_plugin.training.contrastive import (
     ContrastiveTrainer,
     batches,
     margin_loss,
+    ndcg_loss,
     relevances,
     softmax_loss,
     whole_batches,
@@ -80,6 +81,43 @@ def test_loss_against_the_plain_one():
         scores = torch.rand((5, 7), generator=generator, dtype=torch.float64) * 2 - 1
         grades = torch.randint(0, 3, (5, 7), generator=generator).double()
         assert softmax_loss(scores, grades, 0.3).item() == pytest.approx(plain_loss(scores, grades, 0.3))
+
+
+def test_ndcg_loss_of_scores_far_apart_is_that_of_their_ranks():
+    """Of the first query two documents are relevant, at ranks 2 and 3; of the second one, at 12; of the third none."""
+    scores = -torch.arange(12.0).repeat(3, 1)
+    grades = torch.zeros(3, 12)
+    grades[0, 1], grades[0, 2], grades[1, 11] = 1, 4, 2
+    first = [1 / (1 + math.exp((rank - 10.5) / 2)) for rank in (2, 3, 12)]  # how much a rank is among the first ten
+    reached = [first[0] / math.log2(3) + 4 * first[1] / math.log2(4), 2 * first[2] / math.log2(13)]
+    ideal = [4 + 1 / math.log2(3), 2]
+    expected = 1 - sum(one / most for one, most in zip(reached, ideal)) / 2
+    assert ndcg_loss(scores, grades).item() == pytest.approx(expected)
+
+
+def plain_ndcg_loss(scores, grades):
+    """The same written out, document by document, of any scores."""
+    losses = []
+    for one, graded in zip(scores.tolist(), grades.tolist()):
+        if not any(graded):
+            continue
+        reached = 0.0
+        for place, grade in enumerate(graded):
+            others = [score for other, score in enumerate(one) if other != place]
+            rank = 1 + sum(1 / (1 + math.exp((one[place] - score) / 0.03)) for score in others)
+            reached += grade / math.log2(1 + rank) / (1 + math.exp((rank - 10.5) / 2))
+        best = sorted(graded, reverse=True)[:10]
+        losses.append(1 - reached / sum(grade / math.log2(place + 2) for place, grade in enumerate(best)))
+    return sum(losses) / len(losses)
+
+
+def test_ndcg_loss_against_the_plain_one():
+    generator = torch.Generator().manual_seed(5)
+    for documents in (4, 15, 30):
+        scores = torch.rand((5, documents), generator=generator, dtype=torch.float64) / 5
+        grades = torch.randint(0, 3, (5, documents), generator=generator).double()
+        grades[2] = 0
+        assert ndcg_loss(scores, grades).item() == pytest.approx(plain_ndcg_loss(scores, grades))
 
 
 def test_margin_loss_by_hand():
@@ -152,7 +190,10 @@ PAPER = {"loss": "hinge", "weights": "none", "sampling": "batch"}
 COLLECTION = {"negatives": "collection", "averaging": 0.3, "model": {"layers": 0, "word_dropout": 0.2, "factor": 1.0}}
 
 
-@pytest.mark.parametrize("how", [{}, PAPER, COLLECTION], ids=["softmax", "margin", "collection"])
+RANKS = {**COLLECTION, "ndcg_share": 0.5, "grade_power": 2.0}
+
+
+@pytest.mark.parametrize("how", [{}, PAPER, COLLECTION, RANKS], ids=["softmax", "margin", "collection", "nDCG"])
 def test_learns(corpus, tmp_path, how):
     encoder = Encoder(corpus, tmp_path, epochs=30, patience=30, learning_rate=0.02, **how)
     before = encoder.validate()["AP"]

@@ -345,7 +345,7 @@ def test_counts_are_positive(name):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [(name, value) for name in ("learning_rate", "temperature") for value in (0, -1, math.nan, math.inf)]
+    [(name, value) for name in ("learning_rate", "temperature", "grade_power") for value in (0, -1, math.nan, math.inf)]
     + [(name, value) for name in ("l2_convolution", "l2_feed_forward") for value in (-1e-9, math.nan, math.inf)],
 )
 def test_wrong_settings(name, value):
@@ -361,6 +361,8 @@ def test_wrong_settings(name, value):
         ({"averaging": 1.0}, "at least 0 and below 1"),
         ({"averaging": math.nan}, "at least 0 and below 1"),
         ({"start_share": 1.0}, "at least 0 and below 1"),
+        ({"loss": "softmax", "ndcg_share": 1.1}, "between 0 and 1, and of the loss softmax"),
+        ({"ndcg_share": 0.5}, "between 0 and 1, and of the loss softmax"),
     ],
 )
 def test_wrong_settings_of_encoders(given, said):
