@@ -31,9 +31,9 @@ MEASURES = ["nDCG@10", "AP"]
 STRATA = [(0.0, 0.3), (0.3, 0.5), (0.5, 0.9), (0.9, 1.0)]
 RM3, KTREL, FEEDBACK, SIMILAR, SIMILAR_BUNDLED = "BM25+RM3", "KTRel", "feedback", "similar", "similar, bundled"
 TRAINING = (  # chosen on the validation queries, as everything here
-    "--model ktrel-w --first-stage all --loss softmax --temperature 0.15 --negatives collection --averaging 0.8 "
-    "--start-share 0.3 --learning-rate 0.002 --epochs 9 --patience 3 --set layers=0 word_dropout=0.3 factor=1 "
-    "document_words=250 query_words=32"
+    "--model ktrel-w --first-stage all --loss softmax --temperature 0.1 --ndcg-share 0.3 --grade-power 2 "
+    "--negatives collection --averaging 0.8 --start-share 0.3 --learning-rate 0.003 --epochs 9 --patience 3 "
+    "--set layers=0 word_dropout=0.3 factor=1 document_words=250 query_words=32"
 ).split()
 TITLE = "# Trained on judgments, from the distilled encoder"
 PAGE = FileKind("this page", lambda path: beginning(path).startswith(TITLE.encode()))
@@ -56,7 +56,8 @@ ROWS = [
     Mixture("KTRel with feedback", (FEEDBACK,)),
     Mixture("BM25+RM3 and KTRel", (RM3, KTREL)),
     Mixture("BM25+RM3 and KTRel with feedback", (RM3, FEEDBACK)),
-    Mixture("judgments of similar queries", (SIMILAR,)),
+    Mixture("judgments of similar queries, by the bundled encoder", (SIMILAR_BUNDLED,)),
+    Mixture("judgments of similar queries, by KTRel", (SIMILAR,)),
     Mixture("BM25+RM3, KTRel with feedback, similar queries", (RM3, FEEDBACK, SIMILAR), step=0.1),
     Mixture(
         "the same, with queries that are similar by the bundled encoder, too",
@@ -119,8 +120,8 @@ class Experiment:
             RM3: "bm25+rm3",
             KTREL: DenseConfig(model),
             FEEDBACK: self.best(feedback),
-            SIMILAR: self.best(_neighbours(model)),
-            SIMILAR_BUNDLED: self.best(_neighbours("ktrel")),
+            SIMILAR: self.best(_neighbours(model, "hybrid")),
+            SIMILAR_BUNDLED: self.best(_neighbours("ktrel", f"dense:{model}")),
         }
 
     def runs(self, queries: list[rp.Query]) -> dict[str, Run]:
@@ -131,8 +132,10 @@ def _graded(data: Path) -> bool:
     return (data / "qrels" / "train.graded.tsv").is_file()
 
 
-def _neighbours(checkpoint: str) -> list[NeighboursConfig]:
-    return [NeighboursConfig(checkpoint, temperature=temperature) for temperature in (0.03, 0.05, 0.1)]
+def _neighbours(checkpoint: str, other: str) -> list[NeighboursConfig]:
+    """Listening by the checkpoint's usual ranking, or by another first stage's."""
+    settings = product(("", other), (0.03, 0.05, 0.1))
+    return [NeighboursConfig(checkpoint, ranking=ranking, temperature=one) for ranking, one in settings]
 
 
 def chosen_fusions(runs: Mapping[str, Run], judged: dict) -> dict[str, Fusion]:

@@ -318,7 +318,8 @@ class KtrelPlan(Plan):
         if row.kind in (Kind.NEIGHBOURS, Kind.FEEDBACK):
             encoder = self.training(self.stages_of(row)[0])
             if row.kind == Kind.NEIGHBOURS:
-                return ("--first-stage", f"neighbours:{encoder.output}")
+                by_cosine = "--neighbours 100 --neighbour-documents 0 --neighbour-power 4".split()
+                return ("--first-stage", f"neighbours:{encoder.output}", *by_cosine)
             return (*self._dense(encoder), *self.feedback.options)
         training = self.training(row, size)
         if row.kind == Kind.INTERACTION:
