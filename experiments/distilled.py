@@ -24,12 +24,14 @@ from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.options import run
 from rerank_plugin.retrieval.dense import DenseConfig
+from rerank_plugin.retrieval.hybrid import HYBRID_RM3, HybridConfig
 from rerank_plugin.retrieval.neighbours import NeighboursConfig
 
 DEPTH = 1000
 MEASURES = ["nDCG@10", "AP"]
 STRATA = [(0.0, 0.3), (0.3, 0.5), (0.5, 0.9), (0.9, 1.0)]
-RM3, KTREL, FEEDBACK, SIMILAR, SIMILAR_BUNDLED = "BM25+RM3", "KTRel", "feedback", "similar", "similar, bundled"
+RM3, KTREL, FEEDBACK, HYBRID = "BM25+RM3", "KTRel", "feedback", "hybrid"
+SIMILAR, SIMILAR_BUNDLED = "similar", "similar, bundled"
 TRAINING = (  # chosen on the validation queries, as everything here
     "--model ktrel-w --first-stage all --loss softmax --temperature 0.1 --ndcg-share 0.3 --grade-power 2 "
     "--negatives collection --averaging 0.8 --start-share 0.3 --learning-rate 0.003 --epochs 9 --patience 3 "
@@ -56,14 +58,11 @@ ROWS = [
     Mixture("KTRel with feedback", (FEEDBACK,)),
     Mixture("BM25+RM3 and KTRel", (RM3, KTREL)),
     Mixture("BM25+RM3 and KTRel with feedback", (RM3, FEEDBACK)),
+    Mixture("hybrid+rm3 of KTRel: feedback for both, and regularization", (HYBRID,)),
     Mixture("judgments of similar queries, by the bundled encoder", (SIMILAR_BUNDLED,)),
     Mixture("judgments of similar queries, by KTRel", (SIMILAR,)),
-    Mixture("BM25+RM3, KTRel with feedback, similar queries", (RM3, FEEDBACK, SIMILAR), step=0.1),
-    Mixture(
-        "the same, with queries that are similar by the bundled encoder, too",
-        (RM3, FEEDBACK, SIMILAR, SIMILAR_BUNDLED),
-        "ascent",
-    ),
+    Mixture("the hybrid and similar queries by KTRel", (HYBRID, SIMILAR)),
+    Mixture("the same, with queries that are similar by the bundled encoder, too", (HYBRID, SIMILAR, SIMILAR_BUNDLED)),
 ]
 BASELINE = ROWS[3].title
 
@@ -115,11 +114,17 @@ class Experiment:
     def stages(self) -> dict[str, object]:
         """The first stages by name, their settings chosen."""
         model = str(self.checkpoint)
+        moved = product((0.7, 0.8, 0.9), ((3, 0.3), (5, 0.5)))
+        hybrids = [
+            HybridConfig(HYBRID_RM3, model, weight, feedback=n, feedback_weight=w, regularized=DEPTH)
+            for weight, (n, w) in moved
+        ]
         feedback = [DenseConfig(model, feedback=n, feedback_weight=w) for n, w in product((3, 5), (0.15, 0.3, 0.6))]
         return {
             RM3: "bm25+rm3",
             KTREL: DenseConfig(model),
             FEEDBACK: self.best(feedback),
+            HYBRID: self.best(hybrids),
             SIMILAR: self.best(_neighbours(model, "hybrid")),
             SIMILAR_BUNDLED: self.best(_neighbours("ktrel", f"dense:{model}")),
         }

@@ -1,4 +1,4 @@
-"""The hybrid of words and meaning: BM25, and RM3 if asked for, fused with the bundled encoder ``ktrel``.
+"""The hybrid of words and meaning: BM25, and RM3 if asked for, fused with an encoder, by default the bundled ``ktrel``.
 
 Scores are interpolated as :mod:`rerank_plugin.retrieval.fusion` says. What words and meaning agree on is feedback for
 both: with RM3, BM25 searches again for the query expanded from the best fused documents, the more so the shorter it is;
@@ -14,17 +14,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.retrieval.dense import DenseConfig
 from rerank_plugin.retrieval.fusion import DEPTH, fuse
 from rerank_plugin.retrieval.lucene import LuceneConfig
-from rerank_plugin.retrieval.register import FirstStageEntry, register
+from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 ENCODER = "ktrel"
 HYBRID, HYBRID_RM3 = "hybrid", "hybrid+rm3"
-WEIGHTS = (0.65, 0.35)  # of BM25 and the encoder
-WEIGHTS_RM3 = (0.3, 0.45, 0.25)  # of BM25, RM3 and the encoder
+WEIGHT, WEIGHT_RM3 = 0.35, 0.25  # of the encoder, without and with RM3
+RM3_SHARE = 0.6  # of what the encoder leaves; BM25 has the rest
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,22 @@ class HybridConfig:
 
     Attributes:
         name: ``hybrid`` or ``hybrid+rm3``.
+        encoder: the encoder's checkpoint.
+        weight: the encoder's in all fusions; None for those that were chosen for the bundled one.
         rm3_documents, rm3_terms, rm3_even: of RM3, as `LuceneFirstStage.search_near` takes them.
         feedback, feedback_weight: number and weight of the fused documents that the encoder's query is moved towards.
         regularized, neighbours, regularization: of the scores: number of documents, nearest others of each, and weight.
     """
 
     name: str = HYBRID
+    encoder: str = setting(ENCODER, "encoder of the hybrid, a checkpoint (ktrel)", option="hybrid_encoder")
+    weight: float | None = setting(
+        None,
+        "of the hybrid's encoder, from 0 to 1; one that was trained on the collection deserves more (default: chosen "
+        "for ktrel)",
+        option="hybrid_weight",
+        type=float,
+    )
     rm3_documents: int = 7
     rm3_terms: int = 30
     rm3_even: float = 2.0
@@ -48,11 +59,15 @@ class HybridConfig:
     neighbours: int = 5
     regularization: float = 0.3
 
+    def __post_init__(self) -> None:
+        if self.weight is not None and not 0 <= self.weight <= 1:
+            raise InputError(f"the weight of the hybrid's encoder is {self.weight}; it must be between 0 and 1")
+
     def open(self, index) -> HybridStage:
         """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; starts the JVM.
 
         Raises:
-            InputError: the index holds no encodings by ``ktrel``; the message has the command that makes them.
+            InputError: the index holds no encodings by the encoder; the message has the command that makes them.
         """
         return HybridStage(index, self)
 
@@ -64,18 +79,21 @@ class HybridStage:
 
     def __init__(self, index, config: HybridConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
-        self.dense, self.words = DenseConfig(ENCODER).open(index), LuceneConfig().open(index)
+        self.dense, self.words = DenseConfig(config.encoder).open(index), LuceneConfig().open(index)
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents."""
         from rerank_plugin.kernels.regularization import regularize  # numba is slow to import
 
-        config, weights = self.config, WEIGHTS
+        config = self.config
+        weight = WEIGHT if config.weight is None else config.weight
+        weights = [1 - weight, weight]
         words, near = [self.words.search(query, DEPTH)], self.dense.search(query, DEPTH)
         if self.name == HYBRID_RM3:
             best = fuse(self.forward, [*words, near], weights, config.rm3_documents)
             words.append(self.words.search_near(query, best, config.rm3_terms, config.rm3_even, DEPTH))
-            weights = WEIGHTS_RM3
+            weight = WEIGHT_RM3 if config.weight is None else config.weight
+            weights = [(1 - weight) * (1 - RM3_SHARE), (1 - weight) * RM3_SHARE, weight]
         best = fuse(self.forward, [*words, near], weights, config.feedback)
         near = self.dense.search_near(query, best.rows, config.feedback_weight, DEPTH)
         fused = fuse(self.forward, [*words, near], weights, max(depth, config.regularized))

@@ -48,24 +48,26 @@ def fused_with_words(encoded, lists, weights, query):
     return total
 
 
-@pytest.mark.parametrize("name, regularized", [("hybrid", 300), ("hybrid+rm3", 1000)])
-def test_scores_are_fused_after_feedback_and_regularized(encoded, name, regularized):
+@pytest.mark.parametrize(
+    "name, weight, regularized", [("hybrid", None, 300), ("hybrid+rm3", None, 1000), ("hybrid+rm3", 0.8, 1000)]
+)
+def test_scores_are_fused_after_feedback_and_regularized(encoded, name, weight, regularized):
     """From the stored vectors, in double precision: fuse, expand, move the query, fuse, regularize."""
     dense = configure("dense:ktrel").open(encoded)
     query = dense.encoder.encode(QUERY.text).astype(np.float64)
     bm25 = configure("bm25").open(encoded)
-    lists, weights = [bm25.search(QUERY, 1000)], (0.65, 0.35)
+    lists, weights = [bm25.search(QUERY, 1000)], (0.2, 0.8) if weight else (0.65, 0.35)
     if name == "hybrid+rm3":
         first = fused_with_words(encoded, lists, weights, query).astype(np.float32)
         best = np.argsort(-first)[:7]
         feedback = Candidates(encoded.forward, best, first[best])
         lists.append(bm25.search_near(QUERY, feedback, terms=30, even=2, depth=1000))
-        weights = (0.3, 0.45, 0.25)
+        weights = (0.08, 0.12, 0.8) if weight else (0.3, 0.45, 0.25)
     best = np.argsort(-fused_with_words(encoded, lists, weights, query))[:5]
     moved = query + 0.5 * dense.vectors[best].astype(np.float64).mean(axis=0)
     expected = fused_with_words(encoded, lists, weights, moved)
     expected = plainly_regularized(expected, dense.vectors.astype(np.float64), regularized)
-    stage = configure(name).open(encoded)
+    stage = configure(name, {"hybrid_weight": weight}).open(encoded)
     found = stage.search(QUERY, 20)
     assert stage.name == name and len(found) == 20
     assert found.first_stage_scores == pytest.approx(expected[found.rows], abs=1e-5)
@@ -89,6 +91,11 @@ def test_judged_queries_for_the_bundled_encoder_listen_to_the_hybrid(encoded):
     ]
     own, hybrid, dense = [list(zip(one.ids, one.first_stage_scores.tolist())) for one in found]
     assert own == hybrid != dense and own
+
+
+def test_a_weight_that_is_none():
+    with pytest.raises(InputError, match="must be between 0 and 1"):
+        configure("hybrid", {"hybrid_weight": 1.5})
 
 
 def test_an_index_without_encodings_says_how_to_make_them(index):
