@@ -43,6 +43,18 @@ def open_reader(folder: Path) -> Any:
     return cast("org.apache.lucene.index.IndexReader", reader)  # the declared type picks the right constructors
 
 
+def without_stored_fields(reader: Any) -> Any:
+    """The same index without what is stored of documents, which Anserini's RM3 reads of every hit and does not use.
+
+    Close it as well as the reader.
+    """
+    from jnius import cast
+
+    whole = cast("org.apache.lucene.index.CompositeReader", reader)
+    bare = java_class("org.apache.lucene.index.ParallelCompositeReader")(False, [whole], [])
+    return cast("org.apache.lucene.index.IndexReader", bare)
+
+
 def commit_id(reader: Any) -> str:
     """The id of the commit that a reader has open: Lucene makes a new one for every commit.
 

@@ -17,7 +17,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.java import java_class
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.lucene_reader import clauses, filter_query
+from rerank_plugin.indexes.lucene_reader import clauses, filter_query, without_stored_fields
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 LUCENE_FIELDS = ("contents", "title", "abstract")
@@ -69,6 +69,7 @@ class LuceneFirstStage:
     def __init__(self, index, config: LuceneConfig):
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
         self.reader = index.open_lucene()
+        self.searched = without_stored_fields(self.reader)
         self.searcher = self._new_searcher()
         self.analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         self.generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
@@ -78,7 +79,7 @@ class LuceneFirstStage:
         self._hit_shape = len(probe), (probe.index(7), probe.index(0.5))  # values of a hit, places of number and score
 
     def _new_searcher(self):
-        searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.reader)
+        searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.searched)
         searcher.setMaxClauseCount(1 << 16)  # a pasted abstract is a query, too
         if self.config.name == QLD:
             similarity = java_class("org.apache.lucene.search.similarities.LMDirichletSimilarity")(self.config.mu)
@@ -214,6 +215,7 @@ class LuceneFirstStage:
         return search
 
     def close(self) -> None:
+        self.searched.close()
         self.reader.close()
 
 

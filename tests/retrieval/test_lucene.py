@@ -188,9 +188,10 @@ def test_rm3_from_what_another_search_found(index):
         found = bm25.search_near(Query("q", text), feedback, terms=10, even=words, depth=50)
         assert scored(found) == scored(search(index, text, 50, name="bm25+rm3"))
     others = Candidates(index.forward, feedback.rows[-2:][::-1], np.array([1.0, 0.5]))
-    for even, same in ((1, False), (1e-9, True)):  # nearly all weight on the query
-        found = bm25.search_near(Query("q", text), others, terms=10, even=even, depth=50)
-        assert (found.ids[: len(feedback)] == feedback.ids) == same
+    for even, same in ((1, False), (1e-9, True)):  # all weight on the query: BM25's scores, divided by its words
+        found = scored(bm25.search_near(Query("q", text), others, terms=10, even=even, depth=50))
+        expected = feedback.first_stage_scores / len(analyzed(text))
+        assert np.allclose([found[id] for id in feedback.ids], expected, rtol=1e-5) == same
     none = Candidates(index.forward, [], [])
     assert not len(bm25.search_near(Query("q", text), none, 10, 2, 50))
     assert not len(bm25.search_near(Query("q", "the of"), feedback, 10, 2, 50))
@@ -220,8 +221,7 @@ def test_threads_whose_searches_are_the_first_of_the_process_find_what_one_finds
         import json, sys, threading
         from concurrent.futures import ThreadPoolExecutor
         from rerank_plugin.files.records import Query
-        from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.index_folder import Index
+        from rerank_plugin.indexes.index_folder import Index
         from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
 
         sys.setswitchinterval(1e-6)
