@@ -139,7 +139,7 @@ def _graded(data: Path) -> bool:
 
 def _neighbours(checkpoint: str, other: str) -> list[NeighboursConfig]:
     """Listening by the checkpoint's usual ranking, or by another first stage's."""
-    settings = product(("", other), (0.03, 0.05, 0.1))
+    settings = product((None, other), (0.03, 0.05, 0.1))
     return [NeighboursConfig(checkpoint, ranking=ranking, temperature=one) for ranking, one in settings]
 
 

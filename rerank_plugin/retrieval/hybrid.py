@@ -42,12 +42,13 @@ class HybridConfig:
     """
 
     name: str = HYBRID
-    encoder: str = setting(ENCODER, "encoder of the hybrid, a checkpoint (ktrel)", option="hybrid_encoder")
+    encoder: str = setting(ENCODER, "encoder of the hybrid", option="hybrid_encoder", metavar="CHECKPOINT")
     weight: float | None = setting(
         None,
         "of the hybrid's encoder, from 0 to 1; one that was trained on the collection deserves more (default: chosen "
         "for ktrel)",
         option="hybrid_weight",
+        metavar="W",
         type=float,
     )
     rm3_documents: int = 7

@@ -74,11 +74,12 @@ class NeighboursConfig:
     temperature: float = setting(
         0.1, "of the scores of those documents; a low one looks at the best alone", option="neighbour_temperature"
     )
-    ranking: str = setting(
-        "",
-        "a first stage that has this ranking (hybrid for ktrel, otherwise the model's own)",
+    ranking: str | None = setting(
+        None,
+        "a first stage that has this ranking (default: hybrid for ktrel, otherwise the model's own)",
         option="neighbour_ranking",
         metavar="STAGE",
+        type=str,
     )
 
     def __post_init__(self) -> None:

@@ -87,7 +87,7 @@ def test_judged_queries_for_the_bundled_encoder_listen_to_the_hybrid(encoded):
     write_judged(encoded.forward, QueryEncoder(encoded.forward, "ktrel"), [("here", judged, relevant)])
     found = [
         NeighboursConfig("ktrel", ranking=ranking).open(encoded).search(QUERY, 10)
-        for ranking in ("", "hybrid", "dense:ktrel")
+        for ranking in (None, "hybrid", "dense:ktrel")
     ]
     own, hybrid, dense = [list(zip(one.ids, one.first_stage_scores.tolist())) for one in found]
     assert own == hybrid != dense and own
