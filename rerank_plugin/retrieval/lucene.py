@@ -145,21 +145,22 @@ class LuceneFirstStage:
         return self._best(search, words, depth)
 
     def search_near(self, query: Query, feedback: Candidates, terms: int, even: float, depth: int) -> Candidates:
-        """As `search` with ``bm25+rm3``, but expanded from documents that any search found, and by the query's length.
+        """As `search` with ``bm25+rm3``, but expanded from documents that any search ranked, and by the query's length.
 
         Args:
-            feedback: the documents, with scores above 0.
+            feedback: the documents; those without a score above 0 do not count.
             terms: number of expansion terms.
             even: number of query words at which query and expansion weigh the same: a query of n has n / (n + even).
         """
         text, words, kept = self._read(query)
         tokens = self._tokens(text)
-        if not (tokens.size() and len(feedback)):
+        scores = feedback.first_stage_scores[feedback.first_stage_scores > 0]
+        if not (tokens.size() and len(scores)):
             return Candidates(self.forward, [], [])
         hit, total = (java_class(f"org.apache.lucene.search.{name}") for name in ("ScoreDoc", "TotalHits"))
         relation = java_class("org.apache.lucene.search.TotalHits$Relation").EQUAL_TO
-        numbers = self.forward.lucene_numbers[feedback.rows].tolist()
-        hits = [hit(*one) for one in zip(numbers, feedback.first_stage_scores.tolist())]
+        numbers = self.forward.lucene_numbers[feedback.rows[: len(scores)]].tolist()
+        hits = [hit(*one) for one in zip(numbers, scores.tolist())]
         top = java_class("org.apache.lucene.search.TopDocs")(total(len(hits), relation), hits)
         weight = tokens.size() / (tokens.size() + even)
         return self._best(self._expanded(words, text, tokens, kept, top, terms, weight), words, depth)

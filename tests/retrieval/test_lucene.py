@@ -192,8 +192,8 @@ def test_rm3_from_what_another_search_found(index):
         found = scored(bm25.search_near(Query("q", text), others, terms=10, even=even, depth=50))
         expected = feedback.first_stage_scores / len(analyzed(text))
         assert np.allclose([found[id] for id in feedback.ids], expected, rtol=1e-5) == same
-    none = Candidates(index.forward, [], [])
-    assert not len(bm25.search_near(Query("q", text), none, 10, 2, 50))
+    for none in (Candidates(index.forward, [], []), Candidates(index.forward, feedback.rows, 0 * expected)):
+        assert not len(bm25.search_near(Query("q", text), none, 10, 2, 50))
     assert not len(bm25.search_near(Query("q", "the of"), feedback, 10, 2, 50))
 
 
