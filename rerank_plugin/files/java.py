@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -106,9 +107,21 @@ def start_jvm() -> None:
             options += ["-Xrs", "--enable-native-access=ALL-UNNAMED", *ERRORS_ONLY]  # native access: of Lucene 10
             jnius_config.set_classpath(str(anserini_jar()))
             jnius_config.add_options(*options)
-        import jnius  # noqa: F401  (importing it starts the JVM)
-
+        _import_jnius()
         _quieten()
+
+
+def _import_jnius() -> None:
+    """Import jnius, which starts the JVM. A signal that ends a command waits so long.
+
+    While the compiled module is imported, its code drops any exception, so also the one by which a signal is told.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+        import jnius  # noqa: F401
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _quieten() -> None:

@@ -11,6 +11,7 @@ import pytest
 import rerank_plugin
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.java import java_home
+from tests import processes
 
 # Packages that the import system does not find, as if they had never been installed.
 HIDING = """
@@ -147,3 +148,20 @@ def test_an_index_in_spite_of_an_old_java_and_a_query_that_is_not_utf8(home, tmp
     assert done.stdout.startswith(b"index: 1 documents, 2 tokens")
     done = run(tmp_path, "rerank_plugin.search", "--index", "index", "--query", b"aspirin \xff")
     assert done.returncode == 0 and b"aspirin" in done.stdout, done.stderr.decode()
+
+
+def test_a_signal_while_java_starts_is_not_lost():
+    """It comes where Cython's code in pyjnius registers its arrays and drops whatever exception that raises."""
+    program = """if True:
+        import array, collections.abc, os, signal
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        collections.abc.Sequence.register = lambda kind: os.kill(os.getpid(), signal.SIGINT)
+        from rerank_plugin.files.java import java_class
+
+        try:
+            java_class("java.lang.String")
+        except KeyboardInterrupt:
+            print("interrupted, then", java_class("java.lang.String")("Java works").toString())
+    """
+    assert processes.run("-c", program) == "interrupted, then Java works\n"
