@@ -112,12 +112,12 @@ def start_jvm() -> None:
 
 
 def _import_jnius() -> None:
-    """Import jnius, which starts the JVM. A signal that ends a command waits so long.
+    """Import jnius, which starts the JVM. The signals that end a command wait until it is imported.
 
-    While the compiled module is imported, its code drops any exception, so also the one by which a signal is told.
+    The compiled module drops exceptions that are raised during its import, so also the KeyboardInterrupt of a signal.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    try:
+    try:  # blocking is inside: it may raise for a signal that came before, after it has blocked the next
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         import jnius  # noqa: F401
     finally:
