@@ -31,7 +31,7 @@ DEPTH = 1000
 MEASURES = ["nDCG@10", "AP"]
 STRATA = [(0.0, 0.3), (0.3, 0.5), (0.5, 0.9), (0.9, 1.0)]
 RM3, KTREL, FEEDBACK, HYBRID = "BM25+RM3", "KTRel", "feedback", "hybrid"
-SIMILAR, SIMILAR_BUNDLED = "similar", "similar, bundled"
+SIMILAR, SIMILAR_BUNDLED, SIMILAR_MINILM = "similar", "similar, bundled", "similar, MiniLM"
 TRAINING = (  # chosen on the validation queries, as everything here
     "--model ktrel-w --first-stage all --loss softmax --temperature 0.1 --ndcg-share 0.3 --grade-power 2 "
     "--negatives collection --averaging 0.8 --start-share 0.3 --learning-rate 0.003 --epochs 9 --patience 3 "
@@ -61,8 +61,11 @@ ROWS = [
     Mixture("hybrid+rm3 of KTRel: feedback for both, and regularization", (HYBRID,)),
     Mixture("judgments of similar queries, by the bundled encoder", (SIMILAR_BUNDLED,)),
     Mixture("judgments of similar queries, by KTRel", (SIMILAR,)),
+    Mixture("judgments of similar queries, by MiniLM", (SIMILAR_MINILM,)),
     Mixture("the hybrid and similar queries by KTRel", (HYBRID, SIMILAR)),
-    Mixture("the same, with queries that are similar by the bundled encoder, too", (HYBRID, SIMILAR, SIMILAR_BUNDLED)),
+    Mixture("the hybrid and similar queries by KTRel and the bundled encoder", (HYBRID, SIMILAR, SIMILAR_BUNDLED)),
+    Mixture("the hybrid and similar queries by MiniLM", (HYBRID, SIMILAR_MINILM)),
+    Mixture("the hybrid and similar queries by all three", (HYBRID, SIMILAR, SIMILAR_BUNDLED, SIMILAR_MINILM), step=0.1),
 ]
 BASELINE = ROWS[3].title
 
@@ -85,7 +88,7 @@ class Experiment:
             Step("training", train, self.checkpoint),
             *(
                 Step(f"encoding-{number}", (*index, "--encode", model, *judged), work / f"encoded-{number}.txt", True)
-                for number, model in enumerate([str(self.checkpoint), "ktrel"], 1)
+                for number, model in enumerate([str(self.checkpoint), "ktrel", "minilm"], 1)
             ),
         ]
 
@@ -113,7 +116,7 @@ class Experiment:
     @cached_property
     def stages(self) -> dict[str, object]:
         """The first stages by name, their settings chosen."""
-        model = str(self.checkpoint)
+        model, own = str(self.checkpoint), f"dense:{self.checkpoint}"
         moved = product((0.7, 0.8, 0.9), ((3, 0.3), (5, 0.5)))
         hybrids = [
             HybridConfig(HYBRID_RM3, model, weight, feedback=n, feedback_weight=w, regularized=DEPTH)
@@ -125,8 +128,9 @@ class Experiment:
             KTREL: DenseConfig(model),
             FEEDBACK: self.best(feedback),
             HYBRID: self.best(hybrids),
-            SIMILAR: self.best(_neighbours(model, "hybrid")),
-            SIMILAR_BUNDLED: self.best(_neighbours("ktrel", f"dense:{model}")),
+            SIMILAR: self.best(_neighbours(model, (own,), (own, "hybrid"))),
+            SIMILAR_BUNDLED: self.best(_neighbours("ktrel", ("hybrid",), (own, "hybrid"))),
+            SIMILAR_MINILM: self.best(_neighbours("minilm", (own,), (own, "hybrid"), (own, "hybrid", "dense:minilm"))),
         }
 
     def runs(self, queries: list[rp.Query]) -> dict[str, Run]:
@@ -137,10 +141,10 @@ def _graded(data: Path) -> bool:
     return (data / "qrels" / "train.graded.tsv").is_file()
 
 
-def _neighbours(checkpoint: str, other: str) -> list[NeighboursConfig]:
-    """Listening by the checkpoint's usual ranking, or by another first stage's."""
-    settings = product((None, other), (0.03, 0.05, 0.1))
-    return [NeighboursConfig(checkpoint, ranking=ranking, temperature=one) for ranking, one in settings]
+def _neighbours(checkpoint: str, *rankings: tuple[str, ...]) -> list[NeighboursConfig]:
+    """Listening by one or several first stages' rankings."""
+    settings = product(rankings, (0.03, 0.05, 0.1))
+    return [NeighboursConfig(checkpoint, rankings=names, temperature=one) for names, one in settings]
 
 
 def chosen_fusions(runs: Mapping[str, Run], judged: dict) -> dict[str, Fusion]:

@@ -116,7 +116,7 @@ def add_settings(to, config: type, given_only: bool = False) -> None:
         if isinstance(default, bool):
             how = {"action": argparse.BooleanOptionalAction}
         elif isinstance(default, tuple):
-            how |= {"type": float, "nargs": "+"}
+            how |= {"type": setting.type or float, "nargs": "+"}
         if not (given_only or setting.otherwise or isinstance(default, tuple)):
             how["default"] = default
         to.add_argument(flag(setting.option), help=setting.help, **how)

@@ -22,6 +22,9 @@ MANY_EXAMPLES = 2000  # of a property, with --hypothesis-profile thorough
 # The tests start Java many times and for little: compiling and collecting garbage in the background costs more than it
 # gives. Processes that they start inherit this.
 os.environ.setdefault("RERANK_PLUGIN_JVM_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# With a worker on each processor, threads that wait for each other take most of the time. It is read when the first
+# library with compiled loops is imported; tests of several threads ask for them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini 1.5 to 2.0, when its searcher is imported, wants one
 
 # Properties run beside Java's start and on busy machines: only what they find may fail them, never how long they took.

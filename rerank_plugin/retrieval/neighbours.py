@@ -6,12 +6,13 @@ relevant for n, the score of a document d is ::
 
     sum of max(0, cos(q, n)) ** power * share(n) / sqrt(|R(n)|), over the n for which d is relevant.
 
-Of similar queries those count that want what another ranking has first: that of the hybrid for the bundled encoder, of
-the model itself otherwise. With s(e), its score of a document e, and s(1), the highest, ::
+Of similar queries those count that want what other rankings have first: that of the hybrid for the bundled encoder, of
+the model itself otherwise. With s(e), a ranking's score of a document e, and s(1), its highest, ::
 
     share(n) = sum over e in R(n) of p(e),    p(e) ~ exp((s(e) - s(1)) / (|s(1)| temperature)),
 
-where p adds up to 1 over the best documents; if none are asked for, every share is 1.
+where p adds up to 1 over the best documents; of several rankings it is the mean of their shares. If no best documents
+are asked for, every share is 1.
 
 A document that is relevant for no judged query is never found, so fuse this stage with another one. A judged query
 finds its own relevant documents, so evaluate on other queries.
@@ -40,8 +41,8 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import reading, write_description
 from rerank_plugin.indexes.stored_encodings import encodings_folder
-from rerank_plugin.retrieval.dense import DenseConfig, QueryEncoder
-from rerank_plugin.retrieval.hybrid import ENCODER, HybridConfig
+from rerank_plugin.retrieval.dense import QueryEncoder
+from rerank_plugin.retrieval.hybrid import ENCODER, HYBRID
 from rerank_plugin.retrieval.register import FirstStage, FirstStageEntry, configure, register, setting
 
 FOLDER, DESCRIPTION_FILE = "judged", "judged.json"
@@ -67,16 +68,17 @@ class NeighboursConfig:
     )
     documents: int = setting(
         100,
-        "listen to queries that the N best documents of a ranking are relevant for; 0: to all",
+        "listen to queries that the N best documents of other rankings are relevant for; 0: to all",
         option="neighbour_documents",
         metavar="N",
     )
     temperature: float = setting(
         0.1, "of the scores of those documents; a low one looks at the best alone", option="neighbour_temperature"
     )
-    ranking: str | None = setting(
-        None,
-        "a first stage that has this ranking (default: hybrid for ktrel, otherwise the model's own)",
+    rankings: tuple[str, ...] = setting(
+        (),
+        "first stages that have these rankings; several that differ are better than one (default: hybrid for ktrel, "
+        "otherwise the model's own)",
         option="neighbour_ranking",
         metavar="STAGE",
         type=str,
@@ -162,7 +164,7 @@ class NeighboursStage:
 
     def __init__(self, index, config: NeighboursConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
-        self.ranking, self.encoder = self._open(index)
+        self.rankings, self.encoder = self._open(index)
         folder = judged_folder(self.forward, self.encoder.key)
         again = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder} --judged QJ"
         if not folder.is_dir():
@@ -178,17 +180,19 @@ class NeighboursStage:
             raise InputError(f"{folder} does not fit the index, or is damaged; {repair}")
         self.counts, self.every = np.diff(self.starts.astype(np.int64)), np.arange(len(self.vectors))
 
-    def _open(self, index) -> tuple[FirstStage | None, QueryEncoder]:
-        """The first stage that says whom to listen to, None to listen to all, and what encodes queries."""
-        config = self.config
-        if config.documents and not config.ranking:
-            if config.checkpoint == ENCODER:
-                hybrid = HybridConfig().open(index)
-                return hybrid, hybrid.dense.encoder
-            dense = DenseConfig(config.checkpoint).open(index)
-            return dense, dense.encoder
-        ranking = configure(config.ranking).open(index) if config.documents else None
-        return ranking, QueryEncoder(index.forward, config.checkpoint)
+    def _open(self, index) -> tuple[list[FirstStage], QueryEncoder]:
+        """The first stages that say whom to listen to, none to listen to all, and what encodes queries."""
+        config, own = self.config, f"dense:{self.config.checkpoint}"
+        usual = HYBRID if config.checkpoint == ENCODER else own
+        names = (config.rankings or (usual,)) if config.documents else ()
+        opened = {name: configure(name).open(index) for name in names}
+        if own in opened:
+            encoder = opened[own].encoder
+        elif config.checkpoint == ENCODER and HYBRID in opened:
+            encoder = opened[HYBRID].dense.encoder
+        else:
+            encoder = QueryEncoder(index.forward, config.checkpoint)
+        return list(opened.values()), encoder
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents, by float32 score, then by decreasing document id."""
@@ -201,16 +205,16 @@ class NeighboursStage:
         nearest = nearest[cosines[nearest] > 0]
         counts = self.counts[nearest]
         relevant = self.rows[ranges(self.starts[nearest], counts)]  # of one query after the other
-        shares = 1.0 if self.ranking is None else self._shares(query, relevant, counts)
-        weights = cosines[nearest].astype(np.float64) ** self.config.power * shares / np.sqrt(counts)
+        shares = [self._shares(one, query, relevant, counts) for one in self.rankings] or [np.ones(len(counts))]
+        weights = cosines[nearest].astype(np.float64) ** self.config.power * np.mean(shares, axis=0) / np.sqrt(counts)
         of_each = np.repeat(weights, counts)
         rows, places = np.unique(relevant[of_each > 0], return_inverse=True)
         scores = np.bincount(places, of_each[of_each > 0], minlength=len(rows))
         return Candidates(self.forward, rows, scores).best(depth)
 
-    def _shares(self, query: Query, relevant: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    def _shares(self, ranking: FirstStage, query: Query, relevant: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Of judged queries float64 [n], by the rows of what is relevant for them, and how many that are, int [n]."""
-        best = self.ranking.search(query, self.config.documents)
+        best = ranking.search(query, self.config.documents)
         if not len(best):
             return np.zeros(len(counts))
         scores = best.first_stage_scores.astype(np.float64)

@@ -106,13 +106,28 @@ def test_shares_of_another_ranking(workspace, tmp_path):
     ranked = {4: 8.0, 11: 7.5, 30: 2.0}
     lines = [f"q Q0 {ids[row]} {rank} {score} t\n" for rank, (row, score) in enumerate(ranked.items(), 1)]
     run.write_text("".join(lines), encoding="utf-8")
-    stage = NeighboursConfig(str(workspace.model), 100, 3.0, 2, 0.2, f"run:{run}").open(workspace)
+    stage = NeighboursConfig(str(workspace.model), 100, 3.0, 2, 0.2, (f"run:{run}",)).open(workspace)
     text = "aspirin heart attack"
     expected = plain(workspace, text, 100, 3.0, 2, 0.2, ranked)
     found = stage.search(Query("q", text), 1000)
     assert set(found.ids) == set(expected)
     np.testing.assert_allclose(found.first_stage_scores, [expected[id] for id in found.ids], rtol=1e-4)
     assert not len(stage.search(Query("other", text), 10))
+
+
+def test_shares_of_two_rankings_are_their_mean(workspace, tmp_path):
+    """A score is linear in the shares, so that of both is the mean of what each of them gives alone."""
+    run, own = tmp_path / "some.run", f"dense:{workspace.model}"
+    run.write_text("".join(f"q Q0 {workspace.forward.ids[row]} 1 {row} t\n" for row in (4, 11, 30)), encoding="utf-8")
+    found = {}
+    for rankings in ((own,), (f"run:{run}",), (own, f"run:{run}")):
+        stage = NeighboursConfig(str(workspace.model), documents=9, rankings=rankings).open(workspace)
+        best = stage.search(Query("q", "aspirin heart attack"), 1000)
+        found[rankings] = dict(zip(best.ids, best.first_stage_scores.tolist()))
+    first, second, both = found.values()
+    assert set(both) == set(first) | set(second) and first.keys() != second.keys()
+    for id, score in both.items():
+        assert score == pytest.approx((first.get(id, 0) + second.get(id, 0)) / 2, rel=1e-5)
 
 
 def here_index(folder, ids, titles=MappingProxyType({})):
