@@ -44,18 +44,32 @@ class VectorFeatures:
     def __call__(self, builder: InputBuilder, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """The features of all candidates of a query, float32 [C, F]."""
         words = candidate_words(builder, candidates, self.workspace, TEXT_WORDS)
+        table = similarity_table(self.units, query, words, self.workspace, threads=1)  # [U, m]
+        lengths = self.lengths[query.ids[query.mask]]  # [m]
         columns = [
-            self._cosines(builder, query, words, candidates.rows) if name == COSINE else self._matches(query, words)
+            self._cosines(builder, query, words, candidates.rows, table, lengths)
+            if name == COSINE
+            else self._matches(words, table, lengths)
             for name in self.names
         ]
         return np.stack(columns, axis=1)
 
-    def _cosines(self, builder: InputBuilder, query: ModelQuery, words: CandidateWords, rows: np.ndarray) -> np.ndarray:
-        ids, found = query.ids[query.mask], np.empty(len(words.lengths), np.float32)
-        total = self.lengths[ids].astype(np.float64) @ self.units.matrix[ids]  # [D]
-        unit = (total / max(float(np.linalg.norm(total)), SMALLEST)).astype(np.float32)
+    def _cosines(
+        self,
+        builder: InputBuilder,
+        query: ModelQuery,
+        words: CandidateWords,
+        rows: np.ndarray,
+        table: np.ndarray,
+        lengths: np.ndarray,
+    ) -> np.ndarray:
+        """Cosines float32 [C]: a document word's product with the query is the sum of its similarities, float32 [U, m],
+        to the query's words, whose vectors have these lengths, float32 [m]."""
+        total = lengths.astype(np.float64) @ self.units.matrix[query.ids[query.mask]]  # [D]
+        weights = lengths / np.float32(max(float(np.linalg.norm(total)), SMALLEST))  # [m]
         products = self.workspace.array("products", (len(words.ids),), np.float32)
-        _add_products(self.units.matrix, self.lengths, words.ids, words.places, words.lengths, unit, products, found)
+        found = np.empty(len(rows), np.float32)
+        _add_products(table, self.lengths, words.ids, words.places, words.lengths, weights, products, found)
         return found / np.maximum(self._lengths_of(builder, words, rows), SMALLEST)
 
     def _lengths_of(self, builder: InputBuilder, words: CandidateWords, rows: np.ndarray) -> np.ndarray:
@@ -72,26 +86,23 @@ class VectorFeatures:
             self.text_lengths[rows] = known
         return known
 
-    def _matches(self, query: ModelQuery, words: CandidateWords) -> np.ndarray:
-        table = similarity_table(self.units, query, words, self.workspace, threads=1)  # [U, m]
-        weights = np.square(self.lengths[query.ids[query.mask]])  # [m]
-        found = np.empty(len(words.lengths), np.float32)
+    def _matches(self, words: CandidateWords, table: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        weights, found = np.square(lengths), np.empty(len(words.lengths), np.float32)
         _weighted_maxima(table, words.places, words.lengths, weights / max(weights.sum(), SMALLEST), found)
         return found
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _add_products(units, norms, ids, places, lengths, query, products, found):
-    """The inner products of a query, float32 [D], and the sums of the candidates' vectors: ``found``, float32 [C].
+def _add_products(table, norms, ids, places, lengths, weights, products, found):
+    """The inner products of a query's unit vector and the sums of the candidates' vectors: ``found``, float32 [C].
 
-    units: float32 [V, D], the vectors at length 1. norms: float32 [V], their lengths before. products: scratch [U].
+    table: float32 [U, m], similarities. norms: float32 [V], lengths of vectors. weights: of the query's words, float32
+    [m]. products: scratch [U].
     """
     for word in range(len(ids)):
-        if word + AHEAD < len(ids):
-            prefetch_row(units, ids[word + AHEAD])
-        unit, total = units[ids[word]], np.float32(0.0)
-        for i in range(len(query)):
-            total += unit[i] * query[i]
+        total = np.float32(0.0)
+        for column in range(len(weights)):
+            total += table[word, column] * weights[column]
         products[word] = norms[ids[word]] * total
     for candidate in range(len(lengths)):
         total = np.float32(0.0)

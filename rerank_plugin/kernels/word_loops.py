@@ -54,22 +54,29 @@ def similarities(vectors, ids, terms, query_ids, query_terms, table, start, stop
         query_ids: int32 [m]. query_terms: int32 [m], -1 for a word that no document holds.
         table: float32 [U, m], to be filled.
     """
-    dimension = vectors.shape[1]
+    dimension, last = vectors.shape[1], len(query_ids) - 1
     for word in range(start, stop):
         if word + AHEAD < stop:
             prefetch_row(vectors, ids[word + AHEAD])
         row = vectors[ids[word]]
-        for column in range(len(query_ids)):
+        for column in range(0, last + 1, 4):  # four at once, as reading takes longer than multiplying
+            one, two = vectors[query_ids[column]], vectors[query_ids[min(column + 1, last)]]
+            three, four = vectors[query_ids[min(column + 2, last)]], vectors[query_ids[min(column + 3, last)]]
+            first = second = third = fourth = np.float32(0.0)
+            for i in range(dimension):
+                first += row[i] * one[i]
+                second += row[i] * two[i]
+                third += row[i] * three[i]
+                fourth += row[i] * four[i]
+            table[word, min(column + 3, last)] = fourth
+            table[word, min(column + 2, last)] = third
+            table[word, min(column + 1, last)] = second
+            table[word, column] = first
+        for column in range(last + 1):
             if terms[word] == query_terms[column]:
                 table[word, column] = 1.0
             elif ids[word] == 0 or query_ids[column] == 0:
                 table[word, column] = 0.0
-            else:
-                other = vectors[query_ids[column]]
-                total = np.float32(0.0)
-                for i in range(dimension):
-                    total += row[i] * other[i]
-                table[word, column] = total
 
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: the high bits of its multiples are spread evenly
