@@ -67,7 +67,8 @@ ROWS = [
     Mixture("the hybrid and similar queries by MiniLM", (HYBRID, SIMILAR_MINILM)),
     Mixture("the hybrid and similar queries by all", (HYBRID, SIMILAR, SIMILAR_BUNDLED, SIMILAR_MINILM), step=0.1),
 ]
-BASELINE = ROWS[3].title
+BASELINE, ALONE = ROWS[3].title, ROWS[5].title
+ON_TOP = [ALONE, *(row.title for row in ROWS if HYBRID in row.parts[:-1])]  # what is fused with the hybrid
 
 
 class Experiment:
@@ -169,9 +170,9 @@ def mixed(runs: Mapping[str, Run], fusions: Mapping[str, Fusion]) -> dict[str, R
     return rows
 
 
-def measured(rows: Mapping[str, Run], judged: dict) -> list[list[str]]:
-    """The rows' cells, marked against `BASELINE`."""
-    found = rp.evaluate_runs(judged, rows, MEASURES, baseline=BASELINE)
+def measured(rows: Mapping[str, Run], judged: dict, baseline: str = BASELINE) -> list[list[str]]:
+    """The rows' cells, marked against the baseline's."""
+    found = rp.evaluate_runs(judged, rows, MEASURES, baseline=baseline)
     cells = []
     for name, values in found["runs"].items():
         test = found["tests"]["runs"].get(name)
@@ -200,6 +201,9 @@ def page(experiment: Experiment, command: str, minutes: str) -> str:
     titles = [row.title for row in ROWS]
     table = [["", *(f"{split} {name}" for split in ("validation", "test") for name in MEASURES)]]
     table += [[title, *dev, *test] for title, dev, test in zip(titles, on_validation, measured(rows, judged))]
+    on_top = {title: rows[title] for title in ON_TOP}
+    above = [["", *(f"test {name}" for name in MEASURES)]]
+    above += [[title, *cells] for title, cells in zip(ON_TOP, measured(on_top, judged, ALONE))]
     by_stratum = [["largest overlap", *(f"{name}: {one}" for name in strata for one in MEASURES)]]
     by_stratum.append(["queries", *(cell for one in strata.values() for cell in (str(len(one)), ""))])
     by_stratum += [[title, *(cell for part in cells for cell in part)] for title, *cells in zip(titles, *of_strata)]
@@ -219,6 +223,9 @@ def page(experiment: Experiment, command: str, minutes: str) -> str:
             "## Measured",
             markdown(table).strip(),
             READING,
+            "## Does it help to put similar queries on top of the hybrid?",
+            ABOVE,
+            markdown(above).strip(),
             "## By the overlap with training queries",
             OVERLAP,
             markdown(by_stratum).strip(),
@@ -241,6 +248,8 @@ READING = f"""\
 `+` higher, `-` lower than '{BASELINE}': two-tailed paired t-test, p < 0.05 after Bonferroni correction for the rows of
 the table. Runs of the best 1,000 documents; queries without results count as 0. The epoch was chosen by AP on the
 validation queries, everything else by the mean of nDCG@10 and AP there, so their own columns are upper bounds."""
+ABOVE = f"""\
+The same rows, but marked against '{ALONE}', after Bonferroni correction for {len(ON_TOP) - 1} comparisons."""
 OVERLAP = """\
 Test queries by the largest overlap (Jaccard coefficient) of their relevant documents with those of any training query,
 as `evaluate --subset overlap0.3-0.5 --seen-qrels` splits them. Marks are within a stratum."""

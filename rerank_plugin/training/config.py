@@ -89,6 +89,13 @@ class TrainingConfig:
         "encoder's: it gives up some of what repeats the training's queries for others (0: none)",
     )
 
+    restart: int = setting(
+        0,
+        "begin anew from the first weights after each N epochs, in other orders, and validate and keep the mean of "
+        "what the trainings reached: steadier than one (0: never)",
+        metavar="N",
+    )
+
     def __post_init__(self) -> None:
         if self.loss != SOFTMAX:
             # what is known of the loss beside its sampling
@@ -101,6 +108,11 @@ class TrainingConfig:
             raise InputError(f"negatives of the {COLLECTION} are for the loss {SOFTMAX} or the sampling {BATCH}")
         if not (0 <= self.averaging < 1 and 0 <= self.start_share < 1):
             raise InputError("averaging and the share of the start must be at least 0 and below 1")
+        if self.restart and not 0 < self.restart <= self.patience:
+            raise InputError(
+                f"a restart after {self.restart} epochs needs a patience of as many: a training that begins is below "
+                "those that ended"
+            )
         if not 0 <= self.ndcg_share <= 1 or (self.ndcg_share and self.loss != SOFTMAX):
             raise InputError(f"the share of nDCG is between 0 and 1, and of the loss {SOFTMAX}")
         if self.learning_rate is None:

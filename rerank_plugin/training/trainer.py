@@ -36,6 +36,7 @@ OPTIMIZERS = {
     "adam": torch.optim.Adam,
     "sgd": torch.optim.SGD,
 }
+AVERAGES = ("average", "ended")  # attributes of a trainer, kept in its state
 STATE_FILE, TENSORS_FILE, LOG_FILE, PLOT_FILE = "state.json", "state.safetensors", "log.jsonl", "log.png"
 
 
@@ -74,14 +75,18 @@ class Trainer:
         self.folder, self.device = folder, device
         self.objective = None if config.of_batches else objective(config.loss, config.weights, config.sampling)
         self.tables = _sparse_tables(self.model)
-        # Over a whole vocabulary Adam's steps would take about as long as the rest of a batch; fused ones copy no
-        # table. Other models keep the usual ones, whose last digits differ.
-        fused = {"fused": True} if self.tables and config.optimizer == "adam" else {}
-        self.optimizer = OPTIMIZERS[config.optimizer](self._parameter_groups(), lr=config.learning_rate, **fused)
+        self.optimizer = self._new_optimizer()
         self.data = data or {}
         self.history: list[dict] = []
         self.average: dict[str, torch.Tensor] = {}  # of the epochs' parameters
-        self.start = _copied(self.model) if config.start_share else {}
+        self.ended: dict[str, torch.Tensor] = {}  # the mean of the averages that the trainings before a restart reached
+        self.start = _copied(self.model) if config.start_share or config.restart else {}
+
+    def _new_optimizer(self) -> torch.optim.Optimizer:
+        # Over a whole vocabulary Adam's steps would take about as long as the rest of a batch; fused ones copy no
+        # table. Other models keep the usual ones, whose last digits differ.
+        fused = {"fused": True} if self.tables and self.config.optimizer == "adam" else {}
+        return OPTIMIZERS[self.config.optimizer](self._parameter_groups(), lr=self.config.learning_rate, **fused)
 
     def _parameter_groups(self) -> list[dict]:
         """Optimizer parameter groups; the L2 costs are weight decay, which adds their gradient."""
@@ -111,6 +116,8 @@ class Trainer:
             if self.epochs_without_gain >= self.config.patience:
                 log.info("no gain for %d epochs: stopping", self.config.patience)
                 break
+            if self._restarts and (epoch - 1) % self.config.restart == 0:
+                self._restart()
             started = time.monotonic()
             loss = self._epoch(epoch)
             trained = time.monotonic()
@@ -141,23 +148,36 @@ class Trainer:
                 epoch, loss, shown, "  best" if better else "", time.monotonic() - started,
             )  # fmt: skip
 
+    @property
+    def _restarts(self) -> int:
+        """How many trainings ended before the epoch that is next, or runs."""
+        return len(self.history) // self.config.restart if self.config.restart else 0
+
+    @torch.no_grad()
+    def _restart(self) -> None:
+        """Begin anew, after what was reached is remembered."""
+        for name, one in self.average.items():
+            self.ended[name] = torch.lerp(self.ended.get(name, one), one, 1 / self._restarts)
+        self.average = {}
+        self.model.load_state_dict(self.start, strict=False)
+        self.optimizer = self._new_optimizer()
+
     @torch.no_grad()
     def _use_average(self) -> dict[str, torch.Tensor]:
         """Put what is validated in the parameters' place; returns the parameters, nothing where they are it.
 
-        That is the moving average of the epochs' parameters, which starts as the first epoch's, mixed with those before
-        the first epoch (Wortsman et al., Robust fine-tuning of zero-shot models, CVPR 2022).
+        That is the moving average of the epochs' parameters, which starts as the first epoch's; with restarts, the mean
+        of that and of what the trainings before reached (Wortsman et al., Model soups, ICML 2022); mixed with the
+        parameters before the first epoch (the same, Robust fine-tuning of zero-shot models, CVPR 2022).
         """
-        if not (self.config.averaging or self.config.start_share):
+        config = self.config
+        if not (config.averaging or config.start_share or config.restart):
             return {}
-        weights = _copied(self.model)
+        weights, mixed = _copied(self.model), {}
         for name, one in weights.items():
-            before = self.average.get(name, one)
-            self.average[name] = torch.lerp(one, before, self.config.averaging)
-        mixed = {
-            name: torch.lerp(one, self.start.get(name, one), self.config.start_share)
-            for name, one in self.average.items()
-        }
+            self.average[name] = torch.lerp(one, self.average.get(name, one), config.averaging)
+            mean = torch.lerp(self.ended.get(name, self.average[name]), self.average[name], 1 / (self._restarts + 1))
+            mixed[name] = torch.lerp(mean, self.start.get(name, mean), config.start_share)
         self.model.load_state_dict(mixed, strict=False)
         return weights
 
@@ -243,7 +263,8 @@ class Trainer:
         tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": tensor.contiguous() for name, tensor in state.items()}
-        tensors |= {f"average.{name}": tensor for name, tensor in self.average.items()}
+        for what in AVERAGES:
+            tensors |= {f"{what}.{name}": tensor for name, tensor in getattr(self, what).items()}
         epoch = len(self.history)
         name = f"{epoch}.{TENSORS_FILE}"  # a file of its own, so that a kill between the two writes does no harm
         replace(self.folder / name, lambda path: save_file(tensors, path))
@@ -276,11 +297,9 @@ class Trainer:
             raise InputError(f"{self.folder} holds a training with other settings; delete it, or start afresh")
         self.model.load_state_dict(weights, strict=True)
         self.optimizer.load_state_dict(optimizer)
-        self.average = {
-            name: tensors[f"average.{name}"]
-            for name, _ in self.model.named_parameters()
-            if f"average.{name}" in tensors
-        }
+        for what in AVERAGES:
+            names = [name for name, _ in self.model.named_parameters() if f"{what}.{name}" in tensors]
+            setattr(self, what, {name: tensors[f"{what}.{name}"] for name in names})
         self.history = history
         return True
 

@@ -246,12 +246,31 @@ def test_what_is_validated_is_the_average_mixed_with_the_start(corpus, tmp_path,
     assert torch.equal(plain.model.words.embeddings, averaged.model.words.embeddings)
 
 
-def test_a_share_of_the_start_survives_an_interruption(corpus, tmp_path):
-    how = {"patience": 9, "start_share": 0.4}
-    whole = Encoder(corpus, tmp_path / "whole", epochs=3, **how)
+def test_after_a_restart_the_mean_of_the_trainings_is_validated(corpus, tmp_path):
+    """The first training ends after two epochs; the second one begins with the same weights, in another order."""
+    encoder, seen, began = Encoder(corpus, tmp_path, epochs=5, patience=5, restart=2, averaging=0.25), [], []
+    start, embeddings = encoder.model.words.embeddings.detach().clone(), encoder.model.words.embeddings
+    encoder.trainer.validate = lambda: seen.append(embeddings.detach().clone()) or {"AP": len(seen)}
+    epoch = encoder.trainer._epoch
+    encoder.trainer._epoch = lambda number: began.append(embeddings.detach().clone()) or epoch(number)
+    after = []
+    encoder.trainer._write_state = lambda: after.append(embeddings.detach().clone())  # the weights without averaging
+    encoder.trainer.train()
+    assert torch.equal(began[0], start) and torch.equal(began[2], start) and torch.equal(began[4], start)
+    assert not torch.equal(after[0], after[2])
+    first, second = (0.25 * after[at] + 0.75 * after[at + 1] for at in (0, 2))
+    expected = [after[0], first, (first + after[2]) / 2, (first + second) / 2, (first + second + after[4]) / 3]
+    for found, one in zip(seen, expected, strict=True):
+        assert torch.allclose(found, one, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", [{"start_share": 0.4}, {"restart": 2, "averaging": 0.3}, {"restart": 1}])
+def test_what_is_averaged_survives_an_interruption(corpus, tmp_path, how):
+    how = {"patience": 9, **how}
+    whole = Encoder(corpus, tmp_path / "whole", epochs=4, **how)
     whole.trainer.train()
-    Encoder(corpus, tmp_path / "parts", epochs=1, **how).trainer.train()
-    resumed = Encoder(corpus, tmp_path / "parts", epochs=3, **how)
+    Encoder(corpus, tmp_path / "parts", epochs=2, **how).trainer.train()
+    resumed = Encoder(corpus, tmp_path / "parts", epochs=4, **how)
     assert resumed.trainer.resume()
     resumed.trainer.train()
     assert [e["AP"] for e in whole.trainer.history] == [e["AP"] for e in resumed.trainer.history]

@@ -360,6 +360,8 @@ def test_wrong_settings(name, value):
         ({"negatives": "collection"}, "are for the loss softmax"),
         ({"averaging": 1.0}, "at least 0 and below 1"),
         ({"averaging": math.nan}, "at least 0 and below 1"),
+        ({"restart": 6, "patience": 5}, "needs a patience of as many"),
+        ({"restart": -1}, "needs a patience"),
         ({"start_share": 1.0}, "at least 0 and below 1"),
         ({"loss": "softmax", "ndcg_share": 1.1}, "between 0 and 1, and of the loss softmax"),
         ({"ndcg_share": 0.5}, "between 0 and 1, and of the loss softmax"),
