@@ -34,8 +34,8 @@ RM3, KTREL, FEEDBACK, HYBRID = "BM25+RM3", "KTRel", "feedback", "hybrid"
 SIMILAR, SIMILAR_BUNDLED, SIMILAR_MINILM = "similar", "similar, bundled", "similar, MiniLM"
 TRAINING = (  # chosen on the validation queries, as everything here
     "--model ktrel-w --first-stage all --loss softmax --temperature 0.1 --ndcg-share 0.3 --grade-power 2 "
-    "--negatives collection --averaging 0.8 --start-share 0.3 --learning-rate 0.003 --epochs 27 --restart 9 --patience 9 "
-    "--set layers=0 word_dropout=0.3 factor=1 document_words=250 query_words=32"
+    "--negatives collection --averaging 0.8 --start-share 0.3 --learning-rate 0.003 --epochs 27 --restart 9 "
+    "--patience 9 --set layers=0 word_dropout=0.3 factor=1 document_words=250 query_words=32"
 ).split()
 TITLE = "# Trained on judgments, from the distilled encoder"
 PAGE = FileKind("this page", lambda path: beginning(path).startswith(TITLE.encode()))
