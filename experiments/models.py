@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -24,18 +23,19 @@ from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.files.pictures import panels
 from rerank_plugin.files.progress import progress
 from rerank_plugin.files.tables import markdown
-from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.models.encoder.folder import open_encoder
+from rerank_plugin.models.register import packaged_folder
 from rerank_plugin.options import run
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.fusion import LINEAR, FusionConfig
 from rerank_plugin.retrieval.register import configure
-from rerank_plugin.training.distillation import Teacher
 
 COLLECTIONS = {"NFCorpus": "nfcorpus", "BioASQ snippets": "bioasq-snippets", "PubMedQA": "pubmedqa"}
 DEPTH, RERANKED = 1000, 500
 TIMED, WARM = 200, 20  # queries
 BASELINE = "BM25"
+MINILM = {"hybrid_encoder": "minilm", "hybrid_weight": 0.5}
 TITLE = "# The models that come with the package"
 PAGE = FileKind("this page", lambda path: beginning(path).startswith(TITLE.encode()))
 INTRODUCTION = """\
@@ -47,27 +47,9 @@ nDCG@10 and AP of the test queries; first stages at depth 1,000, rerankers over 
 no significant difference of nDCG@10 to BM25: two-tailed paired t-test, p < 0.05 after Bonferroni correction for the
 runs of a collection. `ms` is the median of 200 single queries, from the text to ten hits, and the mean of that over the
 collections. MiniLM is all-MiniLM-L6-v2 itself, the teacher of the bundled models: the encoding of a query is in its
-time, that of the documents is not. A MiniLM cross-encoder reads every candidate together with the query, so it takes at
+time, that of the documents is not. 'hybrid of MiniLM' is `--first-stage hybrid --hybrid-encoder minilm --hybrid-weight
+0.5` after `index --encode minilm`: the same hybrid with the teacher in its student's place. A MiniLM cross-encoder reads every candidate together with the query, so it takes at
 least the time in which MiniLM encodes 500 documents."""
-
-
-@dataclass
-class MiniLM:
-    """Dense retrieval by all-MiniLM-L6-v2 itself, over vectors of the documents that are kept in a folder."""
-
-    teacher: Teacher
-    vectors: np.ndarray  # float32 [R, E]
-    name: str = field(default="minilm", init=False)
-
-    def open(self, index: rp.Index) -> MiniLM:
-        self.forward = index.forward
-        return self
-
-    def search(self, query: rp.Query, depth: int) -> Candidates:
-        encoded = self.teacher.model.encode(query.text, normalize_embeddings=True, show_progress_bar=False)  # [E]
-        scores = self.vectors @ encoded
-        rows = np.argpartition(-scores, min(depth, len(scores) - 1))[:depth]
-        return Candidates(self.forward, rows, scores[rows]).best(depth)
 
 
 class System(NamedTuple):
@@ -78,20 +60,20 @@ class System(NamedTuple):
     reranker: str | None = None
 
 
-def systems(minilm: MiniLM) -> list[System]:
-    fused = FusionConfig((configure("bm25"), minilm), LINEAR, (0.5, 0.5))
-    return [
-        System(BASELINE, "bm25"),
-        System("BM25+RM3", "bm25+rm3"),
-        System("dense:ktrel", "dense:ktrel"),
-        System("BM25, then ktrel", "bm25", "ktrel"),
-        System("BM25, then delta", "bm25", "delta"),
-        System("hybrid", "hybrid"),
-        System("hybrid+rm3", "hybrid+rm3"),
-        System("hybrid, then delta", "hybrid", "delta"),
-        System("MiniLM, dense", minilm),
-        System("BM25 and MiniLM", fused),
-    ]
+SYSTEMS = [
+    System(BASELINE, "bm25"),
+    System("BM25+RM3", "bm25+rm3"),
+    System("dense:ktrel", "dense:ktrel"),
+    System("BM25, then ktrel", "bm25", "ktrel"),
+    System("BM25, then delta", "bm25", "delta"),
+    System("hybrid", "hybrid"),
+    System("hybrid+rm3", "hybrid+rm3"),
+    System("hybrid, then delta", "hybrid", "delta"),
+    System("MiniLM, dense", "dense:minilm"),
+    System("BM25 and MiniLM", FusionConfig((configure("bm25"), configure("dense:minilm")), LINEAR, (0.5, 0.5))),
+    System("hybrid of MiniLM", configure("hybrid", MINILM)),
+    System("hybrid+rm3 of MiniLM", configure("hybrid+rm3", MINILM)),
+]
 
 
 class Row(NamedTuple):
@@ -111,15 +93,13 @@ def measure(data: Path, work: Path) -> list[Row]:
         spec, place = f"{data / folder}:test", work / folder
         if not place.is_dir():
             rp.build_index(str(data / folder), place)
-            IndexEncoder(rp.Index(place).forward, "ktrel").encode()
         index = rp.Index(place)
-        found = {one.id: f"{one.title} {one.abstract}" for one in documents(str(data / folder))}
-        teacher = Teacher("minilm", work / "minilm", precision="bfloat16")
-        texts = [found[id] for id in index.forward.ids.take(np.arange(len(index)))]
-        vectors = teacher.encode(texts, lambda pieces: progress(pieces, f"encoding {folder}", "pieces", len(pieces)))
+        for encoder in (IndexEncoder(index.forward, name) for name in ("ktrel", "minilm")):
+            if encoder.vectors() is None:
+                encoder.encode(progress=lambda rows: progress(rows, f"encoding {folder}", "documents", len(index)))
         queries, judgments = queries_and_judgments(spec)
         runs, times = {}, {}
-        for system in systems(MiniLM(teacher, vectors)):
+        for system in SYSTEMS:
             depth = RERANKED if system.reranker else DEPTH
             runs[system.name] = rp.rank_many(index, queries, system.reranker, system.first_stage, depth)
             times[system.name] = latency(index, system, queries)
@@ -206,7 +186,7 @@ def main(argv: list[str] | None = None) -> None:
 def _seconds_of_candidates(options) -> float:
     """The time in which MiniLM encodes 500 abstracts, nothing of them kept."""
     texts = [f"{one.title} {one.abstract}" for one in documents(str(options.data / COLLECTIONS["NFCorpus"]))][:RERANKED]
-    model = Teacher("minilm", options.work / "minilm").model
+    model = open_encoder(packaged_folder("minilm"), "cpu")
     start = time.perf_counter()
     model.encode(texts, batch_size=32, show_progress_bar=False)
     return time.perf_counter() - start
