@@ -35,7 +35,7 @@ COLLECTIONS = {"NFCorpus": "nfcorpus", "BioASQ snippets": "bioasq-snippets", "Pu
 DEPTH, RERANKED = 1000, 500
 TIMED, WARM = 200, 20  # queries
 BASELINE = "BM25"
-MINILM = {"hybrid_encoder": "minilm", "hybrid_weight": 0.5}
+MINILM = {"hybrid_encoder": "minilm"}
 TITLE = "# The models that come with the package"
 PAGE = FileKind("this page", lambda path: beginning(path).startswith(TITLE.encode()))
 INTRODUCTION = """\
@@ -47,9 +47,9 @@ nDCG@10 and AP of the test queries; first stages at depth 1,000, rerankers over 
 no significant difference of nDCG@10 to BM25: two-tailed paired t-test, p < 0.05 after Bonferroni correction for the
 runs of a collection. `ms` is the median of 200 single queries, from the text to ten hits, and the mean of that over the
 collections. MiniLM is all-MiniLM-L6-v2 itself, the teacher of the bundled models: the encoding of a query is in its
-time, that of the documents is not. 'hybrid of MiniLM' is `--first-stage hybrid --hybrid-encoder minilm --hybrid-weight
-0.5` after `index --encode minilm`: the same hybrid with the teacher in its student's place. A MiniLM cross-encoder reads every candidate together with the query, so it takes at
-least the time in which MiniLM encodes 500 documents."""
+time, that of the documents is not. 'hybrid of MiniLM' is `--first-stage hybrid --hybrid-encoder minilm`, after
+`index --encode minilm`: the teacher in its student's place. A MiniLM cross-encoder reads every candidate together with
+the query, so it takes at least the time in which MiniLM encodes 500 documents."""
 
 
 class System(NamedTuple):

@@ -24,7 +24,10 @@ from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 ENCODER = "ktrel"
 HYBRID, HYBRID_RM3 = "hybrid", "hybrid+rm3"
-WEIGHT, WEIGHT_RM3 = 0.35, 0.25  # of the encoder, without and with RM3
+WEIGHTS = {
+    ENCODER: (0.35, 0.25),
+    "minilm": (0.5, 0.5),
+}  # of an encoder, without and with RM3; others as the bundled one
 RM3_SHARE = 0.6  # of what the encoder leaves; BM25 has the rest
 
 
@@ -35,7 +38,7 @@ class HybridConfig:
     Attributes:
         name: ``hybrid`` or ``hybrid+rm3``.
         encoder: the encoder's checkpoint.
-        weight: the encoder's in all fusions; None for those that were chosen for the bundled one.
+        weight: the encoder's in all fusions; None for its own of `WEIGHTS`.
         rm3_documents, rm3_terms, rm3_even: of RM3, as `LuceneFirstStage.search_near` takes them.
         feedback, feedback_weight: number and weight of the fused documents that the encoder's query is moved towards.
         regularized, neighbours, regularization: of the scores: number of documents, nearest others of each, and weight.
@@ -45,8 +48,8 @@ class HybridConfig:
     encoder: str = setting(ENCODER, "encoder of the hybrid", option="hybrid_encoder", metavar="CHECKPOINT")
     weight: float | None = setting(
         None,
-        "of the hybrid's encoder, from 0 to 1; one that was trained on the collection deserves more (default: chosen "
-        "for ktrel)",
+        "of the hybrid's encoder, from 0 to 1; one that was trained on the collection deserves more (default: 0.5 for "
+        "minilm, 0.35 for others, with RM3 0.25)",
         option="hybrid_weight",
         metavar="W",
         type=float,
@@ -63,6 +66,11 @@ class HybridConfig:
     def __post_init__(self) -> None:
         if self.weight is not None and not 0 <= self.weight <= 1:
             raise InputError(f"the weight of the hybrid's encoder is {self.weight}; it must be between 0 and 1")
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """The encoder's weight in fusions without and with RM3."""
+        return WEIGHTS.get(self.encoder, WEIGHTS[ENCODER]) if self.weight is None else (self.weight, self.weight)
 
     def open(self, index) -> HybridStage:
         """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; starts the JVM.
@@ -87,14 +95,14 @@ class HybridStage:
         from rerank_plugin.kernels.regularization import regularize  # numba is slow to import
 
         config = self.config
-        weight = WEIGHT if config.weight is None else config.weight
+        weight, with_rm3 = config.weights
         weights = [1 - weight, weight]
         words, near = [self.words.search(query, DEPTH)], self.dense.search(query, DEPTH)
         if self.name == HYBRID_RM3:
             best = fuse(self.forward, [*words, near], weights, config.rm3_documents)
             words.append(self.words.search_near(query, best, config.rm3_terms, config.rm3_even, DEPTH))
-            weight = WEIGHT_RM3 if config.weight is None else config.weight
-            weights = [(1 - weight) * (1 - RM3_SHARE), (1 - weight) * RM3_SHARE, weight]
+            words_share = 1 - with_rm3
+            weights = [words_share * (1 - RM3_SHARE), words_share * RM3_SHARE, with_rm3]
         best = fuse(self.forward, [*words, near], weights, config.feedback)
         near = self.dense.search_near(query, best.rows, config.feedback_weight, DEPTH)
         fused = fuse(self.forward, [*words, near], weights, max(depth, config.regularized))

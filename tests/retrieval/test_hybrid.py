@@ -74,6 +74,15 @@ def test_scores_are_fused_after_feedback_and_regularized(encoded, name, weight, 
     assert expected[found.rows].min() >= np.sort(expected)[-20] - 1e-5
 
 
+@pytest.mark.parametrize(
+    "encoder, weight, weights",
+    [("ktrel", None, (0.35, 0.25)), ("minilm", None, (0.5, 0.5)), ("minilm", 0.2, (0.2, 0.2))],
+)
+def test_every_encoder_has_the_weight_it_deserves(encoder, weight, weights):
+    assert configure("hybrid", {"hybrid_encoder": encoder, "hybrid_weight": weight}).weights == weights
+    assert configure("hybrid", {"hybrid_encoder": "some/folder"}).weights == (0.35, 0.25)
+
+
 @pytest.mark.parametrize("name", ["hybrid", "hybrid+rm3"])
 def test_a_query_without_words_for_one_part_or_both(encoded, name):
     stage = configure(name).open(encoded)
@@ -86,8 +95,8 @@ def test_judged_queries_for_the_bundled_encoder_listen_to_the_hybrid(encoded):
     relevant = {"one": dict.fromkeys(encoded.forward.ids.take([1, 2, 3]), 1), "two": {encoded.forward.ids[9]: 1}}
     write_judged(encoded.forward, QueryEncoder(encoded.forward, "ktrel"), [("here", judged, relevant)])
     found = [
-        NeighboursConfig("ktrel", ranking=ranking).open(encoded).search(QUERY, 10)
-        for ranking in (None, "hybrid", "dense:ktrel")
+        NeighboursConfig("ktrel", rankings=rankings).open(encoded).search(QUERY, 10)
+        for rankings in ((), ("hybrid",), ("dense:ktrel",))
     ]
     own, hybrid, dense = [list(zip(one.ids, one.first_stage_scores.tolist())) for one in found]
     assert own == hybrid != dense and own
