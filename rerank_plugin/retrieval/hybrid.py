@@ -24,10 +24,8 @@ from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 ENCODER = "ktrel"
 HYBRID, HYBRID_RM3 = "hybrid", "hybrid+rm3"
-WEIGHTS = {
-    ENCODER: (0.35, 0.25),
-    "minilm": (0.5, 0.5),
-}  # of an encoder, without and with RM3; others as the bundled one
+# Of an encoder, in fusions without and with RM3; others have those of the bundled one.
+WEIGHTS = {ENCODER: (0.35, 0.25), "minilm": (0.5, 0.5)}
 RM3_SHARE = 0.6  # of what the encoder leaves; BM25 has the rest
 
 
