@@ -25,7 +25,7 @@ from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 ENCODER = "ktrel"
 HYBRID, HYBRID_RM3 = "hybrid", "hybrid+rm3"
 # Of an encoder, in fusions without and with RM3; others have those of the bundled one.
-WEIGHTS = {ENCODER: (0.35, 0.25), "minilm": (0.5, 0.5)}
+WEIGHTS = {ENCODER: (0.35, 0.25), "minilm": (0.5, 0.35)}
 RM3_SHARE = 0.6  # of what the encoder leaves; BM25 has the rest
 
 
@@ -46,8 +46,8 @@ class HybridConfig:
     encoder: str = setting(ENCODER, "encoder of the hybrid", option="hybrid_encoder", metavar="CHECKPOINT")
     weight: float | None = setting(
         None,
-        "of the hybrid's encoder, from 0 to 1; one that was trained on the collection deserves more (default: 0.5 for "
-        "minilm, 0.35 for others, with RM3 0.25)",
+        "of the hybrid's encoder, from 0 to 1; one that was trained on the collection deserves more (default: 0.35, with "
+        "RM3 0.25; of minilm 0.5 and 0.35)",
         option="hybrid_weight",
         metavar="W",
         type=float,

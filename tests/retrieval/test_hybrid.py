@@ -76,7 +76,7 @@ def test_scores_are_fused_after_feedback_and_regularized(encoded, name, weight, 
 
 @pytest.mark.parametrize(
     "encoder, weight, weights",
-    [("ktrel", None, (0.35, 0.25)), ("minilm", None, (0.5, 0.5)), ("minilm", 0.2, (0.2, 0.2))],
+    [("ktrel", None, (0.35, 0.25)), ("minilm", None, (0.5, 0.35)), ("minilm", 0.2, (0.2, 0.2))],
 )
 def test_every_encoder_has_the_weight_it_deserves(encoder, weight, weights):
     assert configure("hybrid", {"hybrid_encoder": encoder, "hybrid_weight": weight}).weights == weights
