@@ -46,8 +46,8 @@ class HybridConfig:
     encoder: str = setting(ENCODER, "encoder of the hybrid", option="hybrid_encoder", metavar="CHECKPOINT")
     weight: float | None = setting(
         None,
-        "of the hybrid's encoder, from 0 to 1; one that was trained on the collection deserves more (default: 0.35, with "
-        "RM3 0.25; of minilm 0.5 and 0.35)",
+        "of the hybrid's encoder, from 0 to 1; one that was trained on the collection deserves more (default: 0.35, "
+        "and with RM3 0.25; of minilm 0.5 and 0.35)",
         option="hybrid_weight",
         metavar="W",
         type=float,
