@@ -157,14 +157,15 @@ def draw(rows: list[Row], path: Path) -> None:
 
 
 def _name_points(axis, points: list[tuple[str, float, float]]) -> None:
-    """Write each name where it covers no point and no other name."""
+    """Write each name where it covers no point and no other name, and does not leave the axes."""
     axis.figure.draw_without_rendering()  # places the axes
     taken = [Bbox.from_bounds(*(axis.transData.transform((x, y)) - 5), 10, 10) for _, x, y in points]
     for name, x, y in sorted(points, key=lambda point: -point[1]):  # names run to the right
         text = axis.annotate(name, (x, y), (0, 0), textcoords="offset points", fontsize=8)
         for text.xyann in product((7, -7), (4, -12, 12, -20, 20)):
             text.set_ha("left" if text.xyann[0] > 0 else "right")
-            if not (box := text.get_window_extent()).count_overlaps(taken):
+            box = text.get_window_extent()
+            if axis.bbox.x0 < box.x0 and box.x1 < axis.bbox.x1 and not box.count_overlaps(taken):
                 break
         taken.append(box)
 

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -145,6 +147,13 @@ class QueryEncoder:
         return self.scorer.inner_products(encoding, vectors, rows)
 
 
+class Asked(NamedTuple):
+    """A query's encoding, float32 [E], None for nothing to search by; what fits its filter, bool [R], None for all."""
+
+    encoding: np.ndarray | None
+    fits: np.ndarray | None
+
+
 class DenseStage:
     """A first stage over stored encodings. It is thread-safe and needs no Java, but for filters.
 
@@ -179,29 +188,24 @@ class DenseStage:
         Raises:
             InputError: the depth is more than a GPU can return, or a filter is more than it can do.
         """
-        encoding, fits = self._read(query)
-        if encoding is None:
-            return Candidates(self.forward, [], [])
-        if self.config.feedback:
-            best = self._nearest(encoding, self.config.feedback, fits)
-            encoding = self._moved(encoding, best.rows, self.config.feedback_weight)
-        return self._nearest(encoding, depth, fits)
+        asked = self.read(query)
+        best = self.nearest(asked, self.config.feedback).rows if self.config.feedback else ()
+        return self.nearest(asked, depth, best, self.config.feedback_weight)
 
-    def search_near(self, query: Query, rows: np.ndarray, weight: float, depth: int) -> Candidates:
-        """As `search`, for a query that is moved towards documents, by their rows int64 [n]."""
-        encoding, fits = self._read(query)
-        if encoding is None:
-            return Candidates(self.forward, [], [])
-        return self._nearest(self._moved(encoding, rows, weight), depth, fits)
-
-    def _read(self, query: Query) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The query's encoding, float32 [E], None for nothing to search by, and what fits its filter, bool [R]."""
+    def read(self, query: Query) -> Asked:
+        """The query as it is searched for, so that several searches encode it once."""
         encoding = self.encoder.encode(query.text) if len(self.vectors) else None
         if encoding is None or query.filter is None:
-            return encoding, None
+            return Asked(encoding, None)
         if self.config.device != "cpu":
             raise InputError("faiss cannot filter on a GPU: keep the vectors on the CPU, or search without a filter")
-        return encoding, self.index.fitting(query.filter)
+        return Asked(encoding, self.index.fitting(query.filter))
+
+    def nearest(self, asked: Asked, depth: int, rows: Sequence[int] = (), weight: float = 0.0) -> Candidates:
+        """The best ``depth`` documents for a query that is moved towards some, by their rows int64 [n]."""
+        if asked.encoding is None:
+            return Candidates(self.forward, [], [])
+        return self._nearest(self._moved(asked.encoding, rows, weight), depth, asked.fits)
 
     def neighbours(self, row: int, depth: int) -> Candidates:
         """The documents with the largest cosine of their vector and that of a document, which is left out."""
@@ -212,7 +216,7 @@ class DenseStage:
         others = rows != row
         return Candidates(self.forward, rows[others], cosines[others]).best(depth)
 
-    def _moved(self, encoding: np.ndarray, rows: np.ndarray, weight: float) -> np.ndarray:
+    def _moved(self, encoding: np.ndarray, rows: Sequence[int], weight: float) -> np.ndarray:
         """The encoding of a query after pseudo-relevance feedback, float32 [E].
 
         The weighted mean of the documents is added to the unit vector of each part, before the part's factor applies.

@@ -95,14 +95,15 @@ class HybridStage:
         config = self.config
         weight, with_rm3 = config.weights
         weights = [1 - weight, weight]
-        words, near = [self.words.search(query, DEPTH)], self.dense.search(query, DEPTH)
+        words, asked = [self.words.search(query, DEPTH)], self.dense.read(query)
+        near = self.dense.nearest(asked, DEPTH)
         if self.name == HYBRID_RM3:
             best = fuse(self.forward, [*words, near], weights, config.rm3_documents)
             words.append(self.words.search_near(query, best, config.rm3_terms, config.rm3_even, DEPTH))
             words_share = 1 - with_rm3
             weights = [words_share * (1 - RM3_SHARE), words_share * RM3_SHARE, with_rm3]
         best = fuse(self.forward, [*words, near], weights, config.feedback)
-        near = self.dense.search_near(query, best.rows, config.feedback_weight, DEPTH)
+        near = self.dense.nearest(asked, DEPTH, best.rows, config.feedback_weight)
         fused = fuse(self.forward, [*words, near], weights, max(depth, config.regularized))
         encodings = self.dense.vectors[fused.rows[: config.regularized]].astype(np.float32)
         scores = regularize(fused.first_stage_scores, encodings, config.neighbours, config.regularization)
