@@ -74,6 +74,11 @@ def _add_encoding_options(add) -> None:
     add("--device", default="cpu", help="torch device of the model: cpu, cuda, cuda:1, mps")
     add("--batch-size", type=int, help="documents encoded at once (default: 16 on a CPU, else 512)")
     add("--half", action="store_true", help="keep vectors in half precision, in half the space")
+    adapted = (
+        "adapt the encoder to the collection, too, without judgments: words get vectors of the documents that hold "
+        "them; search --first-stage hybrid then uses that encoder and ranks better (of ktrel)"
+    )
+    add("--adapt", action="store_true", help=adapted)
     judged = (
         "keep these judged queries, encoded, too: what search --first-stage neighbours:CHECKPOINT ranks by (queries "
         "and judgments, as train takes them; may be repeated)"
@@ -84,7 +89,7 @@ def _add_encoding_options(add) -> None:
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = commandline.parse(parser, argv)
-    for name in ("ann", "judged"):
+    for name in ("ann", "judged", "adapt"):
         if getattr(options, name) and not options.encode:
             parser.error(f"--{name} is for encodings: give it with --encode")
     for name in ("stem", "knowledge"):
@@ -168,25 +173,36 @@ def encode(options) -> None:
         faiss_module()
         ann = commandline.configured(AnnConfig, options, kind=options.ann, seed=options.seed, threads=options.threads)
     encoder = IndexEncoder(Index(options.index).forward, options.encode, options.device)
-    documents, started = len(encoder.index), time.monotonic()
-    if options.overwrite or not (ann or options.judged) or encoder.vectors() is None:
-        folder = encoder.encode(
-            options.batch_size,
-            "float16" if options.half else "float32",
-            options.overwrite,
-            lambda rows: commandline.progress(rows, "encoding", "documents", total=documents),
+    if options.overwrite or not (ann or options.judged or options.adapt) or encoder.vectors() is None:
+        _encode_documents(encoder, options)
+    if options.adapt:
+        adapted = encoder.adapt(
+            options.seed, options.overwrite, lambda some: commandline.progress(some, "adapting", "pieces")
         )
-        seconds = time.monotonic() - started
-        rate = f"in {seconds:.1f} s ({documents / seconds:,.0f} documents per second)"
-        print(f"{folder}: {documents:,} documents, {encoder.size} numbers each, {rate}")
+        if options.overwrite or adapted.vectors() is None:
+            _encode_documents(adapted, options)
     if ann is not None:
         started = time.monotonic()
         folder = encoder.build_ann(ann, options.overwrite)
         megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-        print(f"{folder}: {documents:,} vectors, {megabytes:,.0f} MB, in {time.monotonic() - started:.1f} s")
+        print(f"{folder}: {len(encoder.index):,} vectors, {megabytes:,.0f} MB, in {time.monotonic() - started:.1f} s")
     if options.judged:
         folder, count = encoder.keep_judged(options.judged, options.overwrite)
         print(f"{folder}: {count:,} judged queries")
+
+
+def _encode_documents(encoder, options) -> None:
+    """Encode all documents, and say how long it took."""
+    documents, started = len(encoder.index), time.monotonic()
+    folder = encoder.encode(
+        options.batch_size,
+        "float16" if options.half else "float32",
+        options.overwrite,
+        lambda rows: commandline.progress(rows, "encoding", "documents", total=documents),
+    )
+    seconds = time.monotonic() - started
+    rate = f"in {seconds:.1f} s ({documents / seconds:,.0f} documents per second)"
+    print(f"{folder}: {documents:,} documents, {encoder.size} numbers each, {rate}")
 
 
 def write_statistics(options) -> None:

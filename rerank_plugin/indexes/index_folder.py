@@ -10,6 +10,7 @@ lucene/                the Lucene index; missing where ``index.json`` names one 
 segments/000001/       the forward index of documents that were added together, never changed
 vocabulary/            the terms, which are only added to, and their document frequencies in this generation
 encodings/KEY/         document vectors of a model, a file a segment (:mod:`rerank_plugin.indexes.stored_encodings`)
+adapted/               the bundled encoder, adapted to the collection (:mod:`rerank_plugin.models.ktrel.adaptation`)
 knowledge/             the knowledge base of the concepts (:mod:`rerank_plugin.indexes.index_concepts`)
 =====================  ==========================================================================================
 
@@ -53,6 +54,7 @@ TRIES = 5  # to open an index that is replaced meanwhile
 
 MADE_AGAIN = f"{KNOWLEDGE}/annotation"  # kept by the annotator, which makes it anew where it does not fit
 ENCODINGS = "encodings"  # of documents, each with a description and checksums of its own
+ADAPTED = "adapted"  # a checkpoint; its checksum is the name of its encodings
 
 INDEX = FolderKind(
     "an index",
@@ -60,6 +62,7 @@ INDEX = FolderKind(
     ("format_version", "fields", "files"),
     (
         f"{MADE_AGAIN}/*",
+        *(f"{ADAPTED}/{name}" for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")),
         *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "*.npy")),
         *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
         *(f"{ENCODINGS}/*/judged/{name}" for name in ("judged.json", "vectors.npy", "starts.npy", "rows.npy")),
@@ -78,7 +81,7 @@ def describe_files(folder: Path, names: Iterable[str] | None = None) -> dict[str
     By default of all files of an index, without those that have checksums of their own or are rebuilt when needed.
     """
     if names is None:
-        apart = (folder / DESCRIPTION, folder / MADE_AGAIN, folder / ENCODINGS)
+        apart = (folder / DESCRIPTION, folder / MADE_AGAIN, folder / ENCODINGS, folder / ADAPTED)
         found = (path for path in sorted(folder.rglob("*")) if path.is_file())
         found = (path for path in found if not any(path.is_relative_to(one) for one in apart))
         names = [path.relative_to(folder).as_posix() for path in found]

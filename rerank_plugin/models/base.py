@@ -79,9 +79,11 @@ class ModelConfig:
         document_concepts, query_concepts: where longer lists of concepts are cut.
         of_training: names of the fields that only training reads: a model that encodes documents gives the same
             encodings whatever they are.
+        later: names of fields that models did not have at first: at their default they change no checksum.
     """
 
     of_training: ClassVar[tuple[str, ...]] = ()
+    later: ClassVar[tuple[str, ...]] = ()
     document_words: int
     query_words: int
     lexical_features: tuple[str, ...]

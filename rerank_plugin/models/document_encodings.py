@@ -41,10 +41,14 @@ CPU_BATCH, DEVICE_BATCH = 16, 512  # on a CPU, what lies between two layers shou
 def weights_checksum(model: RankingModel, vocabulary: Vocabulary, all_fields: bool = False) -> str:
     """Checksum of all that a document's encoding depends on: parameters, buffers, configuration and vocabularies.
 
-    Fields of the configuration that only training reads are left out, but for ``all_fields``.
+    Fields of the configuration that only training reads are left out, but for ``all_fields``, and fields that came
+    later while they have their default: encodings that were made before keep their checksum.
     """
     left_out = () if all_fields else model.config.of_training
     config = {name: value for name, value in asdict(model.config).items() if name not in left_out}
+    for name in model.config.later:
+        if config[name] == getattr(type(model.config), name):
+            del config[name]
     digest = blake2b(digest_size=16)
     digest.update(json.dumps([model.name, config], sort_keys=True).encode())
     digest.update("\n".join(vocabulary.words).encode())

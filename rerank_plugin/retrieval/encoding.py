@@ -10,6 +10,7 @@ import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import ADAPTED
 from rerank_plugin.indexes.nearest import AnnConfig, build_ann
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
 
@@ -73,6 +74,29 @@ class IndexEncoder:
 
         described = {"checkpoint": str(self.checkpoint)}
         return encode_index(self.model, self.builder, self.device, batch_size, dtype, described, overwrite, progress)
+
+    def adapt(
+        self, seed: int, overwrite: bool = False, progress: Callable[[Iterable[int]], Iterable[int]] = iter
+    ) -> IndexEncoder:
+        """The same for the model as adapted to the collection, a checkpoint in the index folder, which is made first.
+
+        Args:
+            progress: wraps the iteration over pieces of documents, for a progress bar.
+
+        Raises:
+            InputError: the model is no sum of word vectors, the index too small, or there is an adapted one already
+                with encodings and ``overwrite`` is false.
+        """
+        from rerank_plugin.models.ktrel.adaptation import adapt
+        from rerank_plugin.models.register import checkpoint_folder
+
+        folder = self.index.folder / ADAPTED
+        config = self.model.config
+        if self.model.name not in ("ktrel", "ktrel-w") or config.layers or config.parts != "words" or config.spaces > 1:
+            raise InputError(f"{self.checkpoint} is no sum of word vectors, as the bundled ktrel: it cannot be adapted")
+        if overwrite or not folder.is_dir():
+            adapt(self.index, checkpoint_folder(self.checkpoint), folder, seed, progress)
+        return IndexEncoder(self.index, folder, self.device)
 
     def build_ann(self, config: AnnConfig, overwrite: bool = False) -> Path:
         """Build an approximate index of the stored vectors and return its folder.

@@ -3,7 +3,10 @@
 Scores are interpolated as :mod:`rerank_plugin.retrieval.fusion` says. What words and meaning agree on is feedback for
 both: with RM3, BM25 searches again for the query expanded from the best fused documents, the more so the shorter it is;
 then the encoder searches again, with the query moved towards the best of all. In the end, documents that the encoder
-puts close to each other share their scores (:mod:`rerank_plugin.kernels.regularization`). Weights and numbers were
+puts close to each other share their scores (:mod:`rerank_plugin.kernels.regularization`). Where the index has the
+bundled encoder as adapted to its documents (``index --encode ktrel --adapt``), that one stands in its place, and before
+the end the best documents gain by how near their words are to each of the query's (``vector_matches`` of
+:mod:`rerank_plugin.features.vector_features`). Weights and numbers were
 chosen on the validation queries of two collections (docs/models/ktrel.md). The index keeps the encodings:
 ``index --encode ktrel``.
 """
@@ -17,16 +20,18 @@ import numpy as np
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.index_folder import ADAPTED
 from rerank_plugin.retrieval.dense import DenseConfig
-from rerank_plugin.retrieval.fusion import DEPTH, fuse
+from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 ENCODER = "ktrel"
 HYBRID, HYBRID_RM3 = "hybrid", "hybrid+rm3"
 # Of an encoder, in fusions without and with RM3; others have those of the bundled one.
-WEIGHTS = {ENCODER: (0.35, 0.25), "minilm": (0.5, 0.35)}
+WEIGHTS = {ENCODER: (0.35, 0.25), ADAPTED: (0.4, 0.3), "minilm": (0.5, 0.35)}
 RM3_SHARE = 0.6  # of what the encoder leaves; BM25 has the rest
+MATCHED, MATCHES = 300, 0.2  # documents that the matches of single words are added for, and their weight
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,11 @@ class HybridConfig:
         if self.weight is not None and not 0 <= self.weight <= 1:
             raise InputError(f"the weight of the hybrid's encoder is {self.weight}; it must be between 0 and 1")
 
-    @property
-    def weights(self) -> tuple[float, float]:
-        """The encoder's weight in fusions without and with RM3."""
-        return WEIGHTS.get(self.encoder, WEIGHTS[ENCODER]) if self.weight is None else (self.weight, self.weight)
+    def weights(self, adapted: bool = False) -> tuple[float, float]:
+        """The encoder's weight, or that of the adapted one, in fusions without and with RM3."""
+        if self.weight is not None:
+            return self.weight, self.weight
+        return WEIGHTS.get(ADAPTED if adapted else self.encoder, WEIGHTS[ENCODER])
 
     def open(self, index) -> HybridStage:
         """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; starts the JVM.
@@ -86,14 +92,23 @@ class HybridStage:
 
     def __init__(self, index, config: HybridConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
-        self.dense, self.words = DenseConfig(config.encoder).open(index), LuceneConfig().open(index)
+        folder = index.folder / ADAPTED
+        adapted = config.encoder == ENCODER and folder.is_dir()
+        self.dense = DenseConfig(folder if adapted else config.encoder).open(index)
+        self.words, self.matches, self.weights = LuceneConfig().open(index), None, config.weights(adapted)
+        if adapted:
+            from rerank_plugin.features.vector_features import VectorFeatures
+
+            model = self.dense.encoder.reranker.model
+            vectors = model.words.embeddings.numpy()[:, : model.encoding_size // model.config.spaces]
+            self.matches = VectorFeatures(["vector_matches"], np.ascontiguousarray(vectors))
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents."""
         from rerank_plugin.kernels.regularization import regularize  # numba is slow to import
 
         config = self.config
-        weight, with_rm3 = config.weights
+        weight, with_rm3 = self.weights
         weights = [1 - weight, weight]
         words, asked = [self.words.search(query, DEPTH)], self.dense.read(query)
         near = self.dense.nearest(asked, DEPTH)
@@ -105,9 +120,20 @@ class HybridStage:
         best = fuse(self.forward, [*words, near], weights, config.feedback)
         near = self.dense.nearest(asked, DEPTH, best.rows, config.feedback_weight)
         fused = fuse(self.forward, [*words, near], weights, max(depth, config.regularized))
+        if self.matches is not None:
+            fused = self._with_matches(query, fused)
         encodings = self.dense.vectors[fused.rows[: config.regularized]].astype(np.float32)
         scores = regularize(fused.first_stage_scores, encodings, config.neighbours, config.regularization)
         return Candidates(self.forward, fused.rows, scores).best(depth)
+
+    def _with_matches(self, query: Query, fused: Candidates) -> Candidates:
+        """The best fused documents with the matches of the query's words, brought to [0, 1], added to their scores."""
+        builder, best = self.dense.encoder.reranker.builder, fused.best(MATCHED)
+        scores = fused.first_stage_scores.copy()
+        if len(best):
+            matches = self.matches(builder, builder.query(self.forward.query(query.text)), best)[:, 0]
+            scores[: len(best)] += np.float32(MATCHES) * min_max(matches).astype(np.float32)
+        return Candidates(self.forward, fused.rows, scores).best()
 
 
 register(FirstStageEntry(HYBRID, HybridConfig, "BM25 fused with the bundled encoder ktrel"))

@@ -79,8 +79,8 @@ def test_scores_are_fused_after_feedback_and_regularized(encoded, name, weight, 
     [("ktrel", None, (0.35, 0.25)), ("minilm", None, (0.5, 0.35)), ("minilm", 0.2, (0.2, 0.2))],
 )
 def test_every_encoder_has_the_weight_it_deserves(encoder, weight, weights):
-    assert configure("hybrid", {"hybrid_encoder": encoder, "hybrid_weight": weight}).weights == weights
-    assert configure("hybrid", {"hybrid_encoder": "some/folder"}).weights == (0.35, 0.25)
+    assert configure("hybrid", {"hybrid_encoder": encoder, "hybrid_weight": weight}).weights() == weights
+    assert configure("hybrid", {"hybrid_encoder": "some/folder"}).weights() == (0.35, 0.25)
 
 
 @pytest.mark.parametrize("name", ["hybrid", "hybrid+rm3"])

@@ -65,6 +65,8 @@ class KtrelConfig(ModelConfig):
         embedding_dropout: of the embeddings' numbers, before the layer.
         word_dropout: share of a sequence's items that a training step leaves out.
         factor: what a and b start at. For a loss of shares of the largest score (softmax) 1 lets their proportion move.
+        spaces: into how many equal spaces a word's vector falls. Each has a cosine of its own, and the score is ``a``
+            times their sum; an encoder that is adapted to a collection has two.
         fixed_words: whether the word embeddings are the checkpoint's word vectors as they are. Nothing trains them, and
             they may be 8-bit numbers: so a distilled encoder takes a quarter of the space.
         document_words, query_words: where longer texts are cut.
@@ -74,6 +76,7 @@ class KtrelConfig(ModelConfig):
     """
 
     of_training = ("dropout", "embedding_dropout", "word_dropout", "unit_vectors", "identity_start", "factor")
+    later = ("spaces",)
     parts: str = "both"
     heads: int = 2
     feed_forward: int = 200
@@ -84,6 +87,7 @@ class KtrelConfig(ModelConfig):
     embedding_dropout: float = 0.0
     word_dropout: float = 0.0
     factor: float = 20.0
+    spaces: int = 1
     fixed_words: bool = False
     document_words: int = 200
     query_words: int = 16
@@ -100,6 +104,8 @@ class KtrelConfig(ModelConfig):
             raise InputError(f"KTRel has one transformer layer, or none, not {self.layers}")
         if (self.concepts < 1) == (self.parts != "words"):
             raise InputError(f"KTRel's parts '{self.parts}' and its {self.concepts} concepts contradict each other")
+        if self.spaces > 1 and self.parts != "words":
+            raise InputError("only KTRel of words alone has several spaces")
         if self.fixed_words and self.unit_vectors:
             raise InputError("fixed_words leaves KTRel's word vectors as they are: unit_vectors does not go with it")
 
@@ -133,7 +139,9 @@ class SequenceEncoder(SparseEmbeddings):
 
     def __init__(self, vectors: Tensor, config: KtrelConfig, fixed: bool = False):
         super().__init__()
-        dimension = vectors.shape[1]
+        dimension, self.spaces = vectors.shape[1], config.spaces
+        if dimension % config.spaces:
+            raise InputError(f"{config.spaces} spaces do not divide the {dimension} dimensions of an embedding")
         if config.layers and dimension % config.heads:
             raise InputError(f"{config.heads} attention heads do not divide the {dimension} dimensions of an embedding")
         if fixed:
@@ -153,14 +161,15 @@ class SequenceEncoder(SparseEmbeddings):
                     nn.init.zeros_(last.bias)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """ids int64 [B, L] and mask bool [B, L] to float [B, D], each row of length 1, or 0 for an empty sequence."""
+        """ids int64 [B, L] and mask bool [B, L] to float [B, D], of length 1 in each space; 0 of an empty sequence."""
         if self.training and self.word_dropout:
             mask = mask & (torch.rand(mask.shape, device=mask.device) >= self.word_dropout)
         if self.training and self.layer is None and not self.dropout.p:  # sums of a whole collection fit into memory
             weights = mask.to(self.embeddings.dtype)
             total = functional.embedding_bag(ids, self.embeddings, mode="sum", per_sample_weights=weights)  # [B, D]
-            return functional.normalize(total, dim=1)
-        return functional.normalize(self.items(ids, mask).sum(dim=1), dim=1)
+        else:
+            total = self.items(ids, mask).sum(dim=1)  # [B, D]
+        return functional.normalize(total.unflatten(1, (self.spaces, -1)), dim=2).flatten(1)
 
     def items(self, ids: Tensor, mask: Tensor) -> Tensor:
         """What is summed over the sequence, float [B, L, D]; 0 where padded."""
@@ -260,8 +269,9 @@ class Ktrel(EncodingModel):
 
     @property
     def largest_score(self) -> Tensor:
-        """``|a| + |b|``, which no score exceeds; a scalar."""
-        return sum(factor.abs() for name, factor in self.named_parameters(recurse=False) if name in ("a", "b"))
+        """``|a| + |b|``, which no score exceeds, a space; a scalar."""
+        factors = [factor for name, factor in self.named_parameters(recurse=False) if name in ("a", "b")]
+        return self.config.spaces * sum(factor.abs() for factor in factors)
 
     def score_encodings(self, queries: Tensor, documents: Tensor) -> Tensor:
         """Scores [B] of encoded queries [B, E] and documents [B, E]."""

@@ -1,0 +1,118 @@
+"""Adapts an encoder that sums word vectors, as the bundled one, to a collection: words get vectors of their contexts.
+
+What a word means in a collection is what the documents that hold it are about. So each word gets a second vector, the
+mean of the encodings of its documents times the word's IDF, and documents are encoded again as sums of those: that is
+reflective random indexing (Cohen, Schvaneveldt and Widdows, Journal of Biomedical Informatics 43(2), 2010), which starts
+here from a trained encoder and not from random vectors. After each of the two rounds the space is turned and stretched
+so that all its directions matter alike for the documents; many rounds would end in latent semantic indexing. The
+encoder's own space and the new one stand side by side (``spaces`` of
+:class:`~rerank_plugin.models.ktrel.model.KtrelConfig`).
+
+Nothing is learned from judgments or queries. Letters in shapes: n documents, V vocabulary, D dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex, idf
+from rerank_plugin.models.checkpoints import save_checkpoint
+from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
+from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.text.word_vectors import WordVectors, compact, load
+
+ROUNDS = 2
+DOCUMENTS = 100_000  # of a larger collection so many are drawn
+FEWEST = 500  # documents that have contexts to learn from
+NEW_WORDS, SMALLEST_COUNT = 100_000, 3  # words of the collection that the encoder does not know: the most frequent
+PIECE = 16_384  # documents that are read at once
+SMALLEST = 1e-7  # share of the documents' length that a direction needs
+
+
+def adapt(
+    index: ForwardIndex,
+    encoder: Path,
+    output: Path,
+    seed: int,
+    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+) -> None:
+    """Write the encoder of a checkpoint, adapted to an index, as a checkpoint, atomically.
+
+    Args:
+        progress: wraps the iteration over pieces of documents, for a progress bar.
+
+    Raises:
+        InputError: the index has fewer than `FEWEST` documents, or was tokenized otherwise.
+    """
+    if len(index) < FEWEST:
+        raise InputError(f"{index.folder} has fewer than the {FEWEST} documents that an encoder is adapted to")
+    vectors = with_words_of(index, load(encoder))
+    config = KtrelConfig(parts="words", layers=0, factor=1.0, fixed_words=True, query_words=64)
+    builder = Ktrel(config, torch.from_numpy(vectors.matrix)).input_builder(index, vectors.vocabulary)
+    rows = np.arange(len(index))
+    if len(rows) > DOCUMENTS:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, DOCUMENTS, replace=False))
+    counts = []
+    for start in progress(range(0, len(rows), PIECE)):
+        some = rows[start : start + PIECE]
+        words = builder.documents(Candidates(index, some, np.zeros(len(some), np.float32)))
+        counts.append(_counts(words.ids, words.mask, len(vectors.vocabulary)))
+    contexts = context_vectors(sparse.vstack(counts), vectors.matrix)
+    both = WordVectors(vectors.vocabulary, np.hstack([vectors.matrix, contexts]))
+    small = compact(both)
+    model = Ktrel(KtrelConfig(**{**vars(config), "spaces": 2}), torch.from_numpy(small.matrix))
+    save_checkpoint(output, model, small, {"adapted": {"documents": len(rows), "rounds": ROUNDS, "seed": seed}})
+
+
+def with_words_of(index: ForwardIndex, vectors: WordVectors) -> WordVectors:
+    """The vectors, and those of an index's frequent words that are not among them: what they have by their hashes."""
+    frequency = np.asarray(index.document_frequency["text"])
+    frequent = np.flatnonzero(frequency >= SMALLEST_COUNT)
+    names = dict(zip(index.terms.take(frequent), frequency[frequent].tolist()))
+    new = sorted((word for word in names if word not in vectors.vocabulary), key=lambda word: (-names[word], word))
+    new = new[:NEW_WORDS]
+    before = vectors.vocabulary
+    own = len(before) - before.hashed  # entries for hashes stay last
+    matrix = np.insert(vectors.matrix, own, vectors.matrix[before.lookup(new)], axis=0)
+    return WordVectors(Vocabulary([*before.words[1:own], *new, *before.words[own:]], before.tokenizer), matrix)
+
+
+def context_vectors(counts: sparse.csr_array, vectors: np.ndarray) -> np.ndarray:
+    """Vectors of the words' contexts, float32 [V, D]; 0 of words that no document holds.
+
+    Args:
+        counts: how often each document holds each word, float32 [n, V].
+        vectors: the encoder's, float32 [V, D].
+    """
+    held = counts.copy()
+    held.data[:] = 1
+    frequency = np.asarray(held.sum(axis=0)).ravel()  # [V]
+    weights = np.where(frequency > 0, idf(frequency, counts.shape[0]) / np.maximum(frequency, 1), 0).astype(np.float32)
+    contexts = vectors
+    for _ in range(ROUNDS):
+        contexts = weights[:, None] * (held.T @ _units(counts @ contexts))
+        documents = _units(counts @ contexts).astype(np.float64)
+        sizes, directions = np.linalg.eigh(documents.T @ documents / len(documents))
+        contexts = contexts @ (directions / np.sqrt(np.maximum(sizes, SMALLEST))).astype(np.float32)
+    known = frequency > 0
+    lengths = [np.linalg.norm(some[known], axis=1).mean() for some in (vectors, contexts)]
+    return contexts * np.float32(lengths[0] / lengths[1])  # of like length, as both share a word's 8-bit scale
+
+
+def _counts(ids: np.ndarray, mask: np.ndarray, size: int) -> sparse.csr_array:
+    """How often each document holds each word, float32 [n, size], by its ids int64 and mask bool [n, N]."""
+    documents, words = np.repeat(np.arange(len(ids)), mask.sum(axis=1)), ids[mask]
+    known = words > 0
+    ones = np.ones(int(known.sum()), np.float32)
+    return sparse.csr_array((ones, (documents[known], words[known])), shape=(len(ids), size))
+
+
+def _units(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
