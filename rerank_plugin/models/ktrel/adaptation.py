@@ -1,11 +1,11 @@
 """Adapts an encoder that sums word vectors, as the bundled one, to a collection: words get vectors of their contexts.
 
-What a word means in a collection is what the documents that hold it are about. So each word gets a second vector, the
-mean of the encodings of its documents times the word's IDF, and documents are encoded again as sums of those: that is
-reflective random indexing (Cohen, Schvaneveldt and Widdows, Journal of Biomedical Informatics 43(2), 2010), which starts
-here from a trained encoder and not from random vectors. After each of the two rounds the space is turned and stretched
-so that all its directions matter alike for the documents; many rounds would end in latent semantic indexing. The
-encoder's own space and the new one stand side by side (``spaces`` of
+What a word means in a collection is what the documents that hold it are about. So each word gets a second vector,
+the mean of the encodings of its documents times the word's IDF, and documents are encoded again as sums of those:
+reflective random indexing (Cohen, Schvaneveldt and Widdows, Journal of Biomedical Informatics 43(2), 2010), which here
+starts from a trained encoder and not from random vectors. After each of the two rounds the space is turned and
+stretched so that all its directions matter alike for the documents; many rounds would end in latent semantic indexing.
+The encoder's own space and the new one stand side by side (``spaces`` of
 :class:`~rerank_plugin.models.ktrel.model.KtrelConfig`).
 
 Nothing is learned from judgments or queries. Letters in shapes: n documents, V vocabulary, D dimension.

@@ -1,0 +1,132 @@
+"""The bundled encoder adapted to a collection: two spaces, vectors of contexts, and the hybrid that reads them."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from rerank_plugin import index as index_command
+from rerank_plugin.features.vector_features import VectorFeatures
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.index_folder import ADAPTED, Index
+from rerank_plugin.indexes.verification import verify
+from rerank_plugin.kernels.regularization import regularize
+from rerank_plugin.models.ktrel.adaptation import ROUNDS, context_vectors
+from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
+from rerank_plugin.retrieval.encoding import IndexEncoder
+from rerank_plugin.retrieval.fusion import min_max
+from rerank_plugin.retrieval.register import configure
+
+QUERY = Query("q", "risk of heart disease in women")
+
+
+def unit(vector):
+    return vector / max(np.linalg.norm(vector), 1e-12)
+
+
+def plain_contexts(counts, vectors):
+    """Encodings of documents by the words' contexts, one word and document at a time, in double precision."""
+    documents, words = counts.shape
+    contexts = vectors.astype(np.float64)
+    for _ in range(ROUNDS):
+        encoded = [unit(sum(counts[d, w] * contexts[w] for w in range(words))) for d in range(documents)]
+        means = np.zeros_like(contexts)
+        for word in range(words):
+            holding = [encoded[d] for d in range(documents) if counts[d, word]]
+            if holding:
+                weight = np.log(1 + (documents - len(holding) + 0.5) / (len(holding) + 0.5))
+                means[word] = weight * np.mean(holding, axis=0)
+        encoded = np.array([unit(sum(counts[d, w] * means[w] for w in range(words))) for d in range(documents)])
+        values, directions = np.linalg.eigh(encoded.T @ encoded / documents)
+        contexts = means @ directions @ np.diag(np.maximum(values, 1e-7) ** -0.5)
+    return contexts
+
+
+def test_contexts_are_those_of_a_plain_computation():
+    """Up to one factor and the signs of directions, which no inner product shows."""
+    random = np.random.default_rng(3)
+    counts = random.poisson(0.4, (40, 12)).astype(np.float32)
+    counts[:, 5] = 0  # no document holds it
+    vectors = random.normal(size=(12, 4)).astype(np.float32)
+    found = context_vectors(sparse.csr_array(counts), vectors).astype(np.float64)
+    expected = plain_contexts(counts, vectors)
+    assert not found[5].any() and not expected[5].any()
+    products, plain = found @ found.T, expected @ expected.T
+    assert products / np.trace(products) == pytest.approx(plain / np.trace(plain), abs=1e-4)
+    held = counts.sum(axis=0) > 0
+    lengths = [np.linalg.norm(some[held], axis=1).mean() for some in (found, vectors)]
+    assert lengths[0] == pytest.approx(lengths[1], rel=1e-4)
+
+
+def test_each_space_has_its_cosine():
+    """Query (1, 0 | 0, 2), document (3, 4 | 0, 5): cosines 0.6 and 1, and half of that for a document of one space."""
+    vectors = torch.tensor([[0.0, 0, 0, 0], [1, 0, 0, 2], [3, 4, 0, 5], [0, 0, 0, 7]])
+    model = Ktrel(KtrelConfig("words", layers=0, factor=2.0, spaces=2), vectors).eval()
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    with torch.no_grad():
+        query = model.encode_queries(torch.tensor([[1]]), mask)
+        scores = [(query * model.encode_documents(torch.tensor([[word]]), mask)).sum().item() for word in (2, 3)]
+    assert scores == pytest.approx([3.2, 2.0]) and model.largest_score.item() == 4
+    with pytest.raises(InputError, match="3 spaces do not divide the 4"):
+        Ktrel(KtrelConfig("words", layers=0, spaces=3), vectors)
+    with pytest.raises(InputError, match="words alone"):
+        KtrelConfig("concepts", concepts=3, spaces=2)
+
+
+@pytest.fixture(scope="module")
+def adapted(sample_index, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("adapted") / "index"
+    shutil.copytree(sample_index, folder)
+    index_command.main(["--index", str(folder), "--encode", "ktrel", "--adapt"])
+    return Index(folder)
+
+
+def test_the_hybrid_reads_the_adapted_encoder_and_the_matches(adapted):
+    """After one search by BM25 and the encoder, and one by the query moved towards the best five."""
+    dense, bm25 = configure(f"dense:{adapted.folder / ADAPTED}").open(adapted), configure("bm25").open(adapted)
+    words, query = bm25.search(QUERY, 1000), dense.encoder.encode(QUERY.text)
+    assert len(query) == 512 and np.linalg.norm(query[:256]) == pytest.approx(1) == np.linalg.norm(query[256:])
+
+    def fused(asked):
+        products = dense.vectors @ asked
+        best = np.argsort(-products)[:1000]
+        total = np.zeros(len(products))
+        total[best] += 0.4 * min_max(products[best])
+        total[words.rows] += 0.6 * min_max(words.first_stage_scores)
+        return total
+
+    total = fused(query + 0.5 * dense.vectors[np.argsort(-fused(query))[:5]].mean(axis=0))
+    best = np.argsort(-total)[:300]
+    reranker = dense.encoder.reranker
+    matches = VectorFeatures(["vector_matches"], np.ascontiguousarray(reranker.model.words.embeddings.numpy()[:, :256]))
+    candidates = type(words)(adapted.forward, best, total[best].astype(np.float32))
+    read = reranker.builder.query(adapted.forward.query(QUERY.text))
+    total[best] += 0.2 * min_max(matches(reranker.builder, read, candidates)[:, 0])
+    order = best[np.argsort(-total[best])]
+    scores = regularize(total[order].astype(np.float32), dense.vectors[order].astype(np.float32), 5, 0.3)
+    found = configure("hybrid").open(adapted).search(QUERY, 10)
+    expected = dict(zip(order.tolist(), scores.tolist()))
+    assert [expected[row] for row in found.rows.tolist()] == pytest.approx(found.first_stage_scores.tolist(), abs=1e-5)
+    assert min(found.first_stage_scores) >= np.sort(scores)[-10] - 1e-5
+
+
+def test_an_adapted_index_is_whole_and_can_be_adapted_again(adapted, capsys):
+    verify(adapted)
+    key = IndexEncoder(adapted.forward, adapted.folder / ADAPTED).key
+    index_command.main(["--index", str(adapted.folder), "--encode", "ktrel", "--adapt"])
+    assert capsys.readouterr().out == ""  # all is there
+    index_command.main(["--index", str(adapted.folder), "--encode", "ktrel", "--adapt", "--overwrite"])
+    assert IndexEncoder(adapted.forward, adapted.folder / ADAPTED).key == key
+    verify(Index(adapted.folder))
+
+
+def test_what_cannot_be_adapted(adapted, index_folder, tmp_path):
+    folder = tmp_path / "index"
+    shutil.copytree(index_folder, folder)
+    with pytest.raises(InputError, match="fewer than the 500 documents"):
+        IndexEncoder(Index(folder).forward, "ktrel").adapt(seed=1)
+    with pytest.raises(InputError, match="no sum of word vectors"):
+        IndexEncoder(adapted.forward, adapted.folder / ADAPTED).adapt(seed=1)
