@@ -92,6 +92,8 @@ def main(argv: list[str] | None = None) -> None:
     for name in ("ann", "judged", "adapt"):
         if getattr(options, name) and not options.encode:
             parser.error(f"--{name} is for encodings: give it with --encode")
+    if options.adapt and options.encode != "ktrel":
+        parser.error("--adapt is for the bundled encoder: give it with --encode ktrel")
     for name in ("stem", "knowledge"):
         if getattr(options, name) and not (options.corpus or options.lucene):
             parser.error(f"--{name} is for building an index: give it with --corpus or --lucene")

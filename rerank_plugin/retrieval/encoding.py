@@ -78,22 +78,22 @@ class IndexEncoder:
     def adapt(
         self, seed: int, overwrite: bool = False, progress: Callable[[Iterable[int]], Iterable[int]] = iter
     ) -> IndexEncoder:
-        """The same for the model as adapted to the collection, a checkpoint in the index folder, which is made first.
+        """The same with the encoder as adapted to the collection, a checkpoint in the index folder.
+
+        It is made unless it is there already, and anew with ``overwrite``.
 
         Args:
             progress: wraps the iteration over pieces of documents, for a progress bar.
 
         Raises:
-            InputError: the model is no sum of word vectors, the index too small, or there is an adapted one already
-                with encodings and ``overwrite`` is false.
+            InputError: the encoder is not the bundled one, or the index is too small.
         """
         from rerank_plugin.models.ktrel.adaptation import adapt
         from rerank_plugin.models.register import checkpoint_folder
 
+        if self.checkpoint != "ktrel":
+            raise InputError(f"{self.checkpoint} cannot be adapted to a collection: the bundled encoder ktrel can")
         folder = self.index.folder / ADAPTED
-        config = self.model.config
-        if self.model.name not in ("ktrel", "ktrel-w") or config.layers or config.parts != "words" or config.spaces > 1:
-            raise InputError(f"{self.checkpoint} is no sum of word vectors, as the bundled ktrel: it cannot be adapted")
         if overwrite or not folder.is_dir():
             adapt(self.index, checkpoint_folder(self.checkpoint), folder, seed, progress)
         return IndexEncoder(self.index, folder, self.device)

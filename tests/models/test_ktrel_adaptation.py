@@ -123,10 +123,13 @@ def test_an_adapted_index_is_whole_and_can_be_adapted_again(adapted, capsys):
     verify(Index(adapted.folder))
 
 
-def test_what_cannot_be_adapted(adapted, index_folder, tmp_path):
+def test_what_cannot_be_adapted(adapted, index_folder, tmp_path, capsys):
     folder = tmp_path / "index"
     shutil.copytree(index_folder, folder)
     with pytest.raises(InputError, match="fewer than the 500 documents"):
         IndexEncoder(Index(folder).forward, "ktrel").adapt(seed=1)
-    with pytest.raises(InputError, match="no sum of word vectors"):
+    with pytest.raises(InputError, match="the bundled encoder ktrel can"):
         IndexEncoder(adapted.forward, adapted.folder / ADAPTED).adapt(seed=1)
+    with pytest.raises(SystemExit):
+        index_command.main(["--index", str(folder), "--encode", "minilm", "--adapt"])
+    assert "give it with --encode ktrel" in capsys.readouterr().err
