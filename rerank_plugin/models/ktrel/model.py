@@ -98,7 +98,7 @@ class KtrelConfig(ModelConfig):
     lexical_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        sizes = ("heads", "feed_forward", "document_concepts", "query_concepts", "concept_dimension")
+        sizes = ("heads", "feed_forward", "spaces", "document_concepts", "query_concepts", "concept_dimension")
         self.check("KTRel", *sizes, parts=PARTS)
         if self.layers not in (0, 1):
             raise InputError(f"KTRel has one transformer layer, or none, not {self.layers}")
