@@ -6,9 +6,8 @@ then the encoder searches again, with the query moved towards the best of all. I
 puts close to each other share their scores (:mod:`rerank_plugin.kernels.regularization`). Where the index has the
 bundled encoder as adapted to its documents (``index --encode ktrel --adapt``), that one stands in its place, and before
 the end the best documents gain by how near their words are to each of the query's (``vector_matches`` of
-:mod:`rerank_plugin.features.vector_features`). Weights and numbers were
-chosen on the validation queries of two collections (docs/models/ktrel.md). The index keeps the encodings:
-``index --encode ktrel``.
+:mod:`rerank_plugin.features.vector_features`). Weights and numbers were chosen on the validation queries of two
+collections (docs/models/ktrel.md, docs/dense-retrieval.md). The index keeps the encodings: ``index --encode ktrel``.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class HybridConfig:
     weight: float | None = setting(
         None,
         "of the hybrid's encoder, from 0 to 1; one that was trained on the collection deserves more (default: 0.35, "
-        "and with RM3 0.25; of minilm 0.5 and 0.35)",
+        "and with RM3 0.25; adapted 0.4 and 0.3; of minilm 0.5 and 0.35)",
         option="hybrid_weight",
         metavar="W",
         type=float,

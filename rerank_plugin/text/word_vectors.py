@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -175,10 +175,15 @@ def extend(vectors: WordVectors, words: Iterable[str], seed: int) -> WordVectors
     drawn = np.random.default_rng(seed).normal(size=(len(new), dimension))
     lengths = np.linalg.norm(drawn, axis=1, keepdims=True)
     average = float(np.linalg.norm(vectors.matrix[1:], axis=1).mean()) if len(vectors.vocabulary) > 1 else 1.0
+    return with_words(vectors, new, drawn / lengths * average)
+
+
+def with_words(vectors: WordVectors, words: Sequence[str], rows: np.ndarray) -> WordVectors:
+    """The vectors and those of further words, [n, D], which come after the others but before entries for hashes."""
     before = vectors.vocabulary
-    own = len(before) - before.hashed  # entries for hashes stay last
-    matrix = np.insert(vectors.matrix, own, (drawn / lengths * average).astype(np.float32), axis=0)
-    return WordVectors(Vocabulary([*before.words[1:own], *new, *before.words[own:]], before.tokenizer), matrix)
+    own = len(before) - before.hashed
+    matrix = np.insert(vectors.matrix, own, rows.astype(np.float32), axis=0)
+    return WordVectors(Vocabulary([*before.words[1:own], *words, *before.words[own:]], before.tokenizer), matrix)
 
 
 def save(vectors: WordVectors, folder: Path, settings: dict, overwrite: bool = False) -> None:

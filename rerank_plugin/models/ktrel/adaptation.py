@@ -25,8 +25,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, idf
 from rerank_plugin.models.checkpoints import save_checkpoint
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
-from rerank_plugin.text.vocabulary import Vocabulary
-from rerank_plugin.text.word_vectors import WordVectors, compact, load
+from rerank_plugin.text.word_vectors import WordVectors, compact, load, with_words
 
 ROUNDS = 2
 DOCUMENTS = 100_000  # of a larger collection so many are drawn
@@ -78,10 +77,7 @@ def with_words_of(index: ForwardIndex, vectors: WordVectors) -> WordVectors:
     names = dict(zip(index.terms.take(frequent), frequency[frequent].tolist()))
     new = sorted((word for word in names if word not in vectors.vocabulary), key=lambda word: (-names[word], word))
     new = new[:NEW_WORDS]
-    before = vectors.vocabulary
-    own = len(before) - before.hashed  # entries for hashes stay last
-    matrix = np.insert(vectors.matrix, own, vectors.matrix[before.lookup(new)], axis=0)
-    return WordVectors(Vocabulary([*before.words[1:own], *new, *before.words[own:]], before.tokenizer), matrix)
+    return with_words(vectors, new, vectors.matrix[vectors.vocabulary.lookup(new)])
 
 
 def context_vectors(counts: sparse.csr_array, vectors: np.ndarray) -> np.ndarray:
