@@ -94,7 +94,8 @@ def measure(data: Path, work: Path) -> list[Row]:
         if not place.is_dir():
             rp.build_index(str(data / folder), place)
         index = rp.Index(place)
-        for encoder in (IndexEncoder(index.forward, name) for name in ("ktrel", "minilm")):
+        bundled, minilm = (IndexEncoder(index.forward, name) for name in ("ktrel", "minilm"))
+        for encoder in (bundled, bundled.adapted(), minilm):
             if encoder.vectors() is None:
                 encoder.encode(progress=lambda rows: progress(rows, f"encoding {folder}", "documents", len(index)))
         queries, judgments = queries_and_judgments(spec)

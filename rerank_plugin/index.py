@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rerank_plugin import options as commandline
 from rerank_plugin.corpora import CORPUS, accepted
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.nearest import AnnConfig
 
 log = logging.getLogger(__name__)
@@ -75,10 +76,10 @@ def _add_encoding_options(add) -> None:
     add("--batch-size", type=int, help="documents encoded at once (default: 16 on a CPU, else 512)")
     add("--half", action="store_true", help="keep vectors in half precision, in half the space")
     adapted = (
-        "adapt the encoder to the collection, too, without judgments: words get vectors of the documents that hold "
-        "them; search --first-stage hybrid then uses that encoder and ranks better (of ktrel)"
+        "of ktrel: do without the second encoder, which is adapted to the collection (words get vectors of the "
+        "documents that hold them, without judgments) and which search --first-stage hybrid ranks better by"
     )
-    add("--adapt", action="store_true", help=adapted)
+    add("--no-adapt", action="store_true", help=adapted)
     judged = (
         "keep these judged queries, encoded, too: what search --first-stage neighbours:CHECKPOINT ranks by (queries "
         "and judgments, as train takes them; may be repeated)"
@@ -89,11 +90,9 @@ def _add_encoding_options(add) -> None:
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = commandline.parse(parser, argv)
-    for name in ("ann", "judged", "adapt"):
+    for name in ("ann", "judged", "no_adapt"):
         if getattr(options, name) and not options.encode:
-            parser.error(f"--{name} is for encodings: give it with --encode")
-    if options.adapt and options.encode != "ktrel":
-        parser.error("--adapt is for the bundled encoder: give it with --encode ktrel")
+            parser.error(f"--{name.replace('_', '-')} is for encodings: give it with --encode")
     for name in ("stem", "knowledge"):
         if getattr(options, name) and not (options.corpus or options.lucene):
             parser.error(f"--{name} is for building an index: give it with --corpus or --lucene")
@@ -116,9 +115,14 @@ def main(argv: list[str] | None = None) -> None:
 def verify(options) -> None:
     """Compare the files of an index with their checksums."""
     from rerank_plugin.indexes import verification
-    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.indexes.index_folder import ADAPTED, Index
+    from rerank_plugin.retrieval.encoding import BUNDLED, IndexEncoder
 
-    print(f"{options.index}: all {verification.verify(Index(options.index))} files match their checksums")
+    index = Index(options.index)
+    files, adapted = verification.verify(index), index.folder / ADAPTED
+    if adapted.is_dir() and IndexEncoder(index.forward, adapted).vectors() is None:
+        raise InputError(f"{adapted} is damaged, or was interrupted: --encode {BUNDLED} --overwrite")
+    print(f"{options.index}: all {files} files match their checksums")
 
 
 def build(options) -> None:
@@ -164,7 +168,7 @@ def build(options) -> None:
 def encode(options) -> None:
     """Encode the documents of an index that is there, and make what is asked for beside the encodings.
 
-    Encodings that are there already stay where only something beside them is asked for.
+    Encodings that are there already stay where something beside them is asked for, or missing.
     """
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.indexes.nearest import faiss_module
@@ -175,14 +179,12 @@ def encode(options) -> None:
         faiss_module()
         ann = commandline.configured(AnnConfig, options, kind=options.ann, seed=options.seed, threads=options.threads)
     encoder = IndexEncoder(Index(options.index).forward, options.encode, options.device)
-    if options.overwrite or not (ann or options.judged or options.adapt) or encoder.vectors() is None:
-        _encode_documents(encoder, options)
-    if options.adapt:
-        adapted = encoder.adapt(
-            options.seed, options.overwrite, lambda some: commandline.progress(some, "adapting", "pieces")
-        )
-        if options.overwrite or adapted.vectors() is None:
-            _encode_documents(adapted, options)
+    encoders = [encoder]
+    if encoder.adapts and not options.no_adapt:
+        encoders.append(encoder.adapted(options.seed, options.overwrite, _adapting))
+    missing = [one for one in encoders if options.overwrite or one.vectors() is None]
+    for one in missing if missing or ann or options.judged else [encoder]:  # the last is refused
+        _encode_documents(one, options)
     if ann is not None:
         started = time.monotonic()
         folder = encoder.build_ann(ann, options.overwrite)
@@ -191,6 +193,10 @@ def encode(options) -> None:
     if options.judged:
         folder, count = encoder.keep_judged(options.judged, options.overwrite)
         print(f"{folder}: {count:,} judged queries")
+
+
+def _adapting(pieces):
+    return commandline.progress(pieces, "adapting", "pieces")
 
 
 def _encode_documents(encoder, options) -> None:

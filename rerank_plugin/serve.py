@@ -135,7 +135,9 @@ def _build_sample() -> None:
         from rerank_plugin.retrieval.hybrid import ENCODER
 
         log.warning("building the index of the bundled sample in %s", SAMPLE)
-        IndexEncoder(build_index("sample", SAMPLE).forward, ENCODER).encode()
+        encoder = IndexEncoder(build_index("sample", SAMPLE).forward, ENCODER)
+        for one in (encoder, encoder.adapted()):
+            one.encode()
 
 
 if __name__ == "__main__":

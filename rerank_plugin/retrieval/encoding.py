@@ -14,6 +14,8 @@ from rerank_plugin.indexes.index_folder import ADAPTED
 from rerank_plugin.indexes.nearest import AnnConfig, build_ann
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
 
+BUNDLED = "ktrel"  # the encoder that comes along, and that can be adapted
+
 
 class IndexEncoder:
     """An index and the model of a checkpoint that encodes its documents.
@@ -75,8 +77,15 @@ class IndexEncoder:
         described = {"checkpoint": str(self.checkpoint)}
         return encode_index(self.model, self.builder, self.device, batch_size, dtype, described, overwrite, progress)
 
-    def adapt(
-        self, seed: int, overwrite: bool = False, progress: Callable[[Iterable[int]], Iterable[int]] = iter
+    @property
+    def adapts(self) -> bool:
+        """Whether this is the bundled encoder, and the index large enough to adapt it to."""
+        from rerank_plugin.models.ktrel.adaptation import FEWEST
+
+        return self.checkpoint == BUNDLED and len(self.index) >= FEWEST
+
+    def adapted(
+        self, seed: int = 42, overwrite: bool = False, progress: Callable[[Iterable[int]], Iterable[int]] = iter
     ) -> IndexEncoder:
         """The same with the encoder as adapted to the collection, a checkpoint in the index folder.
 
@@ -91,11 +100,11 @@ class IndexEncoder:
         from rerank_plugin.models.ktrel.adaptation import adapt
         from rerank_plugin.models.register import checkpoint_folder
 
-        if self.checkpoint != "ktrel":
+        if self.checkpoint != BUNDLED:
             raise InputError(f"{self.checkpoint} cannot be adapted to a collection: the bundled encoder ktrel can")
         folder = self.index.folder / ADAPTED
         if overwrite or not folder.is_dir():
-            adapt(self.index, checkpoint_folder(self.checkpoint), folder, seed, progress)
+            adapt(self.index, checkpoint_folder(BUNDLED), folder, seed, progress)
         return IndexEncoder(self.index, folder, self.device)
 
     def build_ann(self, config: AnnConfig, overwrite: bool = False) -> Path:

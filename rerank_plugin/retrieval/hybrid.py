@@ -3,11 +3,11 @@
 Scores are interpolated as :mod:`rerank_plugin.retrieval.fusion` says. What words and meaning agree on is feedback for
 both: with RM3, BM25 searches again for the query expanded from the best fused documents, the more so the shorter it is;
 then the encoder searches again, with the query moved towards the best of all. In the end, documents that the encoder
-puts close to each other share their scores (:mod:`rerank_plugin.kernels.regularization`). Where the index has the
-bundled encoder as adapted to its documents (``index --encode ktrel --adapt``), that one stands in its place, and before
+puts close to each other share their scores (:mod:`rerank_plugin.kernels.regularization`). ``index --encode ktrel`` also
+adapts the bundled encoder to the index's documents, unless they are few. That one then stands in its place, and before
 the end the best documents gain by how near their words are to each of the query's (``vector_matches`` of
 :mod:`rerank_plugin.features.vector_features`). Weights and numbers were chosen on the validation queries of two
-collections (docs/models/ktrel.md, docs/dense-retrieval.md). The index keeps the encodings: ``index --encode ktrel``.
+collections (docs/models/ktrel.md, docs/dense-retrieval.md).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from rerank_plugin.features.vector_features import VectorFeatures
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.index_folder import ADAPTED, Index
-from rerank_plugin.indexes.verification import verify
+from rerank_plugin.indexes.stored_encodings import encodings_folder
 from rerank_plugin.kernels.regularization import regularize
 from rerank_plugin.models.ktrel.adaptation import ROUNDS, context_vectors
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
@@ -80,7 +80,7 @@ def test_each_space_has_its_cosine():
 def adapted(sample_index, tmp_path_factory):
     folder = tmp_path_factory.mktemp("adapted") / "index"
     shutil.copytree(sample_index, folder)
-    index_command.main(["--index", str(folder), "--encode", "ktrel", "--adapt"])
+    index_command.main(["--index", str(folder), "--encode", "ktrel"])
     return Index(folder)
 
 
@@ -113,23 +113,38 @@ def test_the_hybrid_reads_the_adapted_encoder_and_the_matches(adapted):
     assert min(found.first_stage_scores) >= np.sort(scores)[-10] - 1e-5
 
 
-def test_an_adapted_index_is_whole_and_can_be_adapted_again(adapted, capsys):
-    verify(adapted)
+def test_an_adapted_index_is_whole_and_can_be_adapted_again(adapted):
+    again = ["--index", str(adapted.folder), "--encode", "ktrel"]
     key = IndexEncoder(adapted.forward, adapted.folder / ADAPTED).key
-    index_command.main(["--index", str(adapted.folder), "--encode", "ktrel", "--adapt"])
-    assert capsys.readouterr().out == ""  # all is there
-    index_command.main(["--index", str(adapted.folder), "--encode", "ktrel", "--adapt", "--overwrite"])
+    with pytest.raises(InputError, match="exists already"):
+        index_command.main(again)
+    index_command.main([*again, "--overwrite"])
     assert IndexEncoder(adapted.forward, adapted.folder / ADAPTED).key == key
-    verify(Index(adapted.folder))
+    index_command.main(["--index", str(adapted.folder), "--verify"])
 
 
-def test_what_cannot_be_adapted(adapted, index_folder, tmp_path, capsys):
+def test_what_is_missing_of_an_adapted_index_is_made(adapted, tmp_path, capsys):
+    """After an index without it, an interruption, and damage that only its checksum shows."""
     folder = tmp_path / "index"
-    shutil.copytree(index_folder, folder)
+    shutil.copytree(adapted.folder, folder)
+    vectors = encodings_folder(Index(folder).forward, IndexEncoder(adapted.forward, folder / ADAPTED).key)
+    shutil.rmtree(vectors)
+    with pytest.raises(InputError, match="adapted is damaged, or was interrupted"):
+        index_command.main(["--index", str(folder), "--verify"])
+    shutil.rmtree(folder / ADAPTED)
+    index_command.main(["--index", str(folder), "--encode", "ktrel"])
+    assert capsys.readouterr().out.startswith(f"{vectors}: ")
+    index_command.main(["--index", str(folder), "--verify"])
+
+
+def test_what_is_not_adapted(adapted, sample_index, index_folder, tmp_path):
+    small, plain = tmp_path / "small", tmp_path / "plain"
+    shutil.copytree(index_folder, small)
+    shutil.copytree(sample_index, plain)
+    index_command.main(["--index", str(small), "--encode", "ktrel"])
+    index_command.main(["--index", str(plain), "--encode", "ktrel", "--no-adapt"])
+    assert not (small / ADAPTED).exists() and not (plain / ADAPTED).exists()
     with pytest.raises(InputError, match="fewer than the 500 documents"):
-        IndexEncoder(Index(folder).forward, "ktrel").adapt(seed=1)
+        IndexEncoder(Index(small).forward, "ktrel").adapted()
     with pytest.raises(InputError, match="the bundled encoder ktrel can"):
-        IndexEncoder(adapted.forward, adapted.folder / ADAPTED).adapt(seed=1)
-    with pytest.raises(SystemExit):
-        index_command.main(["--index", str(folder), "--encode", "minilm", "--adapt"])
-    assert "give it with --encode ktrel" in capsys.readouterr().err
+        IndexEncoder(adapted.forward, adapted.folder / ADAPTED).adapted()
