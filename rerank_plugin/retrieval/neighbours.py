@@ -188,7 +188,7 @@ class NeighboursStage:
         opened = {name: configure(name).open(index) for name in names}
         if own in opened:
             encoder = opened[own].encoder
-        elif config.checkpoint == ENCODER and HYBRID in opened:
+        elif HYBRID in opened and opened[HYBRID].dense.config.checkpoint == config.checkpoint:  # it is not adapted
             encoder = opened[HYBRID].dense.encoder
         else:
             encoder = QueryEncoder(index.forward, config.checkpoint)

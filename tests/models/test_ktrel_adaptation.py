@@ -123,6 +123,14 @@ def test_an_adapted_index_is_whole_and_can_be_adapted_again(adapted):
     index_command.main(["--index", str(adapted.folder), "--verify"])
 
 
+def test_judged_queries_are_compared_by_the_bundled_encoder(adapted):
+    """And listened to by the adapted hybrid."""
+    index_command.main(["--index", str(adapted.folder), "--encode", "ktrel", "--judged", "sample:train"])
+    stage = configure("neighbours:ktrel").open(adapted)
+    assert stage.encoder.size == 256 and stage.rankings[0].dense.encoder.size == 512
+    assert len(stage.search(QUERY, 10)) == 10
+
+
 def test_what_is_missing_of_an_adapted_index_is_made(adapted, tmp_path, capsys):
     """After an index without it, an interruption, and damage that only its checksum shows."""
     folder = tmp_path / "index"
