@@ -24,7 +24,7 @@ from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.options import run
 from rerank_plugin.retrieval.dense import DenseConfig
-from rerank_plugin.retrieval.hybrid import HYBRID_RM3, HybridConfig
+from rerank_plugin.retrieval.hybrid import HYBRID_RM3, REGULARIZED_RM3, HybridConfig
 from rerank_plugin.retrieval.neighbours import NeighboursConfig
 
 DEPTH = 1000
@@ -120,7 +120,7 @@ class Experiment:
         model, own = str(self.checkpoint), f"dense:{self.checkpoint}"
         moved = product((0.7, 0.8, 0.9), ((3, 0.3), (5, 0.5)))
         hybrids = [
-            HybridConfig(HYBRID_RM3, model, weight, feedback=n, feedback_weight=w, regularized=DEPTH)
+            HybridConfig(HYBRID_RM3, model, weight, feedback=n, feedback_weight=w, regularized=REGULARIZED_RM3)
             for weight, (n, w) in moved
         ]
         feedback = [DenseConfig(model, feedback=n, feedback_weight=w) for n, w in product((3, 5), (0.15, 0.3, 0.6))]

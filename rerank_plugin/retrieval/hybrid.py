@@ -30,6 +30,7 @@ HYBRID, HYBRID_RM3 = "hybrid", "hybrid+rm3"
 # Of an encoder, in fusions without and with RM3; others have those of the bundled one.
 WEIGHTS = {ENCODER: (0.35, 0.25), ADAPTED: (0.4, 0.3), "minilm": (0.5, 0.35)}
 RM3_SHARE = 0.6  # of what the encoder leaves; BM25 has the rest
+REGULARIZED_RM3 = 500  # documents whose scores are regularized with RM3, which finds more of them
 MATCHED, MATCHES = 300, 0.2  # documents that the matches of single words are added for, and their weight
 
 
@@ -137,5 +138,7 @@ class HybridStage:
 
 register(FirstStageEntry(HYBRID, HybridConfig, "BM25 fused with the bundled encoder ktrel"))
 register(
-    FirstStageEntry(HYBRID_RM3, HybridConfig, "the same and RM3", fixed={"name": HYBRID_RM3, "regularized": DEPTH})
+    FirstStageEntry(
+        HYBRID_RM3, HybridConfig, "the same and RM3", fixed={"name": HYBRID_RM3, "regularized": REGULARIZED_RM3}
+    )
 )

@@ -49,7 +49,7 @@ def fused_with_words(encoded, lists, weights, query):
 
 
 @pytest.mark.parametrize(
-    "name, weight, regularized", [("hybrid", None, 300), ("hybrid+rm3", None, 1000), ("hybrid+rm3", 0.8, 1000)]
+    "name, weight, regularized", [("hybrid", None, 300), ("hybrid+rm3", None, 500), ("hybrid+rm3", 0.8, 500)]
 )
 def test_scores_are_fused_after_feedback_and_regularized(encoded, name, weight, regularized):
     """From the stored vectors, in double precision: fuse, expand, move the query, fuse, regularize."""
