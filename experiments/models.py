@@ -35,6 +35,7 @@ COLLECTIONS = {"NFCorpus": "nfcorpus", "BioASQ snippets": "bioasq-snippets", "Pu
 DEPTH, RERANKED = 1000, 500
 TIMED, WARM = 200, 20  # queries
 BASELINE = "BM25"
+LINE = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.6, "shrinkA": 0}  # from a name to its point
 MINILM = {"hybrid_encoder": "minilm"}
 TITLE = "# The models that come with the package"
 PAGE = FileKind("this page", lambda path: beginning(path).startswith(TITLE.encode()))
@@ -159,17 +160,21 @@ def draw(rows: list[Row], path: Path) -> None:
 
 
 def _name_points(axis, points: list[tuple[str, float, float]]) -> None:
-    """Write each name where it covers no point and no other name, and does not leave the axes."""
+    """Write each name, with a line to its point, where it covers no other and does not leave the axes."""
     axis.figure.draw_without_rendering()  # places the axes
-    taken = [Bbox.from_bounds(*(axis.transData.transform((x, y)) - 5), 10, 10) for _, x, y in points]
+    near = {name: Bbox.from_bounds(*(axis.transData.transform((x, y)) - 5), 10, 10) for name, x, y in points}
+    names: list[Bbox] = []
     for name, x, y in sorted(points, key=lambda point: -point[1]):  # names run to the right
+        taken = [*names, *(box for other, box in near.items() if other != name)]
         text = axis.annotate(name, (x, y), (0, 0), textcoords="offset points", fontsize=8)
-        for text.xyann in product((7, -7), (4, -12, 12, -20, 20)):
-            text.set_ha("left" if text.xyann[0] > 0 else "right")
+        for down, right in product((4, -12, 14, -22), (9, -9)):
+            text.xyann = right, down
+            text.set_ha("left" if right > 0 else "right")
             box = text.get_window_extent()
             if axis.bbox.x0 < box.x0 and box.x1 < axis.bbox.x1 and not box.count_overlaps(taken):
                 break
-        taken.append(box)
+        names.append(box)
+        axis.annotate("", (x, y), text.xyann, textcoords="offset points", arrowprops=LINE)
 
 
 def main(argv: list[str] | None = None) -> None:

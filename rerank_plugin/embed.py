@@ -1,5 +1,6 @@
 """``python -m rerank_plugin.embed``: ``words``, word vectors for the neural models; ``compact``, in less space;
-``extend``, for all words of an index; ``concepts``, vectors of the concepts of a knowledge base."""
+``extend``, for all words of an index; ``contexts``, an encoder adapted to an index; ``concepts``, vectors of the
+concepts of a knowledge base."""
 
 from __future__ import annotations
 
@@ -28,6 +29,12 @@ KINDS = {  # of each its help, its description and an example
         "Write word vectors anew, with random ones for all words of an index that they lack: rare words, which\n"
         "a model that trains its embeddings (ktrel) can then tell apart.",
         "extend --words embeddings/sample --index indexes/sample --output embeddings/extended",
+    ),
+    "contexts": (
+        "an encoder adapted to an index: words get second vectors, of the documents that hold them",
+        "Write a KTRel of words anew, adapted to the documents of an index without judgments: each word gets a second\n"
+        "vector, of the documents that hold it. It must sum its vectors as they are (train --set layers=0).",
+        "contexts --checkpoint checkpoints/judged --index indexes/sample --output checkpoints/judged-adapted",
     ),
     "concepts": (
         "concept vectors with TransE, from the relations of a knowledge base",
@@ -64,6 +71,10 @@ def arguments():
     parts["compact"].add_argument("--most-frequent", type=int, help="keep only so many of the most frequent words")
     index = "index folder, with the same --stem"
     parts["extend"].add_argument("--index", type=Path, required=True, help=index)
+    add = parts["contexts"].add_argument
+    add("--checkpoint", required=True, help="of the encoder, or a bundled model's name: ktrel")
+    add("--index", type=Path, required=True, help="index folder whose documents are read")
+    add("--weight", type=float, default=0.2, help="of the cosine of the second vectors; the first has 1")
     add = parts["concepts"].add_argument
     add("--knowledge", type=Path, required=True, metavar="KB", help="a compiled knowledge base")
     more = parts["concepts"].add_argument_group("training")
@@ -77,7 +88,8 @@ def arguments():
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = commandline.parse(parser, argv)
-    {"words": words, "compact": compact, "extend": extend, "concepts": concepts}[options.kind](parser, options)
+    kinds = {"words": words, "compact": compact, "extend": extend, "contexts": contexts, "concepts": concepts}
+    kinds[options.kind](parser, options)
 
 
 def words(parser, options) -> None:
@@ -125,6 +137,25 @@ def extend(parser, options) -> None:
     _write(options, vectors, {"extended": {"index": str(options.index), "seed": options.seed}})
     count = len(vectors.vocabulary)
     print(f"{options.output}: {count:,} words, {count - len(before.vocabulary):,} of them with random vectors")
+
+
+def contexts(parser, options) -> None:
+    if not options.weight > 0:
+        parser.error("--weight must be above 0")
+    from rerank_plugin.files.outputs import check_free
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.models.checkpoints import CHECKPOINT
+    from rerank_plugin.models.ktrel.adaptation import adapt
+    from rerank_plugin.models.register import checkpoint_folder
+
+    check_free(options.output, CHECKPOINT, options.overwrite)
+    started, encoder = time.monotonic(), checkpoint_folder(options.checkpoint)
+
+    def progress(pieces):
+        return commandline.progress(pieces, "adapting", "pieces")
+
+    adapt(Index(options.index).forward, encoder, options.output, options.seed, options.weight, progress)
+    print(f"{options.output}: adapted in {time.monotonic() - started:.1f} s")
 
 
 def _read(options):

@@ -104,7 +104,7 @@ class IndexEncoder:
             raise InputError(f"{self.checkpoint} cannot be adapted to a collection: the bundled encoder ktrel can")
         folder = self.index.folder / ADAPTED
         if overwrite or not folder.is_dir():
-            adapt(self.index, checkpoint_folder(BUNDLED), folder, seed, progress)
+            adapt(self.index, checkpoint_folder(BUNDLED), folder, seed, progress=progress)
         return IndexEncoder(self.index, folder, self.device)
 
     def build_ann(self, config: AnnConfig, overwrite: bool = False) -> Path:

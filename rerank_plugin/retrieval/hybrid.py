@@ -100,7 +100,7 @@ class HybridStage:
             from rerank_plugin.features.vector_features import VectorFeatures
 
             model = self.dense.encoder.reranker.model
-            vectors = model.words.embeddings.numpy()[:, : model.encoding_size // model.config.spaces]
+            vectors = model.words.embeddings.numpy()[:, : model.encoding_size // len(model.config.space_weights)]
             self.matches = VectorFeatures(["vector_matches"], np.ascontiguousarray(vectors))
 
     def search(self, query: Query, depth: int) -> Candidates:

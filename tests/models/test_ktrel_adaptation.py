@@ -62,18 +62,18 @@ def test_contexts_are_those_of_a_plain_computation():
 
 
 def test_each_space_has_its_cosine():
-    """Query (1, 0 | 0, 2), document (3, 4 | 0, 5): cosines 0.6 and 1, and half of that for a document of one space."""
+    """Query (1, 0 | 0, 2), documents (3, 4 | 0, 5) and (0, 0 | 0, 7): cosines 0.6 and 1, 0 and 1."""
     vectors = torch.tensor([[0.0, 0, 0, 0], [1, 0, 0, 2], [3, 4, 0, 5], [0, 0, 0, 7]])
-    model = Ktrel(KtrelConfig("words", layers=0, factor=2.0, spaces=2), vectors).eval()
+    model = Ktrel(KtrelConfig("words", layers=0, factor=2.0, space_weights=(1, 0.5)), vectors).eval()
     mask = torch.ones(1, 1, dtype=torch.bool)
     with torch.no_grad():
         query = model.encode_queries(torch.tensor([[1]]), mask)
         scores = [(query * model.encode_documents(torch.tensor([[word]]), mask)).sum().item() for word in (2, 3)]
-    assert scores == pytest.approx([3.2, 2.0]) and model.largest_score.item() == 4
+    assert scores == pytest.approx([2.2, 1.0]) and model.largest_score.item() == 3
     with pytest.raises(InputError, match="3 spaces do not divide the 4"):
-        Ktrel(KtrelConfig("words", layers=0, spaces=3), vectors)
+        Ktrel(KtrelConfig("words", layers=0, space_weights=(1, 1, 1)), vectors)
     with pytest.raises(InputError, match="words alone"):
-        KtrelConfig("concepts", concepts=3, spaces=2)
+        KtrelConfig("concepts", concepts=3, space_weights=(1, 1))
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
-"""Adapts an encoder that sums word vectors, as the bundled one, to a collection: words get vectors of their contexts.
+"""Adapts KTRel without a layer, as the bundled encoder is, to a collection: words get vectors of their contexts.
 
 What a word means in a collection is what the documents that hold it are about. So each word gets a second vector,
 the mean of the encodings of its documents times the word's IDF, and documents are encoded again as sums of those:
 reflective random indexing (Cohen, Schvaneveldt and Widdows, Journal of Biomedical Informatics 43(2), 2010), which here
 starts from a trained encoder and not from random vectors. After each of the two rounds the space is turned and
 stretched so that all its directions matter alike for the documents; many rounds would end in latent semantic indexing.
-The encoder's own space and the new one stand side by side (``spaces`` of
+The encoder's own space and the new one stand side by side (``space_weights`` of
 :class:`~rerank_plugin.models.ktrel.model.KtrelConfig`).
 
 Nothing is learned from judgments or queries. Letters in shapes: n documents, V vocabulary, D dimension.
@@ -14,6 +14,7 @@ Nothing is learned from judgments or queries. Letters in shapes: n documents, V 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,9 @@ from scipy import sparse
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, idf
-from rerank_plugin.models.checkpoints import save_checkpoint
-from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
-from rerank_plugin.text.word_vectors import WordVectors, compact, load, with_words
+from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
+from rerank_plugin.models.ktrel.model import Ktrel
+from rerank_plugin.text.word_vectors import WordVectors, compact, with_words
 
 ROUNDS = 2
 DOCUMENTS = 100_000  # of a larger collection so many are drawn
@@ -40,21 +41,26 @@ def adapt(
     encoder: Path,
     output: Path,
     seed: int,
+    weight: float = 1.0,
     progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> None:
     """Write the encoder of a checkpoint, adapted to an index, as a checkpoint, atomically.
 
     Args:
+        weight: of the new space; the encoder's own has 1.
         progress: wraps the iteration over pieces of documents, for a progress bar.
 
     Raises:
-        InputError: the index has fewer than `FEWEST` documents, or was tokenized otherwise.
+        InputError: the checkpoint is no KTRel of words whose vectors are summed as they are, or is adapted already; the
+            index has fewer than `FEWEST` documents, or was tokenized otherwise.
     """
+    model, vocabulary = load_checkpoint(encoder)
+    if not isinstance(model, Ktrel) or model.concepts or model.config.layers or len(model.config.space_weights) > 1:
+        raise InputError(f"{encoder} cannot be adapted: only a KTRel of words with layers=0 can, and once")
     if len(index) < FEWEST:
         raise InputError(f"{index.folder} has fewer than the {FEWEST} documents that an encoder is adapted to")
-    vectors = with_words_of(index, load(encoder))
-    config = KtrelConfig(parts="words", layers=0, factor=1.0, fixed_words=True, query_words=64)
-    builder = Ktrel(config, torch.from_numpy(vectors.matrix)).input_builder(index, vectors.vocabulary)
+    vectors = with_words_of(index, WordVectors(vocabulary, model.words.embeddings.detach().numpy()))
+    builder = model.input_builder(index, vectors.vocabulary)
     rows = np.arange(len(index))
     if len(rows) > DOCUMENTS:
         rows = np.sort(np.random.default_rng(seed).choice(rows, DOCUMENTS, replace=False))
@@ -66,17 +72,19 @@ def adapt(
     contexts = context_vectors(sparse.vstack(counts), vectors.matrix)
     both = WordVectors(vectors.vocabulary, np.hstack([vectors.matrix, contexts]))
     small = compact(both)
-    model = Ktrel(KtrelConfig(**{**vars(config), "spaces": 2}), torch.from_numpy(small.matrix))
-    save_checkpoint(output, model, small, {"adapted": {"documents": len(rows), "rounds": ROUNDS, "seed": seed}})
+    config = replace(model.config, fixed_words=True, space_weights=(1.0, weight))
+    adapted = Ktrel(config, torch.from_numpy(small.matrix))
+    adapted.a.data = model.a.data
+    save_checkpoint(output, adapted, small, {"adapted": {"documents": len(rows), "rounds": ROUNDS, "seed": seed}})
 
 
 def with_words_of(index: ForwardIndex, vectors: WordVectors) -> WordVectors:
-    """The vectors, and those of an index's frequent words that are not among them: what they have by their hashes."""
+    """The vectors, and those that an index's frequent words that are not among them have by their hashes."""
     frequency = np.asarray(index.document_frequency["text"])
     frequent = np.flatnonzero(frequency >= SMALLEST_COUNT)
     names = dict(zip(index.terms.take(frequent), frequency[frequent].tolist()))
     new = sorted((word for word in names if word not in vectors.vocabulary), key=lambda word: (-names[word], word))
-    new = new[:NEW_WORDS]
+    new = new[:NEW_WORDS] if vectors.vocabulary.hashed else []
     return with_words(vectors, new, vectors.matrix[vectors.vocabulary.lookup(new)])
 
 

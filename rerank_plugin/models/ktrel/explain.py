@@ -53,11 +53,12 @@ def _cells(
     encoder: SequenceEncoder, factor: Tensor, query: tuple[Tensor, Tensor], document: tuple[Tensor, Tensor]
 ) -> tuple[np.ndarray, np.ndarray]:
     """What every pair of items adds to the score, and the pairs' cosines, over the spaces; float64 [M, N] each."""
+    lengths = torch.tensor(encoder.lengths, dtype=torch.float64)[:, None]  # [S, 1]
     sides = [
-        encoder.items(ids, mask)[0].double().cpu().unflatten(1, (encoder.spaces, -1)) for ids, mask in (query, document)
+        encoder.items(ids, mask)[0].double().cpu().unflatten(1, (len(lengths), -1)) for ids, mask in (query, document)
     ]  # [M, S, D / S], [N, S, D / S]
     sums = [items.sum(dim=0).norm(dim=1, keepdim=True).clamp_min(SMALLEST_NORM) for items in sides]  # [S, 1]
-    shares = [(items / lengths).flatten(1) for items, lengths in zip(sides, sums)]
-    units = [functional.normalize(items, dim=2).flatten(1) for items in sides]
+    shares = [(lengths * items / size).flatten(1) for items, size in zip(sides, sums)]
+    units = [(lengths * functional.normalize(items, dim=2)).flatten(1) for items in sides]
     cells = factor.double().cpu() * (shares[0] @ shares[1].T)  # [M, N]
-    return cells.numpy(), (units[0] @ units[1].T / encoder.spaces).numpy()
+    return cells.numpy(), (units[0] @ units[1].T / (lengths**2).sum()).numpy()

@@ -36,8 +36,8 @@ class KtrelScorer(InnerProductScorer):
 
     @property
     def longest_encoding(self) -> float:
-        """An upper bound of the norm of a document's encoding: a unit vector for each space, up to rounding."""
-        return 1.001 * math.sqrt(sum(encoder.spaces for _, encoder in self.encoders))
+        """An upper bound of the norm of a document's encoding: its lengths in all spaces, up to rounding."""
+        return 1.001 * math.sqrt(sum(float(np.sum(encoder.lengths**2)) for _, encoder in self.encoders))
 
     @property
     def factors(self) -> np.ndarray:
@@ -78,7 +78,7 @@ class FusedEncoder:
 
     def __init__(self, part: SequenceEncoder):
         layer = part.layer
-        self.embeddings, self.spaces = numbers(part.embeddings), part.spaces  # [V, D]
+        self.embeddings, self.lengths = numbers(part.embeddings), np.array(part.lengths)[:, None]  # [V, D], [S, 1]
         self.has_layer = layer is not None
         if not self.has_layer:
             return
@@ -99,25 +99,25 @@ class FusedEncoder:
         self.workspace = Workspace()
 
     def encode(self, ids: np.ndarray) -> np.ndarray:
-        """The vector of a sequence of ids int64 [m], float64 [D], of length 1 in each space; zeros for no ids."""
+        """The vector of a sequence of ids int64 [m], float64 [D]; zeros for no ids."""
         dimension, count = self.embeddings.shape[1], len(ids)
         if not count:
             return np.zeros(dimension)
         if not self.has_layer:
-            return _units(self.embeddings[ids].astype(np.float64).sum(axis=0), self.spaces)
+            return _brought_to(self.lengths, self.embeddings[ids].astype(np.float64).sum(axis=0))
         widths = [dimension, *(len(bias) for _, bias in self.layers)]
         total = (count + 2 * ROWS) * (sum(widths) + dimension) + count
         scratch = self.workspace.array("scratch", (total,), np.float32)
         found = np.zeros(dimension)
         _encode(self.embeddings, ids, self.heads, self.layers, self.norms, self.epsilon, scratch, found)
-        return _units(found, self.spaces)
+        return _brought_to(self.lengths, found)
 
 
-def _units(vector: np.ndarray, spaces: int) -> np.ndarray:
-    """A vector float64 [D] brought to length 1 in each of its equal spaces, as torch does it."""
-    parts = vector.reshape(spaces, -1)
-    lengths = np.sqrt(np.sum(parts * parts, axis=1, keepdims=True))  # [spaces, 1]
-    return (parts / np.maximum(lengths, SMALLEST_NORM)).ravel()
+def _brought_to(lengths: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """A vector float64 [D] brought to the lengths [S, 1] in its equal spaces, as torch does it."""
+    parts = vector.reshape(len(lengths), -1)
+    norms = np.sqrt(np.sum(parts * parts, axis=1, keepdims=True))  # [S, 1]
+    return (lengths * (parts / np.maximum(norms, SMALLEST_NORM))).ravel()
 
 
 @njit(nogil=True, cache=True)

@@ -33,6 +33,7 @@ knowledge base's otherwise.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -65,8 +66,8 @@ class KtrelConfig(ModelConfig):
         embedding_dropout: of the embeddings' numbers, before the layer.
         word_dropout: share of a sequence's items that a training step leaves out.
         factor: what a and b start at. For a loss of shares of the largest score (softmax) 1 lets their proportion move.
-        spaces: into how many equal spaces a word's vector falls. Each has a cosine of its own, and the score is ``a``
-            times their sum; an encoder that is adapted to a collection has two.
+        space_weights: of the equal spaces that a word's vector falls into. Each has a cosine of its own, and the score
+            is ``a`` times their weighted sum; an encoder that is adapted to a collection has two.
         fixed_words: whether the word embeddings are the checkpoint's word vectors as they are. Nothing trains them, and
             they may be 8-bit numbers: so a distilled encoder takes a quarter of the space.
         document_words, query_words: where longer texts are cut.
@@ -76,7 +77,7 @@ class KtrelConfig(ModelConfig):
     """
 
     of_training = ("dropout", "embedding_dropout", "word_dropout", "unit_vectors", "identity_start", "factor")
-    later = ("spaces",)
+    later = ("space_weights",)
     parts: str = "both"
     heads: int = 2
     feed_forward: int = 200
@@ -87,7 +88,7 @@ class KtrelConfig(ModelConfig):
     embedding_dropout: float = 0.0
     word_dropout: float = 0.0
     factor: float = 20.0
-    spaces: int = 1
+    space_weights: tuple[float, ...] = (1.0,)
     fixed_words: bool = False
     document_words: int = 200
     query_words: int = 16
@@ -98,13 +99,16 @@ class KtrelConfig(ModelConfig):
     lexical_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        sizes = ("heads", "feed_forward", "spaces", "document_concepts", "query_concepts", "concept_dimension")
+        sizes = ("heads", "feed_forward", "document_concepts", "query_concepts", "concept_dimension")
         self.check("KTRel", *sizes, parts=PARTS)
         if self.layers not in (0, 1):
             raise InputError(f"KTRel has one transformer layer, or none, not {self.layers}")
         if (self.concepts < 1) == (self.parts != "words"):
             raise InputError(f"KTRel's parts '{self.parts}' and its {self.concepts} concepts contradict each other")
-        if self.spaces > 1 and self.parts != "words":
+        object.__setattr__(self, "space_weights", tuple(map(float, self.space_weights)))
+        if not self.space_weights or not all(0 < weight < math.inf for weight in self.space_weights):
+            raise InputError(f"KTRel's space_weights are {self.space_weights}; each must be above 0")
+        if len(self.space_weights) > 1 and self.parts != "words":
             raise InputError("only KTRel of words alone has several spaces")
         if self.fixed_words and self.unit_vectors:
             raise InputError("fixed_words leaves KTRel's word vectors as they are: unit_vectors does not go with it")
@@ -139,9 +143,10 @@ class SequenceEncoder(SparseEmbeddings):
 
     def __init__(self, vectors: Tensor, config: KtrelConfig, fixed: bool = False):
         super().__init__()
-        dimension, self.spaces = vectors.shape[1], config.spaces
-        if dimension % config.spaces:
-            raise InputError(f"{config.spaces} spaces do not divide the {dimension} dimensions of an embedding")
+        dimension, spaces = vectors.shape[1], len(config.space_weights)
+        if dimension % spaces:
+            raise InputError(f"{spaces} spaces do not divide the {dimension} dimensions of an embedding")
+        self.lengths = [math.sqrt(weight) for weight in config.space_weights]  # of an encoding in each space
         if config.layers and dimension % config.heads:
             raise InputError(f"{config.heads} attention heads do not divide the {dimension} dimensions of an embedding")
         if fixed:
@@ -161,7 +166,10 @@ class SequenceEncoder(SparseEmbeddings):
                     nn.init.zeros_(last.bias)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """ids int64 [B, L] and mask bool [B, L] to float [B, D], of length 1 in each space; 0 of an empty sequence."""
+        """ids int64 [B, L] and mask bool [B, L] to float [B, D]; 0 of an empty sequence.
+
+        In each space its length is the root of the space's weight.
+        """
         if self.training and self.word_dropout:
             mask = mask & (torch.rand(mask.shape, device=mask.device) >= self.word_dropout)
         if self.training and self.layer is None and not self.dropout.p:  # sums of a whole collection fit into memory
@@ -169,7 +177,8 @@ class SequenceEncoder(SparseEmbeddings):
             total = functional.embedding_bag(ids, self.embeddings, mode="sum", per_sample_weights=weights)  # [B, D]
         else:
             total = self.items(ids, mask).sum(dim=1)  # [B, D]
-        return functional.normalize(total.unflatten(1, (self.spaces, -1)), dim=2).flatten(1)
+        spaces = zip(self.lengths, total.chunk(len(self.lengths), dim=1))
+        return torch.cat([length * functional.normalize(part, dim=1) for length, part in spaces], dim=1)
 
     def items(self, ids: Tensor, mask: Tensor) -> Tensor:
         """What is summed over the sequence, float [B, L, D]; 0 where padded."""
@@ -269,9 +278,9 @@ class Ktrel(EncodingModel):
 
     @property
     def largest_score(self) -> Tensor:
-        """``|a| + |b|``, which no score exceeds, a space; a scalar."""
+        """``|a| + |b|``, times the spaces' weights, which no score exceeds; a scalar."""
         factors = [factor for name, factor in self.named_parameters(recurse=False) if name in ("a", "b")]
-        return self.config.spaces * sum(factor.abs() for factor in factors)
+        return sum(self.config.space_weights) * sum(factor.abs() for factor in factors)
 
     def score_encodings(self, queries: Tensor, documents: Tensor) -> Tensor:
         """Scores [B] of encoded queries [B, E] and documents [B, E]."""
