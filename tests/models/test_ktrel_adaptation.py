@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import sparse
 
+from rerank_plugin import embed
 from rerank_plugin import index as index_command
 from rerank_plugin.features.vector_features import VectorFeatures
 from rerank_plugin.files.errors import InputError
@@ -143,6 +144,30 @@ def test_what_is_missing_of_an_adapted_index_is_made(adapted, tmp_path, capsys):
     index_command.main(["--index", str(folder), "--encode", "ktrel"])
     assert capsys.readouterr().out.startswith(f"{vectors}: ")
     index_command.main(["--index", str(folder), "--verify"])
+
+
+def test_contexts_of_a_checkpoint_count_by_their_weight(adapted, tmp_path):
+    """The adapted index's encodings, whose spaces count alike, have both cosines."""
+    folder, checkpoint = tmp_path / "index", tmp_path / "contexts"
+    shutil.copytree(adapted.folder, folder)
+    command = ["contexts", "--index", str(folder), "--checkpoint"]
+    embed.main([*command, "ktrel", "--weight", "0.25", "--output", str(checkpoint)])
+    index_command.main(["--index", str(folder), "--encode", str(checkpoint)])
+    equal, weighted = (configure(f"dense:{one}").open(Index(folder)) for one in (folder / ADAPTED, checkpoint))
+    query, found = equal.encoder.encode(QUERY.text), weighted.search(QUERY, 50)
+    cosines = (equal.vectors * query)[found.rows].reshape(50, 2, 256).sum(axis=2)
+    assert found.first_stage_scores == pytest.approx(cosines @ [1, 0.25], abs=1e-5)
+    with torch.no_grad():
+        module = weighted.encoder.reranker.model
+        ids, mask = torch.tensor([[3, 5, 7]]), torch.ones(1, 3, dtype=torch.bool)
+        assert module.encode_queries(ids, mask).reshape(2, 256).norm(dim=1).tolist() == pytest.approx([1, 0.5])
+    with pytest.raises(InputError, match="exists already"):
+        embed.main([*command, "ktrel", "--output", str(checkpoint)])
+    for encoder in (str(checkpoint), "delta"):  # adapted already; another model
+        with pytest.raises(InputError, match="cannot be adapted"):
+            embed.main([*command, encoder, "--output", str(tmp_path / "again")])
+    with pytest.raises(SystemExit):
+        embed.main([*command, "ktrel", "--weight", "0", "--output", str(tmp_path / "again")])
 
 
 def test_what_is_not_adapted(adapted, sample_index, index_folder, tmp_path):
