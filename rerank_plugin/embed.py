@@ -140,8 +140,6 @@ def extend(parser, options) -> None:
 
 
 def contexts(parser, options) -> None:
-    if not options.weight > 0:
-        parser.error("--weight must be above 0")
     from rerank_plugin.files.outputs import check_free
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.models.checkpoints import CHECKPOINT

@@ -10,6 +10,7 @@ from rerank_plugin import options as commandline
 from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.nearest import AnnConfig
+from rerank_plugin.retrieval.encoding import BUNDLED
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def _add_encoding_options(add) -> None:
     add("--batch-size", type=int, help="documents encoded at once (default: 16 on a CPU, else 512)")
     add("--half", action="store_true", help="keep vectors in half precision, in half the space")
     adapted = (
-        "of ktrel: do without the second encoder, which is adapted to the collection (words get vectors of the "
+        "of ktrel: do not make the second encoder, which is adapted to the collection (words get vectors of the "
         "documents that hold them, without judgments) and which search --first-stage hybrid ranks better by"
     )
     add("--no-adapt", action="store_true", help=adapted)
@@ -90,9 +91,11 @@ def _add_encoding_options(add) -> None:
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = commandline.parse(parser, argv)
-    for name in ("ann", "judged", "no_adapt"):
+    for name in ("ann", "judged"):
         if getattr(options, name) and not options.encode:
-            parser.error(f"--{name.replace('_', '-')} is for encodings: give it with --encode")
+            parser.error(f"--{name} is for encodings: give it with --encode")
+    if options.no_adapt and options.encode != BUNDLED:
+        parser.error(f"--no-adapt is for the bundled encoder: give it with --encode {BUNDLED}")
     for name in ("stem", "knowledge"):
         if getattr(options, name) and not (options.corpus or options.lucene):
             parser.error(f"--{name} is for building an index: give it with --corpus or --lucene")
@@ -116,12 +119,12 @@ def verify(options) -> None:
     """Compare the files of an index with their checksums."""
     from rerank_plugin.indexes import verification
     from rerank_plugin.indexes.index_folder import ADAPTED, Index
-    from rerank_plugin.retrieval.encoding import BUNDLED, IndexEncoder
+    from rerank_plugin.retrieval.encoding import IndexEncoder
 
     index = Index(options.index)
     files, adapted = verification.verify(index), index.folder / ADAPTED
     if adapted.is_dir() and IndexEncoder(index.forward, adapted).vectors() is None:
-        raise InputError(f"{adapted} is damaged, or was interrupted: --encode {BUNDLED} --overwrite")
+        raise InputError(f"{adapted} is damaged, or was interrupted: delete that folder, and --encode {BUNDLED} again")
     print(f"{options.index}: all {files} files match their checksums")
 
 
@@ -170,7 +173,7 @@ def encode(options) -> None:
 
     Encodings that are there already stay where something beside them is asked for, or missing.
     """
-    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.indexes.index_folder import ADAPTED, Index
     from rerank_plugin.indexes.nearest import faiss_module
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
@@ -179,12 +182,20 @@ def encode(options) -> None:
         faiss_module()
         ann = commandline.configured(AnnConfig, options, kind=options.ann, seed=options.seed, threads=options.threads)
     encoder = IndexEncoder(Index(options.index).forward, options.encode, options.device)
-    encoders = [encoder]
-    if encoder.adapts and not options.no_adapt:
-        encoders.append(encoder.adapted(options.seed, options.overwrite, _adapting))
-    missing = [one for one in encoders if options.overwrite or one.vectors() is None]
-    for one in missing if missing or ann or options.judged else [encoder]:  # the last is refused
-        _encode_documents(one, options)
+    adapts, folder = encoder.adapts and not options.no_adapt, encoder.index.folder / ADAPTED
+    if options.no_adapt and folder.is_dir():
+        log.warning("hybrid uses %s, which is there already; delete that folder to do without it", folder)
+    whole = encoder.vectors() is not None and (not adapts or encoder.is_adapted())
+    if whole and not (options.overwrite or ann or options.judged):
+        raise InputError(
+            f"encodings of {options.index} by {options.encode} exist already; replace them with --overwrite"
+        )
+    if options.overwrite or encoder.vectors() is None:
+        _encode_documents(encoder, options)
+    if adapts:
+        adapted = encoder.adapted(options.seed, options.overwrite, _adapting)
+        if options.overwrite or adapted.vectors() is None:
+            _encode_documents(adapted, options)
     if ann is not None:
         started = time.monotonic()
         folder = encoder.build_ann(ann, options.overwrite)

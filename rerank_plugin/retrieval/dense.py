@@ -147,6 +147,11 @@ class QueryEncoder:
         return self.scorer.inner_products(encoding, vectors, rows)
 
 
+def encode_command(index, checkpoint: str | Path) -> str:
+    """The command that encodes the documents of an index."""
+    return f"python -m rerank_plugin.index --encode {checkpoint} --index {index.folder}"
+
+
 class Asked(NamedTuple):
     """A query's encoding, float32 [E], None for nothing to search by; what fits its filter, bool [R], None for all."""
 
@@ -168,7 +173,7 @@ class DenseStage:
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
         self.encoder = QueryEncoder(self.forward, config.checkpoint)
         vectors = find_encodings(self.forward, self.encoder.key, self.encoder.size)
-        encode = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder}"
+        encode = encode_command(index, config.checkpoint)
         if vectors is None:
             raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
         self.vectors = vectors

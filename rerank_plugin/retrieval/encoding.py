@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -89,7 +90,8 @@ class IndexEncoder:
     ) -> IndexEncoder:
         """The same with the encoder as adapted to the collection, a checkpoint in the index folder.
 
-        It is made unless it is there already, and anew with ``overwrite``.
+        It is made unless it is there already, and anew with ``overwrite``, where it cannot be read, or where the
+        bundled encoder is another by now. Encodings by the one before are removed.
 
         Args:
             progress: wraps the iteration over pieces of documents, for a progress bar.
@@ -102,10 +104,32 @@ class IndexEncoder:
 
         if self.checkpoint != BUNDLED:
             raise InputError(f"{self.checkpoint} cannot be adapted to a collection: the bundled encoder ktrel can")
-        folder = self.index.folder / ADAPTED
-        if overwrite or not folder.is_dir():
-            adapt(self.index, checkpoint_folder(BUNDLED), folder, seed, progress=progress)
-        return IndexEncoder(self.index, folder, self.device)
+        before, folder = self._found(), self.index.folder / ADAPTED
+        if before is not None and self._is_source_of(before) and not overwrite:
+            return before
+        adapt(self.index, checkpoint_folder(BUNDLED), folder, seed, progress=progress)
+        found = IndexEncoder(self.index, folder, self.device)
+        if before is not None and before.key != found.key:
+            shutil.rmtree(encodings_folder(self.index, before.key), ignore_errors=True)
+        return found
+
+    def is_adapted(self) -> bool:
+        """Whether this encoder's adaptation and the encodings by that are there."""
+        found = self._found()
+        return found is not None and self._is_source_of(found) and found.vectors() is not None
+
+    def _found(self) -> IndexEncoder | None:
+        """The adapted encoder that is there; None where there is none that can be read."""
+        try:
+            return IndexEncoder(self.index, self.index.folder / ADAPTED, self.device)
+        except InputError:
+            return None
+
+    def _is_source_of(self, adapted: IndexEncoder) -> bool:
+        from rerank_plugin.models.document_encodings import weights_checksum
+        from rerank_plugin.models.ktrel.adaptation import is_of
+
+        return is_of(Path(adapted.checkpoint), weights_checksum(self.model, self.builder.vocabulary))
 
     def build_ann(self, config: AnnConfig, overwrite: bool = False) -> Path:
         """Build an approximate index of the stored vectors and return its folder.

@@ -12,6 +12,7 @@ collections (docs/models/ktrel.md, docs/dense-retrieval.md).
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +21,12 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import ADAPTED
-from rerank_plugin.retrieval.dense import DenseConfig
+from rerank_plugin.retrieval.dense import DenseConfig, DenseStage, encode_command
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
+
+log = logging.getLogger(__name__)
 
 ENCODER = "ktrel"
 HYBRID, HYBRID_RM3 = "hybrid", "hybrid+rm3"
@@ -92,9 +95,9 @@ class HybridStage:
 
     def __init__(self, index, config: HybridConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
-        folder = index.folder / ADAPTED
-        adapted = config.encoder == ENCODER and folder.is_dir()
-        self.dense = DenseConfig(folder if adapted else config.encoder).open(index)
+        found = _adapted(index) if config.encoder == ENCODER else None
+        adapted = found is not None
+        self.dense = found or DenseConfig(config.encoder).open(index)
         self.words, self.matches, self.weights = LuceneConfig().open(index), None, config.weights(adapted)
         if adapted:
             from rerank_plugin.features.vector_features import VectorFeatures
@@ -134,6 +137,21 @@ class HybridStage:
             matches = self.matches(builder, builder.query(self.forward.query(query.text)), best)[:, 0]
             scores[: len(best)] += np.float32(MATCHES) * min_max(matches).astype(np.float32)
         return Candidates(self.forward, fused.rows, scores).best()
+
+
+def _adapted(index) -> DenseStage | None:
+    """Dense retrieval by the adapted encoder; None where the index has none that can be used."""
+    folder = index.folder / ADAPTED
+    if not folder.is_dir():
+        return None
+    try:
+        return DenseConfig(folder).open(index)
+    except InputError as error:
+        command = encode_command(index, ENCODER)
+        log.warning(
+            "the hybrid reads %s as it is, not adapted to this index, until you run '%s': %s", ENCODER, command, error
+        )
+        return None
 
 
 register(FirstStageEntry(HYBRID, HybridConfig, "BM25 fused with the bundled encoder ktrel"))

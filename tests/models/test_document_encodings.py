@@ -360,7 +360,7 @@ def test_the_command_encodes_an_index(index_command, whole_index, vectors, tmp_p
     assert_same(scores_of(one), expected, 1e-5)
     assert isinstance(one.fast, EncodedDocuments) and one.fast.vectors.dtype == np.float32
     status, out, err = index_command(*arguments, "--half")
-    assert (status, out) == (2, "") and "exists already" in err and err.count("\n") == 1
+    assert (status, out) == (2, "") and "exist already" in err and err.count("\n") == 1
     status, _, err = index_command(*arguments, "--half", "--overwrite", "--batch-size", 4)
     assert status == 0, err
     one = rerankers.load(f"ktrel:{tmp_path / 'c'}", index.forward)

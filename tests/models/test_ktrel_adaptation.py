@@ -1,5 +1,6 @@
 """The bundled encoder adapted to a collection: two spaces, vectors of contexts, and the hybrid that reads them."""
 
+import re
 import shutil
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from scipy import sparse
 
+import rerank_plugin as rp
 from rerank_plugin import embed
 from rerank_plugin import index as index_command
 from rerank_plugin.features.vector_features import VectorFeatures
@@ -15,11 +17,14 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.index_folder import ADAPTED, Index
 from rerank_plugin.indexes.stored_encodings import encodings_folder
 from rerank_plugin.kernels.regularization import regularize
+from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
 from rerank_plugin.models.ktrel.adaptation import ROUNDS, context_vectors
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.fusion import min_max
 from rerank_plugin.retrieval.register import configure
+from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.text.word_vectors import WordVectors
 
 QUERY = Query("q", "risk of heart disease in women")
 
@@ -50,15 +55,12 @@ def test_contexts_are_those_of_a_plain_computation():
     """Up to one factor and the signs of directions, which no inner product shows."""
     random = np.random.default_rng(3)
     counts = random.poisson(0.4, (40, 12)).astype(np.float32)
-    counts[:, 5] = 0  # no document holds it
     vectors = random.normal(size=(12, 4)).astype(np.float32)
     found = context_vectors(sparse.csr_array(counts), vectors).astype(np.float64)
     expected = plain_contexts(counts, vectors)
-    assert not found[5].any() and not expected[5].any()
     products, plain = found @ found.T, expected @ expected.T
     assert products / np.trace(products) == pytest.approx(plain / np.trace(plain), abs=1e-4)
-    held = counts.sum(axis=0) > 0
-    lengths = [np.linalg.norm(some[held], axis=1).mean() for some in (found, vectors)]
+    lengths = [np.linalg.norm(some, axis=1).mean() for some in (found, vectors)]
     assert lengths[0] == pytest.approx(lengths[1], rel=1e-4)
 
 
@@ -117,7 +119,7 @@ def test_the_hybrid_reads_the_adapted_encoder_and_the_matches(adapted):
 def test_an_adapted_index_is_whole_and_can_be_adapted_again(adapted):
     again = ["--index", str(adapted.folder), "--encode", "ktrel"]
     key = IndexEncoder(adapted.forward, adapted.folder / ADAPTED).key
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="replace them with --overwrite"):
         index_command.main(again)
     index_command.main([*again, "--overwrite"])
     assert IndexEncoder(adapted.forward, adapted.folder / ADAPTED).key == key
@@ -133,17 +135,37 @@ def test_judged_queries_are_compared_by_the_bundled_encoder(adapted):
 
 
 def test_what_is_missing_of_an_adapted_index_is_made(adapted, tmp_path, capsys):
-    """After an index without it, an interruption, and damage that only its checksum shows."""
+    """After an interruption, damage, an adaptation of other weights, and in an index that was encoded without it.
+
+    Until then the hybrid takes the encoder as it is.
+    """
     folder = tmp_path / "index"
     shutil.copytree(adapted.folder, folder)
     vectors = encodings_folder(Index(folder).forward, IndexEncoder(adapted.forward, folder / ADAPTED).key)
-    shutil.rmtree(vectors)
-    with pytest.raises(InputError, match="adapted is damaged, or was interrupted"):
+
+    def interrupt():
+        shutil.rmtree(vectors)
+
+    def damage():
+        (folder / ADAPTED / "model.safetensors").write_bytes(b"")
+
+    def other_weights():
+        config = folder / ADAPTED / "config.json"
+        config.write_text(re.sub('"source": "[^"]*"', '"source": "other"', config.read_text()))
+
+    def leave_out():
+        shutil.rmtree(folder / ADAPTED)
+
+    for harm in (interrupt, damage, other_weights, leave_out):
+        harm()
+        if harm in (interrupt, damage):
+            with pytest.raises(InputError):
+                index_command.main(["--index", str(folder), "--verify"])
+            assert configure("hybrid").open(Index(folder)).dense.encoder.size == 256
+            assert "not adapted to this index" in capsys.readouterr().err
+        index_command.main(["--index", str(folder), "--encode", "ktrel"])
         index_command.main(["--index", str(folder), "--verify"])
-    shutil.rmtree(folder / ADAPTED)
-    index_command.main(["--index", str(folder), "--encode", "ktrel"])
-    assert capsys.readouterr().out.startswith(f"{vectors}: ")
-    index_command.main(["--index", str(folder), "--verify"])
+        assert configure("hybrid").open(Index(folder)).dense.encoder.size == 512 and vectors.is_dir()
 
 
 def test_contexts_of_a_checkpoint_count_by_their_weight(adapted, tmp_path):
@@ -166,8 +188,24 @@ def test_contexts_of_a_checkpoint_count_by_their_weight(adapted, tmp_path):
     for encoder in (str(checkpoint), "delta"):  # adapted already; another model
         with pytest.raises(InputError, match="cannot be adapted"):
             embed.main([*command, encoder, "--output", str(tmp_path / "again")])
-    with pytest.raises(SystemExit):
+    with pytest.raises(InputError, match="above 0"):
         embed.main([*command, "ktrel", "--weight", "0", "--output", str(tmp_path / "again")])
+
+
+def test_a_trained_encoder_keeps_what_search_reads(adapted, tmp_path):
+    """Trained from vectors that were brought to length 1: two words of the index, whose statistics it gets."""
+    matrix = np.random.default_rng(5).normal(size=(3, 4)).astype(np.float32)
+    model = Ktrel(KtrelConfig("words", layers=0, unit_vectors=True, document_words=250), torch.from_numpy(matrix))
+    save_checkpoint(tmp_path / "trained", model, WordVectors(Vocabulary(["heart", "disease"]), matrix), {})
+    command = ["contexts", "--index", str(adapted.folder), "--checkpoint", str(tmp_path / "trained")]
+    embed.main([*command, "--output", str(tmp_path / "contexts")])
+    found, vocabulary = load_checkpoint(tmp_path / "contexts")
+    assert found.config.space_weights == (1.0, 0.2) and found.config.document_words == 250
+    assert list(vocabulary.words) == ["<unk>", "heart", "disease"] and found.a.item() == model.a.item()
+    own = found.words.embeddings[:, :4].numpy()  # 8-bit numbers
+    assert own == pytest.approx(model.words.embeddings.detach().numpy(), abs=0.02)
+    ranked = rp.Reranker.load(f"ktrel:{tmp_path / 'contexts'}").rerank("heart disease", ["heart", "no word of these"])
+    assert [one.index for one in ranked] == [0, 1]
 
 
 def test_what_is_not_adapted(adapted, sample_index, index_folder, tmp_path):

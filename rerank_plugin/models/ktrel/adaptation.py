@@ -24,10 +24,13 @@ from scipy import sparse
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, idf
-from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
+from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.models.checkpoints import load_checkpoint, read_config, save_checkpoint
+from rerank_plugin.models.document_encodings import weights_checksum
 from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.text.word_vectors import WordVectors, compact, with_words
 
+SOURCE = "source"  # checksum of the encoder that was adapted
 ROUNDS = 2
 DOCUMENTS = 100_000  # of a larger collection so many are drawn
 FEWEST = 500  # documents that have contexts to learn from
@@ -59,6 +62,7 @@ def adapt(
         raise InputError(f"{encoder} cannot be adapted: only a KTRel of words with layers=0 can, and once")
     if len(index) < FEWEST:
         raise InputError(f"{index.folder} has fewer than the {FEWEST} documents that an encoder is adapted to")
+    config = replace(model.config, fixed_words=True, unit_vectors=False, space_weights=(1.0, weight))
     vectors = with_words_of(index, WordVectors(vocabulary, model.words.embeddings.detach().numpy()))
     builder = model.input_builder(index, vectors.vocabulary)
     rows = np.arange(len(index))
@@ -69,13 +73,22 @@ def adapt(
         some = rows[start : start + PIECE]
         words = builder.documents(Candidates(index, some, np.zeros(len(some), np.float32)))
         counts.append(_counts(words.ids, words.mask, len(vectors.vocabulary)))
-    contexts = context_vectors(sparse.vstack(counts), vectors.matrix)
+    counts = sparse.vstack(counts, format="csr")
+    known = np.flatnonzero(counts.sum(axis=0))  # the others have no contexts, and would take most of the memory
+    contexts = np.zeros_like(vectors.matrix)
+    if len(known):
+        contexts[known] = context_vectors(counts[:, known], vectors.matrix[known])
     both = WordVectors(vectors.vocabulary, np.hstack([vectors.matrix, contexts]))
     small = compact(both)
-    config = replace(model.config, fixed_words=True, space_weights=(1.0, weight))
     adapted = Ktrel(config, torch.from_numpy(small.matrix))
     adapted.a.data = model.a.data
-    save_checkpoint(output, adapted, small, {"adapted": {"documents": len(rows), "rounds": ROUNDS, "seed": seed}})
+    described = {"documents": len(rows), "rounds": ROUNDS, "seed": seed, SOURCE: weights_checksum(model, vocabulary)}
+    save_checkpoint(output, adapted, small, {"adapted": described}, statistics=CollectionStatistics.of_index(index))
+
+
+def is_of(folder: Path, key: str) -> bool:
+    """Whether a checkpoint was adapted from the encoder with this checksum of its weights."""
+    return read_config(folder).get("adapted", {}).get(SOURCE) == key
 
 
 def with_words_of(index: ForwardIndex, vectors: WordVectors) -> WordVectors:
@@ -89,25 +102,26 @@ def with_words_of(index: ForwardIndex, vectors: WordVectors) -> WordVectors:
 
 
 def context_vectors(counts: sparse.csr_array, vectors: np.ndarray) -> np.ndarray:
-    """Vectors of the words' contexts, float32 [V, D]; 0 of words that no document holds.
+    """Vectors of the words' contexts, float32 [V, D].
 
     Args:
-        counts: how often each document holds each word, float32 [n, V].
+        counts: how often each document holds each word, float32 [n, V]; each word is in some document.
         vectors: the encoder's, float32 [V, D].
     """
     held = counts.copy()
     held.data[:] = 1
     frequency = np.asarray(held.sum(axis=0)).ravel()  # [V]
-    weights = np.where(frequency > 0, idf(frequency, counts.shape[0]) / np.maximum(frequency, 1), 0).astype(np.float32)
+    weights = (idf(frequency, counts.shape[0]) / frequency).astype(np.float32)
     contexts = vectors
     for _ in range(ROUNDS):
         contexts = weights[:, None] * (held.T @ _units(counts @ contexts))
         documents = _units(counts @ contexts).astype(np.float64)
         sizes, directions = np.linalg.eigh(documents.T @ documents / len(documents))
         contexts = contexts @ (directions / np.sqrt(np.maximum(sizes, SMALLEST))).astype(np.float32)
-    known = frequency > 0
-    lengths = [np.linalg.norm(some[known], axis=1).mean() for some in (vectors, contexts)]
-    return contexts * np.float32(lengths[0] / lengths[1])  # of like length, as both share a word's 8-bit scale
+    lengths = [np.linalg.norm(some, axis=1).mean() for some in (vectors, contexts)]
+    return contexts * np.float32(
+        lengths[0] / max(lengths[1], SMALLEST)
+    )  # of like length, as both share a word's 8-bit scale
 
 
 def _counts(ids: np.ndarray, mask: np.ndarray, size: int) -> sparse.csr_array:
