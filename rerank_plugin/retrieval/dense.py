@@ -224,7 +224,7 @@ class DenseStage:
     def _moved(self, encoding: np.ndarray, rows: Sequence[int], weight: float) -> np.ndarray:
         """The encoding of a query after pseudo-relevance feedback, float32 [E].
 
-        The weighted mean of the documents is added to the unit vector of each part, before the part's factor applies.
+        The weighted mean of the documents is added to each part's vector before the part's factor applies.
         """
         if not len(rows):
             return encoding

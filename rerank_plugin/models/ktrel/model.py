@@ -133,7 +133,7 @@ class KtrelCConfig(KtrelConfig):
 
 
 class SequenceEncoder(SparseEmbeddings):
-    """One part of KTRel: a sequence of ids becomes a unit vector.
+    """One part of KTRel: a sequence of ids becomes a unit vector, or several side by side by the spaces' weights.
 
     Args:
         vectors: what the embeddings start from, float32 [V, D]; copied, because they are trained.
@@ -263,7 +263,7 @@ class Ktrel(EncodingModel):
     def _encode(
         self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None, concept_mask: Tensor | None
     ) -> list[tuple[Tensor, Tensor]]:
-        """(factor [], unit vectors [B, D]) of each part."""
+        """(factor [], vectors [B, D] as `SequenceEncoder` gives them) of each part."""
         parts = []
         if self.words is not None:
             parts.append((self.a, self.words(ids, mask)))
