@@ -102,9 +102,14 @@ def test_judged_queries_for_the_bundled_encoder_listen_to_the_hybrid(encoded):
     assert own == hybrid != dense and own
 
 
-def test_a_weight_that_is_none():
-    with pytest.raises(InputError, match="must be between 0 and 1"):
-        configure("hybrid", {"hybrid_weight": 1.5})
+@pytest.mark.parametrize(
+    "option, said",
+    [("weight", "must be between 0 and 1"), ("feedback", "not be below 0"), ("feedback_weight", "not be below 0")],
+)
+def test_wrong_options(option, said):
+    for wrong in [-1] + [1.5] * (option == "weight"):
+        with pytest.raises(InputError, match=said):
+            configure("hybrid", {f"hybrid_{option}": wrong})
 
 
 def test_an_index_without_encodings_says_how_to_make_them(index):
