@@ -55,6 +55,25 @@ def encoded(tmp_path_factory, index_folder, folders):
     return Index(copy)
 
 
+def test_static_vectors_as_of_model2vec(index_folder, tmp_path):
+    """They have no longest text, which sentence-transformers says as infinity."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "heart": 1, "disease": 2}, "[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    static = StaticEmbedding(tokenizer, embedding_weights=np.eye(3, dtype=np.float32))
+    SentenceTransformer(modules=[static]).save_pretrained(str(tmp_path / "static"), create_model_card=False)
+    index = Index(shutil.copytree(index_folder, tmp_path / "index"))
+    IndexEncoder(index.forward, tmp_path / "static").encode()
+    stage = DenseConfig(tmp_path / "static").open(index)
+    assert stage.encoder.encode("heart disease heart") == pytest.approx([0, 2 / 3, 1 / 3])
+    assert len(stage.search(Query("q", "heart disease"), 3)) == 3
+
+
 def plain_vectors(folder, *texts, pooling="mean"):
     """transformers as its documentation shows it, float32 [n, E]; ``texts`` are one list, or two of pairs."""
     from transformers import AutoModel, AutoTokenizer

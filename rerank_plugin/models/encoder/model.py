@@ -5,6 +5,7 @@ In shapes B are texts and E the numbers of a vector.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +82,8 @@ class Encoder(TextEncodingModel):
         config = EncoderConfig(
             " ".join(map(checksum_of_files, parts)),
             reads_pairs(parts[-1]),
-            opened[-1].max_seq_length or EncoderConfig.document_words,
-            opened[0].max_seq_length or EncoderConfig.query_words,
+            _longest(opened[-1], EncoderConfig.document_words),
+            _longest(opened[0], EncoderConfig.query_words),
         )
         model = cls(config, folder, opened[0], opened[-1]).eval()
         if (size := model.encode_texts([Document("", "any", "text")]).shape[1]) != model.encoding_size:
@@ -115,3 +116,9 @@ class Encoder(TextEncodingModel):
     def encode_query(self, text: str) -> np.ndarray:
         with self._one_at_a_time:
             return self.queries.encode_query(text, show_progress_bar=False)
+
+
+def _longest(encoder, otherwise: int) -> int:
+    """The word pieces that an encoder reads; static ones, as model2vec's, read texts of any length."""
+    most = encoder.max_seq_length
+    return int(most) if most and math.isfinite(most) else otherwise
