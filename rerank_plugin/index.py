@@ -10,7 +10,7 @@ from rerank_plugin import options as commandline
 from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.nearest import AnnConfig
-from rerank_plugin.retrieval.encoding import BUNDLED
+from rerank_plugin.retrieval.encoding import ENCODER
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +94,8 @@ def main(argv: list[str] | None = None) -> None:
     for name in ("ann", "judged"):
         if getattr(options, name) and not options.encode:
             parser.error(f"--{name} is for encodings: give it with --encode")
-    if options.no_adapt and options.encode != BUNDLED:
-        parser.error(f"--no-adapt is for the bundled encoder: give it with --encode {BUNDLED}")
+    if options.no_adapt and options.encode != ENCODER:
+        parser.error(f"--no-adapt is for the bundled encoder: give it with --encode {ENCODER}")
     for name in ("stem", "knowledge"):
         if getattr(options, name) and not (options.corpus or options.lucene):
             parser.error(f"--{name} is for building an index: give it with --corpus or --lucene")
@@ -124,7 +124,7 @@ def verify(options) -> None:
     index = Index(options.index)
     files, adapted = verification.verify(index), index.folder / ADAPTED
     if adapted.is_dir() and IndexEncoder(index.forward, adapted).vectors() is None:
-        raise InputError(f"{adapted} is damaged, or was interrupted: delete that folder, and --encode {BUNDLED} again")
+        raise InputError(f"{adapted} is damaged, or was interrupted: delete that folder, and --encode {ENCODER} again")
     print(f"{options.index}: all {files} files match their checksums")
 
 

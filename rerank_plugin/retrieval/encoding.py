@@ -15,7 +15,7 @@ from rerank_plugin.indexes.index_folder import ADAPTED
 from rerank_plugin.indexes.nearest import AnnConfig, build_ann
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
 
-BUNDLED = "ktrel"  # the encoder that comes along, and that can be adapted
+ENCODER = "ktrel"  # the encoder that comes along, and that can be adapted
 
 
 class IndexEncoder:
@@ -83,7 +83,7 @@ class IndexEncoder:
         """Whether this is the bundled encoder, and the index large enough to adapt it to."""
         from rerank_plugin.models.ktrel.adaptation import FEWEST
 
-        return self.checkpoint == BUNDLED and len(self.index) >= FEWEST
+        return self.checkpoint == ENCODER and len(self.index) >= FEWEST
 
     def adapted(
         self, seed: int = 42, overwrite: bool = False, progress: Callable[[Iterable[int]], Iterable[int]] = iter
@@ -102,12 +102,12 @@ class IndexEncoder:
         from rerank_plugin.models.ktrel.adaptation import adapt
         from rerank_plugin.models.register import checkpoint_folder
 
-        if self.checkpoint != BUNDLED:
+        if self.checkpoint != ENCODER:
             raise InputError(f"{self.checkpoint} cannot be adapted to a collection: the bundled encoder ktrel can")
         before, folder = self._found(), self.index.folder / ADAPTED
         if before is not None and self._is_source_of(before) and not overwrite:
             return before
-        adapt(self.index, checkpoint_folder(BUNDLED), folder, seed, progress=progress)
+        adapt(self.index, checkpoint_folder(ENCODER), folder, seed, progress=progress)
         found = IndexEncoder(self.index, folder, self.device)
         if before is not None and before.key != found.key:
             shutil.rmtree(encodings_folder(self.index, before.key), ignore_errors=True)

@@ -23,13 +23,13 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import ADAPTED
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage, encode_command
+from rerank_plugin.retrieval.encoding import ENCODER
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 log = logging.getLogger(__name__)
 
-ENCODER = "ktrel"
 HYBRID, HYBRID_RM3 = "hybrid", "hybrid+rm3"
 # Of an encoder, in fusions without and with RM3; others have those of the bundled one.
 WEIGHTS = {ENCODER: (0.35, 0.25), ADAPTED: (0.4, 0.3), "minilm": (0.5, 0.35)}
