@@ -10,7 +10,7 @@ from rerank_plugin import options as commandline
 from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.nearest import AnnConfig
-from rerank_plugin.retrieval.encoding import ENCODER
+from rerank_plugin.retrieval.dense import ENCODER
 
 log = logging.getLogger(__name__)
 

@@ -131,7 +131,8 @@ def _build_sample() -> None:
     """Index the bundled sample on the first start."""
     if not SAMPLE.is_dir():
         from rerank_plugin.indexes.corpus_index import build_index
-        from rerank_plugin.retrieval.encoding import ENCODER, IndexEncoder
+        from rerank_plugin.retrieval.dense import ENCODER
+        from rerank_plugin.retrieval.encoding import IndexEncoder
 
         log.warning("building the index of the bundled sample in %s", SAMPLE)
         encoder = IndexEncoder(build_index("sample", SAMPLE).forward, ENCODER)

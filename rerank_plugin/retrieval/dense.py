@@ -33,6 +33,8 @@ from rerank_plugin.indexes.nearest import FLAT, HNSW, KINDS, AnnSearch, FlatSear
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
+ENCODER = "ktrel"  # the one that comes along, and that can be adapted to a collection
+
 log = logging.getLogger(__name__)
 
 MORE = 64  # documents fetched beyond the depth at first

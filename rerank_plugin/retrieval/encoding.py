@@ -14,8 +14,7 @@ from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED
 from rerank_plugin.indexes.nearest import AnnConfig, build_ann
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
-
-ENCODER = "ktrel"  # the encoder that comes along, and that can be adapted
+from rerank_plugin.retrieval.dense import ENCODER, QueryEncoder
 
 
 class IndexEncoder:
@@ -152,7 +151,6 @@ class IndexEncoder:
             InputError: a source cannot be read, or as in :func:`rerank_plugin.retrieval.neighbours.write_judged`.
         """
         from rerank_plugin.corpora import queries_and_judgments
-        from rerank_plugin.retrieval.dense import QueryEncoder
         from rerank_plugin.retrieval.neighbours import write_judged
 
         sets = [(spec, *queries_and_judgments(spec)) for spec in specs]

@@ -22,8 +22,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import ADAPTED
-from rerank_plugin.retrieval.dense import DenseConfig, DenseStage, encode_command
-from rerank_plugin.retrieval.encoding import ENCODER
+from rerank_plugin.retrieval.dense import ENCODER, DenseConfig, DenseStage, encode_command
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting

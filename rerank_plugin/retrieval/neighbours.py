@@ -41,8 +41,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import reading, write_description
 from rerank_plugin.indexes.stored_encodings import encodings_folder
-from rerank_plugin.retrieval.dense import QueryEncoder
-from rerank_plugin.retrieval.encoding import ENCODER
+from rerank_plugin.retrieval.dense import ENCODER, QueryEncoder
 from rerank_plugin.retrieval.hybrid import HYBRID
 from rerank_plugin.retrieval.register import FirstStage, FirstStageEntry, configure, register, setting
 
