@@ -15,7 +15,7 @@ where p adds up to 1 over the best documents; of several rankings it is the mean
 are asked for, every share is 1.
 
 A document that is relevant for no judged query is never found, so fuse this stage with another one. A judged query
-finds its own relevant documents, so evaluate on other queries.
+finds its own relevant documents, so evaluate on other queries, or without ``itself``.
 
 The folder ``judged``, beside the encodings of the documents (:mod:`rerank_plugin.indexes.stored_encodings`), holds
 ``vectors.npy`` (float32 [Q, E], encodings of the judged queries, of length 1), ``starts.npy`` (uint64 [Q+1], where each
@@ -54,6 +54,7 @@ JUDGED = FolderKind(
 )
 FORMAT_VERSION = 1
 TINY = np.finfo(np.float64).tiny
+SAME = 1 - 1e-5  # cosine from which on two queries have the same words, in float32
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,12 @@ class NeighboursConfig:
         option="neighbour_ranking",
         metavar="STAGE",
         type=str,
+    )
+    itself: bool = setting(
+        True,
+        "hear judged queries of the same words, too; not, to measure how judged queries are ranked without their own "
+        "judgments",
+        option="neighbour_itself",
     )
 
     def __post_init__(self) -> None:
@@ -201,8 +208,9 @@ class NeighboursStage:
             return Candidates(self.forward, [], [])
         cosines = self.encoder.inner_products(encoding, self.vectors, self.every)
         # By cosine, of equal ones the first: the same neighbours whatever their order in memory.
-        nearest = np.argsort(-cosines, kind="stable")[: self.config.neighbours]
-        nearest = nearest[cosines[nearest] > 0]
+        nearest = np.argsort(-cosines, kind="stable")
+        nearest = nearest[(cosines[nearest] > 0) & (self.config.itself | (cosines[nearest] < SAME))]
+        nearest = nearest[: self.config.neighbours]
         counts = self.counts[nearest]
         relevant = self.rows[ranges(self.starts[nearest], counts)]  # of one query after the other
         shares = [self._shares(one, query, relevant, counts) for one in self.rankings] or [np.ones(len(counts))]

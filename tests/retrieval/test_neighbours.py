@@ -160,6 +160,22 @@ def test_shares_by_hand(workspace, tmp_path):
     assert stage.search(Query("q", "heart"), 1).ids == ["d"]
 
 
+def test_without_itself_a_judged_query_is_ranked_as_if_nobody_had_judged_it(workspace, tmp_path):
+    """Also where the judged query is the nearest one, and no other neighbour is asked for."""
+    index = {name: here_index(tmp_path / name, "abcdef") for name in ("all", "others")}
+    queries = [Query("one", "heart attack"), Query("two", "heart"), Query("same", "attack heart")]
+    judged = {"one": {"a": 1, "b": 1}, "two": {"b": 1, "c": 2}, "same": {"e": 1}}
+    for name, kept in (("all", queries), ("others", queries[1:2])):
+        write_judged(index[name].forward, QueryEncoder(index[name].forward, workspace.model), [("s", kept, judged)])
+    config = NeighboursConfig(str(workspace.model), 1, documents=0, itself=False)
+    found, expected = (
+        one.open(index[name]).search(queries[0], 10)
+        for name, one in (("all", config), ("others", NeighboursConfig(str(workspace.model), 1, documents=0)))
+    )
+    assert found.ids == expected.ids == ["c", "b"]
+    assert found.first_stage_scores.tolist() == expected.first_stage_scores.tolist()
+
+
 def test_what_is_kept(workspace):
     folder, count = workspace.kept
     described = json.loads((folder / "judged.json").read_text())
