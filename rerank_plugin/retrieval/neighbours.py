@@ -54,7 +54,7 @@ JUDGED = FolderKind(
 )
 FORMAT_VERSION = 1
 TINY = np.finfo(np.float64).tiny
-SAME = 1 - 1e-5  # cosine from which on two queries have the same words, in float32
+SAME = 1 - 1e-5  # cosine, float32, from which on two queries are taken to have the same words
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,7 @@ class NeighboursConfig:
     )
     itself: bool = setting(
         True,
-        "hear judged queries of the same words, too; not, to measure how judged queries are ranked without their own "
-        "judgments",
+        "listen to judged queries of the same words, too; without, a judged query is ranked as if it were not judged",
         option="neighbour_itself",
     )
 
