@@ -73,15 +73,23 @@ class EncodedDocuments(FastPath):
     """Scores candidates from stored encodings, as the module does from their words.
 
     Args:
-        vectors: encodings of all documents of the index, float32 or float16 [R, E].
+        vectors: encodings of documents of the index, float32 or float16 [n, E].
+        rows: which documents these are, int64 [n], increasing; by default all.
     """
 
     gathers_words = False
 
-    def __init__(self, model: EncodingModel, builder: InputBuilder, threads: int, vectors: np.ndarray):
+    def __init__(
+        self,
+        model: EncodingModel,
+        builder: InputBuilder,
+        threads: int,
+        vectors: np.ndarray,
+        rows: np.ndarray | None = None,
+    ):
         super().__init__(model, builder, threads)
         self.scorer = classes_of(model.name).encoder(model, builder, threads)
-        self.vectors = vectors
+        self.vectors, self.rows = vectors, rows
 
     @classmethod
     def open(cls, model: EncodingModel, builder: InputBuilder, threads: int) -> EncodedDocuments | None:
@@ -103,29 +111,12 @@ class EncodedDocuments(FastPath):
         return cls(model, builder, threads, vectors)
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        vectors, rows = self.vectors, self.places(candidates.rows)
+        vectors, rows = self.vectors, candidates.rows
+        if self.rows is not None:
+            rows = np.searchsorted(self.rows, rows)
         if vectors.dtype != np.float32:
             vectors, rows = vectors[rows].astype(np.float32), np.arange(len(rows))
         return self.scorer.score(terms, query, candidates, vectors, rows)
-
-    def places(self, rows: np.ndarray) -> np.ndarray:
-        """Positions in ``vectors`` of rows of the index, int64 [C]."""
-        return rows
-
-
-class EncodedForNow(EncodedDocuments):
-    """Scores candidates from encodings that are made in memory and not stored, for use during training.
-
-    Args:
-        rows: rows of the documents that are encoded, int64 [n], increasing.
-    """
-
-    def __init__(self, model: EncodingModel, builder: InputBuilder, threads: int, rows: np.ndarray):
-        super().__init__(model, builder, threads, encode_rows(model, builder, rows))
-        self.rows = rows
-
-    def places(self, rows: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self.rows, rows)
 
 
 @cache

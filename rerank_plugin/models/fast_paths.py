@@ -137,9 +137,11 @@ class InnerProductScorer(EncodingScorer):
     def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
         """The encoding of a query, float32 [E]."""
 
-    @abstractmethod
     def inner_products(self, query: np.ndarray, vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """``vectors[rows] @ query``, float32 [C], of vectors float32 [any, E] and rows int64 [C]."""
+        from rerank_plugin.kernels.inner_products import inner_products  # numba is slow to import
+
+        return inner_products(query, vectors, rows, self.threads)
 
     def score(
         self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -118,14 +118,10 @@ class TextEncodingModel(EncodingModel):
     def encode_query(self, text: str) -> np.ndarray:
         """The encoding of a query, float32 [E]; may be called by several threads."""
 
-    def forward(self, inputs: Inputs) -> Tensor:
+    def forward(self, *_: Any, **__: Any) -> Tensor:
         raise NotImplementedError
 
-    def encode_documents(self, ids, mask, concept_ids=None, concept_mask=None) -> Tensor:
-        raise NotImplementedError
-
-    def encode_queries(self, ids, mask, concept_ids=None, concept_mask=None) -> Tensor:
-        raise NotImplementedError
+    encode_documents = encode_queries = forward
 
 
 class FixedVectorModel(RankingModel):

@@ -126,11 +126,12 @@ class NeuralReranker(Scorer):
         Args:
             rows: rows of all documents that are scored afterwards, int64 [n], increasing.
         """
-        from rerank_plugin.models.document_encodings import EncodedDocuments, EncodedForNow
+        from rerank_plugin.models.document_encodings import EncodedDocuments, encode_rows
 
         self.refresh()
         if self.fast_class is EncodedDocuments:
-            self.fast, self.prepared = EncodedForNow(self.model, self.builder, self.threads, rows), True
+            vectors = encode_rows(self.model, self.builder, rows)
+            self.fast, self.prepared = EncodedDocuments(self.model, self.builder, self.threads, vectors, rows), True
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Scores of the candidates, float32 [C]. Those of a broken model may be NaN: the ranking checks them."""

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from rerank_plugin import rerankers
+from rerank_plugin.features.inputs import ModelQuery
 from rerank_plugin.features.lexical_features import LEX3
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings, write_encodings
 from rerank_plugin.indexes.verification import verify
-from rerank_plugin.kernels.dense_layers import dense, pack_panels, pad_vector
 from rerank_plugin.models import checkpoints, document_encodings
 from rerank_plugin.models.document_encodings import EncodedDocuments, encode_index, encodings_key, weights_checksum
 from rerank_plugin.models.ktrel.fused import KtrelScorer
@@ -88,7 +88,8 @@ def test_ktrel_is_one_inner_product_of_stored_unit_vectors(index, vectors):
     np.testing.assert_allclose(np.linalg.norm(documents[:, :6], axis=1), 1, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(documents[:, 6:], axis=1), 1, atol=1e-6)
     scorer = KtrelScorer(model, None, threads=2)
-    query = scorer.encode_query([ids[0][mask[0]].numpy(), concepts[0][concept_mask[0]].numpy()])
+    read = [one[0].numpy() for one in (ids, mask, concepts, concept_mask)]
+    query = scorer.encode(None, ModelQuery(*read[:2], None, None, 0, 0, *read[2:]))
     np.testing.assert_allclose(query, torch.cat([model.a * words, model.b * knowledge], dim=1)[0].detach(), atol=1e-6)
     rows = random.integers(0, 20, 50)
     found = scorer.inner_products(query, documents, rows)
@@ -96,21 +97,6 @@ def test_ktrel_is_one_inner_product_of_stored_unit_vectors(index, vectors):
     expected = model.a.item() * cosines[0] + model.b.item() * cosines[1]
     assert np.ptp(expected) > 0.1
     np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
-@pytest.mark.parametrize(("rows", "inward", "outward", "window"), [(1, 1, 1, 1), (6, 5, 16, 1), (7, 33, 40, 3)])
-def test_dense_layers(rows, inward, outward, window):
-    random = np.random.default_rng(rows)
-    source = random.normal(size=(rows + window + 5, inward)).astype(np.float32)
-    weights = random.normal(size=(window * inward, outward)).astype(np.float32)
-    bias = random.normal(size=outward).astype(np.float32)
-    panels, padded = pack_panels(weights), pad_vector(bias)
-    target = np.full((rows + 5, len(padded)), np.nan, np.float32)
-    dense(source, panels, padded, np.float32(0.25), target, rows)
-    expected = np.stack([source[i : i + window].ravel() @ weights + bias for i in range(rows)])
-    expected = np.where(expected > 0, expected, 0.25 * expected)
-    np.testing.assert_allclose(target[:rows, :outward], expected, atol=1e-4)
-    assert not target[:rows, outward:].any()
 
 
 # What is stored, and when it is used.

@@ -45,18 +45,12 @@ class DeltaTables(nn.Module):
     def __init__(self, model: Delta):
         super().__init__()
         self.model, self.config = model, model.config
-        weight, dimension = model.convolutions[0].weight.detach(), model.vectors.shape[1]  # [K, rows, width]
-        filters, _, width = weight.shape
-        dimension = dimension if self.config.differences else 0
-        by_row = weight.permute(1, 2, 0).reshape(-1, width * filters)  # [rows, width * K]
-        taps = (
-            model.vectors @ by_row[:dimension] if dimension else by_row.new_zeros(len(model.vectors), by_row.shape[1])
-        )
-        features = (
-            by_row[dimension:] if self.config.delta_features else by_row.new_zeros(DELTA_FEATURES, by_row.shape[1])
-        )
-        self.register_buffer("taps", taps)  # [V, width * K]
-        self.register_buffer("feature_taps", features)  # [3, width * K]
+        weight = model.convolutions[0].weight.detach()  # [K, rows, width]
+        by_row = weight.permute(1, 2, 0).flatten(1)  # [rows, width * K]
+        dimension = model.vectors.shape[1] if self.config.differences else 0
+        missing = 0 if self.config.delta_features else DELTA_FEATURES
+        self.register_buffer("taps", model.vectors[:, :dimension] @ by_row[:dimension])  # [V, width * K]
+        self.register_buffer("feature_taps", functional.pad(by_row[dimension:], (0, 0, 0, missing)))  # [3, width * K]
         # In double precision |d|^2 + |q|^2 - 2 d.q is as good as a sum of squared differences in single precision.
         self.register_buffer("vectors", model.vectors.double())  # [V, D]
         self.register_buffer("squares", self.vectors.square().sum(dim=1))  # [V]

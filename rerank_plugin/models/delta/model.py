@@ -87,11 +87,6 @@ class Delta(StandardizedFeatures):
         self.dropout = nn.Dropout(config.dropout)
         self.layers = linear_layers(config.filters + len(config.lexical_features), *config.hidden, 1)
 
-    def delta_rows(self, inputs: Inputs) -> Tensor:
-        """The Delta matrix of a batch, less what an ablation switches off, float [B, N, rows]."""
-        documents, queries = self.vectors[inputs.documents], self.vectors[inputs.queries]  # [B, N, D], [B, M, D]
-        return self.kept_columns(delta_stage(documents, inputs.document_mask, queries, inputs.query_mask))
-
     def kept_columns(self, matrix: Tensor) -> Tensor:
         """The Delta matrix [B, N, D + 3] without the columns that an ablation switches off."""
         if not self.config.differences:
@@ -124,5 +119,7 @@ class Delta(StandardizedFeatures):
         return hidden[:, 0]  # [B]
 
     def forward(self, inputs: Inputs) -> Tensor:
-        pooled = self.convolve(self.delta_rows(inputs), inputs.document_mask)  # [B, K]
+        documents, queries = self.vectors[inputs.documents], self.vectors[inputs.queries]  # [B, N, D], [B, M, D]
+        matrix = delta_stage(documents, inputs.document_mask, queries, inputs.query_mask)  # [B, N, D + 3]
+        pooled = self.convolve(self.kept_columns(matrix), inputs.document_mask)  # [B, K]
         return self.combine(pooled, inputs.features)  # [B]

@@ -6,7 +6,6 @@ import numpy as np
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.forward import IndexQuery
-from rerank_plugin.kernels.inner_products import inner_products
 from rerank_plugin.models.encoder.model import Encoder
 from rerank_plugin.models.fast_paths import InnerProductScorer
 
@@ -29,6 +28,3 @@ class EncoderScorer(InnerProductScorer):
 
     def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
         return self.model.encode_query(terms.text)
-
-    def inner_products(self, query: np.ndarray, vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return inner_products(query, vectors, rows, self.threads)

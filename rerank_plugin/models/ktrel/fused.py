@@ -15,7 +15,6 @@ from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.dense_layers import LINEAR, RELU, ROWS, dense, numbers, pack_panels, pad_vector
-from rerank_plugin.kernels.inner_products import inner_products
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.models.fast_paths import InnerProductScorer
 from rerank_plugin.models.ktrel.model import Ktrel, SequenceEncoder
@@ -36,29 +35,19 @@ class KtrelScorer(InnerProductScorer):
 
     @property
     def longest_encoding(self) -> float:
-        """An upper bound of the norm of a document's encoding: its lengths in all spaces, up to rounding."""
+        """Its lengths in all spaces together, up to rounding."""
         return 1.001 * math.sqrt(sum(float(np.sum(encoder.lengths**2)) for _, encoder in self.encoders))
 
     @property
     def factors(self) -> np.ndarray:
-        """The factor a or b of each component of a query's encoding, float32 [E]."""
         return np.concatenate(
             [np.full(encoder.embeddings.shape[1], factor, np.float32) for factor, encoder in self.encoders]
         )
 
     def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
-        """The encoding of a query as the adapter reads it, float32 [E]."""
-        sequences = [query.ids[query.mask]] if self.reads_words else []
+        sequences = [query.ids[query.mask]] if self.reads_words else []  # int64 [m] each
         if self.reads_concepts:
             sequences.append(query.concepts[query.concept_mask])
-        return self.encode_query(sequences)
-
-    def encode_query(self, sequences: list[np.ndarray]) -> np.ndarray:
-        """The query's encoding, float32 [E].
-
-        Args:
-            sequences: ids int64 [m] of each part.
-        """
         encoded: list = [None] * len(self.encoders)
 
         def parts(start: int, stop: int) -> None:
@@ -68,9 +57,6 @@ class KtrelScorer(InnerProductScorer):
 
         split(parts, len(encoded), self.threads, smallest=1)
         return np.concatenate(encoded).astype(np.float32)
-
-    def inner_products(self, query: np.ndarray, vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return inner_products(query, vectors, rows, self.threads)
 
 
 class FusedEncoder:
