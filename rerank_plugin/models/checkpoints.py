@@ -209,10 +209,10 @@ def load_checkpoint(folder: Path, described: dict | None = None) -> tuple[Rankin
     folder = Path(folder)
     config = described or read_config(folder)
     model_class, config_class = model_classes(config["model"])
+    model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
     if model_class.has_word_vectors:
-        model, vocabulary = _build_with_words(folder, config, model_class, config_class)
+        model, vocabulary = _build_with_words(folder, config, model_class, model_config)
     else:
-        model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
         model, vocabulary = model_class(model_config, folder), Vocabulary([])
     weights = _read_weights(folder / WEIGHTS_FILE, "torch")
     check_weights(weights, model.state_dict(), str(folder / WEIGHTS_FILE))
@@ -262,12 +262,11 @@ def _words(folder: Path, config: dict) -> WordVectors:
     return vectors
 
 
-def _build_with_words(folder: Path, config: dict, model_class, config_class):
+def _build_with_words(folder: Path, config: dict, model_class, model_config: ModelConfig):
     """A checkpoint's model without its weights, and its vocabulary."""
     import torch
 
     vectors = _words(folder, config)
-    model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
     concepts = {}
     if model_config.concepts:
         annotation = config.get("annotation")

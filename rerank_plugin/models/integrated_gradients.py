@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -36,13 +36,6 @@ Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 Model = TypeVar("Model", bound=FixedVectorModel)
 
 
-class Contributions(NamedTuple):
-    """The score without any input, and what each input adds to it: float64 arrays in the shapes of the presences."""
-
-    base: float
-    of: list[np.ndarray]
-
-
 def in_double(model: Model, inputs: Inputs) -> tuple[Model, Inputs]:
     """A copy of a model in double precision, with the word vectors of one batch only, and the batch for it."""
     used, places = torch.cat(
@@ -51,13 +44,11 @@ def in_double(model: Model, inputs: Inputs) -> tuple[Model, Inputs]:
     few = model.vectors[used.to(model.vectors.device)]
     copied = copy.deepcopy(model, {id(model.vectors): few}).double().cpu().eval()
     documents, queries = places[1:].split([inputs.documents.numel(), inputs.queries.numel()])
-    features = inputs.features.double()
-    idf = None if inputs.query_idf is None else inputs.query_idf.double()
     return copied, inputs._replace(
         documents=documents.view_as(inputs.documents),
         queries=queries.view_as(inputs.queries),
-        features=features,
-        query_idf=idf,
+        features=inputs.features.double(),
+        query_idf=None if inputs.query_idf is None else inputs.query_idf.double(),
     )
 
 
@@ -106,14 +97,15 @@ def known_words(model: FixedVectorModel, inputs: Inputs) -> np.ndarray:
 
 
 def integrated_gradients(
-    score: Callable[..., Tensor], shapes: Sequence[tuple[int, ...]], largest_error: float = LARGEST_ERROR
-) -> Contributions:
-    """The contributions of inputs.
+    score: Callable[..., Tensor], shapes: Sequence[tuple[int, ...]]
+) -> tuple[float, list[np.ndarray]]:
+    """The score without any input, and what each input adds to it: float64 arrays in the shapes of the presences.
+
+    Their sum misses the difference of the scores by more than ``LARGEST_ERROR`` where ``MOST_PIECES`` do not do.
 
     Args:
         score: of presences, float64 [S, ...] for each shape, the scores, float64 [S]; continuous.
         shapes: of the presences.
-        largest_error: as a share of the difference of the scores; it is missed where ``MOST_PIECES`` do not do.
     """
     sizes = [prod(shape) for shape in shapes]
 
@@ -131,14 +123,14 @@ def integrated_gradients(
     with torch.inference_mode(False), torch.enable_grad():
         pieces = torch.tensor([[0.0, 1.0]], dtype=torch.float64)  # [n, 2]
         parts, errors, values = _integrals(evaluate, pieces)  # [n, P], [n], [n, 2]
-        base, allowed = float(values[0, 0]), largest_error * abs(float(values[0, 1] - values[0, 0]))
+        base, allowed = float(values[0, 0]), LARGEST_ERROR * abs(float(values[0, 1] - values[0, 0]))
         while float(errors.sum()) > allowed and len(pieces) < MOST_PIECES:
             bad = errors > allowed / 2 / len(pieces)
             new = _divided(pieces[bad])
             added = (*_integrals(evaluate, new)[:2], new)
             parts, errors, pieces = (torch.cat([one[~bad], more]) for one, more in zip((parts, errors, pieces), added))
     total = parts.sum(dim=0).split(sizes)
-    return Contributions(base, [part.view(shape).numpy() for part, shape in zip(total, shapes)])
+    return base, [part.view(shape).numpy() for part, shape in zip(total, shapes)]
 
 
 def _divided(pieces: Tensor) -> Tensor:

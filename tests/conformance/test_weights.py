@@ -207,7 +207,7 @@ WRONG = {
     "drmm": [
         ({"bins": 1}, "1 bins"),
         ({"hidden": (5, 0)}, "at least 1"),
-        ({"query_stopwords": "yes"}, "query_stopwords is 'yes'"),
+        ({"query_stopwords": "yes"}, "query_stopwords 'yes'; known: keep, remove"),
     ],
     "duet": [
         ({"parts": "global"}, "'global'.*local, distributed, both"),

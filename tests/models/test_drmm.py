@@ -11,7 +11,7 @@ from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.files.records import Query
 from rerank_plugin.kernels.parallel import Workspace
 from rerank_plugin.models.drmm.fused import FusedDrmm, _whole_vectors
-from rerank_plugin.models.drmm.model import Drmm, DrmmConfig, bins_of, histograms, precise_cosines
+from rerank_plugin.models.drmm.model import Drmm, DrmmConfig, bins_of, precise_cosines
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.training.pairs import make_pools
 from tests import small
@@ -23,16 +23,13 @@ VECTORS = torch.tensor([[5.0, 5], [1, 0], [0, 1], [3, 4], [-4, 3]])  # UNK first
 INPUTS = golden.inputs(["accdx", ""], "ab", 6, 3, idf={"a": math.log(2)})
 
 
-def test_golden_histograms():
+def test_golden_bins_of_words():
     """Five bins: [-1, -.5) [-.5, 0) [0, .5) [.5, 1) and the word itself.
 
     a: itself 1, c .6, d -.8, unknown 0. b: a 0, c .8, d .6, unknown 0.
     """
-    counts = histograms(
-        Drmm(DrmmConfig(bins=5), VECTORS).query_bins(INPUTS), INPUTS.document_mask[:, None, :].float(), 5
-    )
-    assert counts[0, :2].tolist() == [[1, 0, 1, 2, 1], [0, 0, 2, 3, 0]]
-    assert not counts[1].any()
+    bins = Drmm(DrmmConfig(bins=5), VECTORS).query_bins(INPUTS)
+    assert bins[0, :2, :5].tolist() == [[4, 3, 3, 0, 2], [2, 3, 3, 3, 2]]
 
 
 def test_golden_score():

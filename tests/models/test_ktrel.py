@@ -41,12 +41,9 @@ def test_golden_equation_1():
     with torch.no_grad():
         model.a.fill_(3)
         model.b.fill_(-2)
-        queries = model.encode_queries(*sequence(1, padding=2), *sequence(1))
-        documents = model.encode_documents(*sequence(2, 1, 2, padding=1), *sequence(1, 2, padding=2))
-    assert queries.shape == documents.shape == (1, 8) and model.encoding_size == 8
-    expected = 3 / math.sqrt(5) - 2 / math.sqrt(2)
-    assert (queries * documents).sum().item() == pytest.approx(expected, abs=1e-6)
-    assert model.score_encodings(queries, documents).tolist() == pytest.approx([expected], abs=1e-6)
+        words = (*sequence(2, 1, 2, padding=1), *sequence(1, padding=2), torch.zeros(1, 0), None, None, None)
+        scores = model(Inputs(*words, *sequence(1, 2, padding=2), *sequence(1)))
+    assert scores.tolist() == pytest.approx([3 / math.sqrt(5) - 2 / math.sqrt(2)], abs=1e-6)
 
 
 def test_golden_attention():

@@ -6,6 +6,7 @@ no code of a folder is run, and weights come from safetensors only: a pickle can
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 from collections.abc import Iterator
@@ -17,14 +18,7 @@ from rerank_plugin.files.errors import InputError
 CONFIG_FILE, WEIGHTS = "config.json", ("model.safetensors", "model.safetensors.index.json")
 INSTALL = "pip install 'rerank_plugin[cross-encoder]'"
 MAY_MISS = ("pooler.", "position_ids")  # parts of an encoder that are not used, or not learned
-
-
-def check_installed() -> None:
-    """An `InputError` if transformers is missing."""
-    from importlib.util import find_spec
-
-    if find_spec("transformers") is None:
-        raise InputError(f"encoders need transformers: {INSTALL}")
+OFFLINE = {"local_files_only": True, "trust_remote_code": False}
 
 
 def is_encoder_folder(folder: Path) -> bool:
@@ -40,16 +34,17 @@ def read_encoder_config(folder: Path):
     """The architecture of a folder, as transformers' configuration.
 
     Raises:
-        InputError: there is none, it is unknown to transformers, or it is no encoder.
+        InputError: there is none, it is unknown to transformers, or it is no encoder; or transformers is missing.
     """
-    check_installed()
+    if importlib.util.find_spec("transformers") is None:
+        raise InputError(f"encoders need transformers: {INSTALL}")
     path = Path(folder) / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{folder} is no encoder folder: it holds no {CONFIG_FILE}")
     from transformers import AutoConfig
 
     with said_plainly(f"cannot read {path}"):
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(folder, **OFFLINE)
     if getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False):
         raise InputError(f"{folder} holds a '{config.model_type}' that writes text; a cross-encoder needs an encoder")
     return config
@@ -63,11 +58,10 @@ def has_own_head(config) -> bool:
 
 def read_tokenizer(folder: Path):
     """The tokenizer of a folder, one of the fast kind; an `InputError` if there is none, or it is of the slow kind."""
-    check_installed()
     from transformers import AutoTokenizer
 
     with said_plainly(f"cannot read the tokenizer of {folder}"):
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **OFFLINE)
     if not tokenizer.is_fast:
         raise InputError(f"the tokenizer of {folder} has no fast form (tokenizer.json), which is needed")
     return tokenizer
@@ -92,12 +86,7 @@ def read_encoder(folder: Path, config, own_head: bool):
     kind = AutoModelForSequenceClassification if own_head else AutoModel
     with said_plainly(f"cannot read the weights of {folder}"):
         model, found = kind.from_pretrained(
-            folder,
-            config=config,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
+            folder, config=config, use_safetensors=True, output_loading_info=True, **OFFLINE
         )
     allowed = () if own_head else MAY_MISS
     missing = sorted(name for name in found["missing_keys"] if not any(part in name for part in allowed))

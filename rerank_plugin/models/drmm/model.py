@@ -62,11 +62,9 @@ class DrmmConfig(ModelConfig):
     query_stopwords: str = "keep"
 
     def __post_init__(self) -> None:
-        self.check("DRMM", "hidden")
+        self.check("DRMM", "hidden", query_stopwords=("keep", "remove"))
         if self.bins < 2:
             raise InputError(f"{self.bins} bins: DRMM needs at least 2, one of them for exact matches")
-        if self.query_stopwords not in ("keep", "remove"):
-            raise InputError(f"query_stopwords is '{self.query_stopwords}', expected keep or remove")
 
 
 def precise_cosines(vectors: Tensor, inputs: Inputs) -> Tensor:
@@ -85,15 +83,6 @@ def bins_of(cosines: Tensor, bins: int) -> Tensor:
     steps = (cosines * STEPS).round().long().clamp(-STEPS, STEPS)
     places = torch.div((steps + STEPS) * (bins - 1), 2 * STEPS, rounding_mode="floor")  # whole numbers: no rounding
     return places.clamp_max(bins - 2)
-
-
-def histograms(bins: Tensor, present: Tensor, count: int) -> Tensor:
-    """How many of the document's words are in each bin, float [B, M, count].
-
-    bins: int64 [B, M, N], from 0 to count - 1. present: how much each cell counts, float [B, 1 or M, N].
-    """
-    counts = present.new_zeros(*bins.shape[:2], count)  # [B, M, count]
-    return counts.scatter_add(2, bins, present.expand(bins.shape))
 
 
 class Drmm(FixedVectorModel):
@@ -122,9 +111,9 @@ class Drmm(FixedVectorModel):
         return self.score(self.query_bins(inputs), present, self.gates(inputs))  # [B]
 
     def score(self, bins: Tensor, present: Tensor, gates: Tensor) -> Tensor:
-        """Scores [B] from what `histograms` takes, and the gates float [B, M]."""
-        counts = histograms(bins, present, self.config.bins)  # [B, M, bins]
-        hidden = torch.log10(1 + counts)  # [B, M, bins]
+        """Scores [B] from bins int64 [B, M, N], how much each cell counts, float [B, 1 or M, N], and gates [B, M]."""
+        counts = present.new_zeros(*bins.shape[:2], self.config.bins)  # [B, M, bins]
+        hidden = torch.log10(1 + counts.scatter_add(2, bins, present.expand(bins.shape)))  # [B, M, bins]
         for layer in self.layers:
             hidden = torch.tanh(layer(hidden))  # [B, M, width of the layer]
         return (hidden[:, :, 0] * gates).sum(dim=1)  # [B]

@@ -15,7 +15,6 @@ Nothing is fetched, no code of a folder is run, and no pickle is loaded.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,8 +93,7 @@ def open_encoder(folder: Path, device: str = "cpu", as_medcpt: bool = False) -> 
             raise InputError(f"{pickled} is pickled, and is not loaded: save the encoder as safetensors")
     if not _is_one(folder):
         raise InputError(f"{folder} holds no {MODULES_FILE} and no {CONFIG_FILE} of an encoder")
-    if foreign := next(_foreign_types(folder), None):
-        raise InputError(f"{folder} needs code of its own ({foreign}), which is not run here")
+    _check_kind(folder)
     how = {"device": device, "local_files_only": True, "model_kwargs": {"use_safetensors": True}}
     with said_plainly(f"cannot read the encoder {folder}"):
         model = SentenceTransformer(str(folder), **how)
@@ -104,15 +102,14 @@ def open_encoder(folder: Path, device: str = "cpu", as_medcpt: bool = False) -> 
     return model.float().eval()
 
 
-def _foreign_types(folder: Path) -> Iterator[str]:
-    """The classes that a folder asks for and that are not of sentence-transformers."""
+def _check_kind(folder: Path) -> None:
+    """Refuse a folder that asks for classes that are not of sentence-transformers, or that gives scores."""
     if (path := folder / MODULES_FILE).is_file():
         with said_plainly(f"cannot read {path}"):
             types = [module["type"] for module in json.loads(path.read_text(encoding="utf-8"))]
-        yield from (name for name in types if not name.startswith("sentence_transformers."))
-    elif any(name.endswith("ForSequenceClassification") for name in _architectures(folder)):
+        if foreign := [name for name in types if not name.startswith("sentence_transformers.")]:
+            raise InputError(f"{folder} needs code of its own ({foreign[0]}), which is not run here")
+        return
+    architectures = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8")).get("architectures") or []
+    if any(name.endswith("ForSequenceClassification") for name in architectures):
         raise InputError(f"{folder} holds a cross-encoder, which has no vectors: re-rank with bert:{folder}")
-
-
-def _architectures(folder: Path) -> list[str]:
-    return json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8")).get("architectures") or []

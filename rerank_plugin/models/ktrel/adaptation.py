@@ -78,8 +78,7 @@ def adapt(
     contexts = np.zeros_like(vectors.matrix)
     if len(known):
         contexts[known] = context_vectors(counts[:, known], vectors.matrix[known])
-    both = WordVectors(vectors.vocabulary, np.hstack([vectors.matrix, contexts]))
-    small = compact(both)
+    small = compact(WordVectors(vectors.vocabulary, np.hstack([vectors.matrix, contexts])))
     adapted = Ktrel(config, torch.from_numpy(small.matrix))
     adapted.a.data = model.a.data
     described = {"documents": len(rows), "rounds": ROUNDS, "seed": seed, SOURCE: weights_checksum(model, vocabulary)}

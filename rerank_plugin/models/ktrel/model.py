@@ -225,10 +225,8 @@ class Ktrel(EncodingModel):
                 concept_vectors = torch.empty(shape).uniform_(-UNTRAINED_RANGE, UNTRAINED_RANGE)
             if tuple(concept_vectors.shape) != shape:
                 raise InputError(f"concept vectors are {list(concept_vectors.shape)}, expected {list(shape)}")
-            self.concepts, self.b = (
-                SequenceEncoder(concept_vectors, config),
-                nn.Parameter(torch.tensor(float(config.factor))),
-            )
+            self.concepts = SequenceEncoder(concept_vectors, config)
+            self.b = nn.Parameter(torch.tensor(float(config.factor)))
 
     @property
     def reads_words(self) -> bool:
@@ -282,10 +280,6 @@ class Ktrel(EncodingModel):
         factors = [factor for name, factor in self.named_parameters(recurse=False) if name in ("a", "b")]
         return sum(self.config.space_weights) * sum(factor.abs() for factor in factors)
 
-    def score_encodings(self, queries: Tensor, documents: Tensor) -> Tensor:
-        """Scores [B] of encoded queries [B, E] and documents [B, E]."""
-        return (queries * documents).sum(dim=1)
-
     def forward(self, inputs: Inputs) -> Tensor:
         queries = self.encode_queries(
             inputs.queries, inputs.query_mask, inputs.query_concepts, inputs.query_concept_mask
@@ -293,4 +287,4 @@ class Ktrel(EncodingModel):
         documents = self.encode_documents(
             inputs.documents, inputs.document_mask, inputs.document_concepts, inputs.document_concept_mask
         )  # [B, E]
-        return self.score_encodings(queries, documents)  # [B]
+        return (queries * documents).sum(dim=1)  # [B]
