@@ -9,9 +9,7 @@ the proximity of two zero vectors is 0, as the package documents it (1 would be 
 zeros; without query words there is no closest word and every delta is zero.
 """
 
-import math
-
-from tests.models.plain_layers import convolution, feed_forward, length, maxima, relu, standardize
+from tests.models.plain_layers import convolution, cosine, feed_forward, length, maxima, relu, standardize
 
 
 def delta_stage(document, query):
@@ -21,28 +19,13 @@ def delta_stage(document, query):
         if len(query) == 0:
             rows.append([0.0] * (len(word) + 3))
             continue
-        best, best_distance = None, math.inf
-        for candidate in query:
-            distance = length([a - b for a, b in zip(word, candidate)])
-            if distance < best_distance:
-                best, best_distance = candidate, distance
-        difference = [a - b for a, b in zip(word, best)]
-        word_length, best_length = length(word), length(best)
-        product = sum(a * b for a, b in zip(word, best))
-        cosine = product / (word_length * best_length) if word_length * best_length > 0 else 0.0
-        lengths = word_length + best_length
-        proximity = 1.0 - best_distance / lengths if lengths > 0 else 0.0
-        rows.append(difference + [cosine, best_distance, proximity])
+        differences = [[a - b for a, b in zip(word, other)] for other in query]
+        distances = [length(difference) for difference in differences]
+        best = distances.index(min(distances))
+        lengths = length(word) + length(query[best])
+        proximity = 1.0 - distances[best] / lengths if lengths > 0 else 0.0
+        rows.append(differences[best] + [cosine(word, query[best]), distances[best], proximity])
     return rows
-
-
-def select_columns(rows, differences=True, delta_features=True):
-    """The delta rows without the columns that an ablation takes away."""
-    selected = []
-    for row in rows:
-        split = len(row) - 3
-        selected.append((row[:split] if differences else []) + (row[split:] if delta_features else []))
-    return selected
 
 
 def score(document, query, convolutions, layers, features, mean, scale, slope, differences=True, delta_features=True):
@@ -51,7 +34,8 @@ def score(document, query, convolutions, layers, features, mean, scale, slope, d
     def leak(value):
         return relu(value, slope)
 
-    rows = select_columns(delta_stage(document, query), differences, delta_features)
+    rows = delta_stage(document, query)
+    rows = [row[:-3] * differences + row[-3:] * delta_features for row in rows]  # an ablation takes columns away
     for weight, bias in convolutions:  # border mode 'same'
         before = len(weight[0][0]) // 2
         rows = convolution(rows, weight, bias, range(-before, len(rows) - before), leak)

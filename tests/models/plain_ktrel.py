@@ -9,6 +9,8 @@ import math
 
 import numpy as np
 
+from tests.models.plain_layers import cosine
+
 
 def attention(rows, layer, heads):
     """Every item's attended values, before the residual connection."""
@@ -50,11 +52,6 @@ def encode(rows, layer, heads):
         )
         total += item
     return total
-
-
-def cosine(one, other):
-    lengths = math.sqrt(sum(one**2)) * math.sqrt(sum(other**2))
-    return sum(one * other) / lengths if lengths > 0 else 0.0
 
 
 def score(parts):

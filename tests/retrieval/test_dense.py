@@ -21,6 +21,7 @@ from rerank_plugin.rerankers.neural import from_checkpoint
 from rerank_plugin.retrieval import dense
 from rerank_plugin.retrieval.dense import DenseConfig
 from tests import annotated, small
+from tests.conformance.models import Case, make
 from tests.models import encodable
 
 QUERIES = ("aspirin heart attack", "risk", "Women who smoke, risk of stroke", "migraine zyzzyva", "aspirin " * 40)
@@ -315,7 +316,7 @@ def test_what_is_missing_names_the_command_that_makes_it(workspace, tmp_path, ve
 
 
 def test_models_whose_score_is_no_inner_product_are_refused(workspace, tmp_path, vectors):
-    for name, model in [("sevmos", encodable.sevmos(vectors, filters=5)), ("delta", small.delta(vectors))]:
+    for name, model in [("sevmos", make(Case("sevmos", {"filters": 5}), vectors)), ("delta", small.delta(vectors))]:
         checkpoints.save_checkpoint(tmp_path / name, model, vectors, {})
         with pytest.raises(InputError, match=f"the score of the model '{name}' is no inner product"):
             DenseConfig(str(tmp_path / name)).open(workspace)
