@@ -108,7 +108,9 @@ def test_embeddings_that_start_with_length_1():
 @pytest.mark.parametrize("parts", ["concepts", "both"])
 def test_concepts_that_nobody_gives_are_missed(index, vectors, parts):
     model = encodable.ktrel(vectors, parts=parts, concepts=4, concept_dimension=4)
-    with pytest.raises(InputError, match=f"the index holds no concepts: build {index.folder.parent}.*ktrel-w"):
+    with pytest.raises(
+        InputError, match=f"the index holds no concepts: build {index.folder} with a knowledge base.*ktrel-w"
+    ):
         NeuralReranker(model, vectors.vocabulary, index)
     ids, mask = sequence(1, 2)
     with pytest.raises(InputError, match="the index holds no concepts.*ktrel-w"):

@@ -11,16 +11,14 @@ from rerank_plugin import rerankers
 from rerank_plugin.features.concept_vocabulary import ConceptVocabulary, _say_other
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
-from rerank_plugin.indexes.stored_encodings import find_encodings
 from rerank_plugin.knowledge.annotation import AnnotatorConfig
 from rerank_plugin.models import checkpoints
-from rerank_plugin.models.document_encodings import EncodedDocuments, weights_checksum
+from rerank_plugin.models.document_encodings import weights_checksum
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import annotated, small
 from tests.conformance.models import CONCEPT_IDS as IDS
 from tests.conformance.models import KTREL, ROWS, Case, assert_same, inputs_of, make, opened, scores_of
-from tests.models import encodable
 
 ONLY_CONCEPTS = Query("q2", "myocardial infarction")  # neither word is the model's
 ONLY_WORDS = Query("q3", "risk of rest")
@@ -32,13 +30,8 @@ every_path = pytest.mark.parametrize("path", ["module", "fast"])
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("concepts") / "index"
-
-
-@pytest.fixture(scope="module")
-def index(folder):
-    return annotated.build_index(folder).forward
+def index(tmp_path_factory):
+    return annotated.build_index(tmp_path_factory.mktemp("concepts") / "index").forward
 
 
 def model_of(vectors, parts, ids=IDS):
@@ -96,13 +89,6 @@ def test_without_concepts_words_decide(index, vectors, path):
 
 
 @every_path
-def test_a_document_without_concepts_has_cosine_0(index, vectors, path):
-    one = reranker(path, "concepts", vectors, index)
-    scores = scores_of(one, rows=[ROWS[id] for id in ("2", "é", "9")])
-    assert scores[:2].tolist() == [0, 0] and abs(scores[2]) > 0.1
-
-
-@every_path
 @every_parts
 def test_queries_the_model_can_and_cannot_read(index, vectors, caplog, path, parts):
     """Words it does not know do no harm where there are concepts, and the other way round."""
@@ -130,18 +116,6 @@ def test_encodings_are_of_the_concepts_and_of_the_knowledge_base(index, vectors,
     changed = annotated.build_index(tmp_path / "changed", concepts=renamed).forward
     assert changed.concepts.tolist() == index.concepts.tolist()
     assert same.checksum == index.checksum != changed.checksum
-
-
-def test_the_index_is_encoded_from_a_checkpoint(folder, index, vectors, tmp_path):
-    from rerank_plugin.index import main
-
-    model = model_of(vectors, "both")
-    checkpoints.save_checkpoint(tmp_path / "c", model, vectors, {})
-    main(["--encode", str(tmp_path / "c"), "--index", str(folder), "--overwrite", "--batch-size", "2"])
-    assert find_encodings(index, weights_checksum(model, vectors.vocabulary), 10).shape == (len(index), 10)
-    one = rerankers.load(f"ktrel:{tmp_path / 'c'}", index)
-    assert_same(scores_of(one), scores_of(opened(model, "module", index, vectors)), 1e-5)
-    assert isinstance(one.fast, EncodedDocuments)
 
 
 # Checkpoints.
@@ -216,14 +190,6 @@ def test_an_annotation_that_is_none(saved):
 
 
 # Indexes that do not fit.
-
-
-def test_an_index_without_concepts(saved, tmp_path):
-    bare = encodable.build_index(tmp_path / "bare")
-    with pytest.raises(
-        InputError, match=f"the index holds no concepts: build {tmp_path / 'bare'} with a knowledge base"
-    ):
-        rerankers.load(f"ktrel:{saved}", bare)
 
 
 def test_no_concept_in_common(index, vectors):
