@@ -21,7 +21,6 @@ from rerank_plugin.text.tokenizer import SETTINGS
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
-from tests.models.conftest import index, one_thread, vectors  # noqa: F401
 
 SIZES = dict(filters=4, lexical_features=LEX3, document_words=20)
 FILES = ["config.json", "model.safetensors", "vocab.txt", "embeddings.safetensors"]

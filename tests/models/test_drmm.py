@@ -139,11 +139,6 @@ def test_whole_vectors_are_off_by_no_more_than_is_said(dimension, kind):
     assert np.abs(products * scale - units @ units.T).max() <= error < 0.01
 
 
-def grid_vectors(random, count, dimension):
-    """Small whole numbers: cosines repeat, and many lie on borders of bins."""
-    return random.integers(-3, 4, (count, dimension)).astype(np.float32)
-
-
 def near_borders(random, count, bins):
     """Vectors in a plane whose cosines with the first are borders of bins, give or take less and less."""
     borders = np.linspace(-1, 1, bins)[random.integers(bins, size=count)]
@@ -159,7 +154,7 @@ def test_fused_bins_are_the_modules_to_the_last_count(tmp_path, bins, kind):
     random = np.random.default_rng(bins)
     known = [f"w{number}" for number in range(600)]
     matrix = {
-        "grid": lambda: grid_vectors(random, 601, 3),
+        "grid": lambda: random.integers(-3, 4, (601, 3)).astype(np.float32),  # many cosines lie on borders of bins
         "plane": lambda: np.concatenate([np.ones((1, 2)), near_borders(random, 600, bins)]).astype(np.float32),
         "normal": lambda: random.normal(size=(601, 40)).astype(np.float32),
     }[kind]()

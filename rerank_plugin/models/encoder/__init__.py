@@ -8,7 +8,7 @@ register(
         config="rerank_plugin.models.encoder.model:EncoderConfig",
         module="rerank_plugin.models.encoder.model:Encoder",
         summary="any bi-encoder of sentence-transformers or Hugging Face, from document vectors",
-        encoder="rerank_plugin.models.encoder.scorer:EncoderScorer",
+        encoder="rerank_plugin.models.encoder.model:EncoderScorer",
         foreign="rerank_plugin.models.encoder.folder:is_encoder",
     )
 )

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.stored_texts import TextBuilder
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
-from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.encoder.folder import checksum_of_files, open_encoder, parts_of, reads_pairs
+from rerank_plugin.models.fast_paths import InnerProductScorer
 from rerank_plugin.models.ranking_model import TextEncodingModel
 from rerank_plugin.text.vocabulary import Vocabulary
 
@@ -116,6 +118,26 @@ class Encoder(TextEncodingModel):
     def encode_query(self, text: str) -> np.ndarray:
         with self._one_at_a_time:
             return self.queries.encode_query(text, show_progress_bar=False)
+
+
+class EncoderScorer(InnerProductScorer):
+    """Encodes queries with the module, and scores candidates by their stored vectors."""
+
+    def __init__(self, model: Encoder, builder: InputBuilder, threads: int):
+        super().__init__(model, builder, threads)
+        self.model = model
+
+    @property
+    def longest_encoding(self) -> float:
+        """1 up to rounding, or infinity where the encoder does not normalize."""
+        return 1.001 if self.model.normalizes else math.inf
+
+    @property
+    def factors(self) -> np.ndarray:
+        return np.ones(self.model.encoding_size, np.float32)
+
+    def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
+        return self.model.encode_query(terms.text)
 
 
 def _longest(encoder, otherwise: int) -> int:

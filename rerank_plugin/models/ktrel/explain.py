@@ -24,17 +24,15 @@ def explain(model: Ktrel, inputs: Inputs) -> Attribution:
 
     A concept is a part whose value is how often the document mentions it.
     """
-    shape, words, parts = (inputs.queries.shape[1], inputs.documents.shape[1]), {}, ()
-    cells = np.zeros(shape)
+    cells, more = np.zeros((inputs.queries.shape[1], inputs.documents.shape[1])), {}
     with torch.inference_mode():
         if model.words is not None:
             documents = (inputs.documents, inputs.document_mask)
-            cells, cosines = _cells(model.words, model.a, (inputs.queries, inputs.query_mask), documents)
-            words = {"matrix": cosines}
+            cells, more["matrix"] = _cells(model.words, model.a, (inputs.queries, inputs.query_mask), documents)
         if model.concepts is not None:
-            parts = _concepts(model, inputs)
+            more["parts"] = _concepts(model, inputs)
     known = (inputs.queries[0] > 0).numpy() & model.reads_words
-    return of_cells(0.0, cells, known=known, parts=parts, exact=True, **words)
+    return of_cells(0.0, cells, known=known, exact=True, **more)
 
 
 def _concepts(model: Ktrel, inputs: Inputs) -> tuple[Part, ...]:
