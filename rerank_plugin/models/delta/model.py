@@ -70,12 +70,7 @@ def closest_words(documents: Tensor, queries: Tensor, query_mask: Tensor) -> Ten
 
 
 class Delta(StandardizedFeatures):
-    """Delta as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
-
-    Args:
-        config: the hyper-parameters.
-        vectors: word vectors, float32 [V, D], row 0 for UNK; kept as they are ([D18] 3).
-    """
+    """Delta as a module over word vectors that are not trained ([D18] 3)."""
 
     name = "delta"
     any_width = True

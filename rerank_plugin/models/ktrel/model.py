@@ -240,15 +240,7 @@ class Ktrel(EncodingModel):
     def encode_documents(
         self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
     ) -> Tensor:
-        """Unit vectors of the parts side by side, float [B, E].
-
-        Args:
-            ids: int64 [B, N], mask: bool [B, N]; not looked at by KTRel-C.
-            concept_ids: int64 [B, L], concept_mask: bool [B, L]; not looked at by KTRel-W.
-
-        Raises:
-            InputError: the model reads concepts, and there are none.
-        """
+        """Unit vectors of the parts side by side, float [B, E]; an `InputError` if concepts are read and not given."""
         return torch.cat([vectors for _, vectors in self._encode(ids, mask, concept_ids, concept_mask)], dim=1)
 
     def encode_queries(
