@@ -115,7 +115,8 @@ class CrossEncoder(RankingModel):
             self.head = nn.Linear(self.encoder_config.hidden_size, 1)
             nn.init.normal_(self.head.weight, std=HEAD_DEVIATION)
             nn.init.zeros_(self.head.bias)
-        self.has_types = _takes_types(self.tokenizer, self.encoder)
+        types, read = "token_type_ids", inspect.signature(self.encoder.forward).parameters
+        self.has_types = types in read and types in self.tokenizer.model_input_names
         self.padding = self.tokenizer.pad_token_id or 0
         self.longest = self._longest()
         self.trained = self._freeze()
@@ -139,7 +140,9 @@ class CrossEncoder(RankingModel):
         if self.config.trainable_layers is None:
             return None
         base = self.encoder.base_model
-        layers, count = _layers(base, self.encoder_config), self.config.trainable_layers
+        lists = (module for module in base.modules() if isinstance(module, nn.ModuleList))
+        layers = next((one for one in lists if len(one) == self.encoder_config.num_hidden_layers), None)
+        count = self.config.trainable_layers
         if layers is None or count > len(layers):
             known = "that cannot be told apart" if layers is None else f"{len(layers)} of them"
             raise InputError(f"trainable_layers {count}: the encoder {self.folder} has layers, {known}")
@@ -165,7 +168,7 @@ class CrossEncoder(RankingModel):
         Raises:
             InputError: the index holds stems, or the tokenizer cannot read its words.
         """
-        if tells_cases_apart(self.pieces):
+        if self.pieces.encode("Aspirin").ids != self.pieces.encode("aspirin").ids:
             _say_cased(str(self.config.encoder))
         room = self.longest - self.template.specials
         queries = min(self.config.query_words, room // 2)
@@ -235,24 +238,6 @@ class BioBert(CrossEncoder):
     """A :class:`CrossEncoder` named as in [K]'s tables; only the encoder folder differs."""
 
     name = "biobert"
-
-
-def _takes_types(tokenizer, encoder) -> bool:
-    name = "token_type_ids"
-    return name in tokenizer.model_input_names and name in inspect.signature(encoder.forward).parameters
-
-
-def _layers(base: nn.Module, config) -> nn.ModuleList | None:
-    """The layers of an encoder, first to last."""
-    for module in base.modules():
-        if isinstance(module, nn.ModuleList) and len(module) == config.num_hidden_layers:
-            return module
-    return None
-
-
-def tells_cases_apart(tokenizer) -> bool:
-    """Whether a word in upper case has other pieces than in lower case."""
-    return tokenizer.encode("Aspirin").ids != tokenizer.encode("aspirin").ids
 
 
 @cache
