@@ -1,4 +1,6 @@
-"""One thread, and a small index with a model of random weights over it."""
+"""One thread, a small index with word vectors for it, and files of JSON that are spoilt."""
+
+import json
 
 import pytest
 import torch
@@ -19,3 +21,9 @@ def index(tmp_path_factory):
 @pytest.fixture(scope="session")
 def vectors():
     return small.word_vectors(small.KNOWN_WORDS, dimension=6, seed=3)
+
+
+def change_json(path, **values):
+    """Set values of the object in a file; None takes one away."""
+    changed = {**json.loads(path.read_text("utf-8")), **values}
+    path.write_text(json.dumps({name: value for name, value in changed.items() if value is not None}), "utf-8")

@@ -1,6 +1,5 @@
 """Checkpoints: what is written, and what is said of one that cannot be loaded. Every model's: ``tests/conformance``."""
 
-import json
 import os
 import pickle
 import shutil
@@ -21,6 +20,7 @@ from rerank_plugin.text.tokenizer import SETTINGS
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
+from tests.models.conftest import change_json
 
 SIZES = dict(filters=4, lexical_features=LEX3, document_words=20)
 FILES = ["config.json", "model.safetensors", "vocab.txt", "embeddings.safetensors"]
@@ -46,14 +46,8 @@ def check_refused(folder, *said):
         assert "\n" not in str(raised.value) and all(part in str(raised.value) for part in said), str(raised.value)
 
 
-def change_config(folder, **values):
-    """Set what a checkpoint is described by; None takes it away."""
-    config = {**read_config(folder), **values}
-    (folder / "config.json").write_text(json.dumps({name: one for name, one in config.items() if one is not None}))
-
-
 def change_hyper_parameters(folder, **values):
-    change_config(folder, config={**read_config(folder)["config"], **values})
+    change_json(folder / "config.json", config={**read_config(folder)["config"], **values})
 
 
 def change_weights(folder, **tensors):
@@ -201,7 +195,7 @@ def test_damaged_vocabulary(folder, text):
 
 @pytest.mark.parametrize("name", ["oracle", "", None, 3, ["delta"], {}])
 def test_unknown_model_name(folder, name):
-    change_config(folder, model=name)
+    change_json(folder / "config.json", model=name)
     check_refused(folder, "model", "delta")
 
 
@@ -222,7 +216,7 @@ def test_hyper_parameter_that_is_unknown_or_of_a_wrong_kind(folder, wrong):
 
 @pytest.mark.parametrize("settings", [{"name": "d18", "version": 1}, {"name": "spaces"}, None, "d18"])
 def test_other_tokenizer_settings(folder, settings):
-    change_config(folder, tokenizer=settings)
+    change_json(folder / "config.json", tokenizer=settings)
     check_refused(folder, str(folder), "tokenized", str(SETTINGS))
 
 

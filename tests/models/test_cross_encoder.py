@@ -1,6 +1,5 @@
 """Cross-encoders over tiny encoders with random weights, against transformers called plainly on the same texts."""
 
-import json
 import logging
 import os
 import pickle
@@ -25,6 +24,7 @@ from rerank_plugin.text.tokenizer import tokenizer
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import small
 from tests.models import tiny_encoders
+from tests.models.conftest import change_json
 
 QUERY = Query("q", "aspirin heart attack risk in women")
 QUERIES = [QUERY, Query("one", "cancer"), Query("nowhere", "xyz heart"), Query("two", "smoke old women")]
@@ -254,14 +254,10 @@ def test_a_bare_encoder_cannot_rank(folders, index):
 
 def test_a_classifier_of_three_labels_cannot_rank(copied, index):
     folder = copied("bert")
-    change_config(folder, id2label={"0": "no", "1": "yes", "2": "maybe"}, label2id={"no": 0, "yes": 1, "maybe": 2})
+    labels = {"0": "no", "1": "yes", "2": "maybe"}
+    change_json(folder / "config.json", id2label=labels, label2id={"no": 0, "yes": 1, "maybe": 2})
     with pytest.raises(InputError, match="train it first"):
         rerankers.load(f"bert:{folder}", index)
-
-
-def change_config(folder, **values):
-    path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
 def test_no_encoder_folder(index, tmp_path):
@@ -308,7 +304,8 @@ def test_damaged_files_are_said_in_one_line(copied):
 
 def test_code_of_a_folder_is_not_run(copied, tmp_path):
     folder = copied("bert")
-    change_config(folder, model_type="novel", auto_map={"AutoConfig": "novel.Config", "AutoModel": "novel.Model"})
+    code = {"AutoConfig": "novel.Config", "AutoModel": "novel.Model"}
+    change_json(folder / "config.json", model_type="novel", auto_map=code)
     (folder / "novel.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
     check_refused(folder, "cannot read .*config.json")
     assert not (tmp_path / "ran").exists()
@@ -316,7 +313,7 @@ def test_code_of_a_folder_is_not_run(copied, tmp_path):
 
 def test_what_writes_text_is_no_encoder(copied):
     folder = copied("bert")
-    change_config(folder, is_decoder=True)
+    change_json(folder / "config.json", is_decoder=True)
     check_refused(folder, "writes text")
 
 

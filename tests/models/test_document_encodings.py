@@ -24,6 +24,7 @@ from tests import small
 from tests.conformance import models
 from tests.conformance.models import Case, assert_same, inputs_of, opened, scores_of
 from tests.models import encodable
+from tests.models.conftest import change_json
 
 MODELS = {
     "ktrel": Case("ktrel-w", {"heads": 2}),
@@ -229,11 +230,7 @@ def test_vectors_that_are_not_finite_name_their_document(tmp_path, dtype, value)
 
 
 def describe(**changes):
-    def change(folder):
-        path = folder / "encodings.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-    return change
+    return lambda folder: change_json(folder / "encodings.json", **changes)
 
 
 DAMAGE = {

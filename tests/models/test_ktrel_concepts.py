@@ -1,6 +1,5 @@
 """KTRel over an index with concepts: numberings, texts without concepts, what is stored, and what is refused."""
 
-import json
 import logging
 
 import numpy as np
@@ -19,6 +18,7 @@ from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import annotated, small
 from tests.conformance.models import CONCEPT_IDS as IDS
 from tests.conformance.models import KTREL, ROWS, Case, assert_same, inputs_of, make, opened, scores_of
+from tests.models.conftest import change_json
 
 ONLY_CONCEPTS = Query("q2", "myocardial infarction")  # neither word is the model's
 ONLY_WORDS = Query("q3", "risk of rest")
@@ -144,10 +144,9 @@ def test_a_saved_model_scores_the_same(index, vectors, reference, tmp_path, part
 
 def test_a_checkpoint_from_before_there_were_concepts(index, vectors, reference, tmp_path):
     checkpoints.save_checkpoint(tmp_path / "c", model_of(vectors, "words"), vectors, {})
-    path = tmp_path / "c" / "config.json"
-    config = json.loads(path.read_text())
-    del config["config"]["document_concepts"], config["config"]["query_concepts"]
-    path.write_text(json.dumps(config))
+    known = checkpoints.read_config(tmp_path / "c")["config"]
+    before = {name: value for name, value in known.items() if name not in ("document_concepts", "query_concepts")}
+    change_json(tmp_path / "c" / "config.json", config=before)
     assert_same(scores_of(rerankers.load(f"ktrel:{tmp_path / 'c'}", index)), reference["words"])
 
 
@@ -183,8 +182,7 @@ def test_a_model_whose_concepts_have_no_names_is_not_saved(vectors, tmp_path):
 
 
 def test_an_annotation_that_is_none(saved):
-    config = json.loads((saved / "config.json").read_text())
-    (saved / "config.json").write_text(json.dumps({**config, "annotation": "as ever"}))
+    change_json(saved / "config.json", annotation="as ever")
     with pytest.raises(InputError, match="'annotation' is no settings"):
         checkpoints.load_checkpoint(saved)
 
@@ -202,8 +200,8 @@ def test_another_annotation_is_said_once(index, vectors, tmp_path, caplog):
     model = model_of(vectors, "both")
     model.concept_vocabulary = ConceptVocabulary(IDS, index.knowledge.settings)
     checkpoints.save_checkpoint(tmp_path / "c", model, vectors, {})
-    config = json.loads((tmp_path / "c" / "config.json").read_text())
-    assert config["annotation"] == index.knowledge.settings and "threshold" in config["annotation"]
+    annotation = checkpoints.read_config(tmp_path / "c")["annotation"]
+    assert annotation == index.knowledge.settings and "threshold" in annotation
     other = annotated.build_index(tmp_path / "other", config=AnnotatorConfig(candidates=1)).forward
     _say_other.cache_clear()
     with caplog.at_level(logging.WARNING):
