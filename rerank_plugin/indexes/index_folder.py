@@ -272,14 +272,11 @@ class Index:
         settings = self.description.get(KNOWLEDGE)
         try:
             knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
-            opened = ForwardIndex(
+            return ForwardIndex(
                 self.folder, mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description), self.layout
             )
-        except (OSError, ValueError):
+        finally:  # parts that fit, and parts that do not, may be of another build
             self.check_same()
-            raise
-        self.check_same()
-        return opened
 
     @property
     def knowledge(self):
@@ -306,10 +303,8 @@ class Index:
 
         try:
             reader = open_reader(self.lucene_folder)
-        except InputError:
+        finally:
             self.check_same()
-            raise
-        self.check_same()
         recorded = self.description.get("lucene", {}).get("commit")
         found = user_data(reader, GENERATION_KEY) if recorded is None else commit_id(reader)
         if found != (self.generation if recorded is None else recorded):
