@@ -89,6 +89,13 @@ class FieldStatistics:
     mean_length: float
 
 
+def field_statistics(tokens: np.ndarray, title_lengths: np.ndarray) -> dict[str, FieldStatistics]:
+    """The statistics of each field, from the words of all documents [T] and the lengths of their titles [R]."""
+    titles = int(title_lengths.sum(dtype=np.int64))
+    totals = zip(FIELDS, (titles, len(tokens) - titles, len(tokens)))
+    return {field: FieldStatistics(total, total / max(len(title_lengths), 1)) for field, total in totals}
+
+
 class ForwardIndex:
     """A memory-mapped forward index; opening it reads no more than file headers.
 
@@ -186,11 +193,7 @@ class ForwardIndex:
 
 
 class ForwardIndexWriter:
-    """Builds a forward index of one segment: ``extend`` with batches of documents, then ``finish``.
-
-    Args:
-        folder: the index folder.
-    """
+    """Builds the forward index of an index folder, of one segment: ``extend`` with batches, then ``finish``."""
 
     def __init__(self, folder: Path, tokenizer: Tokenizer = PLAIN):
         self.folder, self.tokenizer, self.layout = folder, tokenizer, Layout()
@@ -262,9 +265,7 @@ class ForwardIndexWriter:
         for field in FIELDS:
             unique[field].close()
             save_array(self.folder / f"{self.layout.frequency.format(field)}.npy", frequency[field])
-        titles = int(title_lengths.sum(dtype=np.int64))
-        totals = {"title": titles, "abstract": len(tokens) - titles, "text": len(tokens)}
-        return {field: FieldStatistics(total, total / max(documents, 1)) for field, total in totals.items()}
+        return field_statistics(tokens, title_lengths)
 
 
 def _published(metadata: Mapping[str, Any] | None) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.fingerprints import describe_file
-from rerank_plugin.indexes.forward import FIELDS
+from rerank_plugin.indexes.forward import field_statistics
 from rerank_plugin.indexes.index_folder import (
     CHECKSUM,
     DESCRIPTION,
@@ -54,11 +55,8 @@ def _compare(path: Path, found: dict, listed: dict, repair: str) -> None:
 def _check_statistics(index: Index) -> None:
     """Compare the description's statistics with the arrays, since older descriptions have no checksum."""
     forward, path = index.forward, index.folder / DESCRIPTION
-    titles = int(forward.title_lengths.sum(dtype="int64"))
-    tokens = {"title": titles, "abstract": len(forward.tokens) - titles, "text": len(forward.tokens)}
-    for field in FIELDS:
-        said = index.description["fields"].get(field)
-        expected = {"tokens": tokens[field], "mean_length": tokens[field] / max(len(forward), 1)}
+    for field, statistics in field_statistics(forward.tokens, forward.title_lengths).items():
+        said, expected = index.description["fields"].get(field), asdict(statistics)
         if said != expected:
             raise InputError(f"{path}: the field {field} has {said}, but its documents {expected}: rebuild the index")
     if index.description.get("documents") != len(forward):
