@@ -50,8 +50,7 @@ class DenseConfig:
         checkpoint: folder of the model that has encoded the index, a checkpoint or an encoder of texts; or the name of
             a bundled one (``ktrel``) or of one in a package (``minilm``).
         kind: type of the vector index (see :mod:`rerank_plugin.indexes.nearest`).
-        ef_search: of HNSW; at least the depth is used.
-        feedback, feedback_weight: number and weight of the pseudo-relevance feedback documents; 0 documents for none.
+        ef_search: at least the depth is used.
     """
 
     name: str = field(default="dense", init=False)
@@ -91,6 +90,16 @@ class DenseConfig:
         return DenseStage(index, self)
 
 
+def opened_encoder(forward, checkpoint: str | Path, **options):
+    """The `NeuralReranker` of a model that encodes texts; ``checkpoint`` is as in :class:`DenseConfig`."""
+    from rerank_plugin.models.register import checkpoint_folder, foreign_model
+    from rerank_plugin.rerankers import RerankerOptions
+    from rerank_plugin.rerankers.neural import from_checkpoint
+
+    folder = checkpoint_folder(checkpoint)
+    return from_checkpoint(forward, folder, RerankerOptions(**options), foreign_model(folder, encodes=True))
+
+
 class QueryEncoder:
     """Encodes queries, and computes inner products with other encodings, with the model's own arithmetic.
 
@@ -108,14 +117,8 @@ class QueryEncoder:
     def __init__(self, forward, checkpoint: str | Path):
         from rerank_plugin.models.classes import classes_of
         from rerank_plugin.models.document_encodings import encodings_key
-        from rerank_plugin.models.register import checkpoint_folder, foreign_model
-        from rerank_plugin.rerankers import RerankerOptions
-        from rerank_plugin.rerankers.neural import from_checkpoint
 
-        self.forward, checkpoint = forward, checkpoint_folder(checkpoint)
-        self.reranker = from_checkpoint(
-            forward, checkpoint, RerankerOptions(threads=1), foreign_model(checkpoint, encodes=True)
-        )
+        self.forward, self.reranker = forward, opened_encoder(forward, checkpoint, threads=1)
         model, builder = self.reranker.model, self.reranker.builder
         if not has_inner_products(model.name):
             raise InputError(
@@ -212,7 +215,19 @@ class DenseStage:
         """The best ``depth`` documents for a query that is moved towards some, by their rows int64 [n]."""
         if asked.encoding is None:
             return Candidates(self.forward, [], [])
-        return self._nearest(self._moved(asked.encoding, rows, weight), depth, asked.fits)
+        encoding, fits = self._moved(asked.encoding, rows, weight), asked.fits
+        documents = len(self.forward) if fits is None else int(fits.sum())
+        most = min(documents, self.searcher.most or documents)
+        if min(depth, documents) > most:
+            raise InputError(f"faiss returns at most {most} documents from a GPU: lower the depth, or use the CPU")
+        reach, bound = min(depth + MORE, most), self._rounding(encoding)
+        while True:
+            rows, products = self.searcher.search(encoding, reach, fits)
+            scores = self.encoder.inner_products(encoding, self.vectors, rows)
+            best = Candidates(self.forward, rows, scores).best(depth)
+            if reach == most or len(rows) < reach or products[-1] + bound < best.first_stage_scores[-1]:
+                return best
+            reach = min(4 * reach, most)
 
     def neighbours(self, row: int, depth: int) -> Candidates:
         """The documents with the largest cosine of their vector and that of a document, which is left out."""
@@ -232,21 +247,6 @@ class DenseStage:
             return encoding
         mean = self.vectors[rows].mean(axis=0, dtype=np.float32)
         return encoding + np.float32(weight) * self.encoder.scorer.factors * mean
-
-    def _nearest(self, encoding: np.ndarray, depth: int, fits: np.ndarray | None) -> Candidates:
-        """The best ``depth`` documents for an encoding float32 [E], of those that ``fits`` bool [R], None for all."""
-        documents = len(self.forward) if fits is None else int(fits.sum())
-        most = min(documents, self.searcher.most or documents)
-        if min(depth, documents) > most:
-            raise InputError(f"faiss returns at most {most} documents from a GPU: lower the depth, or use the CPU")
-        reach, bound = min(depth + MORE, most), self._rounding(encoding)
-        while True:
-            rows, products = self.searcher.search(encoding, reach, fits)
-            scores = self.encoder.inner_products(encoding, self.vectors, rows)
-            best = Candidates(self.forward, rows, scores).best(depth)
-            if reach == most or len(rows) < reach or products[-1] + bound < best.first_stage_scores[-1]:
-                return best
-            reach = min(4 * reach, most)
 
     def _longest(self) -> float:
         """An upper bound of the Euclidean norm of the documents' encodings; computed if the model knows none."""

@@ -14,14 +14,14 @@ from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED
 from rerank_plugin.indexes.nearest import AnnConfig, build_ann
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
-from rerank_plugin.retrieval.dense import ENCODER, QueryEncoder
+from rerank_plugin.retrieval.dense import ENCODER, QueryEncoder, opened_encoder
 
 
 class IndexEncoder:
     """An index and the model of a checkpoint that encodes its documents.
 
     Args:
-        checkpoint: its folder, or that of an encoder of texts; or the name of a bundled model, or ``minilm``.
+        checkpoint: as in :class:`~rerank_plugin.retrieval.dense.DenseConfig`.
         device: the torch device that documents are encoded on.
 
     Raises:
@@ -33,13 +33,9 @@ class IndexEncoder:
 
     def __init__(self, index: ForwardIndex, checkpoint: str | Path, device: str = "cpu"):
         from rerank_plugin.models.document_encodings import check_encodes
-        from rerank_plugin.models.register import checkpoint_folder, foreign_model
-        from rerank_plugin.rerankers import RerankerOptions
-        from rerank_plugin.rerankers.neural import from_checkpoint
 
         self.index, self.checkpoint, self.device = index, checkpoint, device
-        folder = checkpoint_folder(checkpoint)
-        reranker = from_checkpoint(index, folder, RerankerOptions(device), foreign_model(folder, encodes=True))
+        reranker = opened_encoder(index, checkpoint, device=device)
         self.model, self.builder = reranker.model, reranker.builder
         check_encodes(self.model)
         self.size = self.model.encoding_size
