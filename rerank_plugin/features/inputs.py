@@ -25,33 +25,22 @@ if TYPE_CHECKING:
 class Inputs(NamedTuple):
     """One batch. Masks are True for words and concepts, False for padding; padded ids are 0.
 
-    Terms and IDF are for models that match words by identity or weight them by IDF. Concepts are set only for models
-    that read them.
-
-    Attributes:
-        documents: int64 [B, N]. document_mask: bool [B, N].
-        queries: int64 [B, M]. query_mask: bool [B, M].
-        features: lexical features, float32 [B, F].
-        document_terms: the same words as term ids of the index, which distinguish words outside the model's
-            vocabulary; int64 [B, N], -1 where padded.
-        query_terms: int64 [B, M], -1 where padded and for a word that no document holds.
-        query_idf: IDF over title + abstract, float32 [B, M], 0 where padded.
-        document_concepts: int64 [B, L]. document_concept_mask: bool [B, L].
-        query_concepts: int64 [B, L of queries]. query_concept_mask: bool [B, L of queries].
+    Terms are the same words as ids of the index, which distinguish words outside the model's vocabulary; they and IDF
+    are for models that match words by identity or weight them by IDF. Concepts are set only for models that read them.
     """
 
-    documents: Tensor
-    document_mask: Tensor
-    queries: Tensor
-    query_mask: Tensor
-    features: Tensor
-    document_terms: Tensor | None = None
-    query_terms: Tensor | None = None
-    query_idf: Tensor | None = None
-    document_concepts: Tensor | None = None
-    document_concept_mask: Tensor | None = None
-    query_concepts: Tensor | None = None
-    query_concept_mask: Tensor | None = None
+    documents: Tensor  # int64 [B, N]
+    document_mask: Tensor  # bool [B, N]
+    queries: Tensor  # int64 [B, M]
+    query_mask: Tensor  # bool [B, M]
+    features: Tensor  # lexical features, float32 [B, F]
+    document_terms: Tensor | None = None  # int64 [B, N], -1 where padded
+    query_terms: Tensor | None = None  # int64 [B, M], -1 where padded and for a word that no document holds
+    query_idf: Tensor | None = None  # over title + abstract, float32 [B, M], 0 where padded
+    document_concepts: Tensor | None = None  # int64 [B, L]
+    document_concept_mask: Tensor | None = None  # bool [B, L]
+    query_concepts: Tensor | None = None  # int64 [B, L of queries]
+    query_concept_mask: Tensor | None = None  # bool [B, L of queries]
 
     @classmethod
     def joined(cls, batches: Sequence[Inputs]) -> Inputs:
@@ -122,8 +111,6 @@ class InputBuilder:
     """Turns queries and candidates of one index into the inputs of one model.
 
     Args:
-        index: the forward index.
-        vocabulary: the model's words.
         document_words, query_words: N and M.
         features: names of lexical features, and of features of word vectors.
         left_out: words that are removed from queries, unless a query has no other words.
