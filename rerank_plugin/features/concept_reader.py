@@ -14,8 +14,6 @@ class ConceptReader:
     """Reads the concepts of one index for one model. Concepts that the model does not know are left out.
 
     Args:
-        index: the forward index.
-        vocabulary: the model's concepts.
         document_concepts, query_concepts: L of documents and queries, where longer sequences are cut.
 
     Raises:
@@ -40,15 +38,11 @@ class ConceptReader:
 
     def query(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """The concepts of a query, cut or padded to L: ids int64 [L], mask bool [L]."""
-        known = self._known(self.knowledge.query(text))[: self.query_concepts]
+        numbers = self.numbers[self.knowledge.query(text)]
+        known = numbers[numbers >= 0][: self.query_concepts]
         ids = np.zeros(self.query_concepts, np.int64)
         ids[: len(known)] = known
         return ids, np.arange(self.query_concepts) < len(known)
-
-    def _known(self, concepts: np.ndarray) -> np.ndarray:
-        """The model's ids of concepts of the index; unknown concepts are left out."""
-        numbers = self.numbers[concepts]
-        return numbers[numbers >= 0]
 
     def documents(self, candidates: Candidates) -> tuple[np.ndarray, np.ndarray]:
         """The first L concepts of each of C documents: ids int64 [C, L], 0 where padded; mask bool [C, L]."""

@@ -46,31 +46,24 @@ class VectorFeatures:
         words = candidate_words(builder, candidates, self.workspace, TEXT_WORDS)
         table = similarity_table(self.units, query, words, self.workspace, threads=1)  # [U, m]
         lengths = self.lengths[query.ids[query.mask]]  # [m]
-        columns = [
-            self._cosines(builder, query, words, candidates.rows, table, lengths)
-            if name == COSINE
-            else self._matches(words, table, lengths)
-            for name in self.names
-        ]
-        return np.stack(columns, axis=1)
+        columns = np.empty((len(candidates), len(self.names)), np.float32)
+        for column, name in enumerate(self.names):
+            if name == COSINE:
+                of_documents = np.maximum(self._lengths_of(builder, words, candidates.rows), SMALLEST)
+                columns[:, column] = self._products(query, words, table, lengths) / of_documents
+            else:
+                columns[:, column] = self._matches(words, table, lengths)
+        return columns
 
-    def _cosines(
-        self,
-        builder: InputBuilder,
-        query: ModelQuery,
-        words: CandidateWords,
-        rows: np.ndarray,
-        table: np.ndarray,
-        lengths: np.ndarray,
-    ) -> np.ndarray:
-        """Cosines float32 [C]: a document word's product with the query is the sum of its similarities, float32 [U, m],
-        to the query's words, whose vectors have these lengths, float32 [m]."""
+    def _products(self, query: ModelQuery, words: CandidateWords, table: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Products float32 [C] of the query's unit vector with documents: a document word's is the sum of its
+        similarities, float32 [U, m], to the query's words, whose vectors have these lengths, float32 [m]."""
         total = lengths.astype(np.float64) @ self.units.matrix[query.ids[query.mask]]  # [D]
         weights = lengths / np.float32(max(float(np.linalg.norm(total)), SMALLEST))  # [m]
         products = self.workspace.array("products", (len(words.ids),), np.float32)
-        found = np.empty(len(rows), np.float32)
+        found = np.empty(len(words.lengths), np.float32)
         _add_products(table, self.lengths, words.ids, words.places, words.lengths, weights, products, found)
-        return found / np.maximum(self._lengths_of(builder, words, rows), SMALLEST)
+        return found
 
     def _lengths_of(self, builder: InputBuilder, words: CandidateWords, rows: np.ndarray) -> np.ndarray:
         """The lengths of the sums of the candidates' vectors, float32 [C]: what takes longest, and is kept by row."""
