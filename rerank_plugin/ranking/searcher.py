@@ -23,20 +23,12 @@ from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explaining import explained, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.pipeline import Ranking
-from rerank_plugin.ranking.reranker import (
-    Hit,
-    Reranker,
-    as_query,
-    at_least,
-    open_index,
-    ranked_hits,
-    whole,
-)
+from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least, open_index, ranked_hits, whole
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import warn_of_another
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.lucene import BM25, QLD, RM3, LuceneConfig
-from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, FirstStageEntry, check_filter, configure
+from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, FirstStageEntry, configure
 
 QUERIES_AT_ONCE = 8  # that a reranker scores together where there are many
 
@@ -90,6 +82,9 @@ class Searcher:
         self.num_docs = len(self.index)
         self._closed, self._lock = False, Lock()
         self._replaced: list[FirstStage] = []  # which other threads may be searching
+        # Opened when the first document, or the first similar ones, are asked for.
+        self._stored: StoredDocuments | None = None
+        self._encodings: dict[str, DenseStage] = {}
 
     def search(self, q: str, k: int = 10, *, offset: int = 0, filter: Filter | Values | None = None) -> list[Hit]:
         """The k documents with the highest scores, from rank 1 on; fewer if the first stage finds fewer.
@@ -156,9 +151,7 @@ class Searcher:
             raise InputError(f"a document is named by its id or by its Lucene number, not by {type(docid).__name__}")
         if not 0 <= row < self.num_docs:
             return None
-        with self._lock:
-            documents = self._documents
-        return documents.read(int(self.index.forward.lucene_numbers[row]), self.index.forward.ids[row])
+        return self._documents().read(int(self.index.forward.lucene_numbers[row]), self.index.forward.ids[row])
 
     def explain(self, query: str, docid: str) -> Explanation:
         """What the score of a document is made of, and why it moved.
@@ -170,9 +163,7 @@ class Searcher:
         """
         ranking = self._rank(as_query(query))
         place = place_of(ranking, docid)
-        with self._lock:
-            documents = self._documents
-        document = documents.as_indexed(int(ranking.candidates.rows[place]))
+        document = self._documents().as_indexed(int(ranking.candidates.rows[place]))
         return explained(ranking, place, self._scorer, self._config.name, document)
 
     def similar(self, docid: str, k: int = 10, encoder: str | Path = "ktrel") -> list[Hit]:
@@ -231,8 +222,7 @@ class Searcher:
         """Close the first stage; nothing can be searched afterwards."""
         with self._lock:
             closed, self._closed = self._closed, True
-        documents = vars(self).get("_documents")  # cached, if one was ever asked for
-        for one in () if closed else (self._first_stage, *self._replaced, documents):
+        for one in () if closed else (self._first_stage, *self._replaced, self._stored):
             if (close := getattr(one, "close", None)) is not None:  # some first stages hold nothing open
                 close()
 
@@ -249,13 +239,10 @@ class Searcher:
             self._replaced.append(self._first_stage)
             self._config, self._first_stage = config, opened
 
-    @cached_property
     def _documents(self) -> StoredDocuments:
-        return StoredDocuments(self.index)
-
-    @cached_property
-    def _encodings(self) -> dict[str, DenseStage]:
-        return {}
+        with self._lock:
+            self._stored = self._stored or StoredDocuments(self.index)
+            return self._stored
 
     @cached_property  # finding it reads what is installed; those of Lucene, which can take each other's place, agree
     def _entry(self) -> FirstStageEntry | None:
@@ -271,8 +258,7 @@ class Searcher:
 
     def _source(self, query: Query) -> Candidates:
         detach_at_thread_end()  # callers' threads come and go
-        check_filter(self._first_stage, query)
-        return self._first_stage.search(query, self.depth)
+        return pipeline.from_first_stage(self._first_stage, self.depth)(query)
 
     def _rank(self, query: Query) -> Ranking:
         self._check_open()
