@@ -13,7 +13,6 @@ import numpy as np
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.retrieval.lucene import LuceneConfig
 
 
 class StoredDocument:
@@ -64,12 +63,12 @@ class StoredDocuments:
     """Reads documents of an index. It is thread-safe; Java starts when it is made."""
 
     def __init__(self, index: Index):
-        self.index, self.lucene, self.lock = index, LuceneConfig().open(index), Lock()
+        self.index, self.reader, self.lock = index, index.open_lucene(), Lock()
 
     def read(self, number: int, docid: str) -> StoredDocument:
         """The document with a Lucene number and its id; an `InputError` if the index does not store documents."""
         with self.lock:
-            stored = self.lucene.reader.storedFields()  # kept while Java uses it: pyjnius lets go of it too early
+            stored = self.reader.storedFields()  # kept while Java uses it: pyjnius lets go of it too early
             found = stored.document(number)
             raw = found.get("raw")
             contents = None if raw is not None and '"contents"' in raw else found.get("contents")  # not twice
@@ -80,8 +79,8 @@ class StoredDocuments:
     def as_indexed(self, row: int) -> Document | None:
         """Title and abstract of a row as they were indexed; None if the index does not store them."""
         with self.lock, suppress(InputError):
-            return next(self.index.stored_documents(self.lucene.reader, np.array([row])))
+            return next(self.index.stored_documents(self.reader, np.array([row])))
         return None
 
     def close(self) -> None:
-        self.lucene.close()
+        self.reader.close()

@@ -153,6 +153,14 @@ def test_deleted_documents_have_no_row(tmp_path):
     assert index.first_stage(LuceneConfig()).search(Query("q", "two"), 5).ids == []
 
 
+def test_an_index_without_contents_explains_its_documents(tmp_path):
+    folder = lucene_index(tmp_path / "lucene", [{"id": "a", "title": "Heart", "abstract": "Attack!"}])
+    build_beside(folder, tmp_path / "index", "title", "abstract")
+    with Searcher(tmp_path / "index", first_stage=LuceneConfig(field="title")) as searcher:
+        found = searcher.explain("heart", "a")
+    assert (found.title, found.abstract) == ("Heart", "Attack!")
+
+
 @pytest.mark.parametrize(
     "documents, said",
     [
