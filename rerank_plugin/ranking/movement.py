@@ -87,11 +87,9 @@ def _sums(one: Explanation) -> dict[Key, float]:
 def _named(key: Key, difference: float, one: Explanation, rival: Explanation | None) -> str:
     kind, name = key
     if kind == "feature":
-        values = {part.name: part.value for part in one.features}
-        value = f"{values.get(name, 0.0):.2f}"
-        if rival is not None:
-            value += f" against {({part.name: part.value for part in rival.features}).get(name, 0.0):.2f}"
-        return f"{in_words(str(name))} ({difference:+.2g}: {value})"
+        shown = [one] if rival is None else [one, rival]
+        values = [next((part.value for part in of.features if part.name == name), 0.0) for of in shown]
+        return f"{in_words(str(name))} ({difference:+.2g}: {' against '.join(f'{value:.2f}' for value in values)})"
     if name is None:
         return f"words that are like none of the query ({difference:+.2g})"
     here = _best([word for word in one.document_words if word.closest == name])
