@@ -74,11 +74,7 @@ def named_features(names):
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names as a tuple, after a check that all are features.
-
-    Raises:
-        InputError: a name is unknown or occurs twice.
-    """
+    """The names as a tuple; an `InputError` if one is unknown or occurs twice."""
     for name in names:
         if name not in NAMES:
             raise InputError(f"unknown lexical feature '{name}'; known: {', '.join(NAMES)}")
@@ -93,10 +89,7 @@ def frequency_fields(names: Sequence[str]) -> set[str]:
 
 
 def lexical_features(names: Sequence[str], query: IndexQuery, candidates: Candidates) -> np.ndarray:
-    """The named features of every candidate, float32 [C, F].
-
-    It is thread-safe: no state is kept between calls.
-    """
+    """The named features of every candidate, float32 [C, F]. It is thread-safe: no state is kept between calls."""
     from rerank_plugin.features.matches import Matches  # here, because it loads numba
 
     matches = Matches(query, candidates)

@@ -16,11 +16,7 @@ from rerank_plugin.text.vocabulary import Vocabulary
 
 
 class TextBuilder(InputBuilder):
-    """Gives a model the texts of an index, which is in a folder.
-
-    Args:
-        longest: word pieces that the model reads.
-    """
+    """Gives a model the texts of an index, which is in a folder; ``longest`` is how many word pieces it reads."""
 
     def __init__(self, index: ForwardIndex, longest: int):
         super().__init__(index, Vocabulary([], index.tokenizer.settings), longest, longest, ())
@@ -30,11 +26,7 @@ class TextBuilder(InputBuilder):
         return super().query(terms)._replace(known=int(bool(terms.text.strip())), cut=0)
 
     def stored(self, rows: np.ndarray) -> list[Document]:
-        """Documents by their rows, int64 [n], in this order; starts Java.
-
-        Raises:
-            InputError: the index does not store them.
-        """
+        """Documents by their rows, int64 [n], in this order; an `InputError` if they are not stored. Starts Java."""
         return list(self._folder.stored_documents(self._reader, rows))
 
     @cached_property

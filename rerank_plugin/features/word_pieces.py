@@ -25,16 +25,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.string_table import StringsInMemory, StringTable
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
-from rerank_plugin.text.tokenizer import (
-    DOLLARS,
-    FRACTION,
-    INTEGER,
-    PERCENTAGE,
-    PLAIN,
-    REAL,
-    YEAR_19XX,
-    YEAR_20XX,
-)
+from rerank_plugin.text.tokenizer import DOLLARS, FRACTION, INTEGER, PERCENTAGE, PLAIN, REAL, YEAR_19XX, YEAR_20XX
 from rerank_plugin.text.vocabulary import Vocabulary
 
 WRITTEN = {
@@ -73,10 +64,7 @@ def plain_tokenizer(tokenizer):
 
 
 def template(tokenizer, where: str) -> Template:
-    """The template by which a tokenizer joins two texts.
-
-    Args:
-        tokenizer: a :func:`plain_tokenizer`. where: its source, for the error message.
+    """The template by which a :func:`plain_tokenizer` joins two texts; ``where`` is its source, for the error message.
 
     Raises:
         InputError: there are no special pieces before the first text, or none between the two.
@@ -113,14 +101,7 @@ def written(term: str) -> str:
 
 
 def make_table(terms: StringTable | StringsInMemory, tokenizer) -> PieceTable:
-    """The pieces of all terms of an index.
-
-    Args:
-        tokenizer: a :func:`plain_tokenizer`.
-
-    Raises:
-        InputError: it joins words to pieces across blanks.
-    """
+    """The pieces of all terms of an index by a :func:`plain_tokenizer`; an `InputError` if it reads across blanks."""
     some = min(len(terms), 100)
     lengths, pieces = _pieces(terms, len(terms), tokenizer, BEFORE + " ")
     marks_starts = any(

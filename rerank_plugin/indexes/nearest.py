@@ -219,10 +219,7 @@ class AnnSearch:
         self.index = on_device(self.faiss, index, device)
 
     def search(self, query: np.ndarray, count: int, fits: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Rows int64 [n] and inner products float32 [n] of up to ``count`` vectors, best first.
-
-        ``fits`` bool [R] tells which vectors may be found; None for all.
-        """
+        """As :meth:`FlatSearch.search`, but it may miss vectors and then find fewer."""
         how = self.how(**({} if fits is None else {"sel": selector(self.faiss, fits)}))
         with _threads(self.faiss, 1):
             products, rows = self.index.search(query[None], min(count, self.index.ntotal), params=how)

@@ -102,11 +102,7 @@ def write_encodings(
 
 
 class KeptPieces:
-    """The vectors that an encoding has made so far, as files beside the folder of the encodings.
-
-    Args:
-        key: checksum of the weights.
-    """
+    """The vectors that an encoding by the weights ``key`` has made so far, as files beside the folder of encodings."""
 
     def __init__(self, index: ForwardIndex, key: str):
         self.index, self.folder = index, index.folder / FOLDER / f"{key}{PIECES}"
@@ -116,11 +112,8 @@ class KeptPieces:
         return self.folder / f"{blake2b(name.encode(), digest_size=16).hexdigest()}.npy"
 
     def find(self, rows: np.ndarray, size: int) -> np.ndarray | None:
-        """The vectors of consecutive rows int64 [n], float32 [n, size]; None if there are none.
-
-        Raises:
-            InputError: the file is damaged.
-        """
+        """The vectors of consecutive rows int64 [n], float32 [n, size]; None if there are none, an `InputError` if the
+        file is damaged."""
         path = self._file(rows)
         if not path.is_file():
             return None

@@ -133,12 +133,8 @@ class TextIndex(ForwardIndex):
     @cached_property
     def unique_terms(self) -> dict[str, np.ndarray]:
         """The number of distinct words of each text's title, abstract and whole, by field, float64 [R]."""
-        return dict(
-            zip(
-                FIELDS,
-                distinct_in_fields(self.tokens, self.offsets.astype(np.int64), self.title_lengths, len(self.terms)),
-            )
-        )
+        offsets = self.offsets.astype(np.int64)
+        return dict(zip(FIELDS, distinct_in_fields(self.tokens, offsets, self.title_lengths, len(self.terms))))
 
     def query(self, text: str) -> IndexQuery:
         """Tokenize a query; -1 stands for a word of no document of the collection and of none of these texts."""

@@ -123,7 +123,7 @@ class FusionConfig:
 
     Attributes:
         stages: configurations of the others.
-        weights: one for each of them; see :func:`lists_weights` for those that may be left out.
+        weights: as :func:`lists_weights` gives them.
     """
 
     name: str = field(default="fused", init=False)

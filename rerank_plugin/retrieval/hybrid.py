@@ -43,10 +43,8 @@ class HybridConfig:
 
     Attributes:
         name: ``hybrid`` or ``hybrid+rm3``.
-        encoder: the encoder's checkpoint.
-        weight: the encoder's in all fusions; None for its own of `WEIGHTS`.
+        weight: in all fusions; None for the encoder's own of `WEIGHTS`.
         rm3_documents, rm3_terms, rm3_even: of RM3, as `LuceneFirstStage.search_near` takes them.
-        feedback, feedback_weight: number and weight of the fused documents that the encoder's query is moved towards.
         regularized, neighbours, regularization: of the scores: number of documents, nearest others of each, and weight.
     """
 
@@ -88,16 +86,11 @@ class HybridConfig:
         return WEIGHTS.get(ADAPTED if adapted else self.encoder, WEIGHTS[ENCODER])
 
     def open(self, index) -> HybridStage:
-        """The first stage over an :class:`~rerank_plugin.indexes.index_folder.Index`; starts the JVM.
-
-        Raises:
-            InputError: the index holds no encodings by the encoder; the message has the command that makes them.
-        """
         return HybridStage(index, self)
 
 
 class HybridStage:
-    """The hybrid over an index. It is thread-safe."""
+    """The hybrid over an index. It is thread-safe; an `InputError` if the index holds no encodings by the encoder."""
 
     filters = True
 

@@ -122,11 +122,7 @@ def known_forms() -> list[str]:
 
 
 def entry_of(spec: str) -> FirstStageEntry:
-    """The entry of the first stage that ``spec`` names.
-
-    Raises:
-        InputError: there is none, or its argument is missing or not allowed.
-    """
+    """The entry of the first stage that ``spec`` names; an `InputError` as in `configure`."""
     return _parsed(spec)[0]
 
 
@@ -137,7 +133,7 @@ def configure(spec: str, options: Mapping[str, Any] | None = None) -> FirstStage
         options: values of settings by option name; other settings keep their defaults.
 
     Raises:
-        InputError: there is no such first stage, or it cannot have these settings.
+        InputError: there is no such first stage, its argument is missing or not allowed, or a setting is wrong.
     """
     entry, argument = _parsed(spec)
     given = {entry.argument: argument} if entry.argument else {}
