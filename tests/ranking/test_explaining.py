@@ -10,6 +10,7 @@ from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explaining import explained
 from rerank_plugin.ranking.movement import rival_of, sentence
 from rerank_plugin.retrieval.lucene import LuceneConfig
+from tests.ranking.scorers import ByLength
 
 QUERY = "aspirin for heart failure in women"
 CONTRACT = {
@@ -17,15 +18,6 @@ CONTRACT = {
     "sentence", "base", "exact", "error", "adds_up", "query_words", "document_words", "features", "matrix",
     "matrix_name", "pooled", "unread",
 }  # fmt: skip
-
-
-class ByLength:
-    """Scores a document by its number of words, and says nothing about it."""
-
-    name = "by-length"
-
-    def score(self, query, candidates):
-        return candidates.lengths.astype(np.float32)
 
 
 @pytest.fixture(scope="module", params=["delta", "ktrel", "bm25-title", "bm25-abstract", "qld-title", "docid"])
@@ -105,10 +97,7 @@ def test_texts_are_explained_as_documents_of_an_index(index, documents):
     given = [document for document in documents if "stroke" in document.abstract.lower()][:3]
     texts = [{"title": document.title, "text": document.abstract} for document in given]
     scores = np.linspace(4, 2, len(given))
-    in_index, of_texts = (
-        rp.Reranker.load("delta", index),
-        rp.Reranker.load("delta", statistics=index),
-    )
+    in_index, of_texts = rp.Reranker.load("delta", index), rp.Reranker.load("delta", statistics=index)
     ids = [document.id for document in given]
     for place, document in enumerate(given):
         one = in_index.explain("stroke after migraine", ids, document.id, first_stage_scores=scores)

@@ -9,18 +9,10 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.pipeline import from_first_stage, rank, rank_all
 from rerank_plugin.rerankers import Scorer
 from rerank_plugin.retrieval.lucene import LuceneConfig
+from tests.ranking.scorers import ByLength
 
 TEXTS = ["stroke cancer aspirin", "malaria", "the of", "cancer", "aspirin", "twins", "", "statins", "renal failure"]
 QUERIES = [Query(str(number), text) for number, text in enumerate(TEXTS * 3)]
-
-
-class ByLength:
-    """Scores a document by its number of words."""
-
-    name = "by-length"
-
-    def score(self, query, candidates):
-        return candidates.lengths.astype(np.float32)
 
 
 class Giving:
@@ -50,7 +42,7 @@ def test_without_a_reranker_the_first_stage_stands(index, source):
 def test_a_reranker_s_scores_decide(index, source):
     ranking = rank(QUERIES[0], source(QUERIES[0]), ByLength())
     pairs = list(zip(ranking.ranked_scores.tolist(), (id.encode() for id in ranking.doc_ids)))
-    assert pairs == sorted(pairs, reverse=True) and len(pairs) == 5
+    assert pairs == sorted(pairs, reverse=True) and len(pairs) == 5 and ranking.scores.dtype == np.float32
     lengths = dict(zip(ranking.candidates.ids, ranking.candidates.lengths.tolist()))
     assert [lengths[id] for id in ranking.doc_ids] == ranking.ranked_scores.tolist()
 

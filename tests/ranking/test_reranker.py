@@ -6,6 +6,7 @@ import pytest
 import rerank_plugin as rp
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.pipeline import rank
+from tests.ranking.scorers import ByLength
 
 IDS = ["B", "a", "b", "MED-2", "300"]
 SCORES = [3.0, 9.0, 1.0, 4.0, 2.0]
@@ -50,12 +51,6 @@ def test_nothing_is_ranked_as_nothing(reranker, delta):
 
 
 def test_a_scorer_of_one_s_own(index):
-    class ByLength:
-        name = "by-length"
-
-        def score(self, query, candidates):
-            return candidates.lengths
-
     found = rp.Reranker(ByLength(), index).rerank("anything", IDS)
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
 

@@ -8,8 +8,10 @@ import pytest
 
 import rerank_plugin as rp
 from rerank_plugin.features.matches import Matches
-from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.models.checkpoints import save_checkpoint, write_statistics
+from rerank_plugin.rerankers import Scorer
 from rerank_plugin.text.tokenizer import tokenize
 from tests import small
 
@@ -25,6 +27,11 @@ def delta():
 @pytest.fixture
 def bm25(index):
     return rp.Reranker.load("bm25-text", statistics=index)
+
+
+def of_texts(scorer, index):
+    """A reranker of texts under the statistics of an index."""
+    return rp.Reranker(scorer, TextIndex(CollectionStatistics.of_index(index.forward)))
 
 
 def plain_bm25(query, texts, index, k1=0.9, b=0.4):
@@ -63,10 +70,7 @@ def test_first_stage_scores_are_bm25_unless_given(index):
         def score(self, query, candidates):
             return candidates.first_stage_scores
 
-    from rerank_plugin.indexes.statistics import CollectionStatistics
-    from rerank_plugin.indexes.text_index import TextIndex
-
-    one = rp.Reranker(FirstStage(), TextIndex(CollectionStatistics.of_index(index.forward)))
+    one = of_texts(FirstStage(), index)
     scores = {hit.index: hit.score for hit in one.rerank("women stroke stroke xylitol", TEXTS)}
     expected = plain_bm25("women stroke stroke xylitol", TEXTS, index)
     np.testing.assert_allclose([scores[place] for place in range(len(TEXTS))], expected, rtol=1e-5)
@@ -106,21 +110,15 @@ def test_equal_scores_are_in_the_order_of_the_list(bm25):
 def test_the_best_passage_counts(index):
     """The model reads 5 words: the word that matters is beyond them."""
 
-    class LastWord:
+    class LastWord(Scorer):
         name, passage_words = "last-word", 5
 
         def score(self, query, candidates):
             assert candidates.lengths.max() <= 5
             return Matches(candidates.index.query(query.text), candidates).overlap("text").astype(np.float32)
 
-    from rerank_plugin.indexes.statistics import CollectionStatistics
-    from rerank_plugin.indexes.text_index import TextIndex
-    from rerank_plugin.rerankers import Scorer
-
-    scorer = type("LastWord", (LastWord, Scorer), {})()
-    one = rp.Reranker(scorer, TextIndex(CollectionStatistics.of_index(index.forward)))
     long = "filler " * 23 + "stroke"
-    found = one.rerank("stroke", ["no match", long, "short"], passages=True)
+    found = of_texts(LastWord(), index).rerank("stroke", ["no match", long, "short"], passages=True)
     assert [(hit.index, hit.score) for hit in found] == [(1, 1.0), (0, 0.0), (2, 0.0)]
 
 
@@ -156,17 +154,13 @@ def test_a_query_that_the_model_cannot_read_stays_in_first_stage_order(delta, ca
         ((QUERY, ["a", {"text": ["a"]}]), "document 1 of the list: its text is of type list, expected a text"),
         ((QUERY, TEXTS, 0), "top_k is 0: it must be at least 1"),
         ((QUERY, TEXTS, [1.0]), "top_k is [1.0]: it must be a whole number"),
+        ((QUERY, ["a", "b"], None, [1.0]), "2 documents have first-stage scores of shape (1,): give one score each"),
     ],
 )
 def test_what_cannot_be_re_ranked(delta, arguments, message):
     with pytest.raises(rp.InputError) as error:
-        delta.rerank(*arguments)
+        delta.rerank(*arguments[:3], first_stage_scores=arguments[3] if len(arguments) > 3 else None)
     assert message in str(error.value) and "\n" not in str(error.value)
-
-
-def test_first_stage_scores_that_do_not_fit(delta):
-    with pytest.raises(rp.InputError, match="2 documents have first-stage scores of shape"):
-        delta.rerank(QUERY, ["a", "b"], first_stage_scores=[1.0])
 
 
 @pytest.mark.parametrize(
@@ -200,19 +194,3 @@ def test_ids_are_of_an_index_and_texts_of_none(index):
         stored.rerank(QUERY, TEXTS)
     with pytest.raises(rp.InputError, match="passages are for texts"):
         stored.rerank(QUERY, ["B"], passages=True)
-
-
-def test_candidates_of_texts_are_those_of_an_index(index, documents):
-    """The same rows, words and lengths as of documents that are stored."""
-    from rerank_plugin.indexes.statistics import CollectionStatistics
-    from rerank_plugin.indexes.text_index import TextIndex
-
-    texts = TextIndex(CollectionStatistics.of_index(index.forward))
-    texts.hold([one.title for one in documents], [one.abstract for one in documents])
-    rows = index.forward.rows([one.id for one in documents])
-    here = Candidates(texts, np.arange(len(documents)), np.zeros(len(documents)))
-    there = Candidates(index.forward, rows, np.zeros(len(rows)))
-    np.testing.assert_array_equal(here.lengths, there.lengths)
-    np.testing.assert_array_equal(here.title_lengths, there.title_lengths)
-    words = [one.index.terms.take(one.flat_tokens.ids.astype(np.int64)) for one in (here, there)]
-    assert words[0] == words[1]
