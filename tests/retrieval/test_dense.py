@@ -12,7 +12,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes import nearest
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.nearest import AnnConfig, FlatSearch, build_ann
+from rerank_plugin.indexes.nearest import AnnConfig, build_ann
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
 from rerank_plugin.models import checkpoints
 from rerank_plugin.models.document_encodings import encode_index, weights_checksum
@@ -108,19 +108,10 @@ def test_the_order_is_kept_however_faiss_rounds(workspace, monkeypatch):
         assert found(stage, text, depth) == brute_force(workspace, "float32", text, depth)
 
 
-def test_an_exhaustive_search_finds_the_best():
-    vectors = np.random.default_rng(0).normal(size=(1000, 7)).astype(np.float32)
-    query = np.random.default_rng(1).normal(size=7).astype(np.float32)
-    expected = np.argsort(-(vectors @ query), kind="stable")
-    for count in (1, 10, 999, 1000, 2000):
-        rows, products = FlatSearch(vectors).search(query, count)
-        assert rows.tolist() == expected[:count].tolist()
-        np.testing.assert_allclose(products, (vectors @ query)[rows], rtol=1e-4, atol=1e-6)
-
-
+@pytest.mark.parametrize("feedback", [0, 3])
 @pytest.mark.parametrize("text", UNKNOWN)
-def test_a_query_without_known_words_finds_nothing_and_is_said_once(workspace, caplog, text):
-    stage = opened(workspace)
+def test_a_query_without_known_words_finds_nothing_and_is_said_once(workspace, caplog, text, feedback):
+    stage = opened(workspace, feedback=feedback)
     with caplog.at_level(logging.WARNING):
         assert [len(stage.search(Query("q", text), 10)), len(stage.search(Query("q", text), 10))] == [0, 0]
     assert len(caplog.records) == 1 and "knows none of its words" in caplog.text
@@ -208,12 +199,6 @@ def test_feedback_weighs_the_parts_as_the_model_does(tmp_path, vectors):
         expected = plain_feedback(workspace.model, np.asarray(stage.vectors), text, without, 1.5, 2)
         result = stage.search(Query("q", text), 100)
         np.testing.assert_allclose(result.first_stage_scores, np.sort(expected)[::-1], rtol=1e-5, atol=1e-5)
-
-
-def test_feedback_of_no_weight_changes_nothing(workspace):
-    for text in QUERIES:
-        assert found(opened(workspace, feedback=3, feedback_weight=0.0), text, 40) == found(opened(workspace), text, 40)
-    assert not len(opened(workspace, feedback=3).search(Query("q", "zyzzyva"), 5))
 
 
 # Approximate indexes.
