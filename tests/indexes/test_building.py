@@ -10,7 +10,7 @@ from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
-from rerank_plugin.indexes.index_folder import END, Index, write_description
+from rerank_plugin.indexes.index_folder import END, Index
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
@@ -67,9 +67,13 @@ def test_the_first_document_with_an_id_stays_and_the_others_are_counted(tmp_path
     assert index.first_stage(LuceneConfig()).search(Query("q", "first second third fourth fifth"), 9).ids == ["y", "x"]
 
 
-def test_strict_stops_at_the_first_duplicate_and_leaves_nothing(tmp_path):
-    with pytest.raises(InputError, match="duplicate id: b"):
-        build(tmp_path / "index", [*SMALL, Document("b", "again", "")], Problems(strict=True))
+@pytest.mark.parametrize(
+    "documents, strict, said",
+    [([*SMALL, Document("b", "again", "")], True, "duplicate id: b"), ([], False, "no document to index in a test")],
+)
+def test_what_stops_building_leaves_nothing(tmp_path, documents, strict, said):
+    with pytest.raises(InputError, match=said):
+        build(tmp_path / "index", documents, Problems(strict=strict))
     assert names(tmp_path) == []
 
 
@@ -108,12 +112,6 @@ def test_an_exception_in_the_stream_keeps_what_was_there(tmp_path, after, error)
         build(tmp_path / "index", broken(), overwrite=True)
     assert names(tmp_path) == ["index"]
     assert verify(Index(tmp_path / "index")) and Index(tmp_path / "index").description["documents"] == 3
-
-
-def test_a_corpus_without_documents_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no document to index in a test"):
-        build(tmp_path / "index", [])
-    assert names(tmp_path) == []
 
 
 def test_the_number_of_threads_changes_nothing_that_can_be_seen(tmp_path):
@@ -219,12 +217,3 @@ def test_a_missing_or_shortened_file_and_changed_ends_are_noticed_at_opening_and
         assert f"{path} is missing" in refusal(copy)
         path.write_bytes(content)
     verify(Index(copy))
-
-
-def test_lucene_and_the_forward_index_must_belong_together(copy, tmp_path):
-    build(tmp_path / "other")
-    shutil.rmtree(copy / "lucene")
-    shutil.copytree(tmp_path / "other" / "lucene", copy / "lucene")
-    write_description(copy / "index.json", json.loads((copy / "index.json").read_text()))
-    with pytest.raises(InputError, match="lucene has changed since .* was built, or is of another build"):
-        Index(copy).first_stage(LuceneConfig())
