@@ -27,15 +27,12 @@ class TextBuilder(InputBuilder):
 
     def stored(self, rows: np.ndarray) -> list[Document]:
         """Documents by their rows, int64 [n], in this order; an `InputError` if they are not stored. Starts Java."""
-        return list(self._folder.stored_documents(self._reader, rows))
+        index, reader = self._opened
+        return list(index.stored_documents(reader, rows))
 
     @cached_property
-    def _folder(self) -> Index:
+    def _opened(self) -> tuple[Index, Any]:
         index = Index(self.index.folder)
         if "lucene" not in index.description:
             raise InputError(f"{index.folder} does not store its documents; rebuild it with: {index.rebuild}")
-        return index
-
-    @cached_property
-    def _reader(self) -> Any:
-        return self._folder.open_lucene()
+        return index, index.open_lucene()
