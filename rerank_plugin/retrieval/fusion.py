@@ -30,11 +30,6 @@ PAPER_K = 60.0
 DEPTH = 1000
 
 
-def reciprocal_ranks(count: int, k: float = PAPER_K) -> np.ndarray:
-    """``1 / (k + rank)`` of a list of ``count`` documents in rank order, float64 [n]."""
-    return 1.0 / (k + np.arange(1, count + 1))
-
-
 def min_max(scores: np.ndarray) -> np.ndarray:
     """Scores brought to [0, 1], float64 [n]; all 1 where they are equal."""
     scores = np.asarray(scores, np.float64)
@@ -69,7 +64,7 @@ def table(keys: Sequence[np.ndarray], scores: Sequence[np.ndarray], method: str,
     start = 0
     for number, one in enumerate(scores):
         of_list = places[start : start + len(one)]
-        values[number, of_list] = reciprocal_ranks(len(one), k) if method == RRF else min_max(one)
+        values[number, of_list] = 1.0 / (k + np.arange(1, len(one) + 1)) if method == RRF else min_max(one)
         start += len(one)
     return Table(rows, values)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.retrieval.fusion import FusedStage, FusionConfig, lists_weights, min_max, reciprocal_ranks, table
+from rerank_plugin.retrieval.fusion import FusedStage, FusionConfig, lists_weights, min_max, table
 from tests import small
 
 
@@ -61,7 +61,6 @@ def test_lists_that_say_little():
     assert fused([[], []], "rrf", (1.0, 1.0)) == {}
     assert fused([[(2, 3.0)], [(1, -4.0), (8, -4.0)]], "linear", (0.4, 0.6)) == pytest.approx({2: 0.4, 1: 0.6, 8: 0.6})
     assert min_max(np.array([-1.0, -3.0, -2.0])).tolist() == [1.0, 0.0, 0.5]
-    assert reciprocal_ranks(0).tolist() == []
 
 
 ranked_lists = st.lists(
