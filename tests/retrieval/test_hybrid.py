@@ -20,10 +20,9 @@ QUERY = Query("q", "heart attack in women with diabetes")
 
 @pytest.fixture(scope="module")
 def encoded(index_folder, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("hybrid") / "index"
-    shutil.copytree(index_folder, folder)
-    IndexEncoder(Index(folder).forward, "ktrel").encode()
-    return Index(folder)
+    index = Index(shutil.copytree(index_folder, tmp_path_factory.mktemp("hybrid") / "index"))
+    IndexEncoder(index.forward, "ktrel").encode()
+    return index
 
 
 def plainly_regularized(scores, vectors, count=300, neighbours=5, weight=0.3):

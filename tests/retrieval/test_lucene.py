@@ -10,13 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rerank_plugin.corpora import Document, Problems
+import rerank_plugin as rp
+from rerank_plugin.corpora import Document
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.java import java_class
 from rerank_plugin.files.records import Query
-from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.lucene import LUCENE_FIELDS, NAMES, LuceneConfig
 from tests.processes import run
 
@@ -166,8 +165,7 @@ def test_rm3_brings_words_of_the_best_documents(tmp_path):
     """Anserini's RM3 takes no word that stands in more than a tenth of the documents, so there must be some."""
     filler = [Document(f"f{number}", f"filler{number}", "") for number in range(60)]
     relevant = [Document("r1", "heart", "aspirin"), Document("r2", "heart", "aspirin"), Document("r3", "", "aspirin")]
-    build_index(iter(filler + relevant), tmp_path / "index", "test", Problems())
-    index = Index(tmp_path / "index")
+    index = rp.build_index(filler + relevant, tmp_path / "index")
     assert search(index, "heart").ids == ["r2", "r1"]
     assert search(index, "heart", name="bm25+rm3").ids == ["r2", "r1", "r3"]
 
@@ -262,9 +260,9 @@ TIED = (
 
 @pytest.fixture(scope="module")
 def tied(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tied") / "index"
-    assert build_index(iter(TIED), folder, "ties", Problems(), threads=2).documents == len(TIED)
-    return Index(folder)
+    index = rp.build_index(TIED, tmp_path_factory.mktemp("tied") / "index", threads=2)
+    assert len(index) == len(TIED)
+    return index
 
 
 @pytest.mark.parametrize("name", ["bm25", "qld"])
