@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from rerank_plugin.features.inputs import InputBuilder, Inputs
 from rerank_plugin.features.interactions import (
-    CandidateWords,
     UnitVectors,
     candidate_words,
     cosine_matrix,
@@ -112,7 +111,8 @@ class Example:
     data=st.data(),
 )
 def test_both_ways_give_what_the_plain_one_gives(documents, query, width, slots, threads, data):
-    """Unknown words, words without direction, different words with one vector, repeated query words and rows."""
+    """Unknown words, words without direction, different words with one vector, repeated query words and rows; no words
+    in the query, in the candidates or in the whole index."""
     with tempfile.TemporaryDirectory() as folder:
         example = Example(folder, documents, query, width, slots)
         rows = data.draw(st.lists(st.integers(0, len(documents) - 1), min_size=1, max_size=10))
@@ -228,27 +228,6 @@ def test_garbage_in_the_workspace_is_never_read(tmp_path, monkeypatch):
     monkeypatch.setattr(Workspace, "array", lambda *arguments: poison.array(*arguments))
     assert example.fused(candidates, Workspace(), 2).tobytes() == expected.tobytes()
     assert len(poison.given) >= 3 and not poison.overrun()
-
-
-def test_a_query_without_words_has_an_empty_table(tmp_path):
-    example = Example(tmp_path, [["w0", "x1"], []], [], 5, 3)
-    candidates = small.candidates(example.index)
-    words = candidate_words(example.builder, candidates, Workspace())
-    table = similarity_table(UnitVectors(torch.from_numpy(example.matrix)), example.words, words, Workspace(), 2)
-    assert table.shape == (2, 0)
-    assert not cosine_matrix(torch.from_numpy(example.matrix), example.inputs(candidates)).any()
-
-
-def test_candidates_without_words(tmp_path):
-    """Empty documents in an index with words, and an index whose vocabulary is empty."""
-    for name, documents in (("some", [["w0"], [], []]), ("none", [[], [], []])):
-        (tmp_path / name).mkdir()
-        example = Example(tmp_path / name, documents, ["w0"], 5, 3)
-        found = candidate_words(example.builder, small.candidates(example.index, [2, 1]), Workspace())
-        assert isinstance(found, CandidateWords)
-        assert found.lengths.tolist() == [0, 0] and found.terms.shape == found.ids.shape == (0,)
-        assert found.places.shape == (2, 5)
-        assert not example.fused(small.candidates(example.index, [2, 1]), Workspace()).any()
 
 
 def test_asking_for_memory_that_is_not_there_does_no_harm():
