@@ -95,7 +95,8 @@ fields = st.lists(words, max_size=10)
 
 @given(st.lists(st.tuples(fields, fields), min_size=1, max_size=7), st.data())
 def test_any_query_over_any_candidates(tmp_path_factory, documents, data):
-    """Empty fields, repeated words, words that no document holds, candidates in any order and twice."""
+    """Empty fields, repeated words, words that no document holds, candidates in any order and twice, and bigrams across
+    the border of title and abstract, which are in the text alone."""
     index = build(tmp_path_factory.mktemp("plain"), documents)
     for _ in range(3):  # queries one after the other: nothing of one may reach the next
         query = data.draw(st.lists(words | st.sampled_from(["unknown", "unheard"]), max_size=7))
@@ -171,14 +172,6 @@ def test_by_hand(by_hand, name, first, third):
     found = lexical_features([name], by_hand.query(query), small.candidates(by_hand, [0, 2]))
     assert found[:, 0].tolist() == pytest.approx([first, third], abs=2e-6)
     assert [plain(name, query.split(), HAND[row], HAND) for row in (0, 2)] == pytest.approx([first, third], abs=2e-6)
-
-
-def test_a_bigram_may_span_title_and_abstract(tmp_path):
-    """In the text alone: of 'heart attack' and 'attack attack', the second one is across the border only."""
-    index = build(tmp_path, [(["heart", "attack"], "attack rare heart attack".split()), (["old"], [])])
-    names = ["bigram_overlap_text", "bigram_overlap_title", "bigram_overlap_abstract"]
-    found = lexical_features(names, index.query("heart attack attack"), small.candidates(index, [0]))
-    assert found.tolist() == [[1, 0.5, 0.5]]
 
 
 def test_a_column_is_the_same_in_whatever_company(by_hand):
