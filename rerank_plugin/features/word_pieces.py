@@ -173,7 +173,6 @@ class PieceBuilder(InputBuilder):
     """Inputs of word pieces instead of words: ``documents`` and ``queries`` hold ids of pieces, without special ones.
 
     Args:
-        index: the forward index.
         tokenizer: a :func:`plain_tokenizer`.
         document_pieces, query_pieces: N and M.
         unknown: id of the tokenizer's unknown piece; None if it has none.

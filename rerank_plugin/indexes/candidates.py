@@ -20,13 +20,7 @@ class FlatTokens(NamedTuple):
 
 
 class Candidates:
-    """Documents to be scored for one query.
-
-    Args:
-        index: the forward index the rows belong to.
-        rows: int64 [C], in first-stage order.
-        first_stage_scores: float32 [C].
-    """
+    """The documents to be scored for one query: rows int64 [C], in first-stage order, and scores float32 [C]."""
 
     def __init__(self, index: ForwardIndex, rows: np.ndarray, first_stage_scores: np.ndarray):
         self.index = index

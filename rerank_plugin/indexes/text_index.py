@@ -27,11 +27,10 @@ class TextIndex(ForwardIndex):
     It has what models read of a :class:`ForwardIndex`, but is in no folder and holds no concepts.
 
     Args:
-        statistics: of a collection; its tokenizer is taken.
+        statistics: of a collection, whose tokenizer, document frequencies and mean lengths it has.
         threads: that look up the texts' words.
 
     Attributes:
-        statistics: document frequencies and mean lengths are those of this collection.
         texts: int64 [R], which text each row is, or is a passage of; increasing.
     """
 

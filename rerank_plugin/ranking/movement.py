@@ -35,12 +35,7 @@ def rival_of(order: npt.NDArray[np.int64], place: int) -> int | None:
 
 
 def sentence(one: Explanation, rival: Explanation | None, first_stage: str) -> str:
-    """Where a document was and is, and what made the difference.
-
-    Args:
-        rival: the explanation of the document of `rival_of`.
-        first_stage: its name.
-    """
+    """Where a document was and is, and what made the difference; ``rival`` is the document of `rival_of`."""
     if one.reranker is None:
         return f"{first_stage} has it at {one.rank}, and nothing re-ranks it."
     if rival is None:

@@ -24,12 +24,7 @@ BODY_FIELDS = ("text", "abstract", "contents")  # of a mapping: the first that i
 
 
 class TextScorer:
-    """Scores texts with a reranker that was made for an index of texts. It is thread-safe: one thread works at a time.
-
-    Args:
-        scorer: over ``index``.
-        index: holds the texts of the last call.
-    """
+    """Scores texts by a scorer over ``index``, which holds those of the last call. It is thread-safe, by a lock."""
 
     def __init__(self, scorer: Scorer, index: TextIndex):
         self.scorer, self.index, self.lock = scorer, index, Lock()

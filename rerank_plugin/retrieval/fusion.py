@@ -54,11 +54,7 @@ class Table(NamedTuple):
 
 
 def table(keys: Sequence[np.ndarray], scores: Sequence[np.ndarray], method: str, k: float = PAPER_K) -> Table:
-    """The table of one query.
-
-    Args:
-        keys: of each list, int64 [n] in rank order, without repetitions. scores: of each list, float32 [n].
-    """
+    """The table of one query, from each list's keys int64 [n], in rank order and unrepeated, and scores float32 [n]."""
     rows, places = np.unique(np.concatenate(keys), return_inverse=True)
     values = np.zeros((len(keys), len(rows)))
     start = 0
