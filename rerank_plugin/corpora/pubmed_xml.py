@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from lxml import etree
 
 from rerank_plugin.corpora import broken_xml
@@ -55,7 +56,7 @@ def documents(paths: Sequence[Path], problems: Problems, ids_required: bool = Tr
     position = 0
     for path in paths:
         try:
-            for record in _records(path, broken.get(path)):
+            for record in _records(path, broken.get(path), Problems()):  # which the first reading has told
                 if record.tag in DELETIONS:
                     continue
                 if position == len(last):
@@ -71,24 +72,14 @@ def documents(paths: Sequence[Path], problems: Problems, ids_required: bool = Tr
         raise _changed(paths[-1])
 
 
-def _records(path: Path, error: Malformed | None = None, problems: Problems | None = None) -> Iterator[Any]:
+def _records(path: Path, error: Malformed | None, problems: Problems) -> Iterator[Any]:
     """The articles and deletions of a file, in order; each is freed when the next is requested.
 
-    Args:
-        error: the error of an earlier reading, if the file is known not to be well-formed.
-        problems: collects the faults of the file, at the first reading.
-
-    Raises:
-        Malformed: the file is not well-formed, and no ``error`` was given: read it again, with this one.
+    A file that is not well-formed raises `Malformed`: read it again from its beginning, with this ``error``.
     """
-
-    def tell(kind: str, where: str) -> None:
-        if problems is not None:
-            problems.add(kind, where)
-
     try:
         if error is not None:
-            yield from broken_xml.records(path, error, lambda where: tell(MALFORMED_XML, where))
+            yield from broken_xml.records(path, error, lambda where: problems.add(MALFORMED_XML, where))
             return
         records, none = Records(path, *ARTICLES, *DELETIONS), True
         for record in records:
@@ -97,9 +88,9 @@ def _records(path: Path, error: Malformed | None = None, problems: Problems | No
             if record.tag != "MedlineCitation" or parent is None or parent.tag != "PubmedArticle":
                 yield record
         if none and (records.root.tag not in SETS or len(records.root)):
-            tell(NOT_PUBMED, f"{path} (<{records.root.tag}>)")
+            problems.add(NOT_PUBMED, f"{path} (<{records.root.tag}>)")
     except DAMAGED as damage:
-        tell(DAMAGED_GZIP, f"{path} ({damage})")
+        problems.add(DAMAGED_GZIP, f"{path} ({damage})")
 
 
 def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, dict[Path, Malformed]]:
@@ -108,8 +99,6 @@ def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, di
 
     Articles without a usable PMID are kept: the second reading reports them.
     """
-    import numpy as np
-
     read = array("I")  # PMIDs in reading order, 0 for none
     deleted, after = array("I"), array("Q")  # a deleted PMID, and how many articles had been read
     broken: dict[Path, Malformed] = {}
@@ -134,12 +123,8 @@ def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, di
             note(path)
 
     pmids = np.array(read, dtype=np.uint32)
-    order = np.argsort(pmids, kind="stable")  # by PMID, equal ones in reading order
-    ordered = pmids[order]
-    ends = np.ones(len(pmids), dtype=bool)  # where the run of a PMID ends
-    ends[:-1] = ordered[1:] != ordered[:-1]
-    known, last = ordered[ends], order[ends]
-
+    known, last = np.unique(pmids[::-1], return_index=True)  # the first of each from behind
+    last = len(pmids) - 1 - last
     keep = np.zeros(len(pmids), dtype=bool)
     keep[last] = True
     if len(known) and len(deleted):
@@ -147,7 +132,7 @@ def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, di
         at = np.minimum(np.searchsorted(known, gone), len(known) - 1)
         keep[last[at[(known[at] == gone) & (last[at].astype(np.uint64) < when)]]] = False
     keep[pmids == 0] = True
-    return keep.astype(np.uint8).tobytes(), broken
+    return keep.tobytes(), broken
 
 
 def _changed(path: Path) -> InputError:
