@@ -108,7 +108,12 @@ def start_jvm() -> None:
             jnius_config.set_classpath(str(anserini_jar()))
             jnius_config.add_options(*options)
         _import_jnius()
-        _quieten()
+        from jnius import autoclass
+
+        # Of Lucene's logs (java.util.logging) only errors. Not Logger.getLogger: it asks for the calling Java class,
+        # and a call from Python has none.
+        root = autoclass("java.util.logging.LogManager").getLogManager().getLogger("")
+        root.setLevel(autoclass("java.util.logging.Level").SEVERE)
 
 
 def _import_jnius() -> None:
@@ -122,15 +127,6 @@ def _import_jnius() -> None:
         import jnius  # noqa: F401
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _quieten() -> None:
-    """Restrict the logs of Lucene (java.util.logging) to errors."""
-    from jnius import autoclass
-
-    # Not Logger.getLogger: it asks for the calling Java class, and a call from Python has none.
-    root = autoclass("java.util.logging.LogManager").getLogManager().getLogger("")
-    root.setLevel(autoclass("java.util.logging.Level").SEVERE)
 
 
 def java_class(name: str):

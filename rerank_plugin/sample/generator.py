@@ -36,6 +36,7 @@ from rerank_plugin.sample.contents import AGENTS, CONDITIONS, KINDS, OUTCOMES, P
 DOCUMENTS, QUERIES, SEED = 1500, 150, 13
 
 COLLECTION = FolderKind("a generated collection", "corpus.jsonl.gz", (), ("queries.jsonl", "qrels/*.tsv", "README.md"))
+MOST_QUERIES = 2 * len(AGENTS) * len(CONDITIONS)  # two for every pair
 DOCUMENTS_PER_QUERY = 10  # at least; of them TOPICAL are about topics, the rest is background
 TOPICAL = 9.6
 SPLITS = {"train": 0.60, "dev": 0.13, "test": 0.27}  # of the topics, so that no topic is in two splits
@@ -112,11 +113,6 @@ def _choose(rng: Random, items: Sequence, weights: Sequence[float]):
         if left < 0:
             return item
     return items[0]
-
-
-def most_queries() -> int:
-    """Two for every pair of an agent and a condition."""
-    return 2 * len(AGENTS) * len(CONDITIONS)
 
 
 def _topics(rng: Random, count: int) -> list[Topic]:
@@ -359,8 +355,8 @@ def generate(output: Path, documents: int = DOCUMENTS, queries: int = QUERIES, s
 
     The folder appears under its name once it is complete; one that is there already and not empty is an InputError.
     """
-    if not 10 <= queries <= most_queries():
-        raise InputError(f"{queries} queries: give a number from 10 to {most_queries()}")
+    if not 10 <= queries <= MOST_QUERIES:
+        raise InputError(f"{queries} queries: give a number from 10 to {MOST_QUERIES}")
     if documents < DOCUMENTS_PER_QUERY * queries:
         raise InputError(
             f"{documents} documents: {queries} queries need at least {DOCUMENTS_PER_QUERY * queries} documents "
