@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rerank_plugin.corpora.columns import rows
-from rerank_plugin.corpora.problems import white_space
 from rerank_plugin.files.errors import InputError
 
 COUNTS = ("impressions", "summary_clicks", "full_text_clicks")
@@ -144,6 +143,6 @@ def _counts(texts: tuple[str, str, str], full_text: str, where: str) -> Counts:
 
 
 def _id(name: str, text: str, where: str) -> str:
-    if not text or white_space(text):
+    if text.split() != [text]:
         raise InputError(f"{where}: {name} is {text!r}: expected an id without white space")
     return text

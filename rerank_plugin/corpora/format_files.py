@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from rerank_plugin.corpora.problems import Problems, white_space
+from rerank_plugin.corpora.problems import Problems
 from rerank_plugin.corpora.register import CORPUS, QUERIES, Format, accepted, document_formats, of_first_line, of_suffix
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document, Query
@@ -77,7 +77,7 @@ def checked(found: Iterable[tuple[str, str, str]]) -> list[Query]:
     seen: dict[str, str] = {}
     result = []
     for where, id, text in found:
-        if not id or white_space(id):
+        if id.split() != [id]:
             raise InputError(f"{where}: {id!r} cannot be the id of a query: expected a word without white space")
         if id in seen:
             raise InputError(f"{where}: the query id {id} was used before ({seen[id]}): give every query its own id")

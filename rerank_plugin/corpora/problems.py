@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,8 +28,6 @@ _PLURALS = {
 }
 
 EXAMPLES = 5  # named per kind; the rest are only counted
-
-white_space = re.compile(r"\s").search
 
 
 class Problems:
@@ -91,7 +88,7 @@ def usable(
     elif id is None or id == "":
         problems.add(MISSING_ID, where)
         return None
-    elif not isinstance(id, str) or white_space(id):
+    elif not isinstance(id, str) or id.split() != [id]:
         problems.add(UNUSABLE_ID, f"{where} ({id!r:.50})")
         return None
     if not title.strip() and not abstract.strip():

@@ -12,7 +12,6 @@ import numpy as np
 
 from rerank_plugin.corpora.formats import jsonl
 from rerank_plugin.corpora.metadata import metadata_of
-from rerank_plugin.corpora.problems import white_space
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.filters import FILTERS, Filter, years
 from rerank_plugin.files.java import java_class, start_jvm
@@ -124,7 +123,7 @@ def stored_documents(
     for number in (lucene_numbers(reader) if numbers is None else numbers).tolist():
         found = stored.document(number)
         id = found.get("id")
-        if not id or white_space(id):
+        if not id or id.split() != [id]:
             raise InputError(f"{folder}: document number {number} has the id {id!r}: every document needs one")
         raw = found.get("raw")
         record: dict = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from rerank_plugin.text.tokenizer import SETTINGS
 
 UNKNOWN = "<unk>"  # entry 0: every rare or unseen word
 HASHED = "<hash>"  # the beginning of entries that rare and unseen words share by their hashes; no token has brackets
-_SPACE = re.compile(r"\s")
 
 
 class Vocabulary:
@@ -68,7 +66,7 @@ class Vocabulary:
         if lines[:1] != [UNKNOWN]:
             raise InputError(f"{path}:1: a vocabulary starts with '{UNKNOWN}'")
         for number, line in enumerate(lines, 1):
-            if not line or _SPACE.search(line):
+            if line.split() != [line]:
                 raise InputError(f"{path}:{number}: expected one word, found '{line}'")
         try:
             return cls(lines[1:], tokenizer)
