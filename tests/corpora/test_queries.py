@@ -7,41 +7,6 @@ import pytest
 from rerank_plugin.corpora import Query, queries
 from rerank_plugin.files.errors import InputError
 
-
-@pytest.mark.parametrize("name", ["q.tsv", "q.tsv.gz", "test.titles.queries"])
-def test_tsv(put, name):
-    spec = put(name, "\ufeff1\tbreast cancer\r\n\nPLAIN-2\t p53 & <i> \n")
-    assert queries(spec) == [Query("1", "breast cancer"), Query("PLAIN-2", "p53 & <i>")]
-
-
-@pytest.mark.parametrize("line", ["no tab", "2\ttoo\tmany", "\tno id", "2 2\tspace in the id"])
-def test_a_malformed_tsv_line_is_named(put, line):
-    spec = put("q.tsv", f"1\tgood\n{line}\n")
-    with pytest.raises(InputError, match=r"q\.tsv:2: ") as error:
-        queries(spec)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("id_key", ["_id", "id", "qid", "query_id"])
-@pytest.mark.parametrize("text_key", ["text", "query", "title"])
-def test_json_lines(put, id_key, text_key):
-    spec = put("q.jsonl", f'{{"{id_key}": 12, "{text_key}": "words", "metadata": {{}}}}\n')
-    assert queries(spec) == [Query("12", "words")]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"_id": "2"', '["2"]', '{"text": "x"}', '{"_id": "2"}', '{"_id": "2", "text": 5}', '{"_id": 1.5, "text": "x"}',
-        *(f'{{"_id": "2", "text": {value}}}' for value in ("NaN", "true", "[true]", "Infinity", "1e999")),
-        '{"_id": "2", "text": "good", "weight": NaN}',
-    ],
-)  # fmt: skip
-def test_a_bad_json_line_is_named(put, line):
-    with pytest.raises(InputError, match=r"q\.jsonl:2: "):
-        queries(put("q.jsonl", f'{{"_id": "1", "text": "x"}}\n{line}\n'))
-
-
 TOPICS = """
 <top>
 
@@ -66,6 +31,15 @@ Not relevant.
 @pytest.mark.parametrize(
     "name, text, expected",
     [
+        *(
+            (name, "\ufeff1\tbreast cancer\r\n\nPLAIN-2\t p53 & <i> \n", {"1": "breast cancer", "PLAIN-2": "p53 & <i>"})
+            for name in ("q.tsv", "q.tsv.gz", "test.titles.queries")
+        ),
+        *(
+            ("q.jsonl", f'{{"{id}": 12, "{text}": "words", "metadata": {{}}}}\n', {"12": "words"})
+            for id in ("_id", "id", "qid", "query_id")
+            for text in ("text", "query", "title")
+        ),
         ("topics.txt", TOPICS, {"301": "International Organized Crime",
                                 "051": "Airbus & Co, where p < 0.05 and more of it"}),
         # closed fields on one line
@@ -75,44 +49,50 @@ Not relevant.
          {"202": "Status of the treaty."}),
     ],
 )  # fmt: skip
-def test_trec_topics(put, name, text, expected):
+def test_the_queries_of_a_file(put, name, text, expected):
     assert queries(put(name, text)) == [Query(*one) for one in expected.items()]
 
 
 @pytest.mark.parametrize(
     "name, text, message",
     [
+        *(
+            ("q.tsv", f"1\tgood\n{line}\n", r"q\.tsv:2: ")
+            for line in ("no tab", "2\ttoo\tmany", "\tno id", "2 2\tspace in the id")
+        ),
+        *(
+            ("q.jsonl", f'{{"_id": "1", "text": "x"}}\n{line}\n', r"q\.jsonl:2: ")
+            for line in (
+                '{"_id": "2"', '["2"]', '{"text": "x"}', '{"_id": "2"}', '{"_id": "2", "text": 5}',
+                '{"_id": 1.5, "text": "x"}', '{"_id": "2", "text": "good", "weight": NaN}',
+                *(f'{{"_id": "2", "text": {value}}}' for value in ("NaN", "true", "[true]", "Infinity", "1e999")),
+            )
+        ),
         ("t.txt", "<topics><query>x</query></topics>", "no <top> found"),
         ("t.txt", "\n<top>\n<title> x\n</top>", r"t\.txt:2: a topic without a <num>"),
         ("t.txt", "<top>\n<num> 5\n</top>", r"t\.txt:1: topic 5 has neither"),
-        ("q.tsv", "\n \n", r"q\.tsv: holds no queries"),
-        ("q.jsonl", "\n \n", r"q\.jsonl: holds no queries"),
-        ("q.txt", "\n \n", r"q\.txt: holds no queries"),
+        *((name, "\n \n", f"{name}: holds no queries") for name in ("q.tsv", "q.jsonl", "q.txt")),
         ("q.tsv", "1\ta\n2\tb\n1\tc\n", r"q\.tsv:3: the query id 1 was used before \(.*q\.tsv:1\)"),
+        ("q.tsv", "1\tgood\n2\tcaf\udce9\n", r"q\.tsv:2: not UTF-8 text"),
     ],
-)
-def test_files_that_hold_no_queries_or_one_id_twice(put, name, text, message):
-    with pytest.raises(InputError, match=message):
+)  # fmt: skip
+def test_what_cannot_be_read_is_named_in_one_line(put, name, text, message):
+    with pytest.raises(InputError, match=message) as error:
         queries(put(name, text))
+    assert "\n" not in str(error.value)
+
+
+def test_a_damaged_gzip_file_is_named(tmp_path):
+    path = tmp_path / "q.tsv.gz"
+    path.write_bytes(gzip.compress(b"1\tgood\n" * 1000, mtime=0)[:-20])
+    with pytest.raises(InputError, match=r"q\.tsv\.gz:\d+: damaged gzip file"):
+        queries(str(path))
 
 
 def test_queries_without_text_are_kept_and_named(put, caplog):
     spec = put("q.tsv", "1\t \n2\tb\n3\t\n")
     assert queries(spec) == [Query("1", ""), Query("2", "b"), Query("3", "")]
     assert caplog.messages == ["queries without text, for which nothing is ranked (2): 1, 3"]
-
-
-@pytest.mark.parametrize(
-    "name, data, message",
-    [
-        ("q.tsv", b"1\tgood\n2\tcaf\xe9\n", r"q\.tsv:2: not UTF-8 text"),
-        ("q.tsv.gz", gzip.compress(b"1\tgood\n" * 1000, mtime=0)[:-20], r"q\.tsv\.gz:\d+: damaged gzip file"),
-    ],
-)
-def test_text_that_cannot_be_read(tmp_path, name, data, message):
-    (tmp_path / name).write_bytes(data)
-    with pytest.raises(InputError, match=message):
-        queries(str(tmp_path / name))
 
 
 TYPED = """{"_id": "q1", "type": "titles", "split": "train", "text": "one", "year": 2020}
