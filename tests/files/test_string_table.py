@@ -5,12 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.files.string_table import (
-    SeenHashes,
-    StringTable,
-    StringTableWriter,
-    hash_strings,
-)
+from rerank_plugin.files.string_table import SeenHashes, StringTable, StringTableWriter, hash_strings
 
 
 def written(folder, strings, hashes=None, searchable=True):

@@ -7,33 +7,11 @@ from hypothesis import strategies as st
 from rerank_plugin.text.spans import spans
 from rerank_plugin.text.tokenizer import PLAIN, tokenize, tokenizer
 
-WRITTEN = st.lists(
-    st.sampled_from(
-        [
-            "TNF-α",
-            "(IL-2),",
-            "type-2",
-            "β-catenin",
-            "ﬁbrosis",
-            "Sjögren's",
-            "10⁻⁵",
-            "µg/m³",
-            "½",
-            "U.S.A.",
-            "disease.2",
-            "10(-6)",
-            "31,236",
-            "p<0.001;",
-            "1995–2003",
-            "糖尿病",
-            "İstanbul",
-            "diabetes’s",
-            "naïve",
-            "67(12)",
-            "🙂",
-        ]  # fmt: skip
-    )
-).map(" ".join)
+PIECES = (
+    "TNF-α (IL-2), type-2 β-catenin ﬁbrosis Sjögren's 10⁻⁵ µg/m³ ½ U.S.A. disease.2 10(-6) 31,236 p<0.001; 1995–2003 "
+    "糖尿病 İstanbul diabetes’s naïve 67(12) 🙂"
+)
+WRITTEN = st.lists(st.sampled_from(PIECES.split())).map(" ".join)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +43,6 @@ def test_spans_are_the_tokens_in_order(text):
 def test_words_do_not_overlap(text):
     found = spans(PLAIN, text)
     assert all(one.end <= other.start for one, other in zip(found, found[1:]))
-    assert all(one.start < one.end for one in found)
 
 
 def test_stems_stand_where_their_words_do():
