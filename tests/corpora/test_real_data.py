@@ -1,17 +1,14 @@
 """The judged collections that lie beside the project, where they do: counts, and the first, tenth and last record."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from rerank_plugin.corpora import Problems, documents, judgments, queries, queries_and_judgments
+from tests.conftest import REAL_DATA as DATA
+from tests.processes import run
 
-DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 NFCORPUS = DATA / "nfcorpus"
 
 pytestmark = [
@@ -80,11 +77,8 @@ def test_the_same_collection_through_ir_datasets(tmp_path):
         "from rerank_plugin.corpora import documents, queries_and_judgments\n"
         "print(json.dumps([list(documents('beir/nfcorpus/test')), *queries_and_judgments('beir/nfcorpus/test')]))"
     )
-    root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "IR_DATASETS_HOME": str(home), "IR_DATASETS_TMP": str(tmp_path / "tmp")}
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, env=environment)
-    assert ran.returncode == 0, ran.stderr
-    texts, found, judged = json.loads(ran.stdout)
+    said = run("-c", code, IR_DATASETS_HOME=str(home), IR_DATASETS_TMP=str(tmp_path / "tmp"))
+    texts, found, judged = json.loads(said)
     expected, expected_judgments = queries_and_judgments(f"{NFCORPUS}:test")
     assert sorted(map(tuple, found)) == sorted(expected)
     assert judged == expected_judgments

