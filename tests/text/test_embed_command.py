@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from rerank_plugin import embed as command
-from rerank_plugin import options as commandline
+from rerank_plugin.files.errors import InputError
 from rerank_plugin.text.tokenizer import SETTINGS as SETTINGS_OF_TEXTS
 from rerank_plugin.text.tokenizer import tokenize
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors, compact, load, save
 from tests import small
 from tests.models import encodable
-from tests.processes import run
+from tests.processes import inside, run
 
 TEXTS = ["Aspirin lowers the risk of stroke. It is cheap.", "The risk of bleeding rises on aspirin, 5% a year."] * 6
 
@@ -28,32 +27,12 @@ def folder(tmp_path_factory):
     return folder
 
 
-SETTINGS = ("--corpus", "corpus.jsonl", "--dimension", "8", "--min-count", "6", "--epochs", "1")
-
-
-@pytest.fixture
-def embed(folder, monkeypatch, capsys):
-    """Runs the command in the folder; gives what it prints, or with ``status`` 2 the line of its error."""
-    monkeypatch.chdir(folder)
-
-    def run(*arguments, status=0):
-        capsys.readouterr()
-        if status == 0:
-            commandline.run(command.main, list(arguments))
-            return capsys.readouterr().out
-        with pytest.raises(SystemExit) as exit:
-            commandline.run(command.main, list(arguments))
-        printed = capsys.readouterr()
-        assert exit.value.code == status and printed.out == "" and printed.err.count("\n") == 1
-        return printed.err
-
-    return run
+WORDS = "embed words --corpus corpus.jsonl --dimension 8 --min-count 6 --epochs 1 --output"
 
 
 def test_a_corpus_gives_the_same_vectors_in_every_process(folder):
     for name in ("first", "second"):
-        command = ("-m", "rerank_plugin.embed", "words", *SETTINGS, "--output", name)
-        said = run(*command, folder=folder, PYTHONHASHSEED=str(len(name)))
+        said = run("-m", *f"rerank_plugin.{WORDS} {name}".split(), folder=folder, PYTHONHASHSEED=str(len(name)))
         assert said.startswith(f"{name}: ") and "8 dimensions" in said
     vectors = load(folder / "first")
     assert {"aspirin", "risk", "<percentage>"} <= set(vectors.vocabulary.words)
@@ -65,21 +44,21 @@ def test_a_corpus_gives_the_same_vectors_in_every_process(folder):
     assert described["corpora"] == ["corpus.jsonl"]
 
 
-def test_a_folder_is_replaced_only_when_asked_and_the_seed_matters(folder, embed):
-    again = ("words", *SETTINGS, "--output", "again")
-    embed(*again)
+def test_a_folder_is_replaced_only_when_asked_and_the_seed_matters(folder):
+    inside(folder, f"{WORDS} again")
     before = load(folder / "again").matrix
-    assert "again exists already" in embed(*again, "--seed", "1", status=2)
+    with pytest.raises(InputError, match="again exists already"):
+        inside(folder, f"{WORDS} again --seed 1")
     np.testing.assert_array_equal(load(folder / "again").matrix, before)
-    embed(*again, "--seed", "1", "--overwrite")
+    inside(folder, f"{WORDS} again --seed 1 --overwrite")
     after = load(folder / "again").matrix
     assert after.shape == before.shape and not np.array_equal(after[0], before[0])
 
 
-def test_cbow_gives_other_vectors_and_the_folder_says_so(folder, embed):
+def test_cbow_gives_other_vectors_and_the_folder_says_so(folder):
     found = []
     for method in ("skip-gram", "cbow"):
-        embed("words", *SETTINGS, "--method", method, "--output", method)
+        inside(folder, f"{WORDS} {method} --method {method}")
         found.append(load(folder / method))
         described = json.loads((folder / method / "words.json").read_text())["word2vec"]
         assert described["model"] == method and described["hierarchical_softmax"]
@@ -87,11 +66,11 @@ def test_cbow_gives_other_vectors_and_the_folder_says_so(folder, embed):
     assert np.abs(found[0].matrix - found[1].matrix)[1:].max() > 1e-5
 
 
-def test_vectors_are_imported(folder, embed):
+def test_vectors_are_imported(folder):
     made = KeyedVectors(vector_size=2)
     made.add_vectors(["aspirin", "IL-2"], np.array([[1, 2], [3, 4]], np.float32))
     made.save_word2vec_format(str(folder / "vectors.bin"), binary=True)
-    embed("words", "--import", "vectors.bin", "--binary", "--output", "imported")
+    inside(folder, "embed words --import vectors.bin --binary --output imported")
     vectors = load(folder / "imported")
     assert vectors.vocabulary.words[1:] == ["aspirin", "il2"]
     assert vectors.matrix[1:].tolist() == [[1, 2], [3, 4]]
@@ -101,40 +80,42 @@ def test_vectors_are_imported(folder, embed):
     "arguments, said",
     [
         ("--output x", "give either --corpus or --import"),
-        ("--corpus corpus.jsonl --import v --output x", "give either --corpus or --import"),
-        ("--corpus corpus.jsonl", "--output"),
+        ("--corpus {corpus} --import v --output x", "give either --corpus or --import"),
+        ("--corpus {corpus}", "--output"),
         ("--corpus nowhere.jsonl --output x", "nowhere.jsonl"),
-        ("--corpus corpus.jsonl --min-count 1000 --output x", "no word occurs 1000 times"),
-        ("--corpus corpus.jsonl --dimension 0 --output x", "--dimension"),
-        ("--import corpus.jsonl --output x", "corpus.jsonl cannot be read as word2vec text"),
+        ("--corpus {corpus} --min-count 1000 --output x", "no word occurs 1000 times"),
+        ("--corpus {corpus} --dimension 0 --output x", "--dimension"),
+        ("--import {corpus} --output x", "corpus.jsonl cannot be read as word2vec text"),
     ],
 )
-def test_bad_usage_and_bad_input_are_one_line_and_status_2(folder, embed, arguments, said):
-    assert said in embed("words", *arguments.split(), status=2)
-    assert not (folder / "x").exists()
+def test_bad_usage_and_bad_input_are_one_line_and_status_2(folder, tmp_path, refused, arguments, said):
+    assert said in refused(f"embed words {arguments.format(corpus=folder / 'corpus.jsonl')}")
+    assert not (tmp_path / "x").exists()
 
 
-def test_compact_vectors(folder, embed):
+def test_compact_vectors(folder):
     matrix = np.random.default_rng(2).normal(size=(4, 16)).astype(np.float32)
     vectors = WordVectors(Vocabulary(["a", "b", "c"]), matrix)
     save(vectors, folder / "words", {"corpora": ["x"]})
-    assert "3 words" in embed("compact", "--words", "words", "--most-frequent", "2", "--output", "s")
+    assert "3 words" in inside(folder, "embed compact --words words --most-frequent 2 --output s")
     assert load(folder / "s").matrix.tobytes() == compact(vectors, 2).matrix.tobytes()
     described = json.loads((folder / "s" / "words.json").read_text())
     assert (described["words"], described["corpora"], described["precision"]) == (3, ["x"], "int8")
-    assert "s exists already" in embed("compact", "--words", "words", "--output", "s", status=2)
+    with pytest.raises(InputError, match="s exists already"):
+        inside(folder, "embed compact --words words --output s")
 
 
-def test_words_of_an_index_that_have_no_vectors(folder, embed):
+def test_words_of_an_index_that_have_no_vectors(folder):
     """Every word of the index has one then; a second folder of the same name is refused."""
     small.describe(encodable.build_index(folder / "index"), tokenizer=SETTINGS_OF_TEXTS)
-    embed("words", *SETTINGS, "--output", "few")
-    extend = ("extend", "--words", "few", "--index", "index", "--output", "many")
-    printed = embed(*extend)
+    inside(folder, f"{WORDS} few")
+    extend = "embed extend --words few --index index --output many"
+    printed = inside(folder, extend)
     few, many = load(folder / "few"), load(folder / "many")
     words = {word for _, title, abstract in small.DOCUMENTS for word in tokenize(f"{title} {abstract}")}
     assert words <= set(many.vocabulary.words) and not words <= set(few.vocabulary.words)
     assert np.array_equal(many.matrix[: len(few.matrix)], few.matrix)
     assert f"{len(many.matrix):,} words, {len(many.matrix) - len(few.matrix):,} of them" in printed
     assert json.loads((folder / "many" / "words.json").read_text())["word2vec"]["dimension"] == 8
-    assert "exists already" in embed(*extend, status=2)
+    with pytest.raises(InputError, match="exists already"):
+        inside(folder, extend)

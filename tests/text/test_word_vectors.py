@@ -158,16 +158,6 @@ def test_saved_and_loaded_they_are_the_same(saved):
     assert [path.name for path in folder.parent.iterdir()] == ["words"]  # nothing temporary stays
 
 
-def test_saving_again_replaces_the_folder_when_asked(saved):
-    _, folder = saved
-    other = WordVectors(Vocabulary(["c"]), np.ones((2, 5), np.float32))
-    with pytest.raises(InputError, match="exists already"):
-        save(other, folder, {})
-    save(other, folder, {}, overwrite=True)
-    assert load(folder).vocabulary.words == [UNKNOWN, "c"]
-    assert [path.name for path in folder.parent.iterdir()] == ["words"]
-
-
 def test_an_interrupted_save_keeps_what_was_there(saved):
     vectors, folder = saved
     with pytest.raises(TypeError):
