@@ -11,15 +11,10 @@ from hypothesis import strategies as st
 
 from rerank_plugin.corpora import Document, Problems, broken_xml, documents
 from rerank_plugin.files.errors import InputError
-from tests.corpora.test_pubmed_xml import article, deletion, write, xml
+from tests.corpora.test_pubmed_xml import article, deletion, read, write, xml
 from tests.processes import attempt
 
 DAMAGES = ["\x00", "\x0b", "&", "&nbsp;", "<", "< 5", "<b>", "</b>", "<!--", "\ufffe", "&#0;", "]]>"]
-
-
-def read(path):
-    problems = Problems()
-    return [document.id for document in documents(str(path), problems)], problems
 
 
 @pytest.mark.parametrize("name", ["a.xml", "a.xml.gz"])
@@ -27,9 +22,9 @@ def read(path):
 def test_one_damaged_record_costs_itself(tmp_path, damage, name):
     path = tmp_path / name
     write(path, article("1"), article("2", f"x {damage} y"), article("3"), article("4"), doctype="")
-    ids, problems = read(path)
-    assert ids == ["1", "3", "4"]
-    assert problems.counts == {"malformed XML": 1}
+    assert read(path) == (["1", "3", "4"], {"malformed XML": 1})
+    problems = Problems()
+    list(documents(str(path), problems))
     [told] = problems.examples["malformed XML"]
     line, reason = re.fullmatch(re.escape(f"{path}:") + r"(\d+), PMID 2 \((.+)\)", told).groups()
     assert "line" not in reason
@@ -68,8 +63,7 @@ CITED = article("3").replace("<PubmedArticle>", "<\x00>")
 )
 def test_one_fault_is_told_once_and_costs_a_record_at_most(tmp_path, text, ids):
     (tmp_path / "a.xml").write_bytes(text.encode(errors="surrogateescape"))
-    found, problems = read(tmp_path)
-    assert found == ids.split() and problems.counts == {"malformed XML": 1}
+    assert read(tmp_path) == (ids.split(), {"malformed XML": 1})
 
 
 def test_books_older_sets_and_deletions_around_a_damaged_record(tmp_path):
@@ -82,7 +76,8 @@ def test_books_older_sets_and_deletions_around_a_damaged_record(tmp_path):
     old = "<MedlineCitation><PMID>{}</PMID><Article><ArticleTitle>Old</ArticleTitle></Article></MedlineCitation>"
     broken = old.format(10).replace("Old", "\x01")
     (tmp_path / "4.xml").write_text(f"<MedlineCitationSet>{old.format(9)}{broken}{old.format(11)}</MedlineCitationSet>")
-    ids, problems = read(tmp_path)
+    problems = Problems()
+    ids = [document.id for document in documents(str(tmp_path), problems)]
     assert ids == ["2", "3", "5", "6", "8", "9", "11"]  # the deletion of 1 holds, that of 2 cannot be read
     assert problems.counts == {"malformed XML": 4}
     assert "3.xml:3, PMID 7 (the tags around it are damaged)" in problems.summary()[0]
@@ -95,8 +90,8 @@ def test_a_file_that_breaks_off_keeps_what_came_before_and_the_other_files(tmp_p
     (tmp_path / "3.xml").write_text(f"<PubmedArticleSet>{article('5')}{article('6 <')}{article('7')}")
     (tmp_path / "4.xml").write_text("")
     write(tmp_path / "5.xml", article("8"))
-    ids, problems = read(tmp_path)
-    assert ids == ["1", "2", "4", "5", "7", "8"]
+    problems = Problems()
+    assert [document.id for document in documents(str(tmp_path), problems)] == ["1", "2", "4", "5", "7", "8"]
     told = problems.examples["malformed XML"]
     assert [re.sub(r"[:.].*?[(]", " (", place.removeprefix(f"{tmp_path}/")) for place in told] == [
         "1 (Premature end of data in tag Journal)", "2 (Premature end of data in tag PubmedArticleSet line 1)",
@@ -110,9 +105,9 @@ def test_a_truncated_gzip_with_a_damaged_record(tmp_path):
     text = "<PubmedArticleSet>" + "".join(article(i, title) for i, title in enumerate(titles, 1))
     packed = gzip.compress(text.encode())
     (tmp_path / "1.xml.gz").write_bytes(packed[: len(packed) // 2])
-    ids, problems = read(tmp_path)
+    ids, counts = read(tmp_path)
     assert ids == [str(i) for i in range(1, len(ids) + 2) if i != 7] and len(ids) > 1500
-    assert problems.counts == {"malformed XML": 1, "damaged gzip file": 1}
+    assert counts == {"malformed XML": 1, "damaged gzip file": 1}
 
 
 def test_entities_and_namespaces_of_the_file_hold_for_every_record(tmp_path):
@@ -129,9 +124,8 @@ def test_entities_and_namespaces_of_the_file_hold_for_every_record(tmp_path):
 def test_a_damaged_beginning_costs_the_first_record_at_most(tmp_path):
     write(tmp_path / "1.xml", article("1").replace("<PubmedArticle>", "<\x00"), article("2"), article("3", "&nbsp;x"))
     write(tmp_path / "2.xml", article("4"), article("5"), doctype="<!DOCTYPE \x00>")
-    ids, problems = read(tmp_path)
-    assert ids[-4:] == ["2", "3", "4", "5"]
-    assert problems.counts["malformed XML"] == 2
+    ids, counts = read(tmp_path)
+    assert ids[-4:] == ["2", "3", "4", "5"] and counts["malformed XML"] == 2
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "iso-8859-1", "windows-1252"])
@@ -148,9 +142,9 @@ def test_the_declared_encoding_holds_for_every_record(tmp_path, encoding):
 def test_a_broken_file_in_an_encoding_that_cannot_be_cut_is_named(tmp_path, encoding):
     text = f"<?xml version='1.0' encoding='{encoding}'?><PubmedArticleSet>{article('1')}{article(chr(11))}"
     (tmp_path / "a.xml").write_bytes(text.encode("utf-16" if encoding == "utf-16" else "utf-8"))
-    ids, problems = read(tmp_path)
-    assert ids == [] and problems.counts == {"malformed XML": 1}
-    assert problems.examples["malformed XML"][0].endswith("; no record of this file could be read)")
+    assert read(tmp_path) == ([], {"malformed XML": 1})
+    with pytest.raises(InputError, match="; no record of this file could be read[)]"):
+        list(documents(str(tmp_path), Problems(strict=True)))
 
 
 def test_records_that_cross_chunks_and_one_that_is_too_long(tmp_path, monkeypatch):
@@ -160,9 +154,7 @@ def test_records_that_cross_chunks_and_one_that_is_too_long(tmp_path, monkeypatc
     monkeypatch.setattr(broken_xml, "LONGEST", 5000)
     for chunk in (1, 7, 64, 1 << 20):
         monkeypatch.setattr(broken_xml, "CHUNK", chunk)
-        ids, problems = read(tmp_path / "a.xml")
-        assert ids == ["1", "4", "5", "6"]
-        assert problems.counts == {"malformed XML": 2}
+        assert read(tmp_path / "a.xml") == (["1", "4", "5", "6"], {"malformed XML": 2})
 
 
 def test_a_file_without_a_tag_is_not_kept_in_memory(tmp_path, monkeypatch):
@@ -170,10 +162,10 @@ def test_a_file_without_a_tag_is_not_kept_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(broken_xml, "LONGEST", 1 << 17)
     monkeypatch.setattr(broken_xml, "CHUNK", 1 << 16)
     tracemalloc.start()
-    ids, problems = read(tmp_path)
+    assert read(tmp_path) == ([], {"malformed XML": 1})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert ids == [] and problems.counts == {"malformed XML": 1} and peak < 2_000_000
+    assert peak < 2_000_000
 
 
 def test_memory_does_not_grow_with_a_broken_file(tmp_path, monkeypatch):
@@ -210,12 +202,10 @@ def test_what_is_not_touched_is_read_once_and_in_order(tmp_path_factory, count, 
             touched.add(str(number + 1))
     folder = tmp_path_factory.mktemp("xml")
     write(folder / "a.xml", *records)
-    problems, size = Problems(), broken_xml.CHUNK
-    broken_xml.CHUNK = chunk
-    try:
+    problems = Problems()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broken_xml, "CHUNK", chunk)
         found = list(documents(str(folder), problems))
-    finally:
-        broken_xml.CHUNK = size
     expected = {str(i + 1): Document(str(i + 1), f"Title {i}", "Words.") for i in range(count)}
     ids = [document.id for document in found]
     assert ids == sorted(set(ids), key=int)
@@ -228,8 +218,9 @@ def test_what_is_not_touched_is_read_once_and_in_order(tmp_path_factory, count, 
 
 def test_an_unusable_pmid_is_not_replaced_by_one_that_the_record_mentions(tmp_path):
     write(tmp_path / "a.xml", article("3 &"), article("4"))
-    ids, problems = read(tmp_path)
-    assert ids == ["4"] and "PMID" not in problems.examples["malformed XML"][0]
+    problems = Problems()
+    assert [document.id for document in documents(str(tmp_path), problems)] == ["4"]
+    assert "PMID" not in problems.examples["malformed XML"][0]
 
 
 def test_the_command_says_what_was_left_out_and_what_is_incomplete(tmp_path):

@@ -12,6 +12,7 @@ DOCTYPE = (
     '<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2024//EN" '
     '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_240101.dtd">'
 )
+ENTITY = '<!DOCTYPE PubmedArticleSet [<!ENTITY y "9">]>'
 MATHML = 'xmlns:mml="http://www.w3.org/1998/Math/MathML"'
 
 
@@ -49,14 +50,15 @@ def write(path, *parts, doctype=DOCTYPE):
     return str(path)
 
 
+def read(path):
+    """The ids of the documents of a file or folder, and how many problems of each kind it has."""
+    problems = Problems()
+    return [document.id for document in documents(str(path), problems)], problems.counts
+
+
 def only(tmp_path, **parts):
     [document] = documents(write(tmp_path / "a.xml", article("1", **parts)))
     return document
-
-
-def test_title_and_abstract(tmp_path):
-    expected = {"journal": "Journal of Titles", "retracted": False}
-    assert only(tmp_path) == Document("1", "A title.", "Words.", expected)
 
 
 @pytest.mark.parametrize(
@@ -135,10 +137,9 @@ def test_a_missing_abstract_is_empty_and_an_empty_document_a_problem(tmp_path):
 
 def test_articles_without_a_usable_pmid(tmp_path):
     spec = write(tmp_path / "a.xml", article("", title="One"), article("", title="Two"), article("a b"), article("5"))
-    problems = Problems()
-    assert [d.id for d in documents(spec, problems)] == ["5"]
-    assert problems.counts == {"missing id": 2, "unusable id": 1}
-    assert "'One'" in problems.examples["missing id"][0]
+    assert read(spec) == (["5"], {"missing id": 2, "unusable id": 1})
+    with pytest.raises(InputError, match="missing id: .*'One'"):
+        list(documents(spec, Problems(strict=True)))
     assert [d.title for d in documents(spec, Problems(), ids_required=False)][:2] == ["One", "Two"]
 
 
@@ -149,17 +150,9 @@ def test_books_and_the_older_citation_set(tmp_path):
     chapter = book.replace(">7<", ">8<").replace("</Book>", "</Book><ArticleTitle>A Chapter</ArticleTitle>")
     assert [d[:3] for d in documents(write(tmp_path / "a.xml", book, chapter))] == [
         ("7", "A Book", "About."), ("8", "A Chapter", "About.")]  # fmt: skip
-    old = tmp_path / "old.xml"
-    old.write_text(
-        "<MedlineCitationSet>"
-        + "".join(
-            f"<MedlineCitation><PMID>{pmid}</PMID><Article><ArticleTitle>Old {pmid}</ArticleTitle></Article>"
-            "</MedlineCitation>"
-            for pmid in (3, 4)
-        )
-        + "</MedlineCitationSet>"
-    )
-    assert [d.title for d in documents(str(old))] == ["Old 3", "Old 4"]
+    old = "<MedlineCitation><PMID>{0}</PMID><Article><ArticleTitle>Old {0}</ArticleTitle></Article></MedlineCitation>"
+    (tmp_path / "old.xml").write_text(f"<MedlineCitationSet>{old.format(3)}{old.format(4)}</MedlineCitationSet>")
+    assert [d.title for d in documents(str(tmp_path / "old.xml"))] == ["Old 3", "Old 4"]
 
 
 def test_the_last_version_wins_across_files_and_within_one(tmp_path):
@@ -200,11 +193,9 @@ def test_a_truncated_gzip(tmp_path):
     packed = gzip.compress(text.encode())
     (tmp_path / "1.xml.gz").write_bytes(packed[: len(packed) // 2])
     write(tmp_path / "2.xml.gz", article("9001"))
-    problems = Problems()
-    ids = [int(d.id) for d in documents(str(tmp_path), problems)]
-    assert ids[-1] == 9001 and ids[:-1] == list(range(1, len(ids)))
-    assert 1500 < len(ids) < 2500
-    assert problems.counts == {"damaged gzip file": 1}
+    ids, counts = read(tmp_path)
+    assert ids == [*map(str, range(1, len(ids))), "9001"] and 1500 < len(ids) < 2500
+    assert counts == {"damaged gzip file": 1}
 
 
 def test_entities_are_not_expanded_and_nothing_is_fetched(tmp_path):
@@ -232,24 +223,19 @@ def test_entities_are_not_expanded_and_nothing_is_fetched(tmp_path):
 )
 def test_an_entity_of_a_dtd_that_is_not_loaded_is_counted_and_its_record_kept(tmp_path, parts):
     spec = write(tmp_path / "a.xml", article("1", **parts), article("2", after="<Affiliation>&nbsp;</Affiliation>"))
-    problems = Problems()
-    assert [d.id for d in documents(spec, problems)] == ["1", "2"]
-    assert problems.counts == {"unexpanded entity": 1}  # what is no part of a document loses nothing
+    assert read(spec) == (["1", "2"], {"unexpanded entity": 1})  # what is no part of a document loses nothing
 
 
 def test_a_pmid_with_an_entity_is_not_the_rest_of_it(tmp_path):
     """12&y;3 would be read as 12, and take the place of that article."""
-    doctype = '<!DOCTYPE PubmedArticleSet [<!ENTITY y "9">]>'
-    spec = write(tmp_path / "a.xml", article("12", "Twelve"), article("12&y;3", "Other"), doctype=doctype)
-    problems = Problems()
-    assert [(d.id, d.title) for d in documents(spec, problems)] == [("12", "Twelve")]
-    assert problems.counts == {"missing id": 1}
+    spec = write(tmp_path / "a.xml", article("12", "Twelve"), article("12&y;3"), doctype=ENTITY)
+    assert read(spec) == (["12"], {"missing id": 1})
+    assert next(documents(spec, Problems())).title == "Twelve"
 
 
 def test_deletions_of_no_whole_pmid_delete_nothing(tmp_path):
-    doctype = '<!DOCTYPE PubmedArticleSet [<!ENTITY y "9">]>'
-    spec = write(tmp_path / "a.xml", article("1"), article("2"), deletion("", "1&y;", " 2 "), doctype=doctype)
-    assert [d.id for d in documents(spec)] == ["1"]
+    spec = write(tmp_path / "a.xml", article("1"), article("2"), deletion("", "1&y;", " 2 "), doctype=ENTITY)
+    assert read(spec) == (["1"], {})
 
 
 @pytest.mark.parametrize(
@@ -352,6 +338,7 @@ HEADINGS = """</Article><MedlineJournalInfo><MedlineTA>J Titles</MedlineTA></Med
 
 def test_metadata(tmp_path):
     """The date of the article online, as the issue has none; headings and journal stand beside the article."""
+    assert only(tmp_path) == Document("1", "A title.", "Words.", {"journal": "Journal of Titles", "retracted": False})
     assert only(tmp_path, after=METADATA).metadata == {
         "date": "2014-12-01", "journal": "Journal of Titles", "authors": ["Müller JA", "The Heart Group"],
         "types": ["Review", "Meta-Analysis"], "languages": ["eng", "ger"], "retracted": False,
@@ -378,8 +365,6 @@ def test_metadata(tmp_path):
     ],
 )
 def test_dates(tmp_path, date, expected):
-    path = tmp_path / "a.xml"
     issue = f"<Journal><JournalIssue><PubDate>{date}</PubDate></JournalIssue>"
-    path.write_text(xml(article("1").replace("<Journal>", issue)))
-    [document] = documents(str(path))
+    [document] = documents(write(tmp_path / "a.xml", article("1").replace("<Journal>", issue)))
     assert document.metadata.get("date") == expected
