@@ -210,14 +210,6 @@ def test_invented_words_differ():
 # ---- refusals ----
 
 
-def test_an_existing_folder_is_left_alone(tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").write_text("precious")
-    with pytest.raises(InputError, match="it is left as it is"):
-        generator.generate(tmp_path / "mine", documents=100, queries=10)
-    assert contents(tmp_path) == {str(Path("mine") / "notes.txt"): b"precious"}
-
-
 def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(generator, "_judged", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
