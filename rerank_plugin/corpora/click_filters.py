@@ -73,11 +73,7 @@ def filters(
     min_clicked: int = MIN_CLICKED,
     keep: tuple[str, ...] = (),
 ) -> tuple[list[Filter], list[Filter]]:
-    """The filters of texts, and those of counts, in the order of application.
-
-    Args:
-        keep: the filters not to apply, of ``boolean``, ``field`` and ``author``.
-    """
+    """The filters of texts but those whose names are in ``keep``, and those of counts, in the order of application."""
     syntax = [
         Filter("boolean", "boolean expressions (AND, OR, NOT)", lambda query: is_boolean(query.text)),
         Filter("field", "queries with field tags", lambda query: has_field(query.text)),

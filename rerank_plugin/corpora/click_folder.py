@@ -74,11 +74,7 @@ def filtered(log: ClickLog, texts: Iterable[Filter], counts: Iterable[Filter]) -
 
 
 def split(ids: Iterable[str], seed: int) -> dict[str, list[str]]:
-    """Query ids of train, dev and test, drawn at random, each sorted.
-
-    Raises:
-        InputError: too few ids, so that a split would be empty.
-    """
+    """Query ids of train, dev and test, drawn at random, each sorted; an InputError where a split would be empty."""
     shuffled = sorted(ids)
     Random(seed).shuffle(shuffled)
     first, second = (round(len(shuffled) * share) for share in (SHARES["train"], SHARES["train"] + SHARES["dev"]))

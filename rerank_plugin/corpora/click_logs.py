@@ -70,11 +70,7 @@ def derived_id(text: str) -> str:
 
 
 def read(*paths: Path, progress: Callable[[Iterable], Iterable] = iter) -> ClickLog:
-    """Read a log, which may be several files. An invalid line is an InputError that names it.
-
-    Args:
-        progress: wraps the lines, for a progress bar.
-    """
+    """Read the files of a log, their lines through ``progress``. An invalid line is an InputError that names it."""
     queries: dict[str, LoggedQuery] = {}
     available: set[str] = set()
     documents: dict[str, str] = {}  # one string for an id, however many queries have it

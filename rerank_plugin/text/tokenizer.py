@@ -210,14 +210,7 @@ PLAIN = tokenizer(None)
 
 
 def tokenizer_of(settings, what: str) -> Tokenizer:
-    """The tokenizer that has these settings.
-
-    Args:
-        what: what has these settings, for the error message, as "indexes/a was".
-
-    Raises:
-        InputError: no tokenizer of this program has them.
-    """
+    """The tokenizer that has these settings, else an `InputError` that begins with ``what``, as "indexes/a was"."""
     for stemmer in (None, *stemming.STEMMERS):
         if tokenizer(stemmer).settings == settings:
             return tokenizer(stemmer)

@@ -150,8 +150,7 @@ def import_word2vec(path: Path, binary: bool, seed: int, tokenizer: Tokenizer = 
 def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
     """Quantize vectors to 8-bit numbers, each scaled by its largest value; they take a quarter of the space.
 
-    Args:
-        words: how many of the first (in trained vectors the most frequent) words to keep, UNK not counted.
+    The first ``words`` are kept, which in trained vectors are the most frequent, UNK not counted.
     """
     kept = len(vectors.vocabulary) if words is None else min(words + 1, len(vectors.vocabulary))
     matrix = vectors.matrix[:kept]
@@ -163,12 +162,9 @@ def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
 
 
 def extend(vectors: WordVectors, words: Iterable[str], seed: int) -> WordVectors:
-    """Add random vectors for words without one, with random directions and the average length.
+    """Add vectors of random directions and the average length for those of ``words``, in any order, that have none.
 
     A model that trains its embeddings can then distinguish these words, which would all be UNK otherwise.
-
-    Args:
-        words: in any order; those that have a vector stay as they are.
     """
     new = sorted(set(words) - set(vectors.vocabulary.words))
     dimension = vectors.matrix.shape[1]
