@@ -1,6 +1,7 @@
 """PubMed XML: texts, versions, deletions, damage, and what a hostile or very long file can do."""
 
 import gzip
+import re
 import tracemalloc
 
 import pytest
@@ -13,7 +14,12 @@ DOCTYPE = (
     '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_240101.dtd">'
 )
 ENTITY = '<!DOCTYPE PubmedArticleSet [<!ENTITY y "9">]>'
-MATHML = 'xmlns:mml="http://www.w3.org/1998/Math/MathML"'
+
+
+def math(tags):
+    """MathML as in PubMed, with a prefix at every tag."""
+    prefixed = re.sub("<(/?)(?=[a-z])", r"<\1mml:", tags)
+    return f'<mml:math xmlns:mml="http://www.w3.org/1998/Math/MathML">{prefixed}</mml:math>'
 
 
 def article(pmid, title="A title.", abstract="<AbstractText>Words.</AbstractText>", after="", version=1):
@@ -70,26 +76,16 @@ def only(tmp_path, **parts):
         ("<b>Bold <i>and <u>nested</u></i></b> tail", "Bold and nested tail"),
         ("&lt;5 &amp; &gt;3 &#x3b2;-catenin", "<5 & >3 β-catenin"),
         ("before<!-- a comment --> after<?pi x?>.", "before after."),
+        (f"where{math('<mi>p</mi><mo>&lt;</mo><mn>0.05</mn>')}holds", "where p < 0.05 holds"),
+        (math("<msup><mrow>\n<mn>10</mn></mrow><mrow><mo>-</mo><mn>6</mn></mrow></msup>"), "10^-6"),
         (
-            f"where<mml:math {MATHML}><mml:mi>p</mml:mi><mml:mo>&lt;</mml:mo><mml:mn>0.05</mml:mn></mml:math>holds",
-            "where p < 0.05 holds",
-        ),
-        (
-            f"<mml:math {MATHML}><mml:msup><mml:mrow>\n<mml:mn>10</mml:mn></mml:mrow><mml:mrow><mml:mo>-</mml:mo>"
-            "<mml:mn>6</mml:mn></mml:mrow></mml:msup></mml:math>",
-            "10^-6",
-        ),
-        (
-            f"<mml:math {MATHML}><mml:semantics><mml:mrow><mml:msub><mml:mi>H</mml:mi><mml:mn>2</mml:mn></mml:msub>"
-            "<mml:mo>\u2062</mml:mo><mml:mi>O</mml:mi></mml:mrow><mml:annotation>H_2O</mml:annotation></mml:semantics>"
-            "</mml:math>",
+            math(
+                "<semantics><mrow><msub><mi>H</mi><mn>2</mn></msub><mo>\u2062</mo><mi>O</mi></mrow>"
+                "<annotation>H_2O</annotation></semantics>"
+            ),
             "H2 O",
         ),
-        (
-            f"<mml:math {MATHML}><mml:mfrac><mml:mn>1<!-- a comment -->0</mml:mn><mml:mn>2</mml:mn></mml:mfrac>"
-            "</mml:math>",
-            "10/2",
-        ),
+        (math("<mfrac><mn>1<!-- a comment -->0</mn><mn>2</mn></mfrac>"), "10/2"),
     ],
 )
 def test_inline_markup_becomes_text(tmp_path, markup, text):

@@ -12,18 +12,7 @@ import pytest
 
 from rerank_plugin.files import outputs
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import (
-    FileKind,
-    FolderKind,
-    OutputLockedError,
-    check_free,
-    healed,
-    open_locked,
-    remove_leftovers,
-    replacing,
-    replacing_folder,
-    scratch_folder,
-)
+from rerank_plugin.files.outputs import FileKind, FolderKind, healed, remove_leftovers, replacing, replacing_folder
 
 BOX = FolderKind("a box", "box.json", ("made",), ("one.txt", "parts/*.txt"), listed="files")
 NOTE = FileKind("a note", lambda path: path.read_bytes().startswith(b"note"))
@@ -126,9 +115,9 @@ def test_files(tmp_path):
     make_note(path)
     assert contents(tmp_path) == {"deep/note.txt": b"note two"}
     with pytest.raises(InputError, match="is a folder"):
-        check_free(tmp_path / "deep", NOTE, overwrite=True)
+        outputs.check_free(tmp_path / "deep", NOTE, overwrite=True)
     with pytest.raises(InputError, match="is a file"):
-        check_free(path, BOX, overwrite=True)
+        outputs.check_free(path, BOX, overwrite=True)
 
 
 def test_a_new_file_has_the_usual_permissions(tmp_path):
@@ -269,23 +258,26 @@ def test_nobody_heals_what_a_living_process_moved_aside(tmp_path):
 
 def test_a_locked_file_is_refused_and_a_link_too(tmp_path):
     path = tmp_path / "a.part"
-    with open_locked(path), pytest.raises(OutputLockedError, match="a.part is being written by another process"):
-        open_locked(path)
-    open_locked(path).close()
+    with (
+        outputs.open_locked(path),
+        pytest.raises(outputs.OutputLockedError, match="a.part is being written by another process"),
+    ):
+        outputs.open_locked(path)
+    outputs.open_locked(path).close()
     (tmp_path / "thesis.tex").write_text("mine")
     (tmp_path / "b.part").symlink_to("thesis.tex")
     with pytest.raises(InputError, match="b.part: cannot be written"):
-        open_locked(tmp_path / "b.part")
+        outputs.open_locked(tmp_path / "b.part")
     os.mkfifo(tmp_path / "c.part")
     with pytest.raises(InputError, match="c.part is no regular file"):
-        open_locked(tmp_path / "c.part")
+        outputs.open_locked(tmp_path / "c.part")
     assert (tmp_path / "thesis.tex").read_text() == "mine"
 
 
 def test_a_scratch_folder_is_private_and_gone(monkeypatch, tmp_path):
     monkeypatch.setattr(outputs.tempfile, "gettempdir", lambda: str(tmp_path))
     dead = leftover(tmp_path, "scratch")
-    with scratch_folder() as folder:
+    with outputs.scratch_folder() as folder:
         assert folder.stat().st_mode & 0o077 == 0 and not dead.exists()
         (folder / "sentences.txt").write_text("x")
     assert list(tmp_path.iterdir()) == []
@@ -315,7 +307,7 @@ def test_a_full_disk_is_one_clear_error_whatever_library_meets_it(tmp_path, erro
 
 def test_a_folders_files_are_as_readable_as_the_folder(tmp_path):
     """safetensors makes files for their owner alone; what is linked or made on purpose stays as it is."""
-    with outputs.replacing_folder(tmp_path / "made", BOX) as writing:
+    with replacing_folder(tmp_path / "made", BOX) as writing:
         (writing / "description.json").write_text("{}")
         for name, mode in (("private", 0o600), ("shared", 0o640)):
             (writing / name).write_text("")

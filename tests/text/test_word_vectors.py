@@ -11,16 +11,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import SETTINGS
 from rerank_plugin.text.vocabulary import HASHED, UNKNOWN, Vocabulary
-from rerank_plugin.text.word_vectors import (
-    Word2VecConfig,
-    WordVectors,
-    compact,
-    extend,
-    import_word2vec,
-    load,
-    save,
-    train,
-)
+from rerank_plugin.text.word_vectors import Word2VecConfig, WordVectors, compact, extend, load, save, train
 
 TEXTS = [
     "Aspirin lowers the risk of stroke. Aspirin 81 mg was given to 40% of the women.",
@@ -108,7 +99,7 @@ MATRIX = np.arange(18, dtype=np.float32).reshape(6, 3) / 8  # exact in text, too
 def test_word2vec_files_are_read(tmp_path, words, kept, binary):
     path = tmp_path / "vectors"
     keyed(words, MATRIX[: len(words)]).save_word2vec_format(str(path), binary=binary)
-    vectors = import_word2vec(path, binary, seed=5)
+    vectors = word_vectors.import_word2vec(path, binary, seed=5)
     assert vectors.vocabulary.words == [UNKNOWN, *kept]
     np.testing.assert_array_equal(vectors.matrix[1:], MATRIX[list(kept.values())])
     np.testing.assert_array_equal(vectors.matrix[0], word_vectors.unknown_vector(3, seed=5))
@@ -134,7 +125,7 @@ def test_what_is_no_word2vec_file_is_refused_by_name(tmp_path, content, binary, 
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(InputError, match=message) as raised:
-        import_word2vec(path, binary, seed=1)
+        word_vectors.import_word2vec(path, binary, seed=1)
     assert str(path) in str(raised.value)
 
 
