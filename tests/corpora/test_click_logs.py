@@ -364,10 +364,3 @@ def test_a_folder_that_is_there(tmp_path, put):
     make(tmp_path / "empty", overwrite=True)
     with pytest.raises(InputError, match="is a file"):
         make(tmp_path / "log.tsv", overwrite=True)
-
-
-def test_nothing_is_written_when_too_little_is_left(tmp_path, put):
-    log = read(put("log.tsv", LOG))
-    with pytest.raises(InputError, match="0 queries are left"):
-        write(tmp_path / "made", log, formula("d18"), *filters(), seed=1)
-    assert not (tmp_path / "made").exists()

@@ -76,16 +76,6 @@ def test_the_sample_is_a_beir_folder(tmp_path, monkeypatch):
         documents("sample")
 
 
-@pytest.mark.skipif(not specs.SAMPLE.is_dir(), reason="the bundled sample is not part of this tree")
-def test_the_bundled_sample_belongs_together():
-    ids = [document.id for document in documents("sample")]
-    assert len(ids) == len(set(ids)) > 100
-    for split in ("train", "dev", "test"):
-        found, judged = queries_and_judgments(f"sample:{split}")
-        assert {query.id for query in found} == set(judged) and all(query.text for query in found)
-        assert {document for of_query in judged.values() for document in of_query} <= set(ids)
-
-
 def test_an_existing_path_wins_over_an_ir_datasets_id(tmp_path, monkeypatch):
     beir_folder(tmp_path / "beir" / "nfcorpus" / "test")
     monkeypatch.chdir(tmp_path)

@@ -46,15 +46,6 @@ def test_ties_go_to_the_larger_id_by_string_comparison():
     assert sort_order(["a", "b"], np.array([1.00000001, 1.0])).tolist() == [1, 0]  # a tie in float32
 
 
-@given(st.lists(st.tuples(ids, st.one_of(floats, few_floats)), max_size=30))
-def test_order_follows_the_rule(pairs):
-    doc_ids, scores = [pair[0] for pair in pairs], np.array([pair[1] for pair in pairs], np.float32)
-    order = sort_order(doc_ids, scores).tolist()
-    keys = [(float(scores[at]), doc_ids[at].encode()) for at in order]
-    assert sorted(order) == list(range(len(pairs)))
-    assert keys == [(float(scores[at]), doc_ids[at].encode()) for at in plain_order(doc_ids, scores)]
-
-
 # --- scores without ties
 
 
@@ -153,6 +144,7 @@ def test_foreign_files(tmp_path):
         ("1 Q0 d2 1 nan t", r"a\.run:2: the score nan of document d2"),
         ("1 Q0 d2 1 -inf t", r"a\.run:2: the score -inf of document d2"),
         ("1 Q0 d2 1 1e39 t", r"a\.run:2: the score 1e39 of document d2"),
+        ("1 Q0 d2 1 3.4028236e38 t", r"a\.run:2: the score 3.4028236e38"),  # the next number after the largest float32
         ("1 Q0 d1 1 0.1 t", r"a\.run:2: query 1 ranks document d1 twice"),
     ],
 )
@@ -160,15 +152,6 @@ def test_malformed_lines_are_named(tmp_path, line, message):
     (tmp_path / "a.run").write_text(f"1 Q0 d1 1 0.9 t\n{line}\n")
     with pytest.raises(InputError, match=message):
         read_run(tmp_path / "a.run")
-
-
-def test_the_largest_float32_is_read_and_the_next_number_is_not(tmp_path):
-    path = tmp_path / "a.run"
-    write_run(path, {"q": RankedList(["a"], array(LARGEST))}, "t")
-    assert read_run(path)["q"].scores[0] == LARGEST
-    path.write_text("q Q0 a 1 3.4028236e38 t\n")
-    with pytest.raises(InputError, match="3.4028236e38"):
-        read_run(path)
 
 
 def test_gz_and_a_failed_write(tmp_path):

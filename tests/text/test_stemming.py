@@ -17,7 +17,6 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.index import main as index_command
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
-from rerank_plugin.options import run
 from rerank_plugin.rerankers import load as load_reranker
 from rerank_plugin.rerankers.wmd import WordMoversDistance
 from rerank_plugin.retrieval.lucene import LuceneConfig

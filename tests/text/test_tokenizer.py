@@ -128,11 +128,6 @@ def test_every_character_alone_and_in_a_word():
             assert token in NUMERIC_CLASSES or (token.isalnum() and token == token.lower()), hex(ord(character))
 
 
-@given(TEXTS, TEXTS)
-def test_a_text_never_depends_on_its_neighbour(first, second):
-    assert tokenize(f"{first} {second}") == tokenize(first) + tokenize(second)
-
-
 # An apostrophe inside a word vanishes, and what it kept apart may then read differently: a Greek word of three letters
 # and more that ends in a micro sign, before a unit ("αβμ'g"). So words of Latin letters only stand beside apostrophes.
 AGAIN = TELLING.filter(lambda text: "'" not in text and "’" not in text) | st.text(
@@ -156,7 +151,7 @@ def test_upper_case_changes_nothing(text):
 
 
 @given(st.lists(TEXTS, max_size=8))
-def test_what_was_met_before_does_not_change_the_result(texts):
+def test_neither_what_was_met_before_nor_a_neighbour_changes_the_result(texts):
     for text in texts + texts:
         assert tokenize(text) == [token for piece in text.split() for token in tokenize_piece(piece)]
 

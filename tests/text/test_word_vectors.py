@@ -56,14 +56,6 @@ def test_words_are_neighbours_within_a_sentence_only():
     assert not np.allclose(apart.matrix[row], together.matrix[together.vocabulary.ids["meat"]])
 
 
-def test_one_worker_gives_the_same_vectors_again_and_the_seed_decides():
-    first, again, other = (train(TEXTS, SMALL, seed) for seed in (7, 7, 8))
-    assert first.vocabulary.words == again.vocabulary.words == other.vocabulary.words
-    np.testing.assert_array_equal(first.matrix, again.matrix)
-    assert not np.array_equal(first.matrix[1:], other.matrix[1:])
-    assert not np.array_equal(first.matrix[0], other.matrix[0])
-
-
 def test_unk_is_uniform_between_minus_and_plus_a_quarter():
     many = word_vectors.unknown_vector(20_000, seed=3)
     assert many.dtype == np.float32
@@ -72,12 +64,6 @@ def test_unk_is_uniform_between_minus_and_plus_a_quarter():
     np.testing.assert_array_equal(many, word_vectors.unknown_vector(20_000, seed=3))
     assert not np.array_equal(many, word_vectors.unknown_vector(20_000, seed=4))
     np.testing.assert_array_equal(train(TEXTS, SMALL, seed=3).matrix[0], word_vectors.unknown_vector(12, seed=3))
-
-
-def keyed(words, matrix):
-    made = KeyedVectors(vector_size=matrix.shape[1])
-    made.add_vectors(words, matrix)
-    return made
 
 
 WORDS = ["the", "aspirin", "TNF-α", "Aspirin", "New_York", "naïve"]
@@ -97,8 +83,9 @@ MATRIX = np.arange(18, dtype=np.float32).reshape(6, 3) / 8  # exact in text, too
     ],
 )  # fmt: skip
 def test_word2vec_files_are_read(tmp_path, words, kept, binary):
-    path = tmp_path / "vectors"
-    keyed(words, MATRIX[: len(words)]).save_word2vec_format(str(path), binary=binary)
+    path, made = tmp_path / "vectors", KeyedVectors(vector_size=3)
+    made.add_vectors(words, MATRIX[: len(words)])
+    made.save_word2vec_format(str(path), binary=binary)
     vectors = word_vectors.import_word2vec(path, binary, seed=5)
     assert vectors.vocabulary.words == [UNKNOWN, *kept]
     np.testing.assert_array_equal(vectors.matrix[1:], MATRIX[list(kept.values())])
