@@ -41,8 +41,8 @@ def main(argv: list[str] | None = None) -> None:
     )
     made = write(chain.from_iterable(streams), options.output, config, options.seed, options.overwrite)
     print(
-        f"{options.output}: {made.documents:,} documents, {made.training:,} queries for training and "
-        f"{made.validation:,} for validation"
+        f"{options.output}: {made:,} documents, {config.queries - config.held_out:,} queries for training and "
+        f"{config.held_out:,} for validation"
     )
 
 

@@ -145,11 +145,8 @@ def _number(pmid: str) -> int:
 
 def _citation(record: Any) -> Any:
     """What holds the PMID: the citation of an article or the document of a book, or the record itself."""
-    for name in ("MedlineCitation", "BookDocument"):
-        found = record.find(name)
-        if found is not None:
-            return found
-    return record
+    inner = map(record.find, ("MedlineCitation", "BookDocument"))
+    return next((one for one in inner if one is not None), record)
 
 
 def _whole(pmid: Any) -> str:

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -42,18 +41,10 @@ class WeakLabelsConfig:
             raise InputError(f"of {self.queries} queries {self.held_out} are held out: expected more than 0, and fewer")
 
 
-class Counts(NamedTuple):
-    """How many documents were written, and how many queries for training and validation."""
-
-    documents: int
-    training: int
-    validation: int
-
-
 def write(
     documents: Iterable[Document], folder: Path, config: WeakLabelsConfig, seed: int, overwrite: bool = False
-) -> Counts:
-    """Write a BEIR folder with the splits ``train`` and ``dev``, atomically.
+) -> int:
+    """Write a BEIR folder with the splits ``train`` and ``dev``, atomically; returns the number of its documents.
 
     Of documents with the same title or the same abstract the first is taken. The drawn queries depend on the documents'
     order and the seed alone. Documents get ids of their own.
@@ -79,7 +70,7 @@ def write(
             },
         )
         (writing / DESCRIPTION).write_text(json.dumps({**asdict(config), "seed": seed}, indent=1), encoding="utf-8")
-    return Counts(len(titles), config.queries - config.held_out, config.held_out)
+    return len(titles)
 
 
 def _write_corpus(documents: Iterable[Document], path: Path, config: WeakLabelsConfig) -> list[str]:
