@@ -62,7 +62,6 @@ _PARTICLES = frozenset("al da de del della den der di dos du el la le ten ter va
 class Filter(NamedTuple):
     """``removes`` tells whether a query is filtered out; ``reason`` is the reason, as in "12 queries: reason"."""
 
-    name: str
     reason: str
     removes: Callable[[LoggedQuery], bool]
 
@@ -73,22 +72,18 @@ def filters(
     min_clicked: int = MIN_CLICKED,
     keep: tuple[str, ...] = (),
 ) -> tuple[list[Filter], list[Filter]]:
-    """The filters of texts but those whose names are in ``keep``, and those of counts, in the order of application."""
-    syntax = [
-        Filter("boolean", "boolean expressions (AND, OR, NOT)", lambda query: is_boolean(query.text)),
-        Filter("field", "queries with field tags", lambda query: has_field(query.text)),
-        Filter("author", "author searches", lambda query: is_author_search(query.text)),
-    ]
-    words = Filter(
-        "words", f"not 1 to {max_words} words", lambda query: not 1 <= len(tokenize(query.text)) <= max_words
-    )
+    """The filters of texts but those named in ``keep``, and those of counts, in the order of application."""
+    syntax = {
+        "boolean": Filter("boolean expressions (AND, OR, NOT)", lambda query: is_boolean(query.text)),
+        "field": Filter("queries with field tags", lambda query: has_field(query.text)),
+        "author": Filter("author searches", lambda query: is_author_search(query.text)),
+    }
+    words = Filter(f"not 1 to {max_words} words", lambda query: not 1 <= len(tokenize(query.text)) <= max_words)
     counts = [
-        Filter(
-            "documents", f"fewer than {min_documents} documents", lambda query: len(query.documents) < min_documents
-        ),
-        Filter("clicked", f"fewer than {min_clicked} clicked documents", lambda query: _clicked(query) < min_clicked),
+        Filter(f"fewer than {min_documents} documents", lambda query: len(query.documents) < min_documents),
+        Filter(f"fewer than {min_clicked} clicked documents", lambda query: _clicked(query) < min_clicked),
     ]
-    return [one for one in syntax if one.name not in keep] + [words], counts
+    return [one for name, one in syntax.items() if name not in keep] + [words], counts
 
 
 def is_boolean(text: str) -> bool:

@@ -105,11 +105,7 @@ def sessions(
 
 
 def simulate(
-    queries: Sequence[Query],
-    judgments: Judgments,
-    run: Mapping[str, RankedList] | None,
-    users: Users,
-    seed: int,
+    queries: Sequence[Query], judgments: Judgments, run: Mapping[str, RankedList] | None, users: Users, seed: int
 ) -> Iterator[tuple[Query, Simulated, np.ndarray]]:
     """Every query with what was logged for it and whether full text is available (bool [n]).
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.formats import jsonl, qrels
 from rerank_plugin.corpora.problems import Problems
-from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, Format, register
+from rerank_plugin.corpora.register import READERS, Format, register
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document, Judgments, Query
 from rerank_plugin.files.text_files import plain_or_gz, with_suffix
@@ -60,6 +60,5 @@ def splits(folder: Path) -> dict[str, Path]:
     return {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in files}
 
 
-EVERYTHING = (CORPUS, QUERIES, JUDGMENTS)
-register(Format("BEIR", __name__, dict.fromkeys(EVERYTHING, "a BEIR folder[:split] (data/nfcorpus:test)")))
-register(Format("sample", __name__, dict.fromkeys(EVERYTHING, "sample[:split] (the bundled collection)")))
+register(Format("BEIR", __name__, dict.fromkeys(READERS, "a BEIR folder[:split] (data/nfcorpus:test)")))
+register(Format("sample", __name__, dict.fromkeys(READERS, "sample[:split] (the bundled collection)")))

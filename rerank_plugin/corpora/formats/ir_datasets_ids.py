@@ -14,7 +14,7 @@ from typing import Any
 
 from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.problems import Problems, usable
-from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, Format, register
+from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, READERS, Format, register
 from rerank_plugin.corpora.specs import unknown
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Document, Judgments, Query
@@ -120,10 +120,4 @@ def _first_text(record: Any, fields: tuple[str, ...]) -> str:
     return ""
 
 
-register(
-    Format(
-        "ir-datasets",
-        __name__,
-        dict.fromkeys((CORPUS, QUERIES, JUDGMENTS), "an ir-datasets id (beir/nfcorpus/test)"),
-    )
-)
+register(Format("ir-datasets", __name__, dict.fromkeys(READERS, "an ir-datasets id (beir/nfcorpus/test)")))
