@@ -22,7 +22,7 @@ def imported(code):
 @pytest.mark.parametrize(
     "modules, too_much",
     [
-        (("rerank_plugin",), HEAVY | {"numpy"}),
+        (("rerank_plugin", "rerank_plugin.corpora", "rerank_plugin.sample.generator"), HEAVY | {"numpy"}),
         (("rerank_plugin.rerankers",), {"torch", "jnius", "pyserini"}),
         (("rerank_plugin.rerankers.neural", "rerank_plugin.models.delta.fused"), {"torch", "jnius", "pyserini"}),
         (

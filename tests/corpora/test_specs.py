@@ -7,7 +7,6 @@ import pytest
 
 from rerank_plugin.corpora import Document, Query, documents, judgments, queries, queries_and_judgments, specs
 from rerank_plugin.files.errors import InputError
-from tests.processes import run
 
 
 def beir_folder(folder, splits=("dev", "test", "train.graded"), packed=False):
@@ -111,11 +110,3 @@ def test_folders_and_files_without_documents(tmp_path):
     refused(r"a\.jsonl is a file; only a BEIR folder has splits", "/a.jsonl:test")
     (tmp_path / "b.xml").write_text("<x/>")
     refused(r"both JSON lines \(a\.jsonl\) and PubMed XML \(b\.xml\)")
-
-
-def test_importing_the_package_imports_nothing_heavy():
-    code = (
-        "import sys, rerank_plugin.corpora\n"
-        "print([name for name in ('ir_datasets', 'lxml', 'numpy', 'torch', 'pyserini') if name in sys.modules])"
-    )
-    assert run("-c", code) == "[]\n"

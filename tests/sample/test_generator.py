@@ -220,7 +220,3 @@ def test_command_exits_with_2_and_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     said = run("-m", "rerank_plugin.sample", "--output", tmp_path / "file", status=2)
     assert said.startswith("error: ") and said.count("\n") == 1
-
-
-def test_import_needs_no_numpy():
-    run("-c", "import sys, rerank_plugin.sample.generator; sys.exit({'numpy', 'torch'} & set(sys.modules) or 0)")
