@@ -138,19 +138,22 @@ def test_the_seed_decides_what_is_simulated(tmp_path, capsys):
 
 def test_what_was_left_out_is_reported(tmp_path, capsys):
     log = tmp_path / "log.tsv"
-    texts = [f"word{n} gout" for n in range(8)] + ["Word1 Gout", "a AND b", "gout[ti]", "Smith JA", "a b c d e f g h"]
-    lines = [f"{text}\td{n}\t1\t{int(n < 3)}\t0\t0\n" for text in texts for n in range(21)]
-    header = "query\tdocument\timpressions\tsummary_clicks\tfull_text_clicks\tfull_text\n"
-    log.write_text(header + "".join(lines) + "lonely\tother\t1\t1\t0\t1\n")
+    texts = [f"word{n} gout" for n in range(7)] + ["one two three four five six seven", "Word1 Gout"]  # which are kept
+    texts += ["a AND b", "gout[ti]", "Smith JA", "a b c d e f g h", "?"]
+    sizes = [*((text, 21, 3) for text in texts), ("few", 20, 3), ("rarely", 30, 2)]  # documents, and those clicked
+    log.write_text(
+        "query\tdocument\timpressions\tsummary_clicks\tfull_text_clicks\tfull_text\n"
+        + "".join(f"{text}\td{n}\t1\t{int(n < clicked)}\t0\t0\n" for text, of, clicked in sizes for n in range(of))
+    )
     clicks.main(["--log", str(log), "--output", str(tmp_path / "made"), "--formula", "d17", "--mu", "0.5"])
     assert capsys.readouterr().out.splitlines() == [
-        f"{log}: 14 queries",
+        f"{log}: 16 queries",
         "  left out, boolean expressions (AND, OR, NOT): 1",
         "  left out, queries with field tags: 1",
         "  left out, author searches: 1",
-        "  left out, not 1 to 7 words: 1",
+        "  left out, not 1 to 7 words: 2",
         "  left out, fewer than 21 documents: 1",
-        "  left out, fewer than 3 clicked documents: 0",
+        "  left out, fewer than 3 clicked documents: 1",
         "  merged, as they differ in letter case only: 1",
         f"{tmp_path / 'made'}:train: 5 queries, 105 documents, 15 of them relevant",
         f"{tmp_path / 'made'}:dev: 1 queries, 21 documents, 3 of them relevant",
@@ -161,10 +164,10 @@ def test_what_was_left_out_is_reported(tmp_path, capsys):
               for level in judged.values()}  # fmt: skip
     assert sorted(grades) == pytest.approx([0, 0.5 + 1 / 15, 1 + 2 / 15])
     clicks.main(["--log", str(log), "--output", str(tmp_path / "loose"), "--keep-boolean", "--keep-field", "--balance",
-                 "1", "--keep-author", "--max-words", "8", "--min-documents", "1", "--min-clicked", "1"])  # fmt: skip
+                 "1", "--keep-author", "--max-words", "8", "--min-documents", "20", "--min-clicked", "2"])  # fmt: skip
     said = capsys.readouterr().out
-    assert "boolean" not in said and "left out, fewer than 1 documents: 0" in said
-    assert ":train: 8 queries, 15 documents, 8 of them relevant" in said or ":train: 8 queries, 16 documents" in said
+    assert said.count("left out") == 3 and "not 1 to 8 words: 1\n" in said  # without any word
+    assert ":train: 8 queries, 16 documents, 8 of them relevant" in said and ":test: 3 queries" in said
 
 
 @pytest.mark.parametrize(

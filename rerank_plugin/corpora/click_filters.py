@@ -20,13 +20,11 @@ are not recognised; the two lists below are short.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from rerank_plugin.corpora.click_logs import LoggedQuery
 from rerank_plugin.text.tokenizer import tokenize
-
-MAX_WORDS, MIN_DOCUMENTS, MIN_CLICKED = 7, 21, 3
 
 # Tags of PubMed's search fields, abbreviated and in full, and of the filters it writes into queries.
 FIELD_TAGS = frozenset(
@@ -67,10 +65,7 @@ class Filter(NamedTuple):
 
 
 def filters(
-    max_words: int = MAX_WORDS,
-    min_documents: int = MIN_DOCUMENTS,
-    min_clicked: int = MIN_CLICKED,
-    keep: tuple[str, ...] = (),
+    max_words: int, min_documents: int, min_clicked: int, keep: Collection[str] = ()
 ) -> tuple[list[Filter], list[Filter]]:
     """The filters of texts but those named in ``keep``, and those of counts, in the order of application."""
     syntax = {

@@ -18,6 +18,7 @@ from rerank_plugin.corpora.formats import beir
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import read_run
 
+PAPERS = filters(7, 21, 3)
 HEADER = "query\tdocument\timpressions\tsummary_clicks\tfull_text_clicks\tfull_text\n"
 LOG = HEADER + (
     "heart  attack\td1\t5\t2\t1\t1\n"
@@ -202,37 +203,9 @@ def test_what_is_boolean_has_a_field_tag_or_searches_for_an_author(test, yes, no
     assert [text for text in yes + no if test(text)] == yes
 
 
-def _query(text, documents=21, clicked=3):
-    return LoggedQuery(text, {f"d{n}": Counts(1, int(n < clicked), 0) for n in range(documents)})
-
-
-WANTED = {"fine": _query("one two three four five six seven")}
-UNWANTED = {
-    "boolean": _query("a OR b"),
-    "field": _query("a[ti]"),
-    "author": _query("Smith JA"),
-    "words": _query("one two three four five six seven 8"),
-    "no words": _query("?"),
-    "documents": _query("few", 20),
-    "clicked": _query("rarely", 30, 2),
-}
-
-
-def test_each_filter_takes_its_own_and_counts_it():
-    log = ClickLog({**UNWANTED, **WANTED}, set(), True)
-    kept = filtered(log, *filters())
-    assert kept.queries == WANTED and kept.merged == 0
-    assert kept.left_out == {
-        "boolean expressions (AND, OR, NOT)": 1, "queries with field tags": 1, "author searches": 1,
-        "not 1 to 7 words": 2, "fewer than 21 documents": 1, "fewer than 3 clicked documents": 1,
-    }  # fmt: skip
-    loose = filters(8, 20, 2, ("boolean", "field", "author"))
-    assert filtered(log, *loose).queries.keys() == {*WANTED, *UNWANTED} - {"no words"}
-
-
 def test_a_full_text_click_is_a_click():
     query = LoggedQuery("a", {f"d{n}": Counts(0, 0, 1) for n in range(3)})
-    assert filtered(ClickLog({"a": query}, set(), True), *filters(min_documents=3)).queries == {"a": query}
+    assert filtered(ClickLog({"a": query}, set(), True), *filters(7, 3, 3)).queries == {"a": query}
 
 
 def test_letter_case_counts_for_filters_and_then_no_more():
@@ -246,7 +219,7 @@ def test_letter_case_counts_for_filters_and_then_no_more():
         set(),
         False,
     )
-    kept = filtered(log, *filters())
+    kept = filtered(log, *PAPERS)
     assert [(query.text, len(query.documents)) for query in kept.queries.values()] == [("Gout and diet", 22)]
     assert list(kept.queries) == [derived_id("gout and diet")] and kept.merged == 1
 
@@ -299,7 +272,7 @@ def _log(number=20):
 def test_a_folder_is_read_like_any_other(tmp_path, put):
     log = read(put("log.tsv", HEADER + "".join(_log())))
     folder = tmp_path / "made" / "clicks"
-    summary = write(folder, log, formula("d18"), *filters(), seed=7, source="log.tsv")
+    summary = write(folder, log, formula("d18"), *PAPERS, seed=7, source="log.tsv")
     assert sorted(path.name for path in folder.parent.iterdir()) == ["clicks"]
     assert list(beir.splits(folder)) == ["dev", "test", "train"]
     sizes = {name: part["queries"] for name, part in summary.splits.items()}
@@ -330,7 +303,7 @@ def test_the_order_of_lines_does_not_count_and_the_seed_does(tmp_path, put):
     for order, seed in ((lines, 1), (random.Random(3).sample(lines, len(lines)), 1), (lines, 2)):
         folder = tmp_path / str(len(found))
         log = read(put("log.tsv", HEADER + "".join(order)))
-        write(folder, log, formula("d17"), *filters(), seed=seed, balance=5)
+        write(folder, log, formula("d17"), *PAPERS, seed=seed, balance=5)
         found.append(
             {path.name: path.read_bytes() for path in sorted(folder.rglob("*.*sv")) + [folder / "queries.jsonl"]}
         )
@@ -341,7 +314,7 @@ def test_the_order_of_lines_does_not_count_and_the_seed_does(tmp_path, put):
 def test_the_test_split_is_not_balanced(tmp_path, put):
     log = read(put("log.tsv", HEADER + "".join(_log())))
     for name, balance in (("all", None), ("balanced", 2)):
-        write(tmp_path / name, log, formula("d18"), *filters(), seed=1, balance=balance)
+        write(tmp_path / name, log, formula("d18"), *PAPERS, seed=1, balance=balance)
     every, some = (
         {split: judgments(f"{tmp_path / name}:{split}") for split in ("train", "dev", "test")}
         for name in ("all", "balanced")
@@ -355,7 +328,7 @@ def test_a_folder_that_is_there(tmp_path, put):
     log = read(put("log.tsv", HEADER + "".join(_log())))
 
     def make(folder, overwrite=False):
-        write(folder, log, formula("d18"), *filters(), seed=1, overwrite=overwrite)
+        write(folder, log, formula("d18"), *PAPERS, seed=1, overwrite=overwrite)
 
     (tmp_path / "empty").mkdir()
     make(tmp_path / "empty")
