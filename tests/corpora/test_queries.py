@@ -42,8 +42,8 @@ Not relevant.
         ),
         ("topics.txt", TOPICS, {"301": "International Organized Crime",
                                 "051": "Airbus & Co, where p < 0.05 and more of it"}),
-        # closed fields on one line
-        ("topics.gz", "<top><num>7</num><title>one line</title><desc>d</desc></top>", {"7": "one line"}),
+        # closed fields on one line, and tags in capitals
+        ("topics.gz", "<TOP><Num>7</num><TITLE>one line</title><desc>d</desc></top>", {"7": "one line"}),
         # without titles
         ("t.txt", "<top>\n<num> Number: 202\n<desc> Description:\nStatus of\nthe treaty.\n</top>\n",
          {"202": "Status of the treaty."}),
