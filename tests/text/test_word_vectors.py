@@ -136,10 +136,12 @@ def test_saved_and_loaded_they_are_the_same(saved):
     assert [path.name for path in folder.parent.iterdir()] == ["words"]  # nothing temporary stays
 
 
-def test_an_interrupted_save_keeps_what_was_there(saved):
+def test_a_save_that_is_interrupted_or_refused_keeps_what_was_there(saved):
     vectors, folder = saved
     with pytest.raises(TypeError):
         save(vectors, folder, {"settings that JSON cannot hold": object()}, overwrite=True)
+    with pytest.raises(InputError, match="exists already"):
+        save(vectors, folder, {})
     assert load(folder).vocabulary.words == vectors.vocabulary.words
     assert [path.name for path in folder.parent.iterdir()] == ["words"]
 
