@@ -94,8 +94,8 @@ def _distil_words(options) -> None:
     annotator = _annotator(options.knowledge_base)
     teacher = Teacher(options.teacher, options.cache, options.device, options.precision)
     texts = _texts(options)
-    vectors = distil(texts, teacher, config, _steps)
-    concepts = annotator and distil_concepts(texts, teacher, config, annotator, _steps)
+    vectors = distil(texts, teacher, config)
+    concepts = annotator and distil_concepts(texts, teacher, config, annotator)
     made_from = {"teacher": options.teacher, "corpora": options.corpus}
     annotation = annotator and annotator.settings
     save_student(options.output, vectors, config, made_from, texts.statistics(), concepts, annotation)
@@ -113,10 +113,6 @@ def _annotator(knowledge: Path | None):
     from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 
     return Annotator(KnowledgeBase(knowledge))
-
-
-def _steps(items, what: str):
-    return commandline.progress(items, what, "steps", len(items))
 
 
 def _distil_reranker(options) -> None:
@@ -145,7 +141,7 @@ def _distil_reranker(options) -> None:
         values={**STUDENTS[options.student], **commandline.named_values(options.set)},
         first_stage=configure("bm25"),
         depth=options.depth,
-        grades=TeacherGrades(teacher, options.teacher_weight, options.fuse_with, _steps),
+        grades=TeacherGrades(teacher, options.teacher_weight, options.fuse_with),
         resume=options.resume,
         overwrite=options.overwrite,
     )

@@ -21,7 +21,6 @@ Letters in shapes: B texts of a batch, n texts, V vocabulary, D dimension of the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
@@ -34,10 +33,13 @@ from torch.nn import functional
 from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
+from rerank_plugin.files.progress import progress
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.knowledge.annotation import Annotator
 from rerank_plugin.knowledge.concept_vectors import ConceptVectors
+from rerank_plugin.models.checkpoints import save_checkpoint
 from rerank_plugin.models.encoder.folder import open_encoder
+from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
 from rerank_plugin.models.register import packaged_folder
 from rerank_plugin.text.tokenizer import PLAIN
 from rerank_plugin.text.vocabulary import HASHED, Vocabulary
@@ -62,9 +64,6 @@ class Teacher:
         precision: ``float32``, or ``bfloat16``, three times as fast where the processor, or the GPU, multiplies in it;
             vectors then have a cosine of 0.9999 with those of float32.
 
-    Attributes:
-        dimension: E.
-
     Raises:
         InputError: sentence-transformers is not installed, or the folder holds no encoder, or one in pickled weights.
     """
@@ -72,23 +71,21 @@ class Teacher:
     def __init__(self, folder: str, cache: Path, device: str = "cpu", precision: str = "float32"):
         path = packaged_folder(folder)
         self.model = open_encoder(path, device)
-        self.cache, self.dimension = cache, len(self.model.encode("any text"))
+        self.cache, self.dimension = cache, len(self.model.encode("any text"))  # E
         self.precision = torch.autocast(self.model.device.type, torch.bfloat16, precision == "bfloat16")
         digest = blake2b(precision.encode(), digest_size=16)
         for file in sorted([*path.rglob("*.safetensors"), *path.rglob("*.json")]):  # weights, and how they are used
             digest.update(file.read_bytes())
         self.checksum = digest.hexdigest()
 
-    def encode(self, texts: list[str], progress: Callable[[Iterable], Iterable] = iter) -> np.ndarray:
+    def encode(self, texts: list[str], description: str = "encoding texts") -> np.ndarray:
         """Unit vectors of texts, float32 [n, E], rounded to half precision. Texts of similar length go together."""
-        self.cache.mkdir(parents=True, exist_ok=True)
         order = np.argsort([len(text) for text in texts], kind="stable")
-        found = None
-        for start in progress(range(0, len(texts), PIECE)):
+        found = np.empty((len(texts), self.dimension), np.float32)
+        starts = range(0, len(texts), PIECE)
+        for start in progress(starts, description, "steps", len(starts)):
             rows = order[start : start + PIECE]
-            vectors = self._piece([texts[row] for row in rows])
-            found = np.empty((len(texts), vectors.shape[1]), np.float32) if found is None else found
-            found[rows] = vectors
+            found[rows] = self._piece([texts[row] for row in rows])
         return found
 
     def _piece(self, texts: list[str]) -> np.ndarray:
@@ -103,16 +100,8 @@ class Teacher:
         return vectors.astype(np.float16)
 
 
-def distil(
-    texts: DistillationTexts,
-    teacher: Teacher,
-    config: DistillationConfig,
-    progress: Callable[[Iterable, str], Iterable] = lambda items, _: items,
-) -> WordVectors:
+def distil(texts: DistillationTexts, teacher: Teacher, config: DistillationConfig) -> WordVectors:
     """Word vectors float32 [V, D] that encode texts as the teacher does; row 0, of UNK, is 0.
-
-    Args:
-        progress: wraps loops, with a description.
 
     Raises:
         InputError: there are fewer texts with known words than one batch, no documents with title and text, or fewer
@@ -121,7 +110,7 @@ def distil(
     words, counts = texts.vocabulary(config.minimum_count)
     vocabulary = Vocabulary(words)
     ids = [np.array([id for id in vocabulary.lookup(PLAIN.tokenize(text)) if id], np.int64) for text in texts.texts]
-    matrix = _distilled(ids, counts, words, texts, teacher, config, progress)
+    matrix = _distilled(ids, counts, words, texts, teacher, config)
     rare = matrix[1:][counts <= max(RARE, counts.min())]
     length = config.hashed_length * np.linalg.norm(rare, axis=1).mean()
     random = np.random.default_rng(config.seed).normal(size=(config.hashed, config.dimension))
@@ -131,11 +120,7 @@ def distil(
 
 
 def distil_concepts(
-    texts: DistillationTexts,
-    teacher: Teacher,
-    config: DistillationConfig,
-    annotator: Annotator,
-    progress: Callable[[Iterable, str], Iterable] = lambda items, _: items,
+    texts: DistillationTexts, teacher: Teacher, config: DistillationConfig, annotator: Annotator
 ) -> ConceptVectors:
     """Vectors of all concepts of a knowledge base, as :func:`distil` makes those of words.
 
@@ -149,7 +134,7 @@ def distil_concepts(
     rows = np.arange(len(base))
     ids = [found.astype(np.int64) + 1 for found in annotator.concepts(texts.texts)]
     counts = np.bincount(np.concatenate([[0], *ids]), minlength=len(base) + 1)[1:]
-    matrix = _distilled(ids, counts, base.names.take(rows), texts, teacher, config, progress)
+    matrix = _distilled(ids, counts, base.names.take(rows), texts, teacher, config)
     return ConceptVectors(base.ids.take(rows), matrix[1:])
 
 
@@ -160,7 +145,6 @@ def _distilled(
     texts: DistillationTexts,
     teacher: Teacher,
     config: DistillationConfig,
-    progress: Callable[[Iterable, str], Iterable],
 ) -> np.ndarray:
     """Vectors of words or concepts, float32 [V, D], by their ids in each text, int64 [any]; row 0 is 0.
 
@@ -176,14 +160,14 @@ def _distilled(
         )
     if config.dimension > teacher.dimension:
         raise InputError(f"the student's {config.dimension} dimensions are more than the teacher's {teacher.dimension}")
-    targets = teacher.encode(texts.texts, lambda pieces: progress(pieces, "encoding texts"))  # [n, E]
-    alone = teacher.encode(names, lambda pieces: progress(pieces, "encoding names"))  # [V - 1, E]
+    targets = teacher.encode(texts.texts)  # [n, E]
+    alone = teacher.encode(names, "encoding names")  # [V - 1, E]
     projection = _largest_directions(targets, config)  # [E, D]
     share = (counts + 0.5) / max(counts.sum(), 1)
     start = alone @ projection * (config.frequency / (config.frequency + share))[:, None]
     start = np.vstack([np.zeros((1, config.dimension)), start]).astype(np.float32)
     student = _Student(ids, start)
-    _train(student, torch.from_numpy(targets @ projection), pairs, config, progress)
+    _train(student, torch.from_numpy(targets @ projection), pairs, config)
     matrix = student.vectors.weight.detach().numpy()  # [V, D]
     surprise = -np.log(share)  # [V - 1]
     matrix[1:] *= (surprise / surprise.max())[:, None]
@@ -227,13 +211,7 @@ class _Student(nn.Module):
         return functional.normalize(sums, dim=1)
 
 
-def _train(
-    student: _Student,
-    targets: Tensor,
-    pairs: list[np.ndarray],
-    config: DistillationConfig,
-    progress: Callable[[Iterable, str], Iterable],
-) -> None:
+def _train(student: _Student, targets: Tensor, pairs: list[np.ndarray], config: DistillationConfig) -> None:
     """Train the student towards the teacher's projected vectors, float32 [n, D]; kinds of pairs are int64 [P, 2]."""
     random, targets = np.random.default_rng(config.seed), functional.normalize(targets, dim=1)
     known = np.flatnonzero(student.lengths)
@@ -244,7 +222,7 @@ def _train(
         optimizer, lambda step: min(1, (step + 1) / 100) * (0.05 + 0.95 * (1 - step / total))
     )
     losses = []
-    for step in progress(range(total), "distilling"):
+    for step in progress(range(total), "distilling", "steps", total):
         if step % steps == 0:
             order = random.permutation(known)
         rows = order[step % steps * config.batch_size :][: config.batch_size]
@@ -311,9 +289,6 @@ def save_student(
         description: what it was made from, as JSON values.
         statistics: of the documents that it was made from.
     """
-    from rerank_plugin.models.checkpoints import save_checkpoint
-    from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
-
     small = compact(vectors)
     settings: dict = {"parts": "words", "layers": 0, "fixed_words": True, "factor": 1.0, "query_words": 64}
     more: tuple = ()

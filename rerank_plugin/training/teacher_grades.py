@@ -10,7 +10,7 @@ Letters in shapes: R documents of the index, E dimension of the teacher.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,6 @@ class TeacherGrades:
     Attributes:
         weight: w, the teacher's share of a grade.
         reranker: name of the reranker that gives s; None for the first stage.
-        progress: wraps loops, with a description.
 
     Raises:
         InputError: the weight is not between 0 and 1.
@@ -53,7 +52,6 @@ class TeacherGrades:
     teacher: Teacher
     weight: float = 0.5
     reranker: str | None = None
-    progress: Callable[[Iterable, str], Iterable] = lambda items, _: items
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight <= 1:
@@ -70,8 +68,8 @@ class TeacherGrades:
         """The grades of the candidates of each query, by query and document id."""
         stored = TextBuilder(index, 0).stored(np.arange(len(index)))
         texts = [" ".join(filter(None, (one.title, one.abstract))) for one in stored]
-        documents = self.teacher.encode(texts, lambda pieces: self.progress(pieces, "encoding documents"))  # [R, E]
-        asked = self.teacher.encode([one.text for one in queries], lambda pieces: self.progress(pieces, "queries"))
+        documents = self.teacher.encode(texts, "encoding documents")  # [R, E]
+        asked = self.teacher.encode([one.text for one in queries], "queries")
         scorer = None if self.reranker is None else as_scorer(load(self.reranker, index))
         grades: Judgments = {}
         for query, vector in zip(queries, asked):
