@@ -14,8 +14,13 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.settings import setting
 from rerank_plugin.models.register import entry_of
 
-# The learning rate where none is given: torch's defaults, but for Adagrad's and SGD's, which are ours.
-OPTIMIZERS = {"adagrad": 0.01, "adadelta": 1.0, "adam": 0.001, "sgd": 0.01}
+# The class of torch.optim, and the learning rate where none is given: torch's, but for Adagrad's and SGD's.
+OPTIMIZERS = {
+    "adagrad": ("Adagrad", 0.01),
+    "adadelta": ("Adadelta", 1.0),
+    "adam": ("Adam", 0.001),
+    "sgd": ("SGD", 0.01),
+}
 
 # The weights and the samplings of each loss over drawn examples, see :mod:`rerank_plugin.training.objectives`.
 LOSSES = {
@@ -25,18 +30,6 @@ LOSSES = {
 }
 SOFTMAX, BATCH = "softmax", "batch"  # a loss and a sampling of whole batches, which no objective has
 COLLECTION = "collection"
-
-
-def check_objective(loss: str, weights: str, sampling: str) -> None:
-    """
-    Raises:
-        InputError: there is no such loss, or it has no such weights or sampling.
-    """
-    if loss not in LOSSES:
-        raise InputError(f"unknown loss '{loss}'; known: {', '.join(LOSSES)}")
-    for what, given in {"weights": weights, "sampling": sampling}.items():
-        if given not in LOSSES[loss][what]:
-            raise InputError(f"the loss '{loss}' has no {what} '{given}'; known: {', '.join(LOSSES[loss][what])}")
 
 
 @dataclass(frozen=True)
@@ -97,9 +90,12 @@ class TrainingConfig:
     )
 
     def __post_init__(self) -> None:
-        if self.loss != SOFTMAX:
-            # what is known of the loss beside its sampling
-            check_objective(self.loss, self.weights, "balanced" if self._by_batch else self.sampling)
+        if self.loss not in (SOFTMAX, *LOSSES):
+            raise InputError(f"unknown loss '{self.loss}'; known: {', '.join(LOSSES)}")
+        for what, known in LOSSES.get(self.loss, {}).items():
+            given = getattr(self, what)
+            if given not in known and not (what == "sampling" and self._by_batch):
+                raise InputError(f"the loss '{self.loss}' has no {what} '{given}'; known: {', '.join(known)}")
         if self.optimizer not in OPTIMIZERS:
             raise InputError(f"unknown optimizer '{self.optimizer}'; known: {', '.join(OPTIMIZERS)}")
         if self.negatives not in (BATCH, COLLECTION):
@@ -116,7 +112,7 @@ class TrainingConfig:
         if not 0 <= self.ndcg_share <= 1 or (self.ndcg_share and self.loss != SOFTMAX):
             raise InputError(f"the share of nDCG is between 0 and 1, and of the loss {SOFTMAX}")
         if self.learning_rate is None:
-            object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer])
+            object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer][1])
         counts = (self.epochs, self.patience, self.batch_size, self.pairs_per_query, self.queries_per_document)
         if min(counts) < 1:
             raise InputError("epochs, patience, batch size, pairs and queries per document must be at least 1")

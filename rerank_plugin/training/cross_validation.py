@@ -20,7 +20,7 @@ from rerank_plugin.evaluation.significance import paired_t_test
 from rerank_plugin.evaluation.values import Evaluator, Values
 from rerank_plugin.files import tables
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import INNER, FolderKind, remove_folder, replacing, replacing_folder
+from rerank_plugin.files.outputs import FolderKind, remove_folder, replacing_folder
 from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import RankedList, write_run
 from rerank_plugin.indexes.candidates import Candidates
@@ -34,6 +34,7 @@ from rerank_plugin.training import saving
 from rerank_plugin.training.folds import Fold, as_text
 from rerank_plugin.training.saving import TRAINED, Outcome
 from rerank_plugin.training.session import CROSS_VALIDATION_FILE, HeldOut, Session, Task
+from rerank_plugin.training.trainer import write
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +64,7 @@ def cross_validate(session: Session, folds: Sequence[Fold], output: Path) -> str
     _check(work, settings, session.task)
     _warn_of_a_start_that_knows_the_folds(session)
     _ = session.pools  # what is wrong with the candidates is said before there is anything to resume
-    with replacing(work / CROSS_VALIDATION_FILE, INNER, overwrite=True) as file:
-        file.write(json.dumps(settings).encode())
+    write(work / CROSS_VALIDATION_FILE, json.dumps(settings))
     outcomes = []
     for number, fold in enumerate(folds, 1):
         place = _checkpoint(work, fold)
@@ -119,11 +119,7 @@ def _check(work: Path, settings: dict, task: Task) -> None:
     if not task.resume:
         remove_folder(work)
         return
-    try:
-        before = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"cannot go on from {path}: {error!r}; delete its folder to start over") from None
-    saving.check_settings(path, "a cross-validation", before, settings)
+    saving.check_settings(path, "a cross-validation", json.loads(path.read_text(encoding="utf-8")), settings)
 
 
 def _warn_of_a_start_that_knows_the_folds(session: Session) -> None:

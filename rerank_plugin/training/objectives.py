@@ -1,20 +1,19 @@
 """Training objectives: how examples are sampled for an epoch, and the loss of their scores.
 
+An objective is made of the names of its weights and its sampling (:data:`rerank_plugin.training.config.LOSSES`). Its
+``draw`` is one of the samplings of :mod:`rerank_plugin.training.pairs`, and its ``loss`` gives the mean loss of a batch
+from the scores and the relevance of its documents, float [k, n] each.
+
 Letters in shapes: n examples, k documents of an example (2 of a pair, 1 of a single document).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rerank_plugin.training.config import check_objective
-from rerank_plugin.training.pairs import Examples, Pool, draw_documents, draw_pairs, draw_pairs_by_groups
+from rerank_plugin.training.pairs import draw_documents, draw_pairs, draw_pairs_by_groups
 
 SAMPLINGS = {"balanced": draw_pairs, "groups": draw_pairs_by_groups}  # of pairs
 
@@ -32,23 +31,8 @@ def relevance_weights(better: Tensor, worse: Tensor) -> Tensor:
     return (better - worse).sqrt()
 
 
-class Objective(Protocol):
-    """A training objective: a sampling of examples and a loss."""
-
-    def draw(self, pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
-        """Examples for an epoch; ``at_most`` bounds their number for each query, with ``groups`` only on average."""
-        ...
-
-    def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
-        """The mean loss of a batch: float [k, n] each to a scalar."""
-        ...
-
-
 class PairwiseHinge:
-    """Maximum margin over pairs ([D18] 3.4, [P] equation 1), weighted by relevance or equally ([D18] 4.2.1).
-
-    Pairs are drawn ``balanced`` as [D18] does, or by ``groups`` as [P]: see :mod:`rerank_plugin.training.pairs`.
-    """
+    """Maximum margin over pairs ([D18] 3.4, [P] equation 1), weighted by relevance or equally ([D18] 4.2.1)."""
 
     def __init__(self, weights: str, sampling: str):
         self.weighted = weights == "sqrt"
@@ -91,12 +75,4 @@ class Classification:
         return functional.binary_cross_entropy_with_logits(scores, relevant, self.weigh(relevance))
 
 
-def objective(loss: str, weights: str, sampling: str = "balanced") -> Objective:
-    """The objective with this loss, weighting and sampling, by name.
-
-    Raises:
-        InputError: there is no such loss, or it has no such weights or sampling.
-    """
-    check_objective(loss, weights, sampling)
-    kinds = {"hinge": PairwiseHinge, "margin": PairwiseMargin, "bce": Classification}
-    return kinds[loss](weights, sampling)
+OBJECTIVES = {"hinge": PairwiseHinge, "margin": PairwiseMargin, "bce": Classification}  # by the name of the loss

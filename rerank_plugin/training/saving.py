@@ -22,7 +22,7 @@ from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, read_confi
 from rerank_plugin.models.relevance import RELEVANCE
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.word_vectors import WORD_VECTORS, WordVectors
-from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE, STATE_FILE, TENSORS_FILE, replace
+from rerank_plugin.training.trainer import LOG_FILE, PLOT_FILE, STATE_FILE, TENSORS_FILE, write
 from rerank_plugin.training.validation import Validation
 
 BEST, EPOCHS, WORDS, MARKER_FILE = "best", "epochs", "words", "training.json"
@@ -145,8 +145,7 @@ class Saver:
         for one in self.folder.iterdir():
             if one.name != MARKER_FILE:  # it stays to the last: without it the rest would be taken for the user's
                 shutil.rmtree(one) if one.is_dir() else one.unlink()
-        marker = json.dumps({"training": self.training})
-        replace(self.folder / MARKER_FILE, lambda path: path.write_text(marker, encoding="utf-8"))
+        write(self.folder / MARKER_FILE, json.dumps({"training": self.training}))
 
     def save(self, measures: dict) -> None:
         """Called after that, when the epoch is the best so far."""

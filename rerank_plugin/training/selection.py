@@ -8,15 +8,14 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rerank_plugin.files import tables
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import INNER, FolderKind, remove_folder, replacing, replacing_folder
+from rerank_plugin.files.outputs import FolderKind, remove_folder, replacing_folder
 from rerank_plugin.training.saving import TRAINED, TRAINING, check_interrupted, check_settings, link_all
-
-if TYPE_CHECKING:
-    from rerank_plugin.training.session import Session
+from rerank_plugin.training.session import Session
+from rerank_plugin.training.trainer import write
 
 log = logging.getLogger(__name__)
 
@@ -122,9 +121,7 @@ def _read(path: Path, settings: dict) -> dict[str, float]:
 
 
 def _write(path: Path, settings: dict, measured: dict[str, float]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path, INNER, overwrite=True) as file:
-        file.write(json.dumps({"settings": settings, "measured": measured}, indent=1).encode())
+    write(path, json.dumps({"settings": settings, "measured": measured}, indent=1))
 
 
 def as_markdown(path: Sequence[Step], measure: str) -> str:

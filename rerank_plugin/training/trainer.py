@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -18,24 +17,23 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from rerank_plugin.features.inputs import InputBuilder, Inputs, concept_tensors
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import INNER, replacing
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.models.checkpoints import check_weights
 from rerank_plugin.models.ranking_model import RankingModel, SparseEmbeddings
-from rerank_plugin.training.config import TrainingConfig
-from rerank_plugin.training.objectives import objective
+from rerank_plugin.training.config import OPTIMIZERS, TrainingConfig
+from rerank_plugin.training.history_plot import plot_history
+from rerank_plugin.training.objectives import OBJECTIVES
 from rerank_plugin.training.pairs import Examples, Pool
 
 log = logging.getLogger(__name__)
 
-OPTIMIZERS = {
-    "adagrad": torch.optim.Adagrad,
-    "adadelta": torch.optim.Adadelta,
-    "adam": torch.optim.Adam,
-    "sgd": torch.optim.SGD,
-}
 AVERAGES = ("average", "ended")  # attributes of a trainer, kept in its state
 STATE_FILE, TENSORS_FILE, LOG_FILE, PLOT_FILE = "state.json", "state.safetensors", "log.jsonl", "log.png"
 
@@ -73,7 +71,7 @@ class Trainer:
         self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
         self.validate, self.save, self.keep = validate, save, keep
         self.folder, self.device = folder, device
-        self.objective = None if config.of_batches else objective(config.loss, config.weights, config.sampling)
+        self.objective = None if config.of_batches else OBJECTIVES[config.loss](config.weights, config.sampling)
         self.tables = _sparse_tables(self.model)
         self.optimizer = self._new_optimizer()
         self.data = data or {}
@@ -86,7 +84,8 @@ class Trainer:
         # Over a whole vocabulary Adam's steps would take about as long as the rest of a batch; fused ones copy no
         # table. Other models keep the usual ones, whose last digits differ.
         fused = {"fused": True} if self.tables and self.config.optimizer == "adam" else {}
-        return OPTIMIZERS[self.config.optimizer](self._parameter_groups(), lr=self.config.learning_rate, **fused)
+        optimizer = getattr(torch.optim, OPTIMIZERS[self.config.optimizer][0])
+        return optimizer(self._parameter_groups(), lr=self.config.learning_rate, **fused)
 
     def _parameter_groups(self) -> list[dict]:
         """Optimizer parameter groups; the L2 costs are weight decay, which adds their gradient."""
@@ -105,10 +104,8 @@ class Trainer:
 
     @property
     def epochs_without_gain(self) -> int:
-        if not self.history:
-            return 0
-        best = max(range(len(self.history)), key=lambda i: (self.history[i]["deciding"], -i))
-        return len(self.history) - 1 - best
+        deciding = [entry["deciding"] for entry in self.history]
+        return len(deciding) - 1 - deciding.index(self.best) if deciding else 0
 
     def train(self) -> None:
         """Run the epochs that are left."""
@@ -220,19 +217,12 @@ class Trainer:
         places = batch.places.ravel().tolist()
         rows = np.array([pool.rows[place] for pool, place in zip(pools, places)])
         relevance = np.array([pool.relevance[place] for pool, place in zip(pools, places)], np.float32)
+        features = np.stack([pool.features[place] for pool, place in zip(pools, places)])
         documents = self.builder.documents(self.candidates(rows))
         words = [pool.words for pool in pools]
-        inputs = Inputs(
-            torch.from_numpy(documents.ids),
-            torch.from_numpy(documents.mask),
-            torch.from_numpy(np.stack([one.ids for one in words])),
-            torch.from_numpy(np.stack([one.mask for one in words])),
-            torch.from_numpy(np.stack([pool.features[place] for pool, place in zip(pools, places)])),
-            torch.from_numpy(documents.terms),
-            torch.from_numpy(np.stack([one.terms for one in words])),
-            torch.from_numpy(np.stack([one.idf for one in words])),
-            *concept_tensors(documents, words),
-        )
+        ids, mask, terms, idf = map(np.stack, zip(*((one.ids, one.mask, one.terms, one.idf) for one in words)))
+        arrays = (documents.ids, documents.mask, ids, mask, features, documents.terms, terms, idf)
+        inputs = Inputs(*map(torch.from_numpy, arrays), *concept_tensors(documents, words))
         return inputs.to(self.device), torch.from_numpy(relevance.reshape(batch.places.shape)).to(self.device)
 
     def candidates(self, rows: np.ndarray) -> Candidates:
@@ -252,24 +242,17 @@ class Trainer:
 
     def _write_state(self) -> None:
         """Write log, plot and state; each by rename, the state's description last."""
-        from safetensors.torch import save_file
-
-        from rerank_plugin.training.history_plot import plot_history
-
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps(_finite_or_none(entry)) + "\n" for entry in self.history)
-        replace(self.folder / LOG_FILE, lambda path: path.write_text(lines, encoding="utf-8"))
-        replace(self.folder / PLOT_FILE, lambda path: plot_history(self.history, path))
+        write(self.folder / LOG_FILE, "".join(json.dumps(_finite_or_none(entry)) + "\n" for entry in self.history))
+        plot_history(self.history, self.folder / PLOT_FILE)
         tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": tensor.contiguous() for name, tensor in state.items()}
         for what in AVERAGES:
             tensors |= {f"{what}.{name}": tensor for name, tensor in getattr(self, what).items()}
-        epoch = len(self.history)
-        name = f"{epoch}.{TENSORS_FILE}"  # a file of its own, so that a kill between the two writes does no harm
-        replace(self.folder / name, lambda path: save_file(tensors, path))
-        state = json.dumps({"settings": self.settings(), "tensors": name, "history": self.history})
-        replace(self.folder / STATE_FILE, lambda path: path.write_text(state, encoding="utf-8"))
+        name = f"{len(self.history)}.{TENSORS_FILE}"  # a file of its own: the state names it only when it is whole
+        save_file(tensors, self.folder / name)
+        state = {"settings": self.settings(), "tensors": name, "history": self.history}
+        write(self.folder / STATE_FILE, json.dumps(state))
         for old in self.folder.glob(f"*.{TENSORS_FILE}"):
             if old.name != name:
                 old.unlink()
@@ -280,9 +263,6 @@ class Trainer:
         Raises:
             InputError: the state is of a training with other settings, or damaged.
         """
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         path = self.folder / STATE_FILE
         if not path.exists():
             return False
@@ -298,29 +278,30 @@ class Trainer:
         self.model.load_state_dict(weights, strict=True)
         self.optimizer.load_state_dict(optimizer)
         for what in AVERAGES:
-            names = [name for name, _ in self.model.named_parameters() if f"{what}.{name}" in tensors]
-            setattr(self, what, {name: tensors[f"{what}.{name}"] for name in names})
+            setattr(self, what, _part(tensors, what))
         self.history = history
         return True
 
     def _restored(self, tensors: dict) -> tuple[dict, dict]:
         """The model's and the optimizer's state; KeyError or InputError if a tensor is missing or does not fit."""
-        from rerank_plugin.models.checkpoints import check_weights
-
-        weights = {name[len("model.") :]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+        weights = _part(tensors, "model")
         check_weights(weights, self.model.state_dict(), str(self.folder))
         optimizer = self.optimizer.state_dict()
         states: dict[int, dict] = {}
-        for name, tensor in tensors.items():
-            if name.startswith("optimizer."):
-                _, number, part = name.split(".")
-                states.setdefault(int(number), {})[part] = tensor
+        for name, tensor in _part(tensors, "optimizer").items():
+            number, part = name.split(".")
+            states.setdefault(int(number), {})[part] = tensor
         parts = {part for state in states.values() for part in state}
         # Some optimizers make their state at the first step, so what it should hold is known from the others only.
         for number in {*states, *optimizer["state"]}:
             for part in parts:
                 states[number][part]
         return weights, {**optimizer, "state": states}
+
+
+def _part(tensors: dict[str, torch.Tensor], what: str) -> dict[str, torch.Tensor]:
+    """The tensors of one part of the state, by their names in it."""
+    return {name.removeprefix(f"{what}."): one for name, one in tensors.items() if name.startswith(f"{what}.")}
 
 
 def _copied(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -356,8 +337,7 @@ def _finite_or_none(entry: dict) -> dict:
     return {name: value if math.isfinite(value) else None for name, value in entry.items()}
 
 
-def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file under a temporary name of the same ending and rename it."""
-    writing = path.with_name(f".writing-{os.getpid()}-{path.name}")
-    write(writing)
-    writing.replace(path)
+def write(path: Path, text: str) -> None:
+    """Write a file of a work folder, or replace it, whole or not at all."""
+    with replacing(path, INNER, overwrite=True) as file:
+        file.write(text.encode())

@@ -6,10 +6,11 @@ So the features that Delta reads tell them apart, but a model with random weight
 import numpy as np
 import torch
 
+from rerank_plugin.features.inputs import ModelQuery
 from rerank_plugin.files.records import Query
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.training.pairs import make_pools
+from rerank_plugin.training.pairs import Pool, make_pools
 from rerank_plugin.training.trainer import Trainer, TrainingConfig
 from tests import small
 
@@ -47,14 +48,34 @@ def judgments():
     return {f"q-{topic}": {f"{topic}-yes-{i}": i + 1 for i in range(3)} for topic in TOPICS}
 
 
+def pool_of(relevance):
+    """The pool of a query whose documents have this relevance."""
+    count = len(relevance)
+    words = ModelQuery(np.zeros(1, np.int64), np.ones(1, bool), np.zeros(1, np.int64), np.ones(1, np.float32), 1, 0)
+    return Pool("q", words, np.arange(count), np.array(relevance, np.float32), np.zeros((count, 0), np.float32))
+
+
+def write(folder, name, queries, ids):
+    """Queries, their judgments, and a run in which each has all documents, as the train command reads them."""
+    (folder / f"{name}.tsv").write_text("".join(f"{query.id}\t{query.text}\n" for query in queries))
+    judged = [(one.id, id, level) for one in queries for id, level in judgments()[one.id].items()]
+    (folder / f"{name}.qrels").write_text("".join(f"{query} 0 {id} {level}\n" for query, id, level in judged))
+    ranked = [(one.id, id, rank) for one in queries for rank, id in enumerate(ids, 1)]
+    (folder / f"{name}.run").write_text("".join(f"{query} Q0 {id} {n} {1000 - n} bm25\n" for query, id, n in ranked))
+
+
+def average_precision(query, ranked):
+    """Of document ids in their order: written out plainly, in no need of the package's measures."""
+    relevant = [id in judgments()[query] for id in ranked]
+    return sum(sum(relevant[: k + 1]) / (k + 1) for k, one in enumerate(relevant) if one) / sum(relevant)
+
+
 def mean_average_precision(index, reranker, topics):
-    """Of all documents, ranked for the topics' queries: written out plainly, in no need of the package's measures."""
+    """Of all documents, ranked for the topics' queries."""
     total = 0.0
     for query in queries(topics):
-        candidates = small.candidates(index)
-        ranked = np.argsort(-reranker.score(query, candidates), kind="stable")
-        relevant = [index.ids[int(row)] in judgments()[query.id] for row in ranked]
-        total += sum(sum(relevant[: k + 1]) / (k + 1) for k, one in enumerate(relevant) if one) / sum(relevant)
+        ranked = np.argsort(-reranker.score(query, small.candidates(index)), kind="stable")
+        total += average_precision(query.id, [index.ids[int(row)] for row in ranked])
     return total / len(topics)
 
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.features.inputs import ModelQuery
 from rerank_plugin.features.lexical_features import NAMES
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.training.pairs import Pool, draw_pairs, draw_pairs_by_groups, make_pools
+from rerank_plugin.training.pairs import draw_pairs, draw_pairs_by_groups, make_pools
 from tests import small
+from tests.training.learnable import pool_of
 
 IDS = [id for id, _, _ in small.DOCUMENTS]
 
@@ -19,12 +19,6 @@ IDS = [id for id, _, _ in small.DOCUMENTS]
 @pytest.fixture
 def one(index, vectors):
     return NeuralReranker(small.delta(vectors, lexical_features=NAMES, query_words=4), vectors.vocabulary, index)
-
-
-def pool_of(relevance):
-    count = len(relevance)
-    words = ModelQuery(np.zeros(1, np.int64), np.ones(1, bool), np.zeros(1, np.int64), np.ones(1, np.float32), 1, 0)
-    return Pool("q", words, np.arange(count), np.array(relevance, np.float32), np.zeros((count, 0), np.float32))
 
 
 def triples(drawn):

@@ -18,11 +18,6 @@ from tests.training import learnable
 from tests.training.learnable import Problem, same, weights
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return learnable.build(tmp_path_factory.mktemp("learnable") / "forward")
-
-
 def scripted(values):
     """A validation that gives measures from a list; the first of two decides."""
     remaining = iter(values)
@@ -337,25 +332,25 @@ def test_nothing_to_learn(corpus, tmp_path):
         Trainer(problem.model, problem.reranker.builder, [], TrainingConfig(), dict, print, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["epochs", "patience", "batch_size", "pairs_per_query", "queries_per_document"])
-def test_counts_are_positive(name):
-    with pytest.raises(InputError, match="at least 1"):
-        TrainingConfig(**{name: 0})
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [(name, value) for name in ("learning_rate", "temperature", "grade_power") for value in (0, -1, math.nan, math.inf)]
-    + [(name, value) for name in ("l2_convolution", "l2_feed_forward") for value in (-1e-9, math.nan, math.inf)],
-)
-def test_wrong_settings(name, value):
-    with pytest.raises(InputError, match="must be above 0 and L2 costs not below 0"):
-        TrainingConfig(loss="softmax", **{name: value})
+COUNTS = ("epochs", "patience", "batch_size", "pairs_per_query", "queries_per_document")
+ABOVE_ZERO = ("learning_rate", "temperature", "grade_power")
+NUMBERS = [
+    *((name, value) for name in ABOVE_ZERO for value in (0, -1, math.nan, math.inf)),
+    *((name, value) for name in ("l2_convolution", "l2_feed_forward") for value in (-1e-9, math.nan, math.inf)),
+]
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        *(({name: 0}, "at least 1") for name in COUNTS),
+        *(({name: value}, "must be above 0 and L2 costs not below 0") for name, value in NUMBERS),
+        ({"loss": "mse"}, "unknown loss 'mse'; known: hinge, bce, margin$"),
+        ({"weights": "log"}, "the loss 'hinge' has no weights 'log'; known: sqrt, none$"),
+        ({"weights": "batch", "sampling": "batch"}, "the loss 'hinge' has no weights 'batch'"),
+        ({"loss": "bce", "weights": "x"}, "the loss 'bce' has no weights 'x'; known: log, sqrt, none$"),
+        ({"sampling": "x"}, "the loss 'hinge' has no sampling 'x'; known: balanced, groups$"),
+        ({"loss": "bce", "sampling": "groups"}, "the loss 'bce' has no sampling 'groups'; known: balanced$"),
         ({"loss": "softmax", "negatives": "none"}, "unknown negatives 'none'"),
         ({"negatives": "collection"}, "are for the loss softmax"),
         ({"averaging": 1.0}, "at least 0 and below 1"),
@@ -367,6 +362,6 @@ def test_wrong_settings(name, value):
         ({"ndcg_share": 0.5}, "between 0 and 1, and of the loss softmax"),
     ],
 )
-def test_wrong_settings_of_encoders(given, said):
+def test_wrong_settings(given, said):
     with pytest.raises(InputError, match=said):
         TrainingConfig(**given)
