@@ -44,15 +44,10 @@ PIECES = 4  # a batch's documents are encoded in so many pieces of similar lengt
 
 
 class Relevances(NamedTuple):
-    """The relevant documents of all pools.
+    """The relevant documents of all pools."""
 
-    Attributes:
-        rows: the documents, increasing, int64 [D].
-        grades: their relevance by pool and document, sparse float32 [P, D]; 0 for not relevant.
-    """
-
-    rows: np.ndarray
-    grades: sparse.csc_array
+    rows: np.ndarray  # the documents, increasing, int64 [D]
+    grades: sparse.csc_array  # their relevance by pool and document, sparse float32 [P, D]; 0 for not relevant
 
 
 def relevances(pools: Sequence[Pool]) -> Relevances:

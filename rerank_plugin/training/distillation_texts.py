@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -28,13 +28,9 @@ SHORTEST_BODY, BEGINNING = 60, 230  # words of a body that a beginning is taken 
 
 @dataclass(frozen=True)
 class DistillationConfig:
-    """How word vectors are distilled (:mod:`rerank_plugin.training.distillation`).
+    """How word vectors are distilled; :mod:`rerank_plugin.training.distillation` says what t and a are.
 
-    Attributes:
-        epochs: passes over the texts. batch_size: B; a batch has half as many pairs.
-        learning_rate: it grows for 100 steps, then falls to a twentieth.
-        temperature: t. frequency: a.
-        hashed_length: as a multiple of the mean length of the vectors of rare words.
+    A batch has half as many pairs as texts. The learning rate grows for 100 steps, then falls to a twentieth.
     """
 
     dimension: int = setting(256, "D, dimensions of the vectors (256)")
@@ -42,8 +38,8 @@ class DistillationConfig:
     epochs: int = setting(6, "passes over the texts (6; of a reranker over its pairs, at most 30)")
     batch_size: int = setting(1024, "texts, or pairs, to a step (1024; delta 256, pacrr 32)")
     learning_rate: float = setting(2e-3, "of Adam (0.002), or of a reranker's optimizer (delta 0.01, pacrr 0.001)")
-    temperature: float = setting(0.1, "of the similarities within a batch (0.1)")
-    frequency: float = setting(1e-4, "share of a word that halves the weight it starts with (0.0001)")
+    temperature: float = setting(0.1, "of the similarities within a batch (0.1)")  # t
+    frequency: float = setting(1e-4, "share of a word that halves the weight it starts with (0.0001)")  # a
     common: int = setting(3, "directions common to all documents that are taken out in the end (3)")
     hashed: int = setting(6144, "random vectors that other words share by their hashes; 0 for none (6144)")
     hashed_length: float = setting(1.5, "of those vectors, in mean lengths of rare words (1.5)")
@@ -65,37 +61,27 @@ class DistillationConfig:
             )
 
 
-@dataclass
 class DistillationTexts:
-    """Distinct texts, and pairs of them.
+    """Distinct texts, and pairs of their places, as they are added."""
 
-    Attributes:
-        texts: in the order in which they were added.
-        documents: pairs (title, beginning of its document), places in ``texts``.
-        names: pairs (synonym, name of the concept), places in ``texts``.
-        words: how often each word occurs in the documents.
-        of_names: the words of concepts' names.
-        frequency: how many documents hold each word. lengths: words of all titles and of all abstracts.
-        count: of the documents.
-    """
+    def __init__(self):
+        self._places: dict[str, int] = {}  # of each text, in the order in which they were added
+        self.documents: list[tuple[int, int]] = []  # title, and beginning of its document
+        self.names: list[tuple[int, int]] = []  # synonym, and name of the concept
+        self.words: Counter[str] = Counter()  # how often each occurs in the documents
+        self.of_names: set[str] = set()  # the words of concepts' names
+        self.frequency: Counter[str] = Counter()  # how many documents hold each word
+        self.lengths: Counter[str] = Counter()  # words of all titles and of all abstracts
+        self.count = 0  # of the documents
 
-    texts: list[str] = field(default_factory=list)
-    documents: list[tuple[int, int]] = field(default_factory=list)
-    names: list[tuple[int, int]] = field(default_factory=list)
-    words: Counter[str] = field(default_factory=Counter)
-    of_names: set[str] = field(default_factory=set)
-    frequency: Counter[str] = field(default_factory=Counter)
-    lengths: Counter[str] = field(default_factory=Counter)
-    count: int = 0
-    _places: dict[str, int] = field(default_factory=dict)
+    @property
+    def texts(self) -> list[str]:
+        """The texts, in the order in which they were added."""
+        return list(self._places)
 
     def add(self, text: str) -> int:
         """Add a text, unless it is there already; its place."""
-        text = " ".join(text.split())
-        place = self._places.setdefault(text, len(self.texts))
-        if place == len(self.texts):
-            self.texts.append(text)
-        return place
+        return self._places.setdefault(" ".join(text.split()), len(self._places))
 
     def add_documents(self, documents: Iterable[Document], passages: int, beginnings: int, seed: int) -> None:
         """Add all titles of a corpus, and some of its passages and beginnings, drawn at random.

@@ -120,12 +120,8 @@ def make_folds(parts: Parts, held_out: float, seed: int) -> list[Fold]:
     return folds
 
 
-def warn_of_repeated_texts(parts: Parts) -> list[list[str]]:
-    """Log a warning if queries of different folds have the same words, because test data then leaks into training.
-
-    Returns:
-        The query ids of each group with the same words.
-    """
+def warn_of_repeated_texts(parts: Parts) -> None:
+    """Log a warning if queries of different folds have the same words, because test data then leaks into training."""
     folds_of: dict[tuple[str, ...], dict[str, str]] = {}
     for name, part in parts.items():
         for query in part:
@@ -137,4 +133,3 @@ def warn_of_repeated_texts(parts: Parts) -> list[list[str]]:
             "%d queries have the same words as one in another fold, so that models are tested on what they were "
             "trained on: %s%s", sum(map(len, groups)), shown, "; ..." if groups[5:] else "",
         )  # fmt: skip
-    return [list(by_id) for by_id in groups]

@@ -6,10 +6,7 @@ names missing documents from deep in the results as its weakness in 5.3.1.) By d
 are left out: a reranker never scores them, and relevant documents that share no word with the query could teach the
 model that matching words are evidence against relevance.
 
-Every epoch draws new pairs, with one of two samplings. *balanced*: for each query as many non-relevant as relevant
-documents ([D18] 4.2), and at most a given number of the pairs among them. *groups*: pairs of highly relevant and
-relevant documents, and of relevant and non-relevant ones, in proportion to the sizes of the two groups of better
-documents ([P] 2.2).
+Every epoch draws new pairs, by one of two samplings: balanced ([D18] 4.2) or by groups ([P] 2.2).
 """
 
 from __future__ import annotations
@@ -29,30 +26,20 @@ WITHOUT_CANDIDATES = ("judged", "relevant", "collection")  # what these hold doe
 
 
 class Pool(NamedTuple):
-    """The documents of one query that pairs are drawn from.
-
-    Attributes:
-        words: the query's words.
-        rows: forward-index rows int64 [P]; relevance: float32 [P]; features: lexical features float32 [P, F].
-    """
+    """The documents of one query that pairs are drawn from."""
 
     query_id: str
     words: ModelQuery
-    rows: np.ndarray
-    relevance: np.ndarray
-    features: np.ndarray
+    rows: np.ndarray  # of the forward index, int64 [P]
+    relevance: np.ndarray  # float32 [P]
+    features: np.ndarray  # lexical features, float32 [P, F]
 
 
 class Examples(NamedTuple):
-    """The examples of an epoch; letters in shapes: n examples, k documents of an example (2 of a pair).
+    """The examples of an epoch; letters in shapes: n examples, k documents of an example (2 of a pair)."""
 
-    Attributes:
-        pool: number of the query's pool, int64 [n].
-        places: positions of the documents in the pool, int64 [k, n]; in a pair the more relevant one is first.
-    """
-
-    pool: np.ndarray
-    places: np.ndarray
+    pool: np.ndarray  # number of the query's pool, int64 [n]
+    places: np.ndarray  # of the documents in the pool, int64 [k, n]; in a pair the more relevant one is first
 
 
 def make_pools(
@@ -113,7 +100,7 @@ def _first_stage_scores(rows: np.ndarray, retrieved: Candidates) -> np.ndarray:
 
 
 def draw_pairs(pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
-    """Pairs for one epoch, in random order.
+    """Pairs for one epoch, *balanced* as in [D18] 4.2, in random order.
 
     For each query, as many non-relevant documents are drawn as it has relevant ones. From all pairs of these documents
     with different relevance, at most ``at_most`` are drawn without replacement.
@@ -134,7 +121,7 @@ def draw_pairs(pools: Sequence[Pool], at_most: int, generator: np.random.Generat
 
 
 def draw_pairs_by_groups(pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
-    """Pairs for one epoch as [P] 2.2 draws its triples, in random order; on average ``at_most`` for each query.
+    """Pairs for one epoch, by *groups* as [P] 2.2 draws its triples, in random order; on average ``at_most`` a query.
 
     Documents with a grade above 1 are highly relevant, those with a grade above 0 up to 1 relevant. The better document
     is drawn uniformly from both groups of the whole training set, so that a group has a share in proportion to its

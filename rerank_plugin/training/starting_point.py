@@ -12,6 +12,7 @@ import torch
 from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.knowledge.concept_vectors import load_concept_vectors
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.checkpoints import check_holds, check_weights, load_checkpoint, read_config
 from rerank_plugin.models.ranking_model import RankingModel
@@ -20,17 +21,11 @@ from rerank_plugin.text.word_vectors import WordVectors
 
 
 class StartingConcepts(NamedTuple):
-    """The concept part of a new model; all empty for a model that reads no concepts.
+    """The concept part of a new model; all empty for a model that reads no concepts."""
 
-    Attributes:
-        values: hyper-parameters that follow from the vectors.
-        arguments: constructor arguments of the model beside word vectors.
-        described: the source of the vectors, as JSON values.
-    """
-
-    values: dict
-    arguments: dict
-    described: dict
+    values: dict  # hyper-parameters that follow from the vectors
+    arguments: dict  # of the model's constructor, beside word vectors
+    described: dict  # the source of the vectors, as JSON values
 
 
 def starting_concepts(
@@ -50,8 +45,6 @@ def starting_concepts(
             f"the model '{model}' reads concepts: give it their vectors (written by rerank_plugin.embed concepts), "
             "or train the model of words alone, ktrel-w"
         )
-    from rerank_plugin.knowledge.concept_vectors import load_concept_vectors
-
     vectors = load_concept_vectors(folder)
     count, dimension = vectors.matrix.shape
     vocabulary = ConceptVocabulary(vectors.ids, None if index.knowledge is None else index.knowledge.settings)
