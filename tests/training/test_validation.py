@@ -28,8 +28,7 @@ def test_by_hand(index):
 
     q1: MED-14 9 a7 MED-3 100: AP 1, P@5 2/5. q2, ranked alike: a7 is third: AP 1/3, P@5 1/5.
     """
-    ids = [id for id, _, _ in small.DOCUMENTS]
-    rows = [ids.index(id) for id in ("MED-3", "100", "9", "a7", "MED-14")]
+    rows = index.rows(["MED-3", "100", "9", "a7", "MED-14"])
     candidates = {query.id: small.candidates(index, rows) for query in (HALF, WHOLE)}
     validation = Validation([HALF, WHOLE], JUDGMENTS, candidates, Titles(), ["P@5", "AP"])
     for _ in range(2):
@@ -47,16 +46,14 @@ def test_a_judged_query_without_candidates_counts_as_zero(index):
 
 def test_the_scale_of_err(index):
     """q2's document of grade 2 at rank 3: gain (2^2 - 1) / 2^2 by its own judgments, / 2^4 on a scale up to 4."""
-    ids = [id for id, _, _ in small.DOCUMENTS]
-    candidates = {"q2": small.candidates(index, [ids.index(id) for id in ("9", "a7", "MED-14")])}
+    candidates = {"q2": small.candidates(index, index.rows(["9", "a7", "MED-14"]))}
     for highest, gain in [(None, 3 / 4), (2, 3 / 4), (4, 3 / 16)]:
         validation = Validation([WHOLE], {"q2": JUDGMENTS["q2"]}, candidates, Titles(), ["ERR@20"], highest)
         assert validation()["ERR@20"] == pytest.approx(gain / 3)
 
 
-def test_of_a_model(tmp_path):
+def test_of_a_model(corpus):
     """The same as a measure that is written out plainly, over all documents and the held-out topics."""
-    corpus = learnable.build(tmp_path / "forward")
     words = learnable.vectors()
     one = NeuralReranker(small.delta(words, seed=4), words.vocabulary, corpus)
     topics = learnable.TOPICS[learnable.TRAINED :]
