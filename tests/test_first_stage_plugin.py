@@ -89,8 +89,7 @@ def test_it_is_searched_with_and_fused(installed, queries, index_folder, documen
 
 def test_it_gives_a_training_its_candidates(installed, inputs, tmp_path):  # noqa: F811
     installed()
-    folder, _ = inputs
-    more = f"--validation {folder}/dev.tsv,{folder}/dev.qrels --first-stage newest:1000 --epochs 1"
+    more = f"--validation {inputs}/dev.tsv,{inputs}/dev.qrels --first-stage newest:1000 --epochs 1"
     arguments = always(inputs, tmp_path / "trained", "train", more)
     at = arguments.index("--train-run")
     train.main(arguments[:at] + arguments[at + 2 :])

@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -25,6 +23,7 @@ from rerank_plugin.indexes.stored_encodings import write_encodings
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.knowledge import __main__ as knowledge
 from rerank_plugin.retrieval.lucene import LuceneConfig
+from tests.processes import start
 
 QUERIES = "q1\taspirin and the heart\nq2\tvitamin\n"
 
@@ -140,17 +139,17 @@ def test_the_second_search_at_one_output_is_refused(work, capsys):
 
 def test_many_processes_at_one_output_leave_one_whole_run(work):
     """Each of them either writes the whole run, or is refused; their lines never mix."""
-    line = (
-        "import sys, numpy as np\n"
-        "from rerank_plugin.files.errors import InputError\n"
-        "from rerank_plugin.files.run_writer import RunWriter\n"
-        "tag = sys.argv[1]\n"
-        "try:\n"
-        "    with RunWriter('o.run', tag, {'tag': tag}, overwrite=True) as writer:\n"
-        "        for q in range(300): writer.write_ranked(f'q{q}', ['a', 'b'], np.array([2.0, 1.0], np.float32))\n"
-        "except InputError: sys.exit(2)\n"
-    )
-    processes = [subprocess.Popen([sys.executable, "-c", line, f"t{number}"]) for number in range(6)]
+    line = """if True:
+        import sys, numpy as np
+        from rerank_plugin.files.errors import InputError
+        from rerank_plugin.files.run_writer import RunWriter
+        tag = sys.argv[1]
+        try:
+            with RunWriter("o.run", tag, {"tag": tag}, overwrite=True) as writer:
+                for q in range(300): writer.write_ranked(f"q{q}", ["a", "b"], np.array([2.0, 1.0], np.float32))
+        except InputError: sys.exit(2)
+    """
+    processes = [start(work, "-c", line, f"t{number}") for number in range(6)]
     statuses = [process.wait(60) for process in processes]
     assert set(statuses) <= {0, 2} and 0 in statuses
     tags = {line.split()[-1] for line in (work / "o.run").read_text().splitlines()}
@@ -253,31 +252,36 @@ def two_builds(tmp_path_factory):
     return folder
 
 
-def test_an_index_that_is_replaced_between_its_parts_is_not_mixed(two_builds, tmp_path):
-    place = shutil.copytree(two_builds / "old", tmp_path / "index")
-    index = Index(place)
-    assert len(index.forward) == 60
+@pytest.fixture
+def copy(two_builds, tmp_path):
+    return shutil.copytree(two_builds / "old", tmp_path / "index")
+
+
+def exchange(build, place):
     shutil.rmtree(place)
-    shutil.copytree(two_builds / "new", place)
+    shutil.copytree(build, place)
+
+
+def test_an_index_that_is_replaced_between_its_parts_is_not_mixed(two_builds, copy):
+    index = Index(copy)
+    assert len(index.forward) == 60
+    exchange(two_builds / "new", copy)
     with pytest.raises(IndexReplacedError, match="was replaced while it was being opened"):
         index.first_stage(LuceneConfig())
+    other = Index(copy)
+    exchange(two_builds / "old", copy)
     with pytest.raises(IndexReplacedError):
-        other = Index(place)
-        shutil.rmtree(place)
-        shutil.copytree(two_builds / "old", place)
         other.forward
 
 
-def test_what_is_replaced_while_it_is_opened_is_opened_again(two_builds, tmp_path):
-    place = shutil.copytree(two_builds / "old", tmp_path / "index")
+def test_what_is_replaced_while_it_is_opened_is_opened_again(two_builds, copy):
     builds = ["new", "old", "new"]
 
     def opening():
-        index = Index(place)
+        index = Index(copy)
         index.forward
         if builds:
-            shutil.rmtree(place)
-            shutil.copytree(two_builds / builds.pop(), place)
+            exchange(two_builds / builds.pop(), copy)
         return index.forward, index.first_stage(LuceneConfig())
 
     forward, first_stage = open_whole(opening)
@@ -285,15 +289,12 @@ def test_what_is_replaced_while_it_is_opened_is_opened_again(two_builds, tmp_pat
     assert {id[0] for id in first_stage.search(Query("q", "aspirin"), 5).ids} == {"b"}
 
 
-def test_lucene_of_another_build_is_refused(two_builds, tmp_path):
+def test_lucene_of_another_build_is_refused(two_builds, copy):
     """Of as many documents and with a description that fits: only the recorded generation tells."""
-    place = shutil.copytree(two_builds / "old", tmp_path / "index")
-    shutil.rmtree(place / "lucene")
-    shutil.copytree(two_builds / "new" / "lucene", place / "lucene")
-    description = json.loads((place / "index.json").read_text())
-    write_description(place / "index.json", description)
+    exchange(two_builds / "new" / "lucene", copy / "lucene")
+    write_description(copy / "index.json", json.loads((copy / "index.json").read_text()))
     with pytest.raises(InputError, match="is of another build"):
-        Index(place).first_stage(LuceneConfig())
+        Index(copy).first_stage(LuceneConfig())
 
 
 SEARCHER = """
@@ -323,15 +324,12 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-def test_searches_while_an_index_is_replaced_again_and_again(two_builds, tmp_path):
+def test_searches_while_an_index_is_replaced_again_and_again(copy, tmp_path):
     """Real processes: whatever the moment, what is opened is one build."""
-    place = shutil.copytree(two_builds / "old", tmp_path / "index")
-    searching = subprocess.Popen(
-        [sys.executable, "-c", SEARCHER, str(place), "150"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    searching = start(tmp_path, "-c", SEARCHER, copy, 150)
     replaced = 0
     while searching.poll() is None:
-        build(place, (NEW, OLD)[replaced % 2])
+        build(copy, (NEW, OLD)[replaced % 2])
         replaced += 1
     out, err = searching.communicate()
     said = out.splitlines()
@@ -341,11 +339,6 @@ def test_searches_while_an_index_is_replaced_again_and_again(two_builds, tmp_pat
 
 
 # Verification.
-
-
-@pytest.fixture
-def copy(two_builds, tmp_path):
-    return shutil.copytree(two_builds / "old", tmp_path / "index")
 
 
 def change(path, **changes):

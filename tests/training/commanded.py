@@ -18,18 +18,17 @@ def always(inputs, output, train, *more):
 
     Of --train, which may be repeated, what is given replaces the usual.
     """
-    folder, more = inputs[0], split(more)
+    more = split(more)
     return [
-        *f"--index {folder}/index --words {folder}/words --train-run {folder}/{train}.run".split(),
-        *([] if "--train" in more else ["--train", f"{folder}/{train}.tsv,{folder}/{train}.qrels"]),
+        *f"--index {inputs}/index --words {inputs}/words --train-run {inputs}/{train}.run".split(),
+        *([] if "--train" in more else ["--train", f"{inputs}/{train}.tsv,{inputs}/{train}.qrels"]),
         *"--filters 6 --document-words 12 --batch-size 16 --epochs 3 --measures AP P@3".split(),
         "--output", str(output), *more,
     ]  # fmt: skip
 
 
 def held_out(inputs, name="dev", candidates="dev.run"):
-    folder, _ = inputs
-    return f"--validation {folder}/{name}.tsv,{folder}/{name}.qrels --validation-run {folder}/{candidates}"
+    return f"--validation {inputs}/{name}.tsv,{inputs}/{name}.qrels --validation-run {inputs}/{candidates}"
 
 
 def run(inputs, output, *more, validation="dev", validation_run="dev.run", training="train"):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.text import word_vectors
 from rerank_plugin.training.distillation import Teacher
 from tests import small
@@ -11,10 +12,9 @@ from tests.training import learnable
 
 @pytest.fixture(scope="session")
 def inputs(tmp_path_factory):
-    """An index folder, word vectors, and queries, judgments and runs for training, validation, and both together."""
+    """A folder with an index, word vectors, and queries, judgments and runs for training, validation, and both."""
     folder = tmp_path_factory.mktemp("command")
-    corpus = learnable.build(folder / "index")
-    small.describe(corpus)
+    small.describe(learnable.build(folder / "index"))
     word_vectors.save(learnable.vectors(), folder / "words", {})
     trained = learnable.TRAINED
     parts = {"train": learnable.TOPICS[:trained], "dev": learnable.TOPICS[trained:], "all": learnable.TOPICS}
@@ -23,12 +23,13 @@ def inputs(tmp_path_factory):
     for name in ("new.tsv", "new.qrels"):  # the validation queries under other ids
         text = (folder / name.replace("new", "dev")).read_text()
         (folder / name).write_text(text.replace("q-", "new-"))
-    return folder, corpus
+    return folder
 
 
 @pytest.fixture(scope="session")
 def corpus(inputs):
-    return inputs[1]
+    """The forward index of the learnable problem."""
+    return Index(inputs / "index").forward
 
 
 @pytest.fixture(scope="session")

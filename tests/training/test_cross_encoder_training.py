@@ -45,8 +45,8 @@ def trained(encoder, index, folder, layers, **training):
 
 
 @pytest.mark.parametrize("layers", [0, 1, None])
-def test_only_what_shall_be_trained_changes(encoder, inputs, tmp_path, layers):
-    trainer, model = trained(encoder, inputs[1], tmp_path, layers, epochs=1, learning_rate=0.01)
+def test_only_what_shall_be_trained_changes(encoder, corpus, tmp_path, layers):
+    trainer, model = trained(encoder, corpus, tmp_path, layers, epochs=1, learning_rate=0.01)
     before = learnable.weights(model)
     trainer.train()
     changed = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
@@ -59,9 +59,9 @@ def test_only_what_shall_be_trained_changes(encoder, inputs, tmp_path, layers):
     assert optimized == len(expected)
 
 
-def test_the_last_layer_learns(encoder, inputs, tmp_path):
+def test_the_last_layer_learns(encoder, corpus, tmp_path):
     """The loss of two epochs, whose pairs differ by chance, is well below that of the first two."""
-    trainer, _ = trained(encoder, inputs[1], tmp_path, 1, epochs=7, patience=7, learning_rate=0.01)
+    trainer, _ = trained(encoder, corpus, tmp_path, 1, epochs=7, patience=7, learning_rate=0.01)
     trainer.train()
     losses = [entry["loss"] for entry in trainer.history]
     assert sum(losses[-2:]) < 0.8 * sum(losses[:2]), losses
@@ -69,10 +69,9 @@ def test_the_last_layer_learns(encoder, inputs, tmp_path):
 
 def made(inputs, encoder, output, *more):
     """Train a checkpoint by the command."""
-    folder, _ = inputs
     given = (
-        f"--model bert --index {folder}/index --train {folder}/train.tsv,{folder}/train.qrels --epochs 2 --measures AP "
-        f"--train-run {folder}/train.run --pairs-per-query 4 --learning-rate 0.01 --output {output}"
+        f"--model bert --index {inputs}/index --train {inputs}/train.tsv,{inputs}/train.qrels --epochs 2 --measures AP "
+        f"--train-run {inputs}/train.run --pairs-per-query 4 --learning-rate 0.01 --output {output}"
     )
     validation = "" if "--folds 2" in more else held_out(inputs)
     parts = f"--set encoder={encoder}" if encoder else ""
@@ -85,7 +84,7 @@ def scores_of(model, index):
     return one.score(learnable.queries(["gout"])[0], small.candidates(index))
 
 
-def test_a_checkpoint_is_trained_without_words(encoder, inputs, tmp_path):
+def test_a_checkpoint_is_trained_without_words(encoder, inputs, corpus, tmp_path):
     """It needs the encoder's folder no more, holds no word vectors, and scores as its validation measured it."""
     source = shutil.copytree(encoder, tmp_path / "source")
     made(inputs, source, tmp_path / "made", "--keep-epochs")
@@ -101,8 +100,8 @@ def test_a_checkpoint_is_trained_without_words(encoder, inputs, tmp_path):
     after = load_file(tmp_path / "made" / "model.safetensors")
     frozen = [name for name in before if "layer.1." not in name and "pooler" not in name]
     assert len(frozen) > 15 and all(torch.equal(before[name], after[f"encoder.{name}"]) for name in frozen)
-    one = rerankers.load(f"bert:{tmp_path / 'made'}", inputs[1])
-    reached = learnable.mean_average_precision(inputs[1], one, learnable.TOPICS[learnable.TRAINED :])
+    one = rerankers.load(f"bert:{tmp_path / 'made'}", corpus)
+    reached = learnable.mean_average_precision(corpus, one, learnable.TOPICS[learnable.TRAINED :])
     assert reached == pytest.approx(config["measures"]["AP"], abs=1e-6)
     assert load_checkpoint(tmp_path / "made" / "epochs" / "02")[0].config == one.model.config
 
@@ -118,25 +117,25 @@ def test_the_seed_decides_and_a_killed_training_goes_on(encoder, inputs, tmp_pat
 STILL = "--learning-rate 1e-9 --epochs 1"
 
 
-def test_fine_tuning_goes_on_from_a_checkpoint(encoder, inputs, tmp_path):
+def test_fine_tuning_goes_on_from_a_checkpoint(encoder, inputs, corpus, tmp_path):
     first = made(inputs, encoder, tmp_path / "first")
     second = made(inputs, encoder, tmp_path / "second", f"{STILL} --start-from {first}")
-    np.testing.assert_allclose(*(scores_of(load_checkpoint(one)[0], inputs[1]) for one in (first, second)), atol=1e-5)
+    np.testing.assert_allclose(*(scores_of(load_checkpoint(one)[0], corpus) for one in (first, second)), atol=1e-5)
 
 
-def test_a_cross_encoder_keeps_its_head(with_head, inputs, tmp_path):
+def test_a_cross_encoder_keeps_its_head(with_head, inputs, corpus, tmp_path):
     """What it has learned before is what its training starts from."""
     after = made(inputs, with_head, tmp_path / "made", STILL)
     np.testing.assert_allclose(
-        *(scores_of(rerankers.load(f"bert:{folder}", inputs[1]).model, inputs[1]) for folder in (with_head, after)),
+        *(scores_of(rerankers.load(f"bert:{folder}", corpus).model, corpus) for folder in (with_head, after)),
         atol=1e-5,
     )
     assert not any(name.startswith("head.") for name in load_file(after / "model.safetensors"))
 
 
-def test_cross_validation(encoder, inputs, tmp_path):
+def test_cross_validation(encoder, inputs, corpus, tmp_path):
     folds = sorted(made(inputs, encoder, tmp_path / "folds", "--folds 2", "--epochs 1").glob("fold-*"))
-    assert [rerankers.load(str(fold), inputs[1]).name for fold in folds] == ["bert", "bert"]
+    assert [rerankers.load(str(fold), corpus).name for fold in folds] == ["bert", "bert"]
 
 
 def test_words_are_not_read(encoder, inputs, tmp_path, capsys):

@@ -63,12 +63,11 @@ def test_files(made):
 
 def test_a_fold_is_trained_on_nothing_else(inputs, made, tmp_path):
     """Its model is that of a training whose files name the other folds' queries only, bit for bit."""
-    folder, _ = inputs
     validated = read_config(made / "fold-2")["training"]["validation_queries"]
     parts = {"dev": validated, "train": [id for id in IDS if id not in {*folds_of(made)["2"], *validated}]}
     for name, ids in parts.items():
         for kind in ("tsv", "qrels", "run"):
-            lines = (folder / f"all.{kind}").read_text().splitlines(keepends=True)
+            lines = (inputs / f"all.{kind}").read_text().splitlines(keepends=True)
             (tmp_path / f"{name}.{kind}").write_text("".join(line for line in lines if line.split()[0] in ids))
     files = {name: f"{tmp_path / name}.tsv,{tmp_path / name}.qrels" for name in parts}
     given = (
@@ -81,11 +80,10 @@ def test_a_fold_is_trained_on_nothing_else(inputs, made, tmp_path):
 
 def test_each_query_is_ranked_by_the_model_of_its_fold(inputs, made, tmp_path):
     """The lines of the run are those that search writes with the fold's checkpoint."""
-    folder, _ = inputs
     assert list(read_run(made / RUN_FILE)) == IDS
     differing = 0
     for name, ids in folds_of(made).items():
-        given = f"--index {folder}/index --queries {folder}/all.tsv --run {folder}/all.run"
+        given = f"--index {inputs}/index --queries {inputs}/all.tsv --run {inputs}/all.run"
         search.main(f"{given} --reranker {made}/fold-{name} --output {tmp_path}/{name}.run".split())
         assert lines_of(tmp_path / f"{name}.run", ids) == lines_of(made / RUN_FILE, ids)
         others = [id for id in IDS if id not in ids]
@@ -95,13 +93,12 @@ def test_each_query_is_ranked_by_the_model_of_its_fold(inputs, made, tmp_path):
 
 def test_folds_over_the_whole_collection(inputs, tmp_path):
     """With every document as a candidate the depth cuts the rankings, and not what is ranked."""
-    folder, _ = inputs
-    given = f"--index {folder}/index --words {folder}/words --train {folder}/all.tsv,{folder}/all.qrels --folds 2"
+    given = f"--index {inputs}/index --words {inputs}/words --train {inputs}/all.tsv,{inputs}/all.qrels --folds 2"
     how = "--model ktrel-w --set layers=0 factor=1 --loss softmax --negatives collection --first-stage all --depth 4"
     train.main([*f"{given} {how} --epochs 2 --output {tmp_path}/made".split()])
     for name, ids in folds_of(tmp_path / "made").items():
-        index.main(f"--index {folder}/index --encode {tmp_path}/made/fold-{name}".split())  # the same arithmetic
-        searched = f"--index {folder}/index --queries {folder}/all.tsv --first-stage all --depth 4"
+        index.main(f"--index {inputs}/index --encode {tmp_path}/made/fold-{name}".split())  # the same arithmetic
+        searched = f"--index {inputs}/index --queries {inputs}/all.tsv --first-stage all --depth 4"
         search.main(f"{searched} --reranker {tmp_path}/made/fold-{name} --output {tmp_path}/{name}.run".split())
         assert lines_of(tmp_path / f"{name}.run", ids) == lines_of(tmp_path / "made" / RUN_FILE, ids)
     assert {len(one.doc_ids) for one in read_run(tmp_path / "made" / RUN_FILE).values()} == {4}
@@ -109,9 +106,8 @@ def test_folds_over_the_whole_collection(inputs, tmp_path):
 
 def test_the_table(inputs, made):
     """Values by hand from the run, the candidates and the checkpoints."""
-    folder, _ = inputs
-    judged = judgments(str(folder / "all.qrels"))
-    runs = [read_run(folder / "all.run"), read_run(made / RUN_FILE)]
+    judged = judgments(str(inputs / "all.qrels"))
+    runs = [read_run(inputs / "all.run"), read_run(made / RUN_FILE)]
     table = (made / TABLE_FILE).read_text()
     header, _, *rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines()[:6]]
     assert header == ["fold", "queries", "best epoch"] + [
@@ -202,14 +198,13 @@ def test_a_start_that_knows_the_folds_is_named(inputs, tmp_path, capsys):
         assert ("no fold is new to its weights" in capsys.readouterr().err) is said
 
 
-def test_err_has_one_scale(inputs, tmp_path):
+def test_err_has_one_scale(inputs, corpus, tmp_path):
     """Of all queries only one has a document of grade 3: ERR counts to 3 for the others', too."""
-    folder, _ = inputs
-    lines = (folder / "all.qrels").read_text().splitlines(keepends=True)
+    lines = (inputs / "all.qrels").read_text().splitlines(keepends=True)
     low = "".join(line for line in lines if line.startswith("q-gout ") or not line.endswith(" 3\n"))
     (tmp_path / "low.qrels").write_text(low)
     judged = judgments(str(tmp_path / "low.qrels"))
-    given = f"--train {folder / 'all.tsv'},{tmp_path / 'low.qrels'} --measures ERR@20 --epochs 1"
+    given = f"--train {inputs / 'all.tsv'},{tmp_path / 'low.qrels'} --measures ERR@20 --epochs 1"
     cross_validate(inputs, tmp_path / "made", given, folds=2)
     made = read_run(tmp_path / "made" / RUN_FILE)
     values = {}
@@ -222,11 +217,11 @@ def test_err_has_one_scale(inputs, tmp_path):
     folder = tmp_path / "made" / f"fold-{name}"  # none of its validation queries has a 3
     validated = read_config(folder)["training"]["validation_queries"]
     model, vocabulary = load_checkpoint(folder)
-    reranker = NeuralReranker(model, vocabulary, inputs[1])
+    reranker = NeuralReranker(model, vocabulary, corpus)
     run = {}
     for query in learnable.queries(learnable.TOPICS):
         if query.id in validated:
-            found = small.candidates(inputs[1], scores=[1000 - rank for rank in range(1, len(inputs[1]) + 1)])
+            found = small.candidates(corpus, scores=[1000 - rank for rank in range(1, len(corpus) + 1)])
             ranking = rank(query, found, reranker)
             run[query.id] = RankedList(ranking.doc_ids, ranking.ranked_scores)
     evaluator = Evaluator({id: judged[id] for id in validated}, ["ERR@20"], highest=3)
@@ -235,12 +230,11 @@ def test_err_has_one_scale(inputs, tmp_path):
 
 
 def test_queries_of_the_same_words_are_named(inputs, tmp_path, capsys):
-    folder, _ = inputs
-    queries = (folder / "all.tsv").read_text().replace("q-malaria\tmalaria", "q-malaria\tAsthma")
+    queries = (inputs / "all.tsv").read_text().replace("q-malaria\tmalaria", "q-malaria\tAsthma")
     (tmp_path / "all.tsv").write_text(queries)
     lines = [f"{id}\t{'ab'[number % 2]}\n" for number, id in enumerate(IDS)]  # asthma is the first, malaria the 12th
     (tmp_path / "folds.tsv").write_text("".join(lines))
-    twice = f"--train {tmp_path / 'all.tsv'},{folder / 'all.qrels'} --epochs 1"
+    twice = f"--train {tmp_path / 'all.tsv'},{inputs / 'all.qrels'} --epochs 1"
     cross_validate(inputs, tmp_path / "made", twice, folds=tmp_path / "folds.tsv")
     assert "q-asthma (fold a) = q-malaria (fold b)" in capsys.readouterr().err
     assert {path.name for path in (tmp_path / "made").glob("fold-*")} == {"fold-a", "fold-b"}

@@ -31,7 +31,7 @@ def made(inputs, tmp_path_factory):
     return made
 
 
-def test_every_epoch_is_a_checkpoint_of_its_own(inputs, made):
+def test_every_epoch_is_a_checkpoint_of_its_own(inputs, corpus, made):
     """Each reaches the measure that was logged for it, and the best one is the output."""
     assert sorted(path.name for path in (made / "epochs").iterdir()) == ["01", "02", "03"]
     log = [json.loads(line) for line in (made / "log.jsonl").read_text().splitlines()]
@@ -41,8 +41,8 @@ def test_every_epoch_is_a_checkpoint_of_its_own(inputs, made):
         measures = read_config(folder)["measures"]
         assert measures == {name: entry[name] for name in ("epoch", "loss", "AP", "P@3")}
         model, vocabulary = load_checkpoint(folder)
-        reranker = NeuralReranker(model, vocabulary, inputs[1])
-        reached = learnable.mean_average_precision(inputs[1], reranker, learnable.TOPICS[learnable.TRAINED :])
+        reranker = NeuralReranker(model, vocabulary, corpus)
+        reached = learnable.mean_average_precision(corpus, reranker, learnable.TOPICS[learnable.TRAINED :])
         assert reached == pytest.approx(entry["AP"], abs=1e-6)
     best = read_config(made)["measures"]["epoch"]
     assert contents(made) == contents(made / "epochs" / f"{best:02d}")
@@ -70,8 +70,7 @@ def test_without_hard_links_files_are_copied(inputs, made, tmp_path, monkeypatch
 
 
 def test_an_epoch_re_ranks_like_any_checkpoint(inputs, made, tmp_path):
-    folder, _ = inputs
-    given = f"--index {folder}/index --queries {folder}/dev.tsv --run {folder}/dev.run"
+    given = f"--index {inputs}/index --queries {inputs}/dev.tsv --run {inputs}/dev.run"
     for name in ("01", "03"):
         search.main(f"{given} --reranker {made}/epochs/{name} --output {tmp_path}/{name}.run".split())
     first, third = read_run(tmp_path / "01.run"), read_run(tmp_path / "03.run")

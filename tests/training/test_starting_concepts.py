@@ -131,9 +131,8 @@ def test_concepts_are_asked_for(made, tmp_path, model):
 
 
 def test_an_index_without_concepts(made, inputs, tmp_path):
-    folder, _ = inputs
     with pytest.raises(InputError, match="the index holds no concepts"):
-        run(made, tmp_path / "c", f"--concepts {made}/vectors", f"--index {folder}/index")
+        run(made, tmp_path / "c", f"--concepts {made}/vectors", f"--index {inputs}/index")
 
 
 def test_what_a_model_starts_from(made, index):

@@ -18,7 +18,7 @@ from tests.training import learnable
 from tests.training.commanded import always, held_out, resumed, run, validation_killed, weights_of
 
 
-def test_a_checkpoint_is_trained_and_described(inputs, tmp_path, capsys):
+def test_a_checkpoint_is_trained_and_described(inputs, corpus, tmp_path, capsys):
     """The measures in the checkpoint and on stdout are those that its scores give."""
     run(inputs, tmp_path / "made", "--lexical-features lex3 --learning-rate 0.1 --seed 7")
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
@@ -33,8 +33,8 @@ def test_a_checkpoint_is_trained_and_described(inputs, tmp_path, capsys):
     assert f"best epoch {best['epoch']} of 3" in said and f"AP {best['AP']:.4f}" in said
     model, vocabulary = load_checkpoint(tmp_path / "made")
     assert model.feature_mean.any() and (model.feature_scale != 1).all()
-    reranker = NeuralReranker(model, vocabulary, inputs[1])
-    reached = learnable.mean_average_precision(inputs[1], reranker, learnable.TOPICS[learnable.TRAINED :])
+    reranker = NeuralReranker(model, vocabulary, corpus)
+    reached = learnable.mean_average_precision(corpus, reranker, learnable.TOPICS[learnable.TRAINED :])
     assert reached == pytest.approx(best["AP"], abs=1e-6)
 
 
@@ -221,11 +221,10 @@ def test_measures_that_are_given_win(inputs, tmp_path, given, expected):
 
 def test_groups_without_pairs_are_said(inputs, tmp_path):
     """All relevant documents are highly relevant: [P]'s groups have no pair, and no epoch may pretend to train."""
-    folder, _ = inputs
-    (tmp_path / "high.qrels").write_text((folder / "train.qrels").read_text().replace(" 1\n", " 2\n"))
+    (tmp_path / "high.qrels").write_text((inputs / "train.qrels").read_text().replace(" 1\n", " 2\n"))
     said = "8 training queries give no example for the loss hinge with the sampling groups"
     with pytest.raises(InputError, match=said):
-        run(inputs, tmp_path / "made", f"--train {folder / 'train.tsv'},{tmp_path / 'high.qrels'} --sampling groups")
+        run(inputs, tmp_path / "made", f"--train {inputs / 'train.tsv'},{tmp_path / 'high.qrels'} --sampling groups")
     assert not (tmp_path / "made").exists()
 
 
@@ -272,10 +271,9 @@ def test_options_without_effect_are_refused(inputs, tmp_path, options, said):
 
 def test_other_texts_of_the_same_queries(inputs, tmp_path):
     """Both texts of a query train under its id; --train-queries keeps some of all texts."""
-    folder, _ = inputs
-    lines = (folder / "train.tsv").read_text().splitlines()
+    lines = (inputs / "train.tsv").read_text().splitlines()
     (tmp_path / "longer.tsv").write_text("".join(f"{line} patients\n" for line in lines))
-    one, other = f"{folder}/train.tsv,{folder}/train.qrels", f"{tmp_path}/longer.tsv,{folder}/train.qrels"
+    one, other = f"{inputs}/train.tsv,{inputs}/train.qrels", f"{tmp_path}/longer.tsv,{inputs}/train.qrels"
     both = f"--train {one} --train {other}"
     found = train_ktrel(inputs, tmp_path / "both", both, runs=False)
     assert found["train"] == [one, other]
