@@ -7,6 +7,8 @@ from pathlib import Path
 
 from rerank_plugin import options as commandline
 from rerank_plugin.corpora import CORPUS, QUERIES, accepted
+from rerank_plugin.files.outputs import check_free
+from rerank_plugin.training.config import by_recipe
 from rerank_plugin.training.distillation_texts import DistillationConfig
 
 STUDENTS = ("ktrel", "delta", "pacrr")
@@ -85,7 +87,6 @@ def main(argv: list[str] | None = None) -> None:
 def _distil_words(options) -> None:
     """Make the encoder ktrel."""
     config = commandline.configured(DistillationConfig, options, seed=options.seed)
-    from rerank_plugin.files.outputs import check_free
     from rerank_plugin.models.checkpoints import CHECKPOINT
     from rerank_plugin.training.distillation import Teacher, distil, distil_concepts, save_student
 
@@ -117,18 +118,16 @@ def _annotator(knowledge: Path | None):
 
 def _distil_reranker(options) -> None:
     """Make a model that re-ranks; the output is a checkpoint as that of a training."""
-    from rerank_plugin.files.outputs import check_free
     from rerank_plugin.models.register import checkpoint_folder
     from rerank_plugin.retrieval.register import configure
-    from rerank_plugin.training.config import by_recipe
     from rerank_plugin.training.distillation import Teacher
     from rerank_plugin.training.saving import TRAINED
     from rerank_plugin.training.session import Session, Task
     from rerank_plugin.training.teacher_grades import STUDENTS, TRAINING, TeacherGrades
 
     check_free(options.output, TRAINED, options.overwrite)
-    given = {name: getattr(options, name) for name in ("epochs", "batch_size", "learning_rate")}
-    given = {name: value for name, value in given.items() if value is not None}
+    names = ("epochs", "batch_size", "learning_rate")
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
     teacher = Teacher(options.teacher, options.cache, options.device, options.precision)
     task = Task(
         model=options.student,

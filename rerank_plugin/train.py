@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import check_free
 from rerank_plugin.files.settings import chosen
 from rerank_plugin.training.config import COLLECTION, TrainingConfig, by_recipe
 
@@ -153,7 +154,6 @@ def main(argv: list[str] | None = None) -> None:
 
 def train(options) -> None:
     """Read everything, train, put the result in place, and print what was reached."""
-    from rerank_plugin.files.outputs import check_free
     from rerank_plugin.training.cross_validation import CROSS_VALIDATED
     from rerank_plugin.training.saving import TRAINED
     from rerank_plugin.training.session import Session

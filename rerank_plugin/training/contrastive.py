@@ -173,7 +173,7 @@ class ContrastiveTrainer(Trainer):
             return whole_batches(self.pools, len(self.builder.index), self.config.batch_size, generator)
         return batches(self.known, self.config.batch_size, self.config.queries_per_document, generator)
 
-    def _losses(self, generator: np.random.Generator, epoch: int) -> Iterator[tuple[Tensor, int]]:
+    def _losses(self, generator: np.random.Generator) -> Iterator[tuple[Tensor, int]]:
         for batch in self._batches(generator):
             queries = self._encode_queries([self.pools[number].words for number in batch.pools.tolist()])  # [Q, E]
             order, documents = self._encode_documents(batch.rows)  # [B, E]

@@ -118,11 +118,11 @@ class Saver:
         self.folder, self.model, self.vectors, self.training = folder, model, vectors, training
         self.index, self.validation = index, validation
         self.every, self.words = every, words or folder / WORDS
-        self.fresh, self.epochs = True, 0
+        self.epochs = 0  # that are done
 
     def go_on(self, epochs: int) -> None:
         """Keep the files of the folder, because the training was resumed after ``epochs`` epochs."""
-        self.fresh, self.epochs = False, epochs
+        self.epochs = epochs
         missing = [epoch for epoch in range(1, epochs + 1) if not (self._of(epoch) / CONFIG_FILE).exists()]
         if self.every and missing:
             raise InputError(
@@ -130,15 +130,20 @@ class Saver:
                 "it, or delete the folder to start over"
             )
 
-    def keep(self, measures: dict) -> None:
-        """Called after every epoch, before it counts as done."""
-        if self.fresh:
+    def save(self, measures: dict, best: bool) -> None:
+        """Called after every epoch, before it counts as done, and told whether it is the best so far."""
+        if not self.epochs:
             self._empty()
-        self.fresh, self.epochs = False, measures["epoch"]
+        self.epochs = measures["epoch"]
         if self.vectors is not None and not self.words.exists():
             word_vectors.save(self.vectors, self.words, {})
         if self.every:
             self._save(self._of(self.epochs), measures)
+        if best and self.every:
+            with replacing_folder(self.folder / BEST, CHECKPOINT, overwrite=True) as writing:
+                link_all(self._of(self.epochs), writing)
+        elif best:
+            self._save(self.folder / BEST, measures)
 
     def _empty(self) -> None:
         """Remove the files of an older training and write the marker of the new one."""
@@ -146,14 +151,6 @@ class Saver:
             if one.name != MARKER_FILE:  # it stays to the last: without it the rest would be taken for the user's
                 shutil.rmtree(one) if one.is_dir() else one.unlink()
         write(self.folder / MARKER_FILE, json.dumps({"training": self.training}))
-
-    def save(self, measures: dict) -> None:
-        """Called after that, when the epoch is the best so far."""
-        if self.every:
-            with replacing_folder(self.folder / BEST, CHECKPOINT, overwrite=True) as writing:
-                link_all(self._of(measures["epoch"]), writing)
-        else:
-            self._save(self.folder / BEST, measures)
 
     def finish(self, deciding: str, output: Path, overwrite: bool = False) -> Outcome:
         """Move the best checkpoint, the log and the plot to the output, and remove the work folder.

@@ -306,9 +306,7 @@ class Session:
         kind = Trainer
         if task.training.of_batches:
             from rerank_plugin.training.contrastive import ContrastiveTrainer as kind
-        trainer = kind(
-            model, reranker.builder, pools, task.training, validation, saver.save, folder, task.device, data, saver.keep
-        )
+        trainer = kind(model, reranker.builder, pools, task.training, validation, saver.save, folder, task.device, data)
         if task.resume and trainer.resume():
             log.info("going on after epoch %d", len(trainer.history))
             saver.go_on(len(trainer.history))

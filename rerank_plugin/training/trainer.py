@@ -45,10 +45,9 @@ class Trainer:
         model: the model to train.
         pools: the pools of the training queries.
         validate: called after each epoch with the model in eval mode; returns measures, the first one decides.
-        save: called with the measures whenever the deciding measure is the best so far.
+        save: called with the measures after each epoch, and whether the deciding one is the best so far.
         folder: where the state and the log are kept while training runs.
         data: sources of the pools and word vectors, as JSON values; they must be equal to resume a training.
-        keep: called with the measures of every epoch, before ``save``.
     """
 
     def __init__(
@@ -58,19 +57,17 @@ class Trainer:
         pools: Sequence[Pool],
         config: TrainingConfig,
         validate: Callable[[], dict[str, float]],
-        save: Callable[[dict], None],
+        save: Callable[[dict, bool], None],
         folder: Path,
         device: str = "cpu",
         data: dict | None = None,
-        keep: Callable[[dict], None] = lambda measures: None,
     ):
         if not pools:
             raise InputError(
                 "no training query has two documents of different relevance in the index: nothing to learn"
             )
         self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
-        self.validate, self.save, self.keep = validate, save, keep
-        self.folder, self.device = folder, device
+        self.validate, self.save, self.folder, self.device = validate, save, folder, device
         self.objective = None if config.of_batches else OBJECTIVES[config.loss](config.weights, config.sampling)
         self.tables = _sparse_tables(self.model)
         self.optimizer = self._new_optimizer()
@@ -133,10 +130,7 @@ class Trainer:
                 "validation_seconds": round(time.monotonic() - trained, 1),
             }
             self.history.append(entry)
-            reached = _finite_or_none({"epoch": epoch, "loss": loss, **measures})
-            self.keep(reached)
-            if better:
-                self.save(reached)
+            self.save(_finite_or_none({"epoch": epoch, "loss": loss, **measures}), better)
             self.model.load_state_dict(trained_weights, strict=False)
             self._write_state()
             shown = "  ".join(f"{name} {value:.4f}" for name, value in measures.items())
@@ -184,7 +178,7 @@ class Trainer:
         generator = np.random.default_rng([self.config.seed, epoch])
         self.model.train()
         total = count = 0
-        for loss, examples in self._losses(generator, epoch):
+        for loss, examples in self._losses(generator):
             if not torch.isfinite(loss):
                 raise InputError(f"the loss is {loss.item()} in epoch {epoch}: lower the learning rate")
             self.optimizer.zero_grad()
@@ -196,7 +190,7 @@ class Trainer:
             total, count = total + loss.item() * examples, count + examples
         return total / count
 
-    def _losses(self, generator: np.random.Generator, epoch: int) -> Iterator[tuple[torch.Tensor, int]]:
+    def _losses(self, generator: np.random.Generator) -> Iterator[tuple[torch.Tensor, int]]:
         """The mean loss of each batch of an epoch, and how many examples it has."""
         drawn = self.objective.draw(self.pools, self.config.pairs_per_query, generator)
         if not len(drawn.pool):

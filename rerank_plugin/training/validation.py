@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.files.runs import RankedList
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.models.relevance import Relevance
 from rerank_plugin.ranking.pipeline import rank
@@ -31,8 +33,6 @@ class Validation:
         measures: Sequence[str],
         highest: float | None = None,
     ):
-        from rerank_plugin.evaluation.values import Evaluator
-
         self.queries, self.reranker = queries, as_scorer(reranker)
         self.evaluator = Evaluator(judgments, measures, highest)  # says mistyped names before an epoch is trained
         # Rows and scores only: the words of candidates are gathered when they are scored, and not kept.
@@ -43,8 +43,6 @@ class Validation:
 
     def __call__(self) -> dict[str, float]:
         """Means over all judged queries, by measure name."""
-        from rerank_plugin.files.runs import RankedList
-
         self.reranker.encode_for_now(self.rows)  # an epoch has changed the weights
         run, scores = {}, [np.zeros(0, np.float32)]
         for query in self.queries:

@@ -104,8 +104,9 @@ class Problem:
     def held_out(self):
         return {"AP": mean_average_precision(self.index, self.reranker, TOPICS[TRAINED:])}
 
-    def save(self, measures):
-        self.saved[measures["epoch"]] = (measures, weights(self.model))
+    def save(self, measures, best):
+        if best:
+            self.saved[measures["epoch"]] = (measures, weights(self.model))
 
 
 def weights(model):

@@ -40,7 +40,7 @@ def trained(encoder, index, folder, layers, **training):
     queries = learnable.queries(learnable.TOPICS)
     pools = make_pools(queries, learnable.judgments(), {q.id: small.candidates(index) for q in queries}, one.builder)
     config = TrainingConfig(**{"batch_size": 16, "optimizer": "adam", "weights": "none", "seed": 1, **training})
-    trainer = Trainer(model, one.builder, pools, config, lambda: {"AP": 0.0}, lambda measures: None, folder)
+    trainer = Trainer(model, one.builder, pools, config, lambda: {"AP": 0.0}, lambda *measures: None, folder)
     return trainer, model
 
 
