@@ -19,8 +19,9 @@ class Recorded(Exception):
 
 
 @pytest.fixture
-def task_of(monkeypatch):
-    """The task that some code would train."""
+def task_of(monkeypatch, tmp_path):
+    """The task that some code would train, in a folder of the test's own."""
+    monkeypatch.chdir(tmp_path)
 
     def record(task):
         raise Recorded(task)
@@ -46,14 +47,12 @@ def library(model, **more):
 
 
 @pytest.mark.parametrize("model", ["delta", "delta-classifier", "pacrr", "knrm", "sevmos", "ktrel-w"])
-def test_a_model_is_trained_as_by_the_command(task_of, tmp_path, monkeypatch, model):
-    monkeypatch.chdir(tmp_path)
+def test_a_model_is_trained_as_by_the_command(task_of, model):
     by_command = task_of(command("--model", model, "--words", "words"))
     assert task_of(library(model, words="words")) == by_command
 
 
-def test_what_is_given_counts(task_of, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_is_given_counts(task_of):
     by_command = task_of(command(
         "--words", "words", "--epochs", "3", "--seed", "7", "--filters", "8", "--lexical-features", "lex3",
         "--first-stage", "qld", "--depth", "40", "--measures", "AP", "--overwrite",
@@ -64,8 +63,7 @@ def test_what_is_given_counts(task_of, tmp_path, monkeypatch):
     ))  # fmt: skip
 
 
-def test_a_checkpoint_to_start_from_gives_its_words_and_hyper_parameters(task_of, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_checkpoint_to_start_from_gives_its_words_and_hyper_parameters(task_of):
     by_command = task_of(command("--start-from", BUNDLED, "--words", BUNDLED))
     values = read_config(checkpoint_folder("delta"))["config"]
     assert task_of(library("delta", start_from="delta")) == replace(by_command, values=values)

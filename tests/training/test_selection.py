@@ -32,6 +32,7 @@ def test_the_path(tmp_path):
         Step(("b", "a"), {"c": 0.65}, "c"),
     ]
     assert calls == list(VALUES)
+    assert json.loads((tmp_path / SELECTION_FILE).read_text())["measured"] == VALUES
     assert as_markdown(path, "nDCG@20").splitlines()[2:5] == [
         "| a | 0.3000 | **0.7000** |  |",
         "| b | **0.5000** |  |  |",
@@ -63,8 +64,3 @@ def test_an_interrupted_selection_goes_on(tmp_path):
 def test_more_than_there_are(tmp_path, count):
     with pytest.raises(InputError, match=f"cannot select {count} of 3"):
         select(["a", "b", "c"], count, counted([]), tmp_path, {})
-
-
-def test_measures_are_kept_as_json(tmp_path):
-    select(["a", "b", "c"], 1, counted([]), tmp_path, {})
-    assert json.loads((tmp_path / SELECTION_FILE).read_text())["measured"] == {"a": 0.3, "b": 0.5, "c": 0.5}

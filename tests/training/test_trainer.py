@@ -17,15 +17,13 @@ from tests import small
 from tests.training import learnable
 from tests.training.learnable import Problem, same, weights
 
+STATISTICS = torch.tensor([0.3, 0.2, 0.4]), torch.tensor([0.5, 0.25, 2.0])  # means and deviations of LEX3
+
 
 def scripted(values):
     """A validation that gives measures from a list; the first of two decides."""
     remaining = iter(values)
     return lambda: {"AP": next(remaining), "decoy": 0.0}
-
-
-def deciding(problem):
-    return [entry["deciding"] for entry in problem.trainer.history]
 
 
 @pytest.mark.parametrize("start", [1, 2])
@@ -78,7 +76,7 @@ def test_the_first_loss_is_that_of_search_scores(corpus, tmp_path):
         corpus, tmp_path, epochs=1, dropout=0.0, learning_rate=1e-30, l2_convolution=0, l2_feed_forward=0,
         features=LEX3, pairs_per_query=7, batch_size=16,
     )  # fmt: skip
-    problem.model.set_feature_statistics(torch.tensor([0.3, 0.2, 0.4]), torch.tensor([0.5, 0.25, 2.0]))
+    problem.model.set_feature_statistics(*STATISTICS)
     drawn = draw_pairs(problem.pools, 7, np.random.default_rng([5, 1]))
     scores = []
     for query, pool in zip(learnable.queries(learnable.TOPICS), problem.pools):
@@ -98,8 +96,7 @@ def test_the_first_loss_is_that_of_search_scores(corpus, tmp_path):
 def test_resumed_equals_uninterrupted(corpus, tmp_path, stopped_after):
     """Killed in the validation of the next epoch: its steps are lost, and done again bit for bit."""
     whole = Problem(corpus, tmp_path / "whole", epochs=5, patience=5, features=LEX3)
-    statistics = torch.tensor([0.3, 0.2, 0.4]), torch.tensor([0.5, 0.25, 2.0])
-    whole.model.set_feature_statistics(*statistics)
+    whole.model.set_feature_statistics(*STATISTICS)
     whole.trainer.train()
 
     class Killed(Exception):
@@ -111,7 +108,7 @@ def test_resumed_equals_uninterrupted(corpus, tmp_path, stopped_after):
         return killed.held_out()
 
     killed = Problem(corpus, tmp_path / "parts", epochs=5, patience=5, features=LEX3, validate=kill)
-    killed.model.set_feature_statistics(*statistics)
+    killed.model.set_feature_statistics(*STATISTICS)
     with pytest.raises(Killed):
         killed.trainer.train()
 
@@ -236,7 +233,7 @@ def test_best_and_patience_outlive_a_resumption(corpus, tmp_path):
     resumed.trainer.resume()
     assert (resumed.trainer.best, resumed.trainer.epochs_without_gain) == (0.5, 1)
     resumed.trainer.train()
-    assert deciding(resumed) == [0.5, 0.3, 0.4, 0.45] and resumed.saved == {}
+    assert [entry["deciding"] for entry in resumed.trainer.history] == [0.5, 0.3, 0.4, 0.45] and resumed.saved == {}
 
 
 def test_what_is_saved(corpus, tmp_path):
@@ -250,7 +247,7 @@ def test_what_is_saved(corpus, tmp_path):
 def test_an_epoch_that_could_not_be_saved_is_done_again(corpus, tmp_path):
     """The disk was full: the state is still that of the epoch before, so resuming trains and saves this epoch."""
 
-    def full(measures):
+    def full(measures, best):
         raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space"):
@@ -286,7 +283,7 @@ def test_weight_decay_lands_on_the_right_parameters(corpus, tmp_path):
 
 def test_word_vectors_and_feature_statistics_stay(corpus, tmp_path):
     problem = Problem(corpus, tmp_path, epochs=2, features=LEX3)
-    problem.model.set_feature_statistics(torch.tensor([0.3, 0.2, 0.4]), torch.tensor([0.5, 0.25, 2.0]))
+    problem.model.set_feature_statistics(*STATISTICS)
     problem.trainer.train()
     assert problem.model.vectors.numpy().tobytes() == learnable.vectors().matrix.tobytes()
     assert problem.model.feature_mean.tolist() == pytest.approx([0.3, 0.2, 0.4])
