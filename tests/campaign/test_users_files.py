@@ -95,7 +95,6 @@ def test_a_foreign_file_in_an_index_keeps_it(work, capsys):
 def test_a_run_is_replaced_only_when_asked(work, capsys):
     assert run(search, f"{SEARCH} o.run") == 0
     before = (work / "o.run").read_bytes()
-    capsys.readouterr()
     refused(search, f"{SEARCH} o.run", capsys, "o.run exists already: choose another place, or overwrite it")
     assert run(search, f"{SEARCH} o.run --depth 1 --overwrite") == 0
     assert len(before.splitlines()) > len((work / "o.run").read_text().splitlines()) == 2
