@@ -33,8 +33,9 @@ from rerank_plugin.text.word_vectors import WORD_VECTORS
 from rerank_plugin.training import saving
 from rerank_plugin.training.folds import Fold, as_text
 from rerank_plugin.training.saving import TRAINED, Outcome
-from rerank_plugin.training.session import CROSS_VALIDATION_FILE, HeldOut, Session, Task
+from rerank_plugin.training.session import CROSS_VALIDATION_FILE, Session, Task
 from rerank_plugin.training.trainer import write
+from rerank_plugin.training.validation import HeldOut
 
 log = logging.getLogger(__name__)
 

@@ -44,7 +44,7 @@ from rerank_plugin.training.saving import TRAINED, Outcome, Saver, held, work_fo
 from rerank_plugin.training.starting_point import start_from, starting_concepts
 from rerank_plugin.training.teacher_grades import TeacherGrades
 from rerank_plugin.training.trainer import Trainer
-from rerank_plugin.training.validation import Validation
+from rerank_plugin.training.validation import HeldOut, Validation
 
 log = logging.getLogger(__name__)
 
@@ -89,15 +89,6 @@ class Task:
         documents = "relevant" if self.training.of_batches else self.documents or recipe.documents
         object.__setattr__(self, "measures", list(self.measures or recipe.measures))
         object.__setattr__(self, "documents", documents)
-
-
-class HeldOut(NamedTuple):
-    """Validation queries, their judgments, their candidates by query id, and the maximum grade of ERR."""
-
-    queries: Sequence[Query]
-    judgments: Judgments
-    candidates: dict[str, Candidates]
-    highest: float | None = None
 
 
 class TrainingSet(NamedTuple):
@@ -300,7 +291,7 @@ class Session:
         if pools and config.lexical_features:
             values = np.concatenate([pool.features for pool in pools]).astype(np.float64)
             model.set_feature_statistics(torch.from_numpy(values.mean(axis=0)), torch.from_numpy(values.std(axis=0)))
-        validation = Validation(*held_out[:3], reranker, task.measures, held_out.highest)
+        validation = Validation(held_out, reranker, task.measures)
         described = {**data, **asdict(task.training)}
         saver = Saver(folder, model, self.vectors, validation, described, task.keep_epochs, self.index.forward, words)
         kind = Trainer

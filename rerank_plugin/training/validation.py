@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,28 +16,28 @@ from rerank_plugin.ranking.pipeline import rank
 from rerank_plugin.rerankers import Reranker, as_scorer
 
 
+class HeldOut(NamedTuple):
+    """What a model is validated on."""
+
+    queries: Sequence[Query]
+    judgments: Judgments
+    candidates: Mapping[str, Candidates]  # by query id
+    highest: float | None = None  # the maximum grade of ERR; by default the highest grade in the judgments
+
+
 class Validation:
     """Measures a model on the validation queries after each epoch, with the same reranker class as search.
 
     Args:
-        candidates: by query id.
         measures: names of measures, as :mod:`rerank_plugin.evaluation.measures` has them; the first one decides.
-        highest: the maximum grade of ERR; by default the highest grade in the judgments.
     """
 
-    def __init__(
-        self,
-        queries: Sequence[Query],
-        judgments: Judgments,
-        candidates: Mapping[str, Candidates],
-        reranker: Reranker,
-        measures: Sequence[str],
-        highest: float | None = None,
-    ):
-        self.queries, self.reranker = queries, as_scorer(reranker)
-        self.evaluator = Evaluator(judgments, measures, highest)  # says mistyped names before an epoch is trained
+    def __init__(self, held_out: HeldOut, reranker: Reranker, measures: Sequence[str]):
+        self.queries, self.reranker = held_out.queries, as_scorer(reranker)
+        # It says mistyped names before an epoch is trained.
+        self.evaluator = Evaluator(held_out.judgments, measures, held_out.highest)
         # Rows and scores only: the words of candidates are gathered when they are scored, and not kept.
-        found = {query.id: candidates[query.id] for query in queries}
+        found = {query.id: held_out.candidates[query.id] for query in self.queries}
         self.candidates = {id: (one.index, one.rows, one.first_stage_scores) for id, one in found.items()}
         self.relevance = Relevance()  # fitted to the scores of the last epoch
         self.rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.rows for one in found.values())]))

@@ -5,7 +5,7 @@ import pytest
 
 from rerank_plugin.files.records import Query
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.training.validation import Validation
+from rerank_plugin.training.validation import HeldOut, Validation
 from tests import small
 from tests.training import learnable
 
@@ -30,7 +30,7 @@ def test_by_hand(index):
     """
     rows = index.rows(["MED-3", "100", "9", "a7", "MED-14"])
     candidates = {query.id: small.candidates(index, rows) for query in (HALF, WHOLE)}
-    validation = Validation([HALF, WHOLE], JUDGMENTS, candidates, Titles(), ["P@5", "AP"])
+    validation = Validation(HeldOut([HALF, WHOLE], JUDGMENTS, candidates), Titles(), ["P@5", "AP"])
     for _ in range(2):
         measures = validation()
         assert list(measures) == ["P@5", "AP"]
@@ -40,7 +40,7 @@ def test_by_hand(index):
 
 def test_a_judged_query_without_candidates_counts_as_zero(index):
     candidates = {"q1": small.candidates(index, [8, 0]), "q2": small.candidates(index, [])}
-    validation = Validation([HALF, WHOLE], JUDGMENTS, candidates, Titles(), ["AP"])
+    validation = Validation(HeldOut([HALF, WHOLE], JUDGMENTS, candidates), Titles(), ["AP"])
     assert validation()["AP"] == pytest.approx(0.5)
 
 
@@ -48,7 +48,8 @@ def test_the_scale_of_err(index):
     """q2's document of grade 2 at rank 3: gain (2^2 - 1) / 2^2 by its own judgments, / 2^4 on a scale up to 4."""
     candidates = {"q2": small.candidates(index, index.rows(["9", "a7", "MED-14"]))}
     for highest, gain in [(None, 3 / 4), (2, 3 / 4), (4, 3 / 16)]:
-        validation = Validation([WHOLE], {"q2": JUDGMENTS["q2"]}, candidates, Titles(), ["ERR@20"], highest)
+        held_out = HeldOut([WHOLE], {"q2": JUDGMENTS["q2"]}, candidates, highest)
+        validation = Validation(held_out, Titles(), ["ERR@20"])
         assert validation()["ERR@20"] == pytest.approx(gain / 3)
 
 
@@ -62,4 +63,4 @@ def test_of_a_model(corpus):
     candidates = {query.id: small.candidates(corpus) for query in queries}
     expected = learnable.mean_average_precision(corpus, one, topics)
     assert 0 < expected < 1
-    assert Validation(queries, judged, candidates, one, ["AP"])()["AP"] == pytest.approx(expected)
+    assert Validation(HeldOut(queries, judged, candidates), one, ["AP"])()["AP"] == pytest.approx(expected)
