@@ -37,7 +37,7 @@ TRAINING = FolderKind(
     "an interrupted training",
     MARKER_FILE,
     ("training",),
-    (
+    (  # .writing-* is what trainings of earlier versions left when they were killed
         STATE_FILE, f"*.{TENSORS_FILE}", LOG_FILE, PLOT_FILE, ".writing-*", *CHECKPOINT.inside(BEST),
         *CHECKPOINT.inside(f"{EPOCHS}/*"), *WORD_VECTORS.inside(WORDS),
     ),
