@@ -75,9 +75,9 @@ def _incidence(index: ForwardIndex, column: np.ndarray, width: int, start: int, 
     columns = column[index.tokens[offsets[0] : offsets[-1]]]
     where = np.flatnonzero(columns >= 0)
     documents = np.searchsorted(offsets, where + offsets[0], side="right") - 1
-    pairs = np.unique(documents * max(width, 1) + columns[where])
-    rows, words = np.divmod(pairs, max(width, 1))
-    return sparse.csr_matrix((np.ones(len(pairs), np.float32), (rows, words)), shape=(stop - start, width))
+    found = sparse.csr_matrix((np.ones(len(where), np.float32), (documents, columns[where])), (stop - start, width))
+    found.data[:] = 1  # and not how often, which is what repeated places add up to
+    return found
 
 
 def _best(rows: np.ndarray, scores: np.ndarray, depth: int) -> Ranked:

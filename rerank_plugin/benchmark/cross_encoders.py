@@ -16,14 +16,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from rerank_plugin.benchmark.collection import Collection
-from rerank_plugin.benchmark.measuring import Case, Meter
+from rerank_plugin.benchmark.measuring import Case
 from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, Measurement, measurements
-from rerank_plugin.benchmark.scoring import Setup, query_numbers
+from rerank_plugin.benchmark.scoring import Setup, affordable
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
 
@@ -38,14 +37,10 @@ INSTALL = "pip install 'rerank_plugin[bench]'"
 Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-class Shape(NamedTuple):
-    layers: int
-    width: int
-    heads: int
-    feed_forward: int
-
-
-SHAPES = {"minilm-l6": Shape(6, 384, 12, 1536), "tinybert-l2": Shape(2, 128, 2, 512)}
+SHAPES = {  # what BertConfig takes
+    "minilm-l6": dict(num_hidden_layers=6, hidden_size=384, num_attention_heads=12, intermediate_size=1536),
+    "tinybert-l2": dict(num_hidden_layers=2, hidden_size=128, num_attention_heads=2, intermediate_size=512),
+}
 
 
 def check_installed() -> None:
@@ -62,7 +57,10 @@ def cross_encoder_rows(collection: Collection, depth: int, setup: Setup, seed: i
     for name, shape in SHAPES.items():
         with _scorers(shape, setup, seed) as scorers:
             for at_once in BATCHES:
-                timed = _documents_to_time(scorers, collection, depth, at_once, setup.meter, seed)
+                # All candidates where there is time for them, else whole batches of them.
+                smallest = min(depth, at_once)
+                ones = [_case(one, collection, depth, smallest, at_once, seed) for one in scorers.values()]
+                timed = min(depth, smallest * min(affordable(one, depth, setup.meter) for one in ones))
                 cases = {path: _case(one, collection, depth, timed, at_once, seed) for path, one in scorers.items()}
                 measured = {path: one.scaled(depth / timed) for path, one in setup.meter.measure(cases).items()}
                 shared = {
@@ -72,19 +70,8 @@ def cross_encoder_rows(collection: Collection, depth: int, setup: Setup, seed: i
                     "measured_documents": timed if timed < depth else None,
                     "document_batch": at_once,
                 }
-                kinds = {PLAIN: "float32", FAST: "int8"}
-                columns = {path: {**shared, "path": path, "precision": kinds[path]} for path in measured}
+                columns = {PLAIN: {**shared, "precision": "float32"}, FAST: {**shared, "precision": "int8"}}
                 yield from measurements(CROSS_ENCODER, measured, 1, columns.__getitem__)
-
-
-def _documents_to_time(scorers, collection, depth: int, at_once: int, meter: Meter, seed: int) -> int:
-    """All candidates where there is time for them, else whole batches of them, one at least."""
-    smallest = min(depth, at_once)
-    slowest = max(
-        meter.estimate(_case(scorer, collection, depth, smallest, at_once, seed)) for scorer in scorers.values()
-    )
-    batches = int(meter.seconds / (meter.fewest * slowest))
-    return depth if batches * smallest >= depth else max(batches, 1) * smallest
 
 
 def _case(scorer: Scorer, collection: Collection, depth: int, timed: int, at_once: int, seed: int) -> Case:
@@ -92,7 +79,7 @@ def _case(scorer: Scorer, collection: Collection, depth: int, timed: int, at_onc
 
     def prepare(call: int):
         random = np.random.default_rng([seed, call & 0xFFFF])
-        number = query_numbers(call, 1, len(collection.queries))[0]
+        number = call % len(collection.queries)
         lengths = np.sort(random.choice(sequence_lengths(collection, number, depth), timed))
         batches = [_pieces(lengths[start : start + at_once], random) for start in range(0, timed, at_once)]
         return lambda: sum(len(scorer(*batch)) for batch in batches)
@@ -114,7 +101,7 @@ def _pieces(lengths: np.ndarray, random: np.random.Generator) -> tuple[np.ndarra
 
 
 @contextmanager
-def _scorers(shape: Shape, setup: Setup, seed: int) -> Iterator[dict[str, Scorer]]:
+def _scorers(shape: dict[str, int], setup: Setup, seed: int) -> Iterator[dict[str, Scorer]]:
     """The two ways to run a cross-encoder: functions of ids and mask, int64 [B, L], to logits [B, 1]."""
     model = _model(shape, seed)
     if setup.device != "cpu":
@@ -128,20 +115,12 @@ def _scorers(shape: Shape, setup: Setup, seed: int) -> Iterator[dict[str, Scorer
         }
 
 
-def _model(shape: Shape, seed: int):
+def _model(shape: dict[str, int], seed: int):
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 
     torch.manual_seed(seed)
-    config = BertConfig(
-        vocab_size=PIECES,
-        hidden_size=shape.width,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.feed_forward,
-        num_labels=1,
-    )
-    return BertForSequenceClassification(config).eval()
+    return BertForSequenceClassification(BertConfig(vocab_size=PIECES, num_labels=1, **shape)).eval()
 
 
 def _transformers_scorer(model, device: str) -> Scorer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 from rerank_plugin.kernels.parallel import processors
 
@@ -15,7 +15,7 @@ GIGABYTE, MEGABYTE = 1 << 30, 1 << 20
 
 def describe(threads: int, device: str) -> str:
     """Processor, cores used, memory, system and library versions (and the GPU), in one line."""
-    libraries = ", ".join(f"{name} {_version(name)}" for name in LIBRARIES)
+    libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     parts = [
         processor(),
         f"{threads} of {processors()} cores used",
@@ -29,11 +29,9 @@ def describe(threads: int, device: str) -> str:
 
 def processor() -> str:
     """The processor's model; with family and model number where the system tells, as virtual machines hide names."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            lines = file.read().split("\n\n")[0].splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
+    lines: list[str] = []
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        lines = file.read().split("\n\n")[0].splitlines()
     facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     if "model name" not in facts:
         return platform.processor() or platform.machine()
@@ -52,13 +50,6 @@ def memory_bytes() -> int:
 def load_average() -> str:
     """How busy the machine is with other work, as the system's one-minute load average."""
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-
-
-def _version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "missing"
 
 
 def _gpu(device: str) -> str:

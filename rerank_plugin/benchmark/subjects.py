@@ -119,11 +119,8 @@ def opened(
         InputError: it cannot be used.
     """
     with ExitStack() as stack:
-        loadable, forward, checkpoint = (
-            spec,
-            collection.forward,
-            register.packaged_folder(spec.partition(":")[2] or spec),
-        )
+        loadable, forward = spec, collection.forward
+        checkpoint = register.packaged_folder(spec.partition(":")[2] or spec)
         random = has_random_weights(spec)
         if random:
             folder = stack.enter_context(scratch_folder())
@@ -132,7 +129,7 @@ def opened(
         plain = replace(options, fast=False, precision="float32", compile=False)
         paths = {PLAIN: rerankers.load(loadable, forward, plain)}
         if random:
-            stack.enter_context(stored_encodings(paths[PLAIN], collection, CHECKED, depth, seed, encoded))
+            stack.enter_context(stored_encodings(paths[PLAIN], collection, depth, seed, encoded))
         if _has_two_paths(paths[PLAIN]):
             paths[FAST] = rerankers.load(loadable, forward, options)
         difference = largest_difference(paths, collection, depth)
@@ -198,19 +195,13 @@ def relative_difference(scores: Iterable[Sequence[np.ndarray]]) -> float:
 
 
 @contextmanager
-def stored_encodings(
-    reranker, collection: Collection, queries: int, depth: int, seed: int, always: bool = False
-) -> Iterator[None]:
+def stored_encodings(reranker, collection: Collection, depth: int, seed: int, always: bool) -> Iterator[None]:
     """Write encodings for a neural reranker into the index, and remove them in the end; nothing where its model has
     none, or does not use them on its device.
 
     Encoding a million documents takes longer than all measurements together, and times do not depend on vectors'
-    values. So only the candidates of the first queries, on which the two paths' scores are compared, are encoded; the
-    other vectors are random.
-
-    Args:
-        queries, depth: the candidates that are encoded, rather than at random.
-        always: also where its device does not use them.
+    values. So only the ``depth`` first candidates of the queries on which the two paths' scores are compared are
+    encoded; the other vectors are random. ``always`` writes them also where the model's device does not use them.
     """
     from rerank_plugin.indexes.stored_encodings import encodings_folder, write_encodings
     from rerank_plugin.models.document_encodings import weights_checksum
@@ -222,7 +213,7 @@ def stored_encodings(
         return
     model = reranker.model
     index, key = collection.forward, weights_checksum(model, reranker.builder.vocabulary)
-    count = min(queries, len(collection.queries))
+    count = len(collection.queries[:CHECKED])
     rows = np.unique(np.concatenate([collection.candidates(number, depth).rows for number in range(count)]))
     folder = encodings_folder(index, key)
     try:

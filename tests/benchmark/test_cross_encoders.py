@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from rerank_plugin.benchmark import cross_encoders
-from rerank_plugin.benchmark.cross_encoders import LONGEST, Shape, cross_encoder_rows, sequence_lengths
+from rerank_plugin.benchmark.cross_encoders import LONGEST, cross_encoder_rows, sequence_lengths
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.scoring import Setup
 from rerank_plugin.files.errors import InputError
 
-TINY = Shape(layers=1, width=8, heads=2, feed_forward=16)
+TINY = dict(num_hidden_layers=1, hidden_size=8, num_attention_heads=2, intermediate_size=16)
 
 
 def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
@@ -56,7 +56,7 @@ class TestWithLibraries:
         random = np.random.default_rng(0)
         ids = random.integers(1000, 30_000, (6, 37))  # another shape than the export's
         mask = (np.arange(37) < random.integers(5, 38, 6)[:, None]).astype(np.int64)
-        shape = Shape(layers=2, width=32, heads=4, feed_forward=64)
+        shape = dict(num_hidden_layers=2, hidden_size=32, num_attention_heads=4, intermediate_size=64)
         with cross_encoders._scorers(shape, setup, 0) as scorers:
             plain, fast = scorers["plain"](ids, mask), scorers["fast"](ids, mask)
             assert plain.shape == fast.shape == (6, 1)
