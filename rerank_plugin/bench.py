@@ -172,6 +172,8 @@ def _suite(options):
         texts=options.texts,
         work_folder=options.work_folder,
         options=commandline.configured(RerankerOptions, options, threads=threads),
+        rates=options.rate or [],
+        clients=options.clients or [],
         seconds=options.seconds or (QUICK_SECONDS if quick else SECONDS),
         repetitions=options.repetitions or (QUICK_REPETITIONS if quick else REPETITIONS),
         seed=options.seed,
@@ -180,18 +182,14 @@ def _suite(options):
 
 def _service_rows(options):
     """The rows of the service: of the one whose address is given, or of one that is started for them."""
-    from rerank_plugin.benchmark.service_load import Load, service_rows
+    from rerank_plugin.benchmark.service_load import service_rows
     from rerank_plugin.benchmark.suite import opened_collection, set_up
 
     suite = _suite(options)
     setup = set_up(suite)
     with opened_collection(suite) as collection:
-        with _serving(options.service, str(collection.index.folder), options.reranker[0], suite.depths[0]) as url:
-            load = Load(
-                url, options.reranker[0], suite.depths[0], options.rate or [], options.clients or [], suite.seconds,
-                suite.seed,
-            )  # fmt: skip
-            yield from service_rows(load, collection, setup)
+        with _serving(options.service, str(collection.index.folder), suite.specs[0], suite.depths[0]) as url:
+            yield from service_rows(url, suite, collection, setup)
 
 
 @contextmanager

@@ -104,25 +104,15 @@ def with_scan(collection: Collection, depth: int, seed: int) -> Collection:
     return replace(collection, ranked=list(zip(*ranked)), source=SCAN)
 
 
-def with_run(collection: Collection, run: Path, depth: int) -> Collection:
-    """The same with the candidates of a TREC run.
+def with_candidates(collection: Collection, first_stage, depth: int, name: str) -> Collection:
+    """The same index with the queries that a first stage finds something for, and the ``depth`` best that it finds.
 
     Raises:
-        InputError: the run cannot be read, is of another index, or has none of the queries.
+        InputError: it finds nothing, or cannot search for a query.
     """
     from rerank_plugin.ranking.pipeline import from_first_stage
-    from rerank_plugin.retrieval.given_run import RunConfig
 
-    first_stage = collection.index.first_stage(RunConfig(str(run)))
-    return with_candidates(collection, from_first_stage(first_stage, depth), str(run))
-
-
-def with_candidates(collection: Collection, source, name: str) -> Collection:
-    """The same index with the queries that ``source`` finds something for, and what it finds.
-
-    Raises:
-        InputError: it finds nothing.
-    """
+    source = from_first_stage(first_stage, depth)
     found = [(query, source(query)) for query in collection.queries]
     found = [(query, candidates) for query, candidates in found if len(candidates)]
     if not found:

@@ -11,7 +11,7 @@ import numpy as np
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case
 from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN, Measurement, measurements
-from rerank_plugin.benchmark.scoring import Setup, columns, query_numbers
+from rerank_plugin.benchmark.scoring import Setup, columns, query_by_query
 from rerank_plugin.benchmark.subjects import CHECKED, Subject, relative_difference
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
@@ -67,7 +67,8 @@ def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setu
     fast = DenseStage(collection.index, DenseConfig(str(subject.checkpoint), device=device))
     stages = {PLAIN: PlainSearch(subject.paths[PLAIN], fast.vectors), FAST: fast}
     difference = largest_difference(stages, collection, depth)
-    timings = setup.meter.measure({path: _case(stage, collection, depth) for path, stage in stages.items()})
+    cases = {path: _case(stage, collection, depth) for path, stage in stages.items()}
+    timings = setup.meter.measure(cases)
     known = {"candidates": min(depth, len(collection)), "candidate_source": "all documents"}
     known |= {"largest_difference": difference, "precision": "float32"}
     return measurements(DENSE, timings, 1, lambda path: {**columns(subject, path, collection, depth, setup), **known})
@@ -83,10 +84,4 @@ def largest_difference(stages: dict, collection: Collection, depth: int) -> floa
 
 
 def _case(stage, collection: Collection, depth: int) -> Case:
-    """A search a call, with the next query each time."""
-
-    def prepare(call: int):
-        query = collection.queries[query_numbers(call, 1, len(collection.queries))[0]]
-        return lambda: len(stage.search(query, depth))
-
-    return prepare
+    return query_by_query(collection.queries, lambda query: len(stage.search(query, depth)))

@@ -28,12 +28,17 @@ class Answer(NamedTuple):
     seconds: float
 
 
+def search_path(index: str, query: str) -> str:
+    """The path of a request that searches an index."""
+    return f"/v1/{index}/search?{urlencode({'query': query})}"
+
+
 class Connections:
     """Keeps connections to a service open, and opens another where all are busy."""
 
     def __init__(self, host: str, port: int, index: str, queries: Sequence[str]):
         self.host, self.port = host, port
-        self.paths = [f"/v1/{index}/search?{urlencode({'query': query})}" for query in queries]
+        self.paths = [search_path(index, query) for query in queries]
         self.free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def ask(self, number: int, due: float) -> Answer:

@@ -85,15 +85,19 @@ class Measurement:
 def measurements(
     stage: str, timings: Mapping[str, Timings], batch: int, columns: Callable[[str], Mapping]
 ) -> list[Measurement]:
-    """A row a path, of calls that answer ``batch`` queries; ``columns`` gives what does not depend on the clock."""
+    """A row a path, of calls that answer ``batch`` queries; ``columns`` gives what does not depend on the clock.
+
+    The first path is the one that the others are compared with.
+    """
+    first = next(iter(timings.values()))
     return [
-        Measurement(stage=stage, batch=batch, **columns(path), **latencies(timings[path], timings[PLAIN], batch))
-        for path in timings
+        Measurement(stage=stage, path=path, batch=batch, **columns(path), **latencies(timing, first, batch))
+        for path, timing in timings.items()
     ]
 
 
-def latencies(timings: Timings, plain: Timings, batch: int) -> dict[str, float]:
-    """The columns of a row that follow from the repetitions' times."""
+def latencies(timings: Timings, first: Timings, batch: int) -> dict[str, float]:
+    """The columns of a row that follow from the repetitions' times, and from those of the path to compare with."""
     milliseconds = timings.seconds * 1000
     median, p95, p99 = np.percentile(milliseconds, [50, 95, 99])
     return {
@@ -102,7 +106,7 @@ def latencies(timings: Timings, plain: Timings, batch: int) -> dict[str, float]:
         "p99_ms": float(p99),
         "mean_ms": float(milliseconds.mean()),
         "queries_per_second": batch * len(milliseconds) / float(timings.seconds.sum()),
-        "ratio_to_plain": float(np.median(plain.seconds) / np.median(timings.seconds)),
+        "ratio_to_plain": float(np.median(first.seconds) / np.median(timings.seconds)),
         "peak_memory_mb": timings.peak_memory_mb,
         "repetitions": len(milliseconds),
     }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rerank_plugin import rerankers
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Meter
 from rerank_plugin.benchmark.rows import FAST, PLAIN, SCORING, Measurement, measurements
 from rerank_plugin.benchmark.subjects import Subject
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Setup:
 def scoring_rows(subject: Subject, collection: Collection, depth: int, batch: int, setup: Setup) -> list[Measurement]:
     """One row a path, for calls that each score ``depth`` candidates of ``batch`` queries."""
     parts = dict.fromkeys(subject.paths, batch)
-    if batch > 1 and setup.device == "cpu":
+    if batch > 1 and setup.device == "cpu":  # there the time of a query does not depend on the batch
         one = scoring_case(subject.paths[PLAIN], collection, depth, 1)
         parts[PLAIN] = affordable(one, batch, setup.meter)
     cases = {path: scoring_case(reranker, collection, depth, parts[path]) for path, reranker in subject.paths.items()}
@@ -59,7 +63,6 @@ def columns(subject: Subject, path: str, collection: Collection, depth: int, set
     return {
         **setup.columns(collection, depth),
         "reranker": subject.name,
-        "path": path,
         "candidates": collection.mean_candidates(depth),
         "largest_difference": subject.largest_difference,
         "precision": setup.precision if path == FAST else "float32",
@@ -80,12 +83,21 @@ def scoring_case(reranker: rerankers.Reranker, collection: Collection, depth: in
     return prepare
 
 
+def query_by_query(queries: Sequence[T], work: Callable[[T], object]) -> Case:
+    """Works on one query a call, on the next one each time."""
+
+    def prepare(call: int):
+        query = queries[call % len(queries)]
+        return lambda: work(query)
+
+    return prepare
+
+
 def query_numbers(call: int, batch: int, queries: int) -> list[int]:
     """Which queries a call takes: the next ones each time; numbers below 0 take them from the end."""
     return [(call * batch + place) % queries for place in range(batch)]
 
 
-def affordable(one: Case, batch: int, meter: Meter) -> int:
-    """The number of queries of a batch that fit into the time limit, at least 1. On a CPU the plain path's time per
-    query does not depend on the batch, so that the time of the whole batch follows from a part."""
-    return max(1, min(batch, int(meter.seconds / (meter.fewest * meter.estimate(one)))))
+def affordable(one: Case, most: int, meter: Meter) -> int:
+    """How many times the work of a case fits into the time limit, from 1 to ``most``."""
+    return max(1, min(most, int(meter.seconds / (meter.fewest * meter.estimate(one)))))

@@ -23,6 +23,8 @@ from rerank_plugin.benchmark.texts import read_texts, text_rows
 from rerank_plugin.benchmark.whole_query import whole_query_rows
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
+from rerank_plugin.retrieval.given_run import RunConfig
+from rerank_plugin.retrieval.lucene import LuceneConfig
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +42,10 @@ class Suite:
         texts: a corpus whose texts are re-ranked without an index; None where that is not measured.
         first_stage: settings of the whole query's first stage; None to measure scoring alone.
         work_folder: where generated collections are kept; None for a temporary one.
-        seconds, repetitions: of a measurement, at most (never fewer than five repetitions).
+        rates, clients: of the service: requests a second, at random times whatever the answers, and crowds, in which
+            each client sends its next request when the last is answered.
+        seconds, repetitions: of a measurement, at most (never fewer than five repetitions); ``seconds`` is also how
+            long each rate and crowd lasts.
     """
 
     specs: Sequence[str]
@@ -56,6 +61,8 @@ class Suite:
     texts: str | None
     work_folder: Path | None
     options: rerankers.RerankerOptions
+    rates: Sequence[float]
+    clients: Sequence[int]
     seconds: float
     repetitions: int
     seed: int
@@ -143,7 +150,8 @@ def _collections(suite: Suite, stack: ExitStack) -> Iterator[Searched]:
         return
     collection = collections.existing(suite.index, suite.queries, suite.seed)
     if suite.run is not None:
-        yield _searched(suite, collections.with_run(collection, suite.run, suite.deepest))
+        run = collection.index.first_stage(RunConfig(str(suite.run)))
+        yield _searched(suite, collections.with_candidates(collection, run, suite.deepest, str(suite.run)))
     elif suite.first_stage is None:
         yield Searched(collections.with_scan(collection, suite.deepest, suite.seed))
     else:
@@ -154,14 +162,11 @@ def _collections(suite: Suite, stack: ExitStack) -> Iterator[Searched]:
 def _searched(suite: Suite, collection: Collection) -> Searched:
     if suite.first_stage is None:
         return Searched(collection)
-    from rerank_plugin.ranking.pipeline import from_first_stage
-    from rerank_plugin.retrieval.lucene import LuceneConfig
-
     config = suite.first_stage
     first_stage = collection.index.first_stage(config)
     name = f"{config.name} by Lucene" if isinstance(config, LuceneConfig) else config.name
-    source = from_first_stage(first_stage, suite.deepest)
-    return Searched(collection, collections.with_candidates(collection, source, name), first_stage)
+    of_first_stage = collections.with_candidates(collection, first_stage, suite.deepest, name)
+    return Searched(collection, of_first_stage, first_stage)
 
 
 def _rows_of(

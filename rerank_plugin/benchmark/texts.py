@@ -69,7 +69,7 @@ def text_rows(
 
 def _case(reranker: Reranker, collection: Collection, texts: Sequence[dict[str, str]], depth: int) -> Case:
     def prepare(call: int):
-        query = collection.queries[query_numbers(call, 1, len(collection.queries))[0]].text
+        query = collection.queries[call % len(collection.queries)].text
         some = [texts[place] for place in query_numbers(call, depth, len(texts))]
         return lambda: len(reranker.rerank(query, some))
 

@@ -9,8 +9,9 @@ import numpy as np
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Timings
 from rerank_plugin.benchmark.rows import FAST, WHOLE, Measurement, measurements
-from rerank_plugin.benchmark.scoring import Setup, affordable, columns, query_numbers
+from rerank_plugin.benchmark.scoring import Setup, affordable, columns, query_by_query, query_numbers
 from rerank_plugin.benchmark.subjects import Subject
+from rerank_plugin.files.records import Query
 from rerank_plugin.ranking.pipeline import CandidateSource, from_first_stage, rank_all
 from rerank_plugin.rerankers import Scorer
 from rerank_plugin.rerankers.neural import NeuralReranker
@@ -59,21 +60,16 @@ def whole_query_rows(
 def _one_query(reranker: Scorer, collection: Collection, source: CandidateSource) -> Case:
     """One query; what is timed returns the seconds of first stage, scoring and sorting."""
 
-    def prepare(call: int):
-        query = collection.queries[query_numbers(call, 1, len(collection.queries))[0]]
+    def search(query: Query) -> tuple[float, float, float]:
+        started = time.perf_counter()
+        candidates = source(query)
+        found = time.perf_counter()
+        scores = reranker.score(query, candidates)
+        scored = time.perf_counter()
+        candidates.order(scores)
+        return found - started, scored - found, time.perf_counter() - scored
 
-        def search() -> tuple[float, float, float]:
-            started = time.perf_counter()
-            candidates = source(query)
-            found = time.perf_counter()
-            scores = reranker.score(query, candidates)
-            scored = time.perf_counter()
-            candidates.order(scores)
-            return found - started, scored - found, time.perf_counter() - scored
-
-        return search
-
-    return prepare
+    return query_by_query(collection.queries, search)
 
 
 def _stream(reranker: Scorer, collection: Collection, source: CandidateSource, count: int, batch: int) -> Case:
@@ -102,7 +98,7 @@ def _parts_of_scoring(subject: Subject, collection: Collection, depth: int) -> d
 
 def _part(work, collection: Collection, depth: int) -> Case:
     def prepare(call: int):
-        number = query_numbers(call, 1, len(collection.queries))[0]
+        number = call % len(collection.queries)
         terms = collection.forward.query(collection.queries[number].text)
         candidates = collection.candidates(number, depth)
         return lambda: work(terms, candidates) is None

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -129,15 +130,18 @@ def test_too_small_a_collection_is_refused(tmp_path):
 
 
 def test_queries_without_candidates_are_left_out(collection):
-    def source(query):
-        rows = np.arange(3 if query.id != "q2" else 0)
-        return Candidates(collection.forward, rows, np.ones(len(rows), np.float32))
+    class ThreeRows:
+        name = "three-rows"
 
-    found = with_candidates(collection, source, "three rows")
+        def search(self, query, depth):
+            rows = np.arange(3 if query.id != "q2" else 0)
+            return Candidates(collection.forward, rows, np.ones(len(rows), np.float32))
+
+    found = with_candidates(collection, ThreeRows(), 10, "three rows")
     assert [query.id for query in found.queries] == ["q0", "q1", "q3", "q4", "q5"]
     assert found.mean_candidates(10) == 3 and found.source == "three rows"
     with pytest.raises(InputError, match="nothing at all"):
-        with_candidates(collection, lambda query: source(Query("q2", "")), "nothing at all")
+        with_candidates(replace(collection, queries=[Query("q2", "")]), ThreeRows(), 10, "nothing at all")
 
 
 def test_a_scan_finds_candidates_for_every_query(collection):
