@@ -106,11 +106,9 @@ class Annotator:
         self._terms = term_arrays.open_terms(knowledge)
         self._index = matching.index(self._terms, config.threshold)
         self._settings = matching.MatchingSettings(
+            config.candidates, config.threshold, config.window, config.shortest, config.approximate,
             longest_first=config.overlap == "length",
-            **{
-                name: getattr(config, name) for name in ("candidates", "threshold", "window", "shortest", "approximate")
-            },
-        )
+        )  # fmt: skip
 
     def annotate(self, text: str) -> list[Mention]:
         """The mentions of a text, in its order; they do not overlap."""
@@ -146,7 +144,6 @@ class Annotator:
 def _prepared(texts: Sequence[str]) -> matching.Texts:
     """The words of some texts as arrays."""
     all_words = list(map(normalization.words, texts))
-    counts = [len(words.forms) for words in all_words]
     forms = list(chain.from_iterable(words.forms for words in all_words))
     lengths = np.fromiter(map(len, forms), np.int64, len(forms)) + 1  # a space follows
     starts, ends = np.concatenate([np.zeros((2, 0), np.int64), *map(_spans, all_words)], axis=1)
@@ -154,12 +151,12 @@ def _prepared(texts: Sequence[str]) -> matching.Texts:
     bounds = [bytes(map(normalization.BOUNDS.__getitem__, words.written)) for words in all_words]
     return matching.Texts(
         characters=np.frombuffer(" ".join([*forms, ""]).encode("utf-32-le"), np.uint32),
-        words=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+        words=term_arrays.offsets_of(lengths),
         starts=starts,
         ends=ends,
         breaks=np.frombuffer(b"".join(breaks), np.uint8),
         bounds=np.frombuffer(b"".join(bounds), np.uint8),
-        texts=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)]),
+        texts=term_arrays.offsets_of([len(words.forms) for words in all_words]),
     )
 
 

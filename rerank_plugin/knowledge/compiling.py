@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from rerank_plugin import __version__
-from rerank_plugin.files.arrays import ArrayWriter, save_array
+from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, save_array
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import replacing_folder
@@ -47,7 +47,8 @@ def compile_knowledge(
         InputError: something exists there that must not be replaced, an id occurs twice, or no concept is left.
     """
     with replacing_folder(Path(folder), KNOWLEDGE_BASE, overwrite) as writing:
-        rows, type_names, counts = _write_concepts(_batches(progress(source.concepts, "concepts")), kept_types, writing)
+        concepts = _batches(progress(source.concepts, "concepts"))
+        rows, type_names, terms, concepts_left_out = _write_concepts(concepts, kept_types, writing)
         if not rows:
             raise InputError(f"{spec}: no concept to compile" + (" with the types to keep" if kept_types else ""))
         relations = _batches(progress(source.relations, "relations"))
@@ -63,9 +64,9 @@ def compile_knowledge(
             "edition": edition,
             "kept_types": None if kept_types is None else sorted(kept_types),
             "concepts": len(rows),
-            "terms": counts["terms"],
+            "terms": terms,
             "relations": relation_count,
-            "concepts_left_out": counts["left_out"],
+            "concepts_left_out": concepts_left_out,
             "relations_left_out": relations_left_out,
             "relation_names": relation_names,
             "type_names": type_names,
@@ -78,21 +79,22 @@ def compile_knowledge(
 
 def _write_concepts(
     batches: Iterable[list[Concept]], kept_types: frozenset[str] | None, folder: Path
-) -> tuple[dict[str, int], list[str], dict[str, int]]:
-    """Write the arrays of concepts; returns the concepts' rows by id, the names of types, and counts."""
+) -> tuple[dict[str, int], list[str], int, int]:
+    """Write the arrays of concepts.
+
+    Returns the concepts' rows by id; the names of types; how many terms there are; and how many concepts were left out.
+    """
     rows: dict[str, int] = {}
     type_numbers: dict[str, int] = {}
-    counts = {"terms": 0, "left_out": 0}
+    left_out = 0
     ids = StringTableWriter(folder, "ids", searchable=True)
     names, terms = (StringTableWriter(folder, name, searchable=False) for name in ("names", "terms"))
     types = ArrayWriter(folder / "types.npy", np.uint16)
-    term_offsets, type_offsets = (ArrayWriter(folder / f"{of}_offsets.npy", np.uint64) for of in ("term", "type"))
-    for offsets in (term_offsets, type_offsets):
-        offsets.append([0])
+    term_offsets, type_offsets = (OffsetsWriter(folder / f"{of}_offsets.npy") for of in ("term", "type"))
     folded = [np.zeros(0, np.uint64)]  # hashes, 8 bytes a term
     for batch in batches:
         kept = [one for one in batch if kept_types is None or not kept_types.isdisjoint(one.semantic_types)]
-        counts["left_out"] += len(batch) - len(kept)
+        left_out += len(batch) - len(kept)
         for one in kept:
             if one.id in rows:
                 raise InputError(f"the concept {one.id} ({one.name}) occurs twice; remove one from the source")
@@ -101,11 +103,10 @@ def _write_concepts(
         names.extend([one.name for one in kept])
         of_concepts = [[one.name, *one.synonyms] for one in kept]
         flat = list(chain.from_iterable(of_concepts))
-        term_offsets.append(counts["terms"] + np.cumsum([len(one) for one in of_concepts], dtype=np.int64))
+        term_offsets.extend([len(one) for one in of_concepts])
         terms.extend(flat)
-        counts["terms"] += len(flat)
         folded.append(hash_strings([fold(term) for term in flat]))
-        type_offsets.append(types.length + np.cumsum([len(one.semantic_types) for one in kept], dtype=np.int64))
+        type_offsets.extend([len(one.semantic_types) for one in kept])
         flat_types = chain.from_iterable(one.semantic_types for one in kept)
         types.append([type_numbers.setdefault(type, len(type_numbers)) for type in flat_types])
     for writer in (ids, names, terms, term_offsets, types, type_offsets):
@@ -114,7 +115,7 @@ def _write_concepts(
     order = np.argsort(hashes, kind="stable")
     save_array(folder / "folded.hashes.npy", hashes[order])
     save_array(folder / "folded.rows.npy", order.astype(np.uint32))
-    return rows, list(type_numbers), counts
+    return rows, list(type_numbers), term_offsets.end, left_out
 
 
 def _write_relations(
@@ -140,10 +141,7 @@ def _write_relations(
     names = sorted(numbers)
     triples = np.concatenate(arrays)
     triples[:, 1] = np.array([names.index(name) for name in numbers], np.int32)[triples[:, 1]]
-    triples = triples[np.lexsort(triples.T[::-1])]
-    new = np.ones(len(triples), bool)
-    new[1:] = (triples[1:] != triples[:-1]).any(axis=1)
-    triples = triples[new]
+    triples = np.unique(triples, axis=0)
     for column, name in enumerate(("heads", "relations", "tails")):
         save_array(folder / f"{name}.npy", np.ascontiguousarray(triples[:, column]))
     return names, len(triples), left_out

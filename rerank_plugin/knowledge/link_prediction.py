@@ -10,6 +10,7 @@ predict if its inverse is in the training data. Both concepts of a pair keep at 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -73,7 +74,9 @@ def ranks(vectors: Translation, held_out: np.ndarray, known: np.ndarray, norm: i
     from rerank_plugin.knowledge.transe_step import distances as fill_distances
 
     entities, relations = vectors
-    answers = _answers(known, side)
+    answers = defaultdict(list)  # the correct entities for each given entity and relation
+    for given, relation, answer in known[:, [2 - side, 1, side]].tolist():
+        answers[given, relation].append(answer)
     found = np.empty((2, len(held_out)))
     space = np.empty((BATCH, len(entities)), np.float32)
     for begin in range(0, len(held_out), BATCH):
@@ -94,13 +97,3 @@ def ranks(vectors: Translation, held_out: np.ndarray, known: np.ndarray, norm: i
 def _rank(distances: np.ndarray, own: float) -> float:
     """The mean rank among ties: one plus the nearer entities plus half of the other entities at the same distance."""
     return 1 + int((distances < own).sum()) + (int((distances == own).sum()) - 1) / 2
-
-
-def _answers(known: np.ndarray, side: int) -> dict[tuple[int, int], np.ndarray]:
-    """The correct entities for each given entity and relation."""
-    given = known[:, 2 - side]
-    order = np.lexsort((known[:, 1], given))
-    keys = np.stack([given[order], known[order, 1]], axis=1)  # [E, 2]
-    starts = np.flatnonzero(np.concatenate([[True], (keys[1:] != keys[:-1]).any(axis=1)]))
-    parts = np.split(known[order, side].astype(np.int64), starts[1:])
-    return {(int(one), int(relation)): part for (one, relation), part in zip(keys[starts], parts)}

@@ -244,18 +244,6 @@ def _offer_form(form, similarity, terms, matches, match):
 
 
 @njit(nogil=True, cache=True)
-def _first_at_least(values, start, end, wanted):
-    """The first place in start..end of ascending values that is not below ``wanted``."""
-    while start < end:
-        middle = (start + end) >> 1
-        if values[middle] < wanted:
-            start = middle + 1
-        else:
-            end = middle
-    return start
-
-
-@njit(nogil=True, cache=True)
 def _common(grams, place, count, others, other, end, needed):
     """The number of common elements of grams[place:count] and others[other:end], both ascending.
 
@@ -290,9 +278,8 @@ def _offer_similar(grams, count, bits, terms, index, threshold, seen, stamp, mat
         gram = grams[place]
         if gram < 0:
             continue
-        end = index.offsets[gram + 1]
-        for i in range(_first_at_least(index.postings, index.offsets[gram], end, low), end):
-            posting = index.postings[i]
+        postings = index.postings[index.offsets[gram] : index.offsets[gram + 1]]
+        for posting in postings[np.searchsorted(postings, low) :]:
             if posting >= high:
                 break
             form, size, other = posting >> 32, (posting >> 16) & 0xFFFF, posting & 0xFFFF

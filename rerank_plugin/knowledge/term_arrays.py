@@ -125,9 +125,9 @@ def build(concepts: dict[str, Sequence[int]]) -> TermArrays:
     arrays = TermArrays(
         *characters,
         concepts=np.array([row for form in forms for row in concepts[form]], np.int32),
-        concept_offsets=_offsets([len(concepts[form]) for form in forms]),
+        concept_offsets=offsets_of([len(concepts[form]) for form in forms]),
         grams=grams,
-        gram_offsets=_offsets(sizes),
+        gram_offsets=offsets_of(sizes),
         gram_keys=gram_keys,
         form_slots=form_slots,
         gram_slots=gram_slots,
@@ -142,11 +142,11 @@ def build(concepts: dict[str, Sequence[int]]) -> TermArrays:
 def _characters(forms: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
     """Code points of strings, uint32, and their offsets, int64 [n+1]."""
     encoded = "".join(forms).encode("utf-32-le")
-    return np.frombuffer(encoded, np.uint32), _offsets([len(form) for form in forms])
+    return np.frombuffer(encoded, np.uint32), offsets_of([len(form) for form in forms])
 
 
-def _offsets(lengths) -> np.ndarray:
-    """int64 [n+1]"""
+def offsets_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Where each of n lists of these lengths begins if they are stored one after another, int64 [n+1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
