@@ -25,8 +25,8 @@ CONCEPTS = [
 RELATIONS = [Relation("H07", "broader", "H06"), Relation("H02", "treats", "H01")]
 
 
-def knowledge_base(folder, concepts=CONCEPTS):
-    compile_knowledge(Source("tests", iter(concepts), iter(RELATIONS)), folder, "tests")
+def knowledge_base(folder, concepts=CONCEPTS, relations=RELATIONS, **options):
+    compile_knowledge(Source("tests", iter(concepts), iter(relations)), folder, "tests", **options)
     return KnowledgeBase(folder)
 
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.knowledge import term_arrays
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
-from rerank_plugin.knowledge.compiling import compile_knowledge
-from rerank_plugin.knowledge.entries import Concept, Source
+from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from rerank_plugin.knowledge.normalization import term_forms, words
+from rerank_plugin.knowledge.sources import open_source
+from tests.annotated import knowledge_base
 from tests.knowledge.plain_annotator import PlainAnnotator
 
 NAMES = [
@@ -40,9 +44,7 @@ ALL = dict(threshold=0.7)
 
 
 def knowledge_of(names, folder):
-    concepts = (Concept(f"C{row}", first, tuple(others)) for row, (first, *others) in enumerate(names))
-    compile_knowledge(Source("test", concepts, iter(())), folder, "names")
-    return KnowledgeBase(folder)
+    return knowledge_base(folder, (Concept(f"C{row}", one, tuple(more)) for row, (one, *more) in enumerate(names)))
 
 
 @pytest.fixture(scope="module")
@@ -93,15 +95,14 @@ def test_permuted_terms_plurals_and_spellings(annotator):
 
 
 def test_an_ambiguous_term_has_its_concepts_by_row_at_most_k(annotator):
-    (mention,) = annotator.annotate("a cold")
-    assert mention == (2, 6, (2, 3), (1.0, 1.0))
+    assert annotator.annotate("a cold") == [(2, 6, (2, 3), (1.0, 1.0))]
     one = Annotator(annotator.knowledge, AnnotatorConfig(candidates=1), threads=1)
     assert one.annotate("cold")[0].concepts == (2,)
 
 
 def test_a_plural_gives_way_to_a_term_that_is_written_so(annotator):
-    assert annotator.annotate("cyclosporine")[0].concepts == (7, 6)
-    assert annotator.annotate("cyclosporine")[0].similarities[1] < 1
+    (mention,) = annotator.annotate("cyclosporine")
+    assert mention.concepts == (7, 6) and mention.similarities[1] < 1
 
 
 def test_overlap_by_score_or_by_length(tmp_path):
@@ -188,46 +189,41 @@ def test_concepts_are_those_of_the_mentions_and_threads_change_nothing(knowledge
     assert one.annotate_all(texts) == three.annotate_all(texts)
 
 
-def test_what_is_looked_up_is_kept_and_made_again_when_it_is_another_knowledge_base(knowledge, tmp_path):
-    folder = tmp_path / "kb"
-    shutil.copytree(knowledge.folder, folder)
-    shutil.rmtree(folder / "annotation", ignore_errors=True)
-    first = Annotator(KnowledgeBase(folder), threads=1)
-    kept = {path.name: path.stat().st_mtime_ns for path in (folder / "annotation").iterdir()}
-    again = Annotator(KnowledgeBase(folder), threads=1)
-    assert {path.name: path.stat().st_mtime_ns for path in (folder / "annotation").iterdir()} == kept
-    assert again.annotate("cold") == first.annotate("cold")
-    described = json.loads((folder / "annotation" / "annotation.json").read_text())
-    (folder / "annotation" / "annotation.json").write_text(json.dumps({**described, "knowledge": "another"}))
-    (folder / "annotation" / "grams.npy").write_bytes(b"damaged")
-    assert Annotator(KnowledgeBase(folder), threads=1).annotate("cold") == first.annotate("cold")
-    assert json.loads((folder / "annotation" / "annotation.json").read_text()) == described
+@pytest.fixture
+def copied(knowledge, tmp_path):
+    """The folder of a knowledge base in which nothing was looked up yet."""
+    ignored = shutil.ignore_patterns("annotation")
+    return Path(shutil.copytree(knowledge.folder, tmp_path / "kb", ignore=ignored))
 
 
-@pytest.mark.parametrize("damage", [b"", b"damaged"])
-def test_damaged_arrays_are_made_again(knowledge, tmp_path, damage):
-    folder = tmp_path / "kb"
-    shutil.copytree(knowledge.folder, folder)
-    expected = Annotator(KnowledgeBase(folder), threads=1).annotate("cold")
-    (folder / "annotation" / "form_slots.npy").write_bytes(damage)
-    assert Annotator(KnowledgeBase(folder), threads=1).annotate("cold") == expected
-    np.save(folder / "annotation" / "grams.npy", np.zeros(3, np.int32))
-    assert Annotator(KnowledgeBase(folder), threads=1).annotate("cold") == expected
+def cold(folder):
+    return Annotator(KnowledgeBase(folder), threads=1).annotate("cold")
 
 
-def test_a_folder_that_cannot_be_written_to(knowledge, tmp_path, monkeypatch, caplog):
-    from rerank_plugin.knowledge import term_arrays
+def test_what_is_looked_up_is_kept_and_made_again_when_it_is_another_knowledge_base_or_damaged(copied):
+    expected, arrays = cold(copied), copied / "annotation"
+    kept = {path.name: path.stat().st_mtime_ns for path in arrays.iterdir()}
+    assert cold(copied) == expected
+    assert {path.name: path.stat().st_mtime_ns for path in arrays.iterdir()} == kept
+    described = json.loads((arrays / "annotation.json").read_text())
+    (arrays / "annotation.json").write_text(json.dumps({**described, "knowledge": "another"}))
+    (arrays / "grams.npy").write_bytes(b"damaged")
+    assert cold(copied) == expected
+    assert json.loads((arrays / "annotation.json").read_text()) == described
+    for damage in (b"", b"damaged"):
+        (arrays / "form_slots.npy").write_bytes(damage)
+        assert cold(copied) == expected
+    np.save(arrays / "grams.npy", np.zeros(3, np.int32))
+    assert cold(copied) == expected
 
-    folder = tmp_path / "kb"
-    shutil.copytree(knowledge.folder, folder)
-    shutil.rmtree(folder / "annotation", ignore_errors=True)
 
+def test_a_folder_that_cannot_be_written_to(copied, monkeypatch, caplog):
     def refuse(folder, *_, **__):
         raise InputError(f"{folder}: cannot be written (Permission denied)")
 
     monkeypatch.setattr(term_arrays, "replacing_folder", refuse)
-    assert Annotator(KnowledgeBase(folder), threads=1).annotate("cold")
-    assert "cannot be written" in caplog.text and not (folder / "annotation").exists()
+    assert cold(copied)
+    assert "cannot be written" in caplog.text and not (copied / "annotation").exists()
 
 
 def test_the_settings_tell_the_knowledge_base(annotator, knowledge):
@@ -248,8 +244,6 @@ def test_settings_that_cannot_be(options):
 def test_equal_names_are_those_of_an_automaton(knowledge):
     """pyahocorasick over the words' forms finds the same names at word borders, of which the longest are kept."""
     ahocorasick = pytest.importorskip("ahocorasick")
-    from rerank_plugin.knowledge.normalization import term_forms, words
-
     automaton = ahocorasick.Automaton()
     for names in NAMES:
         for name in names:
@@ -264,8 +258,6 @@ def test_equal_names_are_those_of_an_automaton(knowledge):
 
 @pytest.mark.real_data
 def test_equals_the_plain_twin_on_real_abstracts_and_names(real_data, tmp_path):
-    from rerank_plugin.knowledge.sources import open_source
-
     names = [[one.name, *one.synonyms] for one in open_source(str(real_data / "mesh")).concepts][::12]
     knowledge = knowledge_of(names, tmp_path / "kb")
     texts = []

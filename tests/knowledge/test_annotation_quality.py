@@ -5,15 +5,13 @@ import json
 
 import pytest
 
-from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge import annotation_quality
 from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.annotation import Mention
 from rerank_plugin.knowledge.annotation_quality import GoldMention, GoldSpan, GoldText, Score, read_pubtator, scores
-from rerank_plugin.knowledge.compiling import compile_knowledge
-from rerank_plugin.knowledge.entries import Concept, Relation, Source
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from rerank_plugin.knowledge.entries import Concept, Relation
+from tests.annotated import knowledge_base
 
 CONCEPTS = (
     Concept("D1", "Hypertension", (), ("C",)),
@@ -51,9 +49,7 @@ def gold_file(tmp_path):
 @pytest.fixture(scope="module")
 def knowledge(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quality") / "kb"
-    relations = iter([Relation("D4", "parent", "D001523")])
-    compile_knowledge(Source("test", iter(CONCEPTS), relations), folder, "six concepts")
-    return KnowledgeBase(folder)
+    return knowledge_base(folder, CONCEPTS, [Relation("D4", "parent", "D001523")])
 
 
 def test_reading(gold_file):
@@ -172,7 +168,7 @@ def test_annotate_a_corpus(knowledge, capsys, tmp_path):
     assert "1 documents of 3 words, 2.0 concepts each" in capsys.readouterr().out
 
 
-def test_bad_settings_are_one_line(knowledge, capsys):
-    with pytest.raises(SystemExit) as exit:
-        commandline.run(main, ["annotate", "--knowledge", str(knowledge.folder), "--text", "a", "--threshold", "2"])
-    assert exit.value.code == 2 and len(capsys.readouterr().err.splitlines()) == 1
+def test_bad_settings_are_one_line(knowledge, refused):
+    assert "threshold is 2" in refused(
+        f"knowledge.__main__ annotate --knowledge {knowledge.folder} --text a --threshold 2"
+    )

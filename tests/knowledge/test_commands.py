@@ -1,7 +1,5 @@
 """``python -m rerank_plugin.knowledge``: compile and show, and MeSH as it is."""
 
-import subprocess
-import sys
 import time
 
 import pytest
@@ -10,31 +8,25 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from tests.knowledge import test_umls
+from tests.processes import attempt
 
 
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sample") / "kb"
-    main(["compile", "--source", "sample", "--output", str(folder)])
-    return folder
+def test_compile_and_show(sample_knowledge, capsys):
+    def shown(*names):
+        main(["show", "--knowledge", str(sample_knowledge), *names])
+        return capsys.readouterr().out
 
-
-def test_compile_and_show(sample, capsys):
-    main(["show", "--knowledge", str(sample)])
-    summary = capsys.readouterr().out
-    assert summary.startswith("sample: sample\n205 concepts, 477 names\n112 broader\n150 concerns\n")
-    main(["show", "--knowledge", str(sample), "Heart Attack"])
-    by_name = capsys.readouterr().out
+    assert shown().startswith("sample: sample\n205 concepts, 477 names\n112 broader\n150 concerns\n")
+    by_name = shown("Heart Attack")
     assert by_name.splitlines()[:3] == [
         "S001  myocardial infarction  [condition]",
         "  names: heart attack; MI; acute coronary occlusion",
         "  -> broader: coronary disease",
     ]
     assert "  <- concerns: aspirin; clopidogrel;" in by_name
-    main(["show", "--knowledge", str(sample), "S001"])
-    assert capsys.readouterr().out == by_name
+    assert shown("S001") == by_name
     with pytest.raises(InputError, match="no concept has the name or id 'nothing'"):
-        main(["show", "--knowledge", str(sample), "nothing"])
+        shown("nothing")
 
 
 def test_many_neighbours_are_counted(tmp_path, capsys):
@@ -48,9 +40,7 @@ def test_many_neighbours_are_counted(tmp_path, capsys):
 
 def test_umls_with_types_and_language(tmp_path, caplog):
     folder = tmp_path / "2024AA"
-    folder.mkdir()
-    for name, text in (("MRCONSO", test_umls.NAMES), ("MRSTY", test_umls.TYPES), ("MRREL", test_umls.RELATIONS)):
-        (folder / f"{name}.RRF").write_text(text, encoding="utf-8")
+    test_umls.write(folder)
 
     def compiled(*more):
         output = tmp_path / "kb"
@@ -65,10 +55,9 @@ def test_umls_with_types_and_language(tmp_path, caplog):
 
 
 def test_bad_input_is_one_line_and_status_2(tmp_path):
-    command = [sys.executable, "-m", "rerank_plugin.knowledge", "compile", "--source", str(tmp_path / "no")]
-    done = subprocess.run([*command, "--output", str(tmp_path / "kb")], capture_output=True, text=True)
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith(f"error: {tmp_path}") and done.stderr.count("\n") == 1
+    status, out, err = attempt(tmp_path, "knowledge compile --source no --output kb")
+    assert (status, out) == (2, "")
+    assert err.startswith("error: no: no such file") and err.count("\n") == 1
 
 
 @pytest.mark.real_data

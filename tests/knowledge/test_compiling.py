@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.knowledge.compiling import compile_knowledge
-from rerank_plugin.knowledge.entries import Concept, Relation, Source, distinct
+from rerank_plugin.knowledge.entries import Concept, Relation, distinct
 from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, KnowledgeBase, fold
+from tests.annotated import knowledge_base
 
 CONCEPTS = (
     Concept("D1", "Heart Diseases", ("Cardiac Diseases", "heart disease"), ("C",)),
@@ -31,13 +31,11 @@ RELATIONS = (
 
 
 def compiled(folder, concepts=CONCEPTS, relations=RELATIONS, **options):
-    source = Source("test", iter(concepts), iter(relations))
-    described = compile_knowledge(source, folder, "the tests", **options)
-    return KnowledgeBase(folder), described
+    return knowledge_base(folder, concepts, relations, **options)
 
 
 def test_what_is_written_is_read(tmp_path):
-    knowledge, described = compiled(tmp_path / "kb", edition="2024")
+    knowledge = compiled(tmp_path / "kb", edition="2024")
     assert len(knowledge) == 4
     assert knowledge.ids.take(range(4)) == ["D1", "D2", "D3", "D4"]
     assert knowledge.ids.find(["D3", "nothing", "D1"]).tolist() == [2, -1, 0]
@@ -50,13 +48,13 @@ def test_what_is_written_is_read(tmp_path):
     edges = list(zip(knowledge.heads.tolist(), knowledge.relations.tolist(), knowledge.tails.tolist()))
     assert edges == [(0, 2, 3), (1, 0, 0), (1, 1, 0)]
     assert {knowledge.heads.dtype, knowledge.relations.dtype, knowledge.tails.dtype} == {np.dtype(np.int32)}
+    described = knowledge.description
     assert (described["concepts"], described["terms"], described["relations"]) == (4, 10, 3)
     assert (described["relations_left_out"], described["edition"]) == (3, "2024")
-    assert knowledge.description == described
 
 
 def test_names_are_found_in_any_case(tmp_path):
-    knowledge, _ = compiled(tmp_path / "kb")
+    knowledge = compiled(tmp_path / "kb")
     assert knowledge.named(" heart  ATTACK") == [1]
     assert knowledge.named("mi") == [1, 2]
     assert knowledge.named("crohn’s disease 🙂") == [3]
@@ -77,7 +75,7 @@ def test_any_vocabulary_comes_back(tmp_path_factory, drawn, data):
         return
     ids = st.sampled_from([*drawn, "no such id!"])
     relations = data.draw(st.lists(st.builds(Relation, ids, words, ids), max_size=6))
-    knowledge, _ = compiled(folder, concepts, relations)
+    knowledge = compiled(folder, concepts, relations)
     for row, one in enumerate(concepts):
         assert (knowledge.ids[row], knowledge.names[row]) == (one.id, one.name)
         assert knowledge.terms_of(row) == [one.name, *one.synonyms]
@@ -92,29 +90,30 @@ def test_any_vocabulary_comes_back(tmp_path_factory, drawn, data):
 
 
 def test_batches_do_not_show(tmp_path, monkeypatch):
-    one, _ = compiled(tmp_path / "one")
+    one = compiled(tmp_path / "one")
     monkeypatch.setattr("rerank_plugin.knowledge.compiling.BATCH", 2)
-    other, _ = compiled(tmp_path / "other")
+    other = compiled(tmp_path / "other")
     assert one.checksum == other.checksum
 
 
 def test_the_checksum_is_of_the_content(tmp_path):
-    one, _ = compiled(tmp_path / "one")
-    again, _ = compiled(tmp_path / "again", relations=RELATIONS[::-1], edition="later")
+    one = compiled(tmp_path / "one")
+    again = compiled(tmp_path / "again", relations=RELATIONS[::-1], edition="later")
     assert one.checksum == again.checksum
     changed = (CONCEPTS[0]._replace(synonyms=("Cardiac Diseases", "heart diseasE")), *CONCEPTS[1:])
     retyped = (CONCEPTS[0]._replace(semantic_types=("X",)), *CONCEPTS[1:])
     renamed = tuple(one._replace(relation="isa") for one in RELATIONS)
     others = [
-        compiled(tmp_path / str(number), **change)[0].checksum
+        compiled(tmp_path / str(number), **change).checksum
         for number, change in enumerate([{"concepts": changed}, {"concepts": retyped}, {"relations": renamed}])
     ]
     assert len({one.checksum, *others}) == 4
 
 
 def test_types_select_concepts_and_what_relates_them(tmp_path):
-    knowledge, described = compiled(tmp_path / "kb", kept_types=frozenset({"F", "D"}))
+    knowledge = compiled(tmp_path / "kb", kept_types=frozenset({"F", "D"}))
     assert knowledge.ids.take(range(2)) == ["D2", "D4"]
+    described = knowledge.description
     assert (described["concepts_left_out"], described["relations"], described["kept_types"]) == (2, 0, ["D", "F"])
     with pytest.raises(InputError, match="no concept to compile with the types to keep"):
         compiled(tmp_path / "none", kept_types=frozenset({"Q"}))
@@ -133,38 +132,38 @@ def test_a_folder_is_replaced_only_when_asked(tmp_path):
     with pytest.raises(InputError, match="occurs twice"):
         compiled(tmp_path / "kb", CONCEPTS[:1] * 2, overwrite=True)
     assert len(KnowledgeBase(tmp_path / "kb")) == 4
-    assert len(compiled(tmp_path / "kb", CONCEPTS[:1], overwrite=True)[0]) == 1
+    assert len(compiled(tmp_path / "kb", CONCEPTS[:1], overwrite=True)) == 1
 
 
-def test_what_cannot_be_opened_is_said(tmp_path):
-    whole = tmp_path / "kb"
-    compiled(whole)
-    (whole / "cache.npy").write_bytes(b"anything")  # more files in the folder are nobody else's business
-    assert len(KnowledgeBase(whole)) == 4
-    with pytest.raises(InputError, match="no knowledge base at .*knowledge compile"):
-        KnowledgeBase(tmp_path / "nothing")
+def test_more_files_in_the_folder_are_nobody_elses_business(tmp_path):
+    compiled(tmp_path / "kb")
+    (tmp_path / "kb" / "cache.npy").write_bytes(b"anything")
+    assert len(KnowledgeBase(tmp_path / "kb")) == 4
 
-    def rewritten(**changes):
-        def change(folder):
-            description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-            (folder / DESCRIPTION).write_text(json.dumps({**description, **changes}), encoding="utf-8")
 
-        return change
+def rewritten(**changes):
+    def change(folder):
+        description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        (folder / DESCRIPTION).write_text(json.dumps({**description, **changes}), encoding="utf-8")
 
-    for number, (change, message) in enumerate(
-        [
-            (lambda folder: (folder / DESCRIPTION).unlink(), "not a compiled knowledge base"),
-            (lambda folder: (folder / DESCRIPTION).write_text("{"), "cannot be read"),
-            (lambda folder: (folder / DESCRIPTION).write_text("[]"), "format None"),
-            (rewritten(format_version=99), "format 99, this program reads 1"),
-            (rewritten(relation_names=None), "lacks relation_names"),
-            (lambda folder: (folder / "heads.npy").unlink(), "heads.npy is missing"),
-            (lambda folder: (folder / "terms.bytes.npy").write_bytes(b"x"), "has 1 bytes, expected"),
-        ]
-    ):
-        folder = tmp_path / str(number)
-        shutil.copytree(whole, folder)
-        change(folder)
-        with pytest.raises(InputError) as error:
-            KnowledgeBase(folder)
-        assert message in str(error.value)
+    return change
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (shutil.rmtree, "no knowledge base at .*knowledge compile"),
+        (lambda folder: (folder / DESCRIPTION).unlink(), "not a compiled knowledge base"),
+        (lambda folder: (folder / DESCRIPTION).write_text("{"), "cannot be read"),
+        (lambda folder: (folder / DESCRIPTION).write_text("[]"), "format None"),
+        (rewritten(format_version=99), "format 99, this program reads 1"),
+        (rewritten(relation_names=None), "lacks relation_names"),
+        (lambda folder: (folder / "heads.npy").unlink(), "heads.npy is missing"),
+        (lambda folder: (folder / "terms.bytes.npy").write_bytes(b"x"), "has 1 bytes, expected"),
+    ],
+)
+def test_what_cannot_be_opened_is_said(tmp_path, change, message):
+    compiled(tmp_path / "kb")
+    change(tmp_path / "kb")
+    with pytest.raises(InputError, match=message):
+        KnowledgeBase(tmp_path / "kb")

@@ -50,22 +50,15 @@ def test_what_does_not_fit_is_said(written, change, message):
         load_concept_vectors(written)
 
 
-@pytest.fixture(scope="module")
-def knowledge(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("embed") / "kb"
-    knowledge_main(["compile", "--source", "sample", "--output", str(folder)])
-    return folder
-
-
 def embedded(knowledge, output, *more):
     options = ["--dimension", "8", "--epochs", "5", "--holdout", "0.1", "--overwrite", *more]
     embed.main(["concepts", "--knowledge", str(knowledge), "--output", str(output), *options])
     return load_concept_vectors(output), json.loads((output / "concepts.json").read_text())
 
 
-def test_the_command_writes_a_vector_for_every_concept(knowledge, tmp_path, capsys):
-    loaded, settings = embedded(knowledge, tmp_path / "v")
-    opened = KnowledgeBase(knowledge)
+def test_the_command_writes_a_vector_for_every_concept(sample_knowledge, tmp_path, capsys):
+    loaded, settings = embedded(sample_knowledge, tmp_path / "v")
+    opened = KnowledgeBase(sample_knowledge)
     assert loaded.ids == opened.ids.take(np.arange(len(opened))) and loaded.matrix.shape == (len(opened), 8)
     assert settings["knowledge"]["checksum"] == opened.checksum and settings["relations"] == ["broader", "concerns"]
     assert settings["trained_on"] + settings["measured"]["triples"] == len(opened.heads)
@@ -74,12 +67,12 @@ def test_the_command_writes_a_vector_for_every_concept(knowledge, tmp_path, caps
     assert f"hits@10 {settings['measured']['hits_at_10']:.4f}" in printed and "205 concepts, 8 dimensions" in printed
 
 
-def test_the_written_vectors_did_not_see_what_was_held_out_but_with_final(knowledge, tmp_path):
-    held, settings = embedded(knowledge, tmp_path / "held")
-    again, _ = embedded(knowledge, tmp_path / "again")
+def test_the_written_vectors_did_not_see_what_was_held_out_but_with_final(sample_knowledge, tmp_path):
+    held, settings = embedded(sample_knowledge, tmp_path / "held")
+    again, _ = embedded(sample_knowledge, tmp_path / "again")
     assert (held.matrix == again.matrix).all()
-    final, of_final = embedded(knowledge, tmp_path / "final", "--final")
-    every, of_every = embedded(knowledge, tmp_path / "every", "--holdout", "0")
+    final, of_final = embedded(sample_knowledge, tmp_path / "final", "--final")
+    every, of_every = embedded(sample_knowledge, tmp_path / "every", "--holdout", "0")
     assert (final.matrix == every.matrix).all() and not np.allclose(final.matrix, held.matrix)
     assert of_final["measured"] == settings["measured"] and of_every["measured"] is None
     assert of_final["trained_on"] == of_every["trained_on"] > settings["trained_on"]
@@ -91,17 +84,17 @@ def test_the_command_has_the_defaults_of_the_library():
     assert {name: getattr(options, name) for name in asdict(config)} == asdict(config)
 
 
-def test_inverse_relations_are_named(knowledge, tmp_path):
-    _, settings = embedded(knowledge, tmp_path / "v", "--inverse")
+def test_inverse_relations_are_named(sample_knowledge, tmp_path):
+    _, settings = embedded(sample_knowledge, tmp_path / "v", "--inverse")
     assert settings["relations"] == ["broader", "concerns", "broader (inverse)", "concerns (inverse)"]
     assert load_file(tmp_path / "v" / "concepts.safetensors")["relations"].shape == (4, 8)
 
 
-def test_what_the_command_refuses(knowledge, tmp_path, capsys):
+def test_what_the_command_refuses(sample_knowledge, tmp_path, capsys):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="is not a folder of concept vectors"):
-        embed.main(["concepts", "--knowledge", str(knowledge), "--output", str(tmp_path / "there")])
+        embed.main(["concepts", "--knowledge", str(sample_knowledge), "--output", str(tmp_path / "there")])
     with pytest.raises(InputError, match="no knowledge base at"):
         embed.main(["concepts", "--knowledge", str(tmp_path / "no"), "--output", str(tmp_path / "v")])
     for option, value in (("--dimension", "0"), ("--holdout", "1"), ("--margin", "0"), ("--learning-rate", "nan")):

@@ -22,35 +22,29 @@ def by_hand():
     return entities, relations, np.array([[0, 0, 1]], np.int32), np.array([[0, 0, 2]], np.int32)
 
 
-def test_a_step_with_the_square_of_l2_by_hand():
-    # Residuals: (1, 0) + (-.5, .5) - (0, 1) = (.5, -.5), distance .5; minus (.6, .8): (-.1, -.3), distance .1.
+@pytest.mark.parametrize(
+    "norm, loss, relation, moved",
+    [
+        # Residuals: (1, 0) + (-.5, .5) - (0, 1) = (.5, -.5), distance .5; minus (.6, .8): (-.1, -.3), distance .1.
+        # Gradients 2 (.5, -.5) = (1, -1) and 2 (-.1, -.3) = (-.2, -.6); head and relation move by -.1 (1.2, -.4),
+        # the tails by .1 (1, -1) and -.1 (-.2, -.6).
+        (2, 1 + 0.5 - 0.1, [-0.5 - 0.12, 0.5 + 0.04], [[0.88, 0.04], [0.1, 0.9], [0.62, 0.86]]),
+        # Distances 1 and .4; signs (1, -1) and (-1, -1): head and relation move by -.1 (2, 0).
+        (1, 1 + 1 - 0.4, [-0.7, 0.5], [[0.8, 0], [0.1, 0.9], [0.7, 0.9]]),
+    ],
+)
+def test_a_step_by_hand(norm, loss, relation, moved):
     entities, relations, positives, negatives = by_hand()
-    loss = one_step(entities, relations, positives, negatives, 1.0, 0.1, 2)
-    assert loss == pytest.approx(1 + 0.5 - 0.1)
-    # Gradients 2 (.5, -.5) = (1, -1) and 2 (-.1, -.3) = (-.2, -.6); head and relation move by -.1 (1.2, -.4).
-    assert relations[0] == pytest.approx([-0.5 - 0.12, 0.5 + 0.04])
-    assert entities[0] == pytest.approx(np.array([0.88, 0.04]) / np.hypot(0.88, 0.04))
-    assert entities[1] == pytest.approx(np.array([0.1, 0.9]) / np.hypot(0.1, 0.9))  # + .1 (1, -1)
-    assert entities[2] == pytest.approx(np.array([0.62, 0.86]) / np.hypot(0.62, 0.86))  # - .1 (-.2, -.6)
+    assert one_step(entities, relations, positives, negatives, 1.0, 0.1, norm) == pytest.approx(loss)
+    assert relations[0] == pytest.approx(relation)
+    assert entities == pytest.approx(np.array(moved) / np.linalg.norm(moved, axis=1, keepdims=True))
 
 
-def test_a_step_with_l1_by_hand():
-    # Distances 1 and .4; signs (1, -1) and (-1, -1): head and relation move by -.1 (2, 0).
+@pytest.mark.parametrize("longest, length", [(0.5, 0.5), (1.0, np.hypot(0.7, 0.5))])
+def test_a_relation_is_shortened_but_never_lengthened(longest, length):
     entities, relations, positives, negatives = by_hand()
-    assert one_step(entities, relations, positives, negatives, 1.0, 0.1, 1) == pytest.approx(1.6)
-    assert relations[0] == pytest.approx([-0.7, 0.5])
-    assert entities[0] == pytest.approx([1, 0])
-    assert entities[1] == pytest.approx(np.array([0.1, 0.9]) / np.hypot(0.1, 0.9))
-    assert entities[2] == pytest.approx(np.array([0.7, 0.9]) / np.hypot(0.7, 0.9))
-
-
-def test_a_relation_is_shortened_but_never_lengthened():
-    entities, relations, positives, negatives = by_hand()
-    one_step(entities, relations, positives, negatives, 1.0, 0.1, 1, longest=0.5)
-    assert relations[0] == pytest.approx(np.array([-0.7, 0.5]) * 0.5 / np.hypot(0.7, 0.5))
-    entities, relations, positives, negatives = by_hand()
-    one_step(entities, relations, positives, negatives, 1.0, 0.1, 1, longest=1.0)
-    assert relations[0] == pytest.approx([-0.7, 0.5])
+    one_step(entities, relations, positives, negatives, 1.0, 0.1, 1, longest)
+    assert relations[0] == pytest.approx(np.array([-0.7, 0.5]) * length / np.hypot(0.7, 0.5))
 
 
 def test_a_corruption_that_is_far_enough_changes_nothing():

@@ -49,11 +49,16 @@ RELATIONS = (
 )
 
 
+def write(folder):
+    folder.mkdir(exist_ok=True)
+    for name, text in (("MRCONSO", NAMES), ("MRSTY", TYPES), ("MRREL", RELATIONS)):
+        (folder / f"{name}.RRF").write_text(text, encoding="utf-8")
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path):
-    for name, text in (("MRCONSO", NAMES), ("MRSTY", TYPES), ("MRREL", RELATIONS)):
-        (tmp_path / f"{name}.RRF").write_text(text, encoding="utf-8")
-    return tmp_path
+    return write(tmp_path)
 
 
 def read(folder, language="ENG"):
@@ -96,6 +101,7 @@ def test_by_default_concepts_without_a_medical_type_are_left_out(folder):
     source = umls.source(folder, "ENG")
     described = compile_knowledge(source, folder / "kb", "S", kept_types=source.kept_types)
     knowledge = KnowledgeBase(folder / "kb")
+    assert knowledge.description == described
     assert knowledge.ids.take([0, 1]) == ["C0001", "C0004"] and len(knowledge) == 2
     assert (described["concepts_left_out"], described["relations_left_out"]) == (2, 1)
     assert knowledge.relation_names == ["RO", "inverse_isa", "isa"]
