@@ -28,12 +28,12 @@ def test_sequences_are_as_long_as_query_and_text_together(collection, monkeypatc
 
 class TestWithLibraries:
     @pytest.fixture(autouse=True)
-    def libraries(self):
+    def libraries(self, monkeypatch):
         for name in ("transformers", "onnx", "onnxruntime"):
             pytest.importorskip(name)
+        monkeypatch.setattr(cross_encoders, "SHAPES", {"tiny": TINY})
 
     def test_rows_of_both_ways(self, collection, monkeypatch):
-        monkeypatch.setattr(cross_encoders, "SHAPES", {"tiny": TINY})
         monkeypatch.setattr(cross_encoders, "BATCHES", (4, 64))
         setup = Setup(Meter(10.0, 3), "cpu", 1, "a machine")
         rows = list(cross_encoder_rows(collection, 10, setup, 0))
@@ -44,7 +44,6 @@ class TestWithLibraries:
         assert rows[1].ratio_to_plain == pytest.approx(rows[0].median_ms / rows[1].median_ms)
 
     def test_without_time_one_batch_is_timed_and_brought_to_the_depth(self, collection, monkeypatch):
-        monkeypatch.setattr(cross_encoders, "SHAPES", {"tiny": TINY})
         monkeypatch.setattr(cross_encoders, "BATCHES", (4,))
         setup = Setup(Meter(1e-6, 2), "cpu", 1, "a machine")
         for row in cross_encoder_rows(collection, 20, setup, 0):
