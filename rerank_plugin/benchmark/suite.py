@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from rerank_plugin import rerankers
 from rerank_plugin.benchmark import collection as collections
-from rerank_plugin.benchmark import cross_encoders, machine
+from rerank_plugin.benchmark import machine
 from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.cross_encoders import check_installed, cross_encoder_rows
 from rerank_plugin.benchmark.dense_search import dense_rows
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import PLAIN, Measurement
@@ -73,7 +74,7 @@ class Suite:
         if self.index is None and self.deepest > min(self.documents):
             raise InputError(f"the depth {self.deepest}: more than the {min(self.documents)} documents of a collection")
         if self.cross_encoders:
-            cross_encoders.check_installed()
+            check_installed()
 
     @property
     def deepest(self) -> int:
@@ -88,6 +89,16 @@ class Suite:
 
 def measure(suite: Suite) -> Iterator[Measurement]:
     """Measure everything, row by row; an `InputError` if a reranker, index, queries or run cannot be used."""
+    for row in _rows(suite):
+        than_plain = "" if row.path == PLAIN else f", {row.ratio_to_plain:.1f} times as fast as plain"
+        log.info(
+            "%s %s, %s, %s documents, depth %d, batch %d: %.3f ms%s",
+            row.reranker, row.path, row.stage, f"{row.documents:,}", row.depth, row.batch, row.median_ms, than_plain,
+        )  # fmt: skip
+        yield row
+
+
+def _rows(suite: Suite) -> Iterator[Measurement]:
     with ExitStack() as stack:
         setup = set_up(suite)
         texts = [] if suite.texts is None else read_texts(suite.texts, suite.deepest, suite.seed)
@@ -99,8 +110,7 @@ def measure(suite: Suite) -> Iterator[Measurement]:
                 yield from _rows_of(spec, suite, searched, texts, setup)
                 gc.collect()  # before the next model comes
             if suite.cross_encoders and number == 0:
-                rows = cross_encoders.cross_encoder_rows(searched.collection, suite.depths[0], setup, suite.seed)
-                yield from _said(rows)
+                yield from cross_encoder_rows(searched.collection, suite.depths[0], setup, suite.seed)
 
 
 def set_up(suite: Suite) -> Setup:
@@ -121,12 +131,12 @@ def set_up(suite: Suite) -> Setup:
 @contextmanager
 def opened_collection(suite: Suite) -> Iterator[Collection]:
     """The one collection that the service is measured on: the index that is there, or the first size, with Lucene."""
-    if suite.index is not None and suite.queries is not None:
-        yield collections.existing(suite.index, suite.queries, suite.seed)
-        return
     with ExitStack() as stack:
-        folder = suite.work_folder or stack.enter_context(scratch_folder())
-        yield collections.generated(folder, suite.documents[0], suite.seed, suite.deepest, lucene=True)
+        if suite.index is not None:
+            yield collections.existing(suite.index, suite.queries, suite.seed)
+        else:
+            folder = suite.work_folder or stack.enter_context(scratch_folder())
+            yield collections.generated(folder, suite.documents[0], suite.seed, suite.deepest, lucene=True)
 
 
 class Searched(NamedTuple):
@@ -173,31 +183,21 @@ def _rows_of(
     spec: str, suite: Suite, searched: Searched, texts: Sequence[dict[str, str]], setup: Setup
 ) -> Iterator[Measurement]:
     """All rows of one reranker."""
+    collection, dense = searched.collection, suite.dense is not None
     try:
-        dense = suite.dense is not None
-        with opened(spec, searched.collection, suite.deepest, suite.options, suite.seed, dense) as subject:
+        with opened(spec, collection, suite.deepest, suite.options, suite.seed, dense) as subject:
             for depth, batch in suite.combinations:
-                yield from _said(scoring_rows(subject, searched.collection, depth, batch, setup))
+                yield from scoring_rows(subject, collection, depth, batch, setup)
                 if searched.first_stage is not None:
-                    of_first_stage = (searched.of_first_stage, searched.first_stage, depth, batch, setup)
-                    yield from _said(whole_query_rows(subject, *of_first_stage))
-            for depth in dict.fromkeys(suite.depths) if suite.texts is not None else ():
-                of_texts = (searched.collection, suite.texts, texts, depth, suite.options)
-                yield from _said(text_rows(subject, *of_texts, setup))
-            if dense and subject.retrieves:
-                for depth in dict.fromkeys(suite.depths):
-                    yield from _said(dense_rows(subject, searched.collection, depth, setup, suite.dense))
+                    of_first_stage = searched.of_first_stage
+                    yield from whole_query_rows(subject, of_first_stage, searched.first_stage, depth, batch, setup)
+            for depth in dict.fromkeys(suite.depths):
+                if suite.texts is not None:
+                    yield from text_rows(subject, collection, suite.texts, texts, depth, suite.options, setup)
+            for depth in dict.fromkeys(suite.depths):
+                if dense and subject.retrieves:
+                    yield from dense_rows(subject, collection, depth, setup, suite.dense)
     except (ImportError, InputError) as error:
         if suite.specs:
             raise InputError(f"cannot measure {spec}: {error}") from error
         log.warning("left out %s: %s", spec, error)
-
-
-def _said(rows: Iterable[Measurement]) -> Iterator[Measurement]:
-    for row in rows:
-        than_plain = "" if row.path == PLAIN else f", {row.ratio_to_plain:.1f} times as fast as plain"
-        log.info(
-            "%s %s, %s, %s documents, depth %d, batch %d: %.3f ms%s",
-            row.reranker, row.path, row.stage, f"{row.documents:,}", row.depth, row.batch, row.median_ms, than_plain,
-        )  # fmt: skip
-        yield row
