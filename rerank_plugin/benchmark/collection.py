@@ -61,14 +61,10 @@ class Collection:
 
 
 def generated(work_folder: Path, documents: int, seed: int, depth: int, lucene: bool) -> Collection:
-    """A collection of the sample's kind; what is there from an earlier run is used again.
+    """A collection of the sample's kind; what an earlier run left of it in the work folder is used again.
 
-    Args:
-        work_folder: where it is kept: the text (BEIR), the index, the candidates.
-        lucene: with a Lucene index beside the forward index, for which Java is needed.
-
-    Raises:
-        InputError: too few documents, or no place for them.
+    Kept are the texts (BEIR), the index and the candidates. With ``lucene`` the index has Lucene's beside the forward
+    index, for which Java is needed. Too few documents, or no place for them, is an `InputError`.
     """
     if documents < FEWEST_DOCUMENTS:
         raise InputError(f"{documents} documents: a collection needs at least {FEWEST_DOCUMENTS}")
@@ -90,11 +86,7 @@ def generated(work_folder: Path, documents: int, seed: int, depth: int, lucene: 
 
 
 def existing(folder: Path, queries: str, seed: int) -> Collection:
-    """An index that is there, with its own queries, and no candidates yet.
-
-    Raises:
-        InputError: the index or the queries cannot be read.
-    """
+    """An index that is there, with its own queries, and no candidates yet; an `InputError` if one cannot be read."""
     return Collection(str(folder), Index(folder), _queries(queries, seed), [], "none")
 
 
@@ -107,8 +99,7 @@ def with_scan(collection: Collection, depth: int, seed: int) -> Collection:
 def with_candidates(collection: Collection, first_stage, depth: int, name: str) -> Collection:
     """The same index with the queries that a first stage finds something for, and the ``depth`` best that it finds.
 
-    Raises:
-        InputError: it finds nothing, or cannot search for a query.
+    It is an `InputError` if it finds nothing.
     """
     from rerank_plugin.ranking.pipeline import from_first_stage
 

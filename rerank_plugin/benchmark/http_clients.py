@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -96,16 +97,9 @@ async def closed_loop(connections: Connections, clients: int, seconds: float) ->
     return found
 
 
-def run(
+async def answers(
     loop: Callable[[Connections], Awaitable[list[Answer]]], host: str, port: int, index: str, queries: Sequence[str]
 ) -> list[Answer]:
-    """The answers that a loop of requests got."""
-
-    async def running() -> list[Answer]:
-        connections = Connections(host, port, index, queries)
-        try:
-            return await loop(connections)
-        finally:
-            connections.close()
-
-    return asyncio.run(running())
+    """The answers that a loop of requests gets."""
+    with closing(Connections(host, port, index, queries)) as connections:
+        return await loop(connections)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 from collections import Counter
@@ -68,7 +69,8 @@ def service_rows(url: str, suite: Suite, collection: Collection, setup: Setup) -
     loops += [("clients", count, partial(http_clients.closed_loop, clients=count)) for count in suite.clients]
     for kind, size, loop in loops:
         before = _memory(url)
-        answers = http_clients.run(partial(loop, seconds=suite.seconds), *_address(url), index, queries)
+        of_seconds = partial(loop, seconds=suite.seconds)
+        answers = asyncio.run(http_clients.answers(of_seconds, *_address(url), index, queries))
         yield Measurement(
             path=OVER_HTTP, stage=SERVICE, batch=1, **common, **{kind: size}, memory_before_mb=before,
             **_of_answers(answers, timings[LIBRARY], _memory(url), suite.seconds, url),

@@ -69,8 +69,7 @@ def measured_by_default() -> list[str]:
 def has_random_weights(name: str) -> bool:
     """Whether a name alone can be measured, with random weights or random word vectors.
 
-    Raises:
-        InputError: another package declares the name, but cannot be used.
+    It is an `InputError` if another package declares the name, but cannot be used.
     """
     if name in rerankers.UNTRAINED:
         return rerankers.UNTRAINED[name].reads_vectors
@@ -79,10 +78,7 @@ def has_random_weights(name: str) -> bool:
 
 
 def check_spec(spec: str) -> None:
-    """
-    Raises:
-        InputError: no reranker of this name, or one that needs a checkpoint, or whose checkpoint is missing.
-    """
+    """An `InputError` if there is no such reranker, or it needs a checkpoint, or its checkpoint is missing."""
     name, _, rest = spec.partition(":")
     known = name in rerankers.known_names()
     if rest and known and name not in register.MODELS.installed() and not register.packaged_folder(rest).is_dir():

@@ -20,11 +20,7 @@ from rerank_plugin.ranking.reranker import Reranker
 
 
 def read_texts(corpus: str, depth: int, seed: int) -> list[dict[str, str]]:
-    """The documents of a corpus as texts, in random order.
-
-    Raises:
-        InputError: the corpus cannot be read, or has fewer than ``depth`` documents.
-    """
+    """The documents of a corpus as texts, in random order; an `InputError` if there are fewer than ``depth``."""
     found = [{"title": one.title, "text": one.abstract} for one in read_documents(corpus, ids_required=False)]
     if len(found) < depth:
         raise InputError(f"{corpus} has {len(found)} documents: fewer than the depth {depth}")
@@ -42,10 +38,7 @@ def text_rows(
 ) -> list[Measurement]:
     """One row a path, of calls that each re-rank ``depth`` texts: other texts in every call, until all had their turn.
 
-    Args:
-        collection: gives queries and statistics.
-        corpus: the name of the texts, for the rows.
-        options: of the fast path, as for :func:`rerank_plugin.benchmark.subjects.opened`.
+    The collection gives queries and statistics, ``corpus`` names the texts, and ``options`` are those of the fast path.
     """
     statistics = CollectionStatistics.of_index(collection.forward)
     plain = replace(options, fast=False, precision="float32", compile=False)

@@ -135,22 +135,15 @@ class GoldSpan(NamedTuple):
 
 
 class Gold(NamedTuple):
-    """Texts and their gold mentions.
-
-    ``left_out`` counts the mentions without a concept of the knowledge base, by reason.
-    """
+    """Texts and their gold mentions."""
 
     texts: list[str]
     spans: list[list[GoldSpan]]
-    left_out: Counter
+    left_out: Counter  # the mentions without a concept of the knowledge base, by reason
 
 
 def gold(texts: Sequence[GoldText], knowledge: KnowledgeBase) -> Gold:
-    """Gold texts with concepts as rows of a knowledge base.
-
-    Raises:
-        InputError: the knowledge base has none of the concepts.
-    """
+    """Gold texts with concepts as rows of a knowledge base; an `InputError` if it has none of them."""
     ids = sorted({id for text in texts for mention in text.mentions for id in mention.concepts})
     rows = {id: row for id, row in zip(ids, knowledge.ids.find(ids).tolist()) if row >= 0}
     if not rows:
