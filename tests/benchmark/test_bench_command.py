@@ -149,7 +149,7 @@ def test_the_whole_query_tells_its_stages(tmp_path):
     ],
 )
 def test_bad_usage_is_one_line_and_status_2(line, culprit, refused, monkeypatch):
-    monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)  # which machine it is is said before
+    monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)  # the log names the machine first
     assert culprit in refused(f"bench {line}")
 
 

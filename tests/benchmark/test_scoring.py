@@ -7,7 +7,7 @@ import pytest
 
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import FAST, PLAIN
-from rerank_plugin.benchmark.scoring import Setup, query_numbers, scoring_case, scoring_rows
+from rerank_plugin.benchmark.scoring import Setup, query_by_query, query_numbers, scoring_case, scoring_rows
 from rerank_plugin.benchmark.subjects import Subject, largest_difference
 from rerank_plugin.rerankers import Scorer
 
@@ -54,6 +54,13 @@ def test_a_batch_takes_the_next_queries_in_order(collection):
     reranker = Noting()
     scoring_case(reranker, collection, 10, 4)(1)()
     assert [query for query, _ in reranker.calls] == [collection.queries[number].id for number in (4, 5, 0, 1)]
+
+
+def test_work_on_one_query_a_call_takes_the_next_one_each_time():
+    seen = []
+    for call in (-1, 0, 1, 4):
+        query_by_query("abc", seen.append)(call)()
+    assert seen == ["c", "a", "b", "b"]
 
 
 def test_rows_of_both_paths(collection, setup):

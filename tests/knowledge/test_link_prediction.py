@@ -17,13 +17,6 @@ def test_ranks_by_hand():
     assert (filtered, raw) == ([2.5], [2.5])
 
 
-def test_vectors_that_are_all_the_same_predict_nothing():
-    same = Translation(np.ones((101, 4), np.float32), np.zeros((1, 4), np.float32))
-    held_out = np.array([[0, 0, 1], [2, 0, 3]], np.int32)
-    assert ranks(same, held_out, held_out, 2, side=2).tolist() == [[51, 51], [51, 51]]
-    assert evaluate(same, held_out, held_out, 2).hits_at_10 == 0
-
-
 @pytest.mark.parametrize("norm", [1, 2])
 def test_figures_agree_with_a_plain_twin(norm):
     random = np.random.default_rng(5)
@@ -74,9 +67,3 @@ def test_held_out_pairs_leave_no_trace_and_no_orphan():
     assert left == set(triples[:, [0, 2]].ravel().tolist())
     assert [part.tolist() for part in hold_out(triples, 60, 0.2, seed=1)] == [training.tolist(), held_out.tolist()]
     assert hold_out(triples, 60, 0.2, seed=2)[1].tolist() != held_out.tolist()
-
-
-def test_a_star_has_nothing_to_hold_out():
-    star = np.array([[i, 0, 9] for i in range(9)], np.int32)
-    training, held_out = hold_out(star, 10, 0.5, seed=1)
-    assert len(held_out) == 0 and len(training) == 9
