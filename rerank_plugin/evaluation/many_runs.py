@@ -75,23 +75,25 @@ class RunFolder(Mapping[str, Run]):
     """
 
     def __init__(self, folder: str | Path, part: Callable[[Run], Run] = lambda run: run):
-        self.folder, self.part = Path(folder), part
-        if not self.folder.is_dir():
+        self.part = part
+        if not Path(folder).is_dir():
             raise InputError(f"{folder}: no such folder of runs")
-        self.names = sorted(one.name for one in self.folder.iterdir() if one.is_file() and one.name[0] != ".")
-        if not self.names:
+        files = sorted(one for one in Path(folder).iterdir() if one.is_file() and one.name[0] != ".")
+        self.paths = {one.name: one for one in files}
+        if not self.paths:
             raise InputError(f"{folder}: holds no runs")
 
     def __getitem__(self, name: str) -> Run:
-        if name not in self.names:
-            raise KeyError(name)
-        return self.part(read_run(self.folder / name))
+        return self.part(read_run(self.paths[name]))
+
+    def __contains__(self, name: object) -> bool:  # without it, the run would be read to see whether it is there
+        return name in self.paths
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
+        return iter(self.paths)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.paths)
 
 
 def evaluate_bulk(

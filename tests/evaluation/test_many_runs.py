@@ -110,6 +110,17 @@ def test_a_folder_of_runs(tmp_path):
         many_runs.RunFolder(tmp_path / "folder")
 
 
+def test_each_run_in_a_folder_is_read_once(tmp_path, monkeypatch):
+    paths = [tmp_path / folder / f"{name}.run" for folder in ("before", "m", "n") for name in "ab"]
+    for path in paths:
+        write_run(path, at_rank(1), "t")
+    read = []
+    monkeypatch.setattr(many_runs, "read_run", lambda path: read.append(path) or at_rank(1))
+    before, *after = (many_runs.RunFolder(tmp_path / folder) for folder in ("before", "m", "n"))
+    many_runs.evaluate_bulk(JUDGMENTS, before, dict(zip("mn", after)), ["RR"])
+    assert sorted(read) == paths
+
+
 def test_the_figure(tmp_path, evaluated):
     from matplotlib.image import imread
 
