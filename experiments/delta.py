@@ -56,18 +56,12 @@ class DeltaSettings(Settings):
 
 
 class DeltaRow(NamedTuple):
-    """A row of a table.
+    """A row of a table."""
 
-    Attributes:
-        name: of its run and checkpoint. title: in the tables.
-        reranker: a known name; "" for the candidates' own order, and for a row with a training.
-        train: options of the training, where there is one.
-    """
-
-    name: str
+    name: str  # of its run and checkpoint
     title: str
-    reranker: str = ""
-    train: str = ""
+    reranker: str = ""  # a known name; "" for the candidates' own order, and for a row with a training
+    train: str = ""  # options of the training, where there is one
 
 
 def all_rows(settings: DeltaSettings) -> list[DeltaRow]:

@@ -28,18 +28,12 @@ def plot_sweep(filters: Sequence[int], curves: Mapping[str, Sequence[Mapping[str
 
 
 class Curve(NamedTuple):
-    """How a hyper-parameter changes a measure.
+    """How a hyper-parameter changes a measure."""
 
-    Attributes:
-        name: of the hyper-parameter. values: that were tried.
-        lines: by what it was measured on, the measure at each value.
-        chosen: the value that was selected; None where the selected model is not on the curve.
-    """
-
-    name: str
-    values: Sequence[int]
-    lines: Mapping[str, Sequence[float]]
-    chosen: int | None
+    name: str  # of the hyper-parameter
+    values: Sequence[int]  # that were tried
+    lines: Mapping[str, Sequence[float]]  # by what it was measured on, the measure at each value
+    chosen: int | None  # the value that was selected; None where the selected model is not on the curve
 
 
 def plot_hyper_parameters(curves: Sequence[Curve], measure: str, path: Path) -> None:
@@ -64,16 +58,12 @@ def plot_trainings(histories: Mapping[str, list[dict]], path: Path) -> None:
 
 
 class Line(NamedTuple):
-    """A model in a figure by the number of training queries.
-
-    Attributes:
-        counts: of training queries. points: the measure at each. stars: whether each is marked.
-    """
+    """A model in a figure by the number of training queries."""
 
     title: str
-    counts: Sequence[int]
-    points: Sequence[float]
-    stars: Sequence[bool]
+    counts: Sequence[int]  # of training queries
+    points: Sequence[float]  # the measure at each count
+    stars: Sequence[bool]  # whether each point is marked
 
 
 def plot_sizes(lines: Sequence[Line], levels: Mapping[str, float], path: Path) -> None:

@@ -19,15 +19,10 @@ from rerank_plugin.evaluation.significance import EQUIVALENT, Comparison, paired
 
 
 class Measured(NamedTuple):
-    """Values of several runs for the same queries.
+    """Values of several runs for the same queries."""
 
-    Attributes:
-        queries: the set and the id of each query, [Q].
-        values: by row and measure, float64 [Q].
-    """
-
-    queries: list[tuple[str, str]]
-    values: dict[str, dict[str, np.ndarray]]
+    queries: list[tuple[str, str]]  # the set and the id of each query, [Q]
+    values: dict[str, dict[str, np.ndarray]]  # by row and measure, float64 [Q]
 
     def means(self, row: str) -> dict[str, float]:
         return {measure: float(of_queries.mean()) for measure, of_queries in self.values[row].items()}

@@ -45,23 +45,17 @@ LENGTHS = "--queries-per-document 2 --set document_words=100 document_concepts=1
 class KtrelRow(NamedTuple):
     """A row of table 1.
 
-    Attributes:
-        name: of its runs and checkpoint. title: in the tables.
-        kind: what makes its run.
-        train: options of its training, where there is one.
-        stages: of a fused row, the rows it fuses; of rows of FEEDBACK and NEIGHBOURS, the one whose encodings they
-            search. BEST is chosen when the trainings have run.
-        pretrained: whether its training starts from what was trained on titles and abstracts.
-        method: of a fused row; weights of ``linear`` are tuned on the validation queries.
+    Its stages are the rows that a fused row fuses, or the one whose encodings rows of FEEDBACK and NEIGHBOURS search.
+    BEST is chosen when the trainings have run.
     """
 
-    name: str
+    name: str  # of its runs and checkpoint
     title: str
     kind: Kind
-    train: str = ""
+    train: str = ""  # options of its training, where there is one
     stages: tuple[str, ...] = ()
-    method: str = "linear"
-    pretrained: bool = False
+    method: str = "linear"  # of a fused row; weights of ``linear`` are tuned on the validation queries
+    pretrained: bool = False  # whether its training starts from what was trained on titles and abstracts
 
     @property
     def reads_concepts(self) -> bool:
@@ -125,26 +119,16 @@ FIGURE = (
 
 
 class Ingredient(NamedTuple):
-    """A training that differs from RECIPE in one thing.
+    """A training that differs from RECIPE in one thing."""
 
-    Attributes:
-        name: of its checkpoint. title: in the table.
-        base: the row it is a variant of.
-        train: options instead of the recipe's; hyper-parameters under --set are changed one by one.
-        sets: how many of the training sets, the first ones; None for all.
-        plain: whether words are not stemmed; needs an index and word vectors of its own.
-        concepts: whether concept vectors are given; without, concepts start at random.
-        extended: whether words of the index without a vector get one of their own.
-    """
-
-    name: str
+    name: str  # of its checkpoint
     title: str
-    base: str
-    train: str = ""
-    sets: int | None = None
-    plain: bool = False
-    concepts: bool = True
-    extended: bool = True
+    base: str  # the row it is a variant of
+    train: str = ""  # options instead of the recipe's; hyper-parameters under --set are changed one by one
+    sets: int | None = None  # how many of the training sets, the first ones; None for all
+    plain: bool = False  # whether words are not stemmed; needs an index and word vectors of its own
+    concepts: bool = True  # whether concept vectors are given; without, concepts start at random
+    extended: bool = True  # whether words of the index without a vector get one of their own
 
 
 # The paper's loss goes with its optimizer's default learning rate, the middle of its batch sizes, and factors as there.

@@ -16,17 +16,11 @@ OFTEN = (2, 8)  # occurrences of a query word: more of them than n_s are not see
 
 
 class Matches(NamedTuple):
-    """The candidates of one query.
+    """The C candidates of one query of W distinct words."""
 
-    Attributes:
-        counts: how often each distinct query word occurs in each candidate, int64 [W, C].
-        lengths: words of the candidates, int64 [C].
-        relevant: bool [C].
-    """
-
-    counts: np.ndarray
-    lengths: np.ndarray
-    relevant: np.ndarray
+    counts: np.ndarray  # how often each word occurs in each candidate, int64 [W, C]
+    lengths: np.ndarray  # words of the candidates, int64 [C]
+    relevant: np.ndarray  # bool [C]
 
 
 def matches(query: rp.Query, found: rp.RankedList, judged: Mapping[str, float], index: ForwardIndex) -> Matches:

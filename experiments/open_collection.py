@@ -59,16 +59,12 @@ class Judged(NamedTuple):
 
 
 class OpenCollection:
-    """Documents and judged queries as they are read.
-
-    Attributes:
-        documents: (id, title, text).
-    """
+    """Documents and judged queries as they are read."""
 
     def __init__(self, seed: int):
         self.seed = seed
         self.random = np.random.default_rng(seed)
-        self.documents: list[tuple[str, str, str]] = []
+        self.documents: list[tuple[str, str, str]] = []  # id, title, text
         self.judged: list[Judged] = []
 
     def add_medquad(self, path: Path) -> None:

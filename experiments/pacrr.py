@@ -27,15 +27,11 @@ PACRR = "--model pacrr --learning-rate 0.003 --set"
 
 
 class Baseline(NamedTuple):
-    """A model that PACRR is compared with.
-
-    Attributes:
-        title: in the tables. letter: of comparisons with it. train: options of its training.
-    """
+    """A model that PACRR is compared with."""
 
     title: str
-    letter: str
-    train: str
+    letter: str  # of comparisons with it
+    train: str  # options of its training
 
 
 BASELINES = {
@@ -69,19 +65,14 @@ RUNS = {
 
 
 class Collection(NamedTuple):
-    """A judged collection.
-
-    Attributes:
-        corpus: documents. train, validation, test: queries and judgments.
-        judged: judgments of the test queries with documents that are not relevant; None where there are none.
-    """
+    """A judged collection: documents, and queries with judgments for three uses."""
 
     name: str
     corpus: str
     train: str
     validation: str
     test: str
-    judged: str | None = None
+    judged: str | None = None  # judgments of the test queries with documents that are not relevant, where there are any
 
 
 class Sizes(NamedTuple):

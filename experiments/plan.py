@@ -37,19 +37,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Step:
-    """One command.
+    """One command."""
 
-    Attributes:
-        name: of the step, for its log and the journal.
-        command: what follows ``python -m rerank_plugin.``, in words.
-        output: the file or folder it makes.
-        prints: whether the output is a file of what the command prints.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    output: Path
-    prints: bool = False
+    name: str  # of the step, for its log and the journal
+    command: tuple[str, ...]  # what follows ``python -m rerank_plugin.``, in words
+    output: Path  # the file or folder it makes
+    prints: bool = False  # whether the output is a file of what the command prints
 
     @property
     def shown(self) -> str:
@@ -59,11 +52,7 @@ class Step:
 
 
 class Runner:
-    """Runs steps in a work folder.
-
-    Attributes:
-        journal: by step, its command, the seconds it took and the seconds of processor time.
-    """
+    """Runs steps in a work folder. Its journal has, by step, the command and the seconds it took, processor's too."""
 
     def __init__(self, folder: Path):
         self.folder, self.lock = Path(folder), Lock()
