@@ -112,20 +112,22 @@ class DeltaPage(Page):
         yield from self._trainings()
 
     def evaluation(self, setting: str, subset: str, names: Sequence[str], measures=MEASURES) -> Evaluation:
-        """The measures of some rows on a subset that holds a query."""
+        """The measures of some rows, by their titles, on a subset that holds a query."""
         of_setting, runs = self.judgments[setting], self.runs[setting]
         judged = subsets.restricted(of_setting, self.subsets[setting][subset], subset)
-        parts = {name: subsets.without_others(runs[name], of_setting, judged) for name in names if name in runs}
+        parts = {
+            self.titles[name]: subsets.without_others(runs[name], of_setting, judged) for name in names if name in runs
+        }
         return evaluate(judged, parts, measures)
 
     def _marked(self, evaluation: Evaluation, against: Mapping[str, Sequence[str]]) -> str:
-        there = evaluation.summaries
+        there = {name: title for name, title in self.titles.items() if title in evaluation.summaries}
         compared = {
-            name: tuple(one for one in baselines if one in there)
+            there[name]: [there[one] for one in baselines if one in there]
             for name, baselines in against.items()
             if name in there
         }
-        return marked_table(evaluation, compared, titles=self.titles)
+        return marked_table(evaluation, compared)
 
     def _tables(self, setting: str) -> Iterator[str]:
         """Tables 1 to 5 in one setting."""
@@ -165,7 +167,7 @@ class DeltaPage(Page):
         curves, names = {}, [sweep_row(count) for count in filters]
         for setting in self.judgments:
             evaluation = self.evaluation(setting, ALL_QUERIES, names, MEASURES[:2])
-            curves[SETTINGS_TITLES[setting]] = [evaluation.summaries[name] for name in names]
+            curves[SETTINGS_TITLES[setting]] = list(evaluation.summaries.values())
             yield f"{SETTINGS_TITLES[setting]}:"
             yield self._marked(evaluation, {})
         figure = self.figure("filters")
@@ -176,7 +178,7 @@ class DeltaPage(Page):
         """All rows but the sweep's, sorted by NDCG.20, as in table 7."""
         names = [name for name in self.runs[CANDIDATES] if not name.startswith("sweep-")]
         values = self.evaluation(CANDIDATES, ALL_QUERIES, names, MEASURES[:1]).summaries
-        ranked = sorted(values, key=lambda name: values[name]["NDCG.20"])
+        ranked = sorted(names, key=lambda name: values[self.titles[name]]["NDCG.20"])
         evaluation = self.evaluation(CANDIDATES, ALL_QUERIES, ranked, MEASURES[:2])
         yield f"## Table 7: re-ranking the first stage's top {self.settings.depth}, by NDCG.20"
         yield self._marked(evaluation, {name: (ORDER,) for name in ranked if name != ORDER})

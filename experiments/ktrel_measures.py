@@ -15,6 +15,7 @@ import numpy as np
 
 import rerank_plugin as rp
 from experiments.ktrel import Judgments
+from rerank_plugin.evaluation.marks import superscript
 from rerank_plugin.evaluation.significance import EQUIVALENT, Comparison, paired_t_test
 
 
@@ -48,10 +49,6 @@ class Measured(NamedTuple):
         """+ or - where a row differs from the baseline, as a superscript; "" where it does not."""
         found = self.comparison(row, baseline, measure, comparisons).mark(alpha)
         return superscript(found.replace(EQUIVALENT, ""))
-
-
-def superscript(mark: str) -> str:
-    return f"<sup>{mark}</sup>" if mark else ""
 
 
 def measure(sets: Mapping[str, Judgments], runs: Mapping[str, Mapping[str, Path]], measures: Sequence[str]) -> Measured:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.figures import Line, plot_sizes
 from experiments.ktrel import KtrelPlan, read
-from experiments.ktrel_measures import Measured, measure, superscript, unseen
+from experiments.ktrel_measures import Measured, measure, unseen
 from experiments.ktrel_rows import (
     BM25,
     BY_NAME,
@@ -26,6 +26,7 @@ from experiments.ktrel_rows import (
 from experiments.ktrel_settings import ALL, KtrelSettings
 from experiments.page import Page, image
 from experiments.plan import Runner, Step
+from rerank_plugin.evaluation.marks import superscript
 from rerank_plugin.files import tables
 
 ALPHA, FIGURE_ALPHA = 0.01, 0.05  # [K] table 1, figure 2

@@ -47,7 +47,7 @@ class CollectionPart:
     def __init__(self, page: PacrrPage, journal: Runner, collection: Collection):
         self.page, self.plan, self.journal, self.collection = page, page.plan, journal, collection
         self.settings, self.titles = page.settings, page.plan.rows()
-        self.letters = {name: model.letter for name, model in self.settings.baselines.items()}
+        self.letters = {model.title: model.letter for model in self.settings.baselines.values()}
         self.queries, self.judgments = queries_and_judgments(collection.test)
 
     def parts(self) -> Iterator[str]:
@@ -82,26 +82,33 @@ class CollectionPart:
 
     def _table_1(self) -> Iterator[str]:
         for stage in FIRST_STAGES:
-            title, letter = FIRST_STAGE_TITLES[stage]
-            runs = {name: self._read(stage, name) for name in (ORDER, *self.titles)}
-            against, titles = {**self.letters, ORDER: letter}, {ORDER: title, **self.titles}
-            yield f"### Table 1: re-ranking the top {self.settings.depth} of {title}"
-            yield letters.markdown(evaluate(self.judgments, runs, TABLE_1), against, titles)
+            runs, against = self._reranked(stage)
+            yield f"### Table 1: re-ranking the top {self.settings.depth} of {FIRST_STAGE_TITLES[stage][0]}"
+            yield letters.markdown(evaluate(self.judgments, runs, TABLE_1), against)
+
+    def _reranked(self, stage: str) -> tuple[dict, dict[str, str]]:
+        """The runs of a first stage and of the rows after it, and letters; both by title."""
+        title, letter = FIRST_STAGE_TITLES[stage]
+        runs = {shown: self._read(stage, name) for name, shown in {ORDER: title, **self.titles}.items()}
+        return runs, {**self.letters, title: letter}
 
     def _table_2(self) -> Iterator[str]:
         yield "### Table 2 and figure 3: re-ranking runs of many first stages"
         for documents in ("all", "judged") if self.collection.judged else ("all",):
-            after = {name: self.plan.run(self.collection, documents, name).output for name in self.titles}
+            after = {
+                title: many_runs.RunFolder(self.plan.run(self.collection, documents, name).output)
+                for name, title in self.titles.items()
+            }
             found = many_runs.evaluate_bulk(
                 self._judged() if documents == "judged" else self.judgments,
                 many_runs.RunFolder(self.plan.runs_before(self.collection, documents)),
-                {name: many_runs.RunFolder(folder) for name, folder in after.items()},
+                after,
                 MEASURES,
             )
             figure = self._figure(f"runs-{documents}")
-            many_runs.plot_scatter(found, figure, self.titles, overwrite=True)
+            many_runs.plot_scatter(found, figure, overwrite=True)
             yield f"Of {len(found.runs)} runs, {DOCUMENTS[documents]}:"
-            yield many_runs.report(found, self.letters, self.titles).text("markdown")
+            yield many_runs.report(found, self.letters).text("markdown")
             yield image("The measures of each run before and after re-ranking", figure)
 
     def _judged(self) -> dict:
@@ -112,15 +119,14 @@ class CollectionPart:
     def _table_3(self) -> Iterator[str]:
         yield "### Table 3: document pairs"
         if self.collection.judged:
-            found = document_pairs.document_pairs(self._judged(), {n: self._read("pairs", n) for n in self.titles})
+            runs = {title: self._read("pairs", name) for name, title in self.titles.items()}
             yield "All judged documents, retrieved or not:"
-            yield document_pairs.report(found, self.letters, self.titles).text("markdown")
-        runs = {name: self._read("bm25", name) for name in (ORDER, *self.titles)}
-        found = document_pairs.document_pairs(self.judgments, runs, unjudged_as_nonrelevant=True)
-        title, letter = FIRST_STAGE_TITLES["bm25"]
+            found = document_pairs.document_pairs(self._judged(), runs)
+            yield document_pairs.report(found, self.letters).text("markdown")
+        runs, against = self._reranked("bm25")
         yield "BM25's candidates, those without a judgment as not relevant:"
-        against, titles = {**self.letters, ORDER: letter}, {ORDER: title, **self.titles}
-        yield document_pairs.report(found, against, titles).text("markdown")
+        found = document_pairs.document_pairs(self.judgments, runs, unjudged_as_nonrelevant=True)
+        yield document_pairs.report(found, against).text("markdown")
 
     def _hyper_parameters(self) -> Iterator[str]:
         """Figure 5, and its numbers."""

@@ -159,11 +159,7 @@ def _levels(grades: set[float], labels: Mapping[float, str]) -> tuple[list[str],
 
 
 def _right(levels: np.ndarray, count: int) -> np.ndarray:
-    """How many pairs of each two labels stand in this order, int64 [L, L].
-
-    Args:
-        levels: of the documents from rank 1 on, int64 [n].
-    """
+    """How many pairs of each two labels stand in this order, int64 [L, L]; levels are from rank 1 on, int64 [n]."""
     is_level = (levels[:, None] == np.arange(count)).astype(np.int64)  # [n, L]
     below = is_level.sum(axis=0) - is_level.cumsum(axis=0)  # [n, L], documents of each label further down
     return is_level.T @ below
@@ -191,18 +187,14 @@ def _combinations(
     return found, binary[0] if binary else None
 
 
-def report(pairs: DocumentPairs, against: letters.Against, titles: Mapping[str, str] | None = None) -> Report:
+def report(pairs: DocumentPairs, against: letters.Against) -> Report:
     """[P], table 3, with a row for binary judgments, and below it the numbers of figure 4.
 
-    Shares are in percent; in JSON they are from 0 to 1.
-
-    Args:
-        against: letters by run. titles: of runs; others stand with their names.
+    Shares are in percent; in JSON they are from 0 to 1. Letters are by run.
     """
     every = [*pairs.combinations, *([pairs.binary] if pairs.binary else [])]
     found = [letters.letters({run: one.accuracies(run) for run in one.right}, against) for one in every]
-    runs = [(titles or {}).get(run, run) for run in pairs.runs]
-    by_query, pooled = [["labels", "volume", "queries", *runs]], [["labels", "pairs", *runs]]
+    by_query, pooled = [["labels", "volume", "queries", *pairs.runs]], [["labels", "pairs", *pairs.runs]]
     for one, marks in zip(every, found):
         accuracies = [f"{one.accuracy(run):.1%} {marks[run]}".strip() for run in pairs.runs]
         by_query.append([one.name, f"{pairs.volume(one):.1%}", str(len(one.pairs)), *accuracies])
@@ -211,7 +203,7 @@ def report(pairs: DocumentPairs, against: letters.Against, titles: Mapping[str, 
     by_query.insert(at, ["weighted average", "", "", *(f"{pairs.weighted_accuracy(run):.1%}" for run in pairs.runs)])
     total = sum(one.pairs.sum() for one in pairs.combinations)
     pooled.insert(at, ["all", f"{total:,}", *(f"{pairs.pooled(run):.1%}" for run in pairs.runs)])
-    legend = letters.legend(against, "these queries", titles)
+    legend = letters.legend(against, "these queries")
     explained = f"Document pairs ranked rightly, mean over the queries that have such pairs. {legend}".rstrip()
     objects = [_as_object(pairs, one, marks) for one, marks in zip(every, found)]
     values = {

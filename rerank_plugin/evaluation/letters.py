@@ -63,11 +63,8 @@ def check(against: Against, runs: Iterable[str]) -> None:
         seen[letter.upper()] = baseline
 
 
-def markdown(evaluation: Evaluation, against: Against, titles: Mapping[str, str] | None = None) -> str:
+def markdown(evaluation: Evaluation, against: Against) -> str:
     """[P], table 1, in Markdown: a row a run, a column a measure, the highest values in bold.
-
-    Args:
-        titles: of runs, for the first column and the legend; others stand with their names.
 
     Raises:
         InputError: see `check`.
@@ -76,12 +73,12 @@ def markdown(evaluation: Evaluation, against: Against, titles: Mapping[str, str]
         measure: letters({run: of_run[measure] for run, of_run in evaluation.values.items()}, against)
         for measure in evaluation.measures
     }
-    explained = legend(against, f"{len(evaluation.queries)} queries", titles)
-    parts = [noted_values(evaluation, found, titles), f"{explained}The highest values are in bold.\n"]
+    explained = legend(against, f"{len(evaluation.queries)} queries")
+    parts = [noted_values(evaluation, found), f"{explained}The highest values are in bold.\n"]
     return Report(parts).text("markdown")
 
 
-def legend(against: Against, units: str, titles: Mapping[str, str] | None = None) -> str:
+def legend(against: Against, units: str) -> str:
     """What the letters mean, one sentence and a space; "" without baselines.
 
     Args:
@@ -89,9 +86,7 @@ def legend(against: Against, units: str, titles: Mapping[str, str] | None = None
     """
     if not against:
         return ""
-    names = ", ".join(
-        f"{letter.upper()} {(titles or {}).get(baseline, baseline)}" for baseline, letter in against.items()
-    )
+    names = ", ".join(f"{letter.upper()} {baseline}" for baseline, letter in against.items())
     return (
         f"Letters: a significant difference, whichever way, from {names} (two-tailed paired t-test over {units}, upper "
         f"case p < {UPPER_CASE:g}, lower case p < {LOWER_CASE:g}, no correction). "

@@ -124,13 +124,10 @@ def evaluate_bulk(
     return BulkEvaluation(sum(map(bool, judgments.values())), names, values.pop(BEFORE), values, incomplete)
 
 
-def report(bulk: BulkEvaluation, against: letters.Against, titles: Mapping[str, str] | None = None) -> Report:
+def report(bulk: BulkEvaluation, against: letters.Against) -> Report:
     """[P], table 2: a row a method; average changes in percent with letters, and how many runs improved.
 
-    In JSON all numbers are by measure, and the change of a run that had 0 is null.
-
-    Args:
-        against: letters by method. titles: of methods; others stand with their names.
+    In JSON all numbers are by measure, and the change of a run that had 0 is null. Letters are by method.
     """
     found = {measure: bulk.letters(measure, against) for measure in bulk.before}
     rows = [["", *(f"{one} change" for one in bulk.before), *(f"{one} improved" for one in bulk.before)]]
@@ -141,7 +138,7 @@ def report(bulk: BulkEvaluation, against: letters.Against, titles: Mapping[str, 
             for measure, average in averages.items()
         ]
         improved = [f"{bulk.improved(method, measure)} of {len(bulk.runs)}" for measure in bulk.before]
-        rows.append([(titles or {}).get(method, method), *changes, *improved])
+        rows.append([method, *changes, *improved])
     left_out = "".join(
         f" Without {len(zero)} runs whose {measure} was 0: {', '.join(zero)}."
         for measure in bulk.before
@@ -149,7 +146,7 @@ def report(bulk: BulkEvaluation, against: letters.Against, titles: Mapping[str, 
     )
     said = (
         f"Change: mean over {len(bulk.runs)} runs of (after - before) / before, {bulk.queries} queries.{left_out} "
-        f"{letters.legend(against, 'the changes of the runs', titles)}"
+        f"{letters.legend(against, 'the changes of the runs')}"
     )
     measures = {measure: _values(bulk, measure, found[measure]) for measure in bulk.before}
     values = {"queries": bulk.queries, "runs": len(bulk.runs), "measures": measures}
@@ -179,9 +176,7 @@ def warnings(bulk: BulkEvaluation) -> Iterator[str]:
             yield f"{method}: {of} lack judged queries, which count as 0, as {incomplete[0]}"
 
 
-def plot_scatter(
-    bulk: BulkEvaluation, path: Path, titles: Mapping[str, str] | None = None, overwrite: bool = False
-) -> None:
+def plot_scatter(bulk: BulkEvaluation, path: Path, overwrite: bool = False) -> None:
     """Draw [P], figure 3: a row of panels a measure, a panel a method, a point a run, x before and y after re-ranking.
 
     Points above the dashed line y = x are runs that improved; panels of a measure have the same scale. The paper puts
@@ -189,7 +184,6 @@ def plot_scatter(
     go on in further rows.
 
     Args:
-        titles: of methods; others stand with their names.
         overwrite: whether a picture that is there already is replaced.
     """
     columns = min(4, len(bulk.after))
@@ -203,7 +197,7 @@ def plot_scatter(
                 one.scatter(bulk.before[measure], bulk.after[method][measure], s=14, alpha=0.6)
                 one.set(xlim=limits, ylim=limits, aspect="equal", xlabel="before", ylabel=f"{measure} after")
                 improved = f"{bulk.improved(method, measure)} of {len(bulk.runs)} improved"
-                one.set_title(f"{(titles or {}).get(method, method)}\n{improved}", fontsize="medium")
+                one.set_title(f"{method}\n{improved}", fontsize="medium")
             for unused in ours[len(bulk.after) :]:
                 unused.set_axis_off()
 

@@ -25,25 +25,16 @@ ALPHA = 0.01
 Against = Mapping[str, Sequence[str]]  # by run: the baselines it is compared with
 
 
-def marked_table(
-    evaluation: Evaluation, against: Against, alpha: float = ALPHA, titles: Mapping[str, str] | None = None
-) -> str:
+def marked_table(evaluation: Evaluation, against: Against, alpha: float = ALPHA) -> str:
     """The table in Markdown, a row for each run of ``evaluation``, and what the marks mean.
-
-    Args:
-        against: runs and baselines by their names in ``evaluation``.
-        titles: of runs, for the first column; others stand with their names.
 
     Raises:
         InputError: a run or baseline that was not evaluated, or one that is its own baseline.
     """
     numbers = baseline_numbers(evaluation, against)
     marks = significance_marks(evaluation, against, alpha)
-    notes = {name: {run: _superscript(marks[run][name]) for run in marks} for name in evaluation.measures}
-    numbered = {
-        run: f"{(titles or {}).get(run, run)} {_superscript([str(numbers[run])] if run in numbers else [])}"
-        for run in evaluation.summaries
-    }
+    notes = {name: {run: superscript(",".join(marks[run][name])) for run in marks} for name in evaluation.measures}
+    numbered = {run: f"{run} {superscript(str(number))}" for run, number in numbers.items()}
     meaning = (
         "+ higher, - lower, = no significant difference from the baseline of that number: two-tailed paired t-test "
         f"over {len(evaluation.queries)} queries, p < {alpha:g} without correction; the highest values are in bold\n"
@@ -86,5 +77,5 @@ def significance_marks(
     return result
 
 
-def _superscript(marks: list[str]) -> str:
-    return f"<sup>{','.join(marks)}</sup>" if marks else ""
+def superscript(text: str) -> str:
+    return f"<sup>{text}</sup>" if text else ""

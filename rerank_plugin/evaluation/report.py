@@ -104,19 +104,19 @@ def _some(names: list[str]) -> str:
 
 
 def noted_values(
-    evaluation: Evaluation, notes: Mapping[str, Mapping[str, str]], titles: Mapping[str, str] | None = None
+    evaluation: Evaluation, notes: Mapping[str, Mapping[str, str]], labels: Mapping[str, str] | None = None
 ) -> Table:
     """The values of all runs with three digits, the highest ones in bold, each with a note behind it.
 
     Args:
-        notes: by measure and run. titles: of runs, for the first column; others stand with their names.
+        notes: by measure and run. labels: of runs, for the first column; others stand with their names.
     """
     best = {name: max(summary[name] for summary in evaluation.summaries.values()) for name in evaluation.measures}
     rows = [["", *evaluation.measures]]
     for run, summary in evaluation.summaries.items():
         shown = {name: f"{summary[name]:.3f}" for name in evaluation.measures}
         bold = {name: f"**{text}**" if summary[name] == best[name] else text for name, text in shown.items()}
-        rows.append([(titles or {}).get(run, run), *(f"{bold[name]} {notes[name][run]}" for name in bold)])
+        rows.append([(labels or {}).get(run, run), *(f"{bold[name]} {notes[name][run]}" for name in bold)])
     return Table(rows)
 
 

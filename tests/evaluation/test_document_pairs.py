@@ -26,8 +26,8 @@ NAMES = {2: "HRel", 1: "Rel", 0: "NRel"}
 
 
 def test_table_3_and_the_numbers_of_figure_4():
-    assert report(document_pairs(JUDGMENTS, RUNS, labels=NAMES), {}, {"m": "M"}).text("markdown") == (
-        "| labels | volume | queries | M | n |\n"
+    assert report(document_pairs(JUDGMENTS, RUNS, labels=NAMES), {}).text("markdown") == (
+        "| labels | volume | queries | m | n |\n"
         "| --- | ---: | ---: | ---: | ---: |\n"
         "| HRel vs Rel | 20.0% | 1 | 100.0% | 0.0% |\n"
         "| HRel vs NRel | 20.0% | 1 | 100.0% | 0.0% |\n"
@@ -37,7 +37,7 @@ def test_table_3_and_the_numbers_of_figure_4():
         "\n"
         "Document pairs ranked rightly, mean over the queries that have such pairs.\n"
         "\n"
-        "| labels | pairs | M | n |\n"
+        "| labels | pairs | m | n |\n"
         "| --- | ---: | ---: | ---: |\n"
         "| HRel vs Rel | 1 | 100.0% | 0.0% |\n"
         "| HRel vs NRel | 1 | 100.0% | 0.0% |\n"

@@ -57,14 +57,14 @@ def test_table_1():
     # mixed - bad: .5 .5 .5 0: mean .375, s .25, t 3, and with 3 degrees of freedom p .0577
     # P@1: 1, .75, 0: the same differences doubled. good - mixed: 0 0 0 .5: t 1
     evaluation = evaluate(judgments, runs, ["RR", "P@1", "P@2"])
-    assert markdown(evaluation, {"bad": "b", "mi|xed": "M"}, {"bad": "Bad one"}) == (
+    assert markdown(evaluation, {"bad": "b", "mi|xed": "M"}) == (
         "|  | RR | P@1 | P@2 |\n"
         "| --- | ---: | ---: | ---: |\n"
         "| good | **1.000** (B) | **1.000** (B) | **0.500** |\n"
         "| mi\\|xed | 0.875 (b) | 0.750 (b) | **0.500** |\n"
-        "| Bad one | 0.500 (m) | 0.000 (m) | **0.500** |\n"
+        "| bad | 0.500 (m) | 0.000 (m) | **0.500** |\n"
         "\n"
-        "Letters: a significant difference, whichever way, from B Bad one, M mi|xed (two-tailed paired t-test over "
+        "Letters: a significant difference, whichever way, from B bad, M mi|xed (two-tailed paired t-test over "
         "4 queries, upper case p < 0.05, lower case p < 0.1, no correction). The highest values are in bold.\n"
     )
     assert markdown(evaluation, {}).endswith("| **0.500** |\n\nThe highest values are in bold.\n")
