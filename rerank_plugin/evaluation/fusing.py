@@ -14,6 +14,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -158,23 +160,16 @@ def tune(
 
 def _grid(runs: int, steps: int) -> list[tuple[float, ...]]:
     """Equal weights, then all that are multiples of 1 / steps and add up to 1."""
-    from math import comb
-
-    count = comb(steps + runs - 1, runs - 1)
+    places = steps + runs - 1  # of the steps in a row, with runs - 1 bars that divide them among the runs
+    count = comb(places, runs - 1)
     if count > MOST:
         raise InputError(
             f"{count:,} weights to try for {runs} runs: take a larger step, or coordinate ascent (the search {ASCENT})"
         )
-
-    def parts(left: int, places: int) -> Iterator[tuple[int, ...]]:
-        if places == 1:
-            yield (left,)
-            return
-        for first in range(left + 1):
-            yield from ((first, *rest) for rest in parts(left - first, places - 1))
-
-    equal = (1 / runs,) * runs
-    return list(dict.fromkeys([equal, *(tuple(part / steps for part in one) for one in parts(steps, runs))]))
+    weights = [(1 / runs,) * runs]
+    for bars in combinations(range(places), runs - 1):
+        weights.append(tuple((end - start - 1) / steps for start, end in pairwise((-1, *bars, places))))
+    return list(dict.fromkeys(weights))
 
 
 def _ascent(value: Callable[[tuple[float, ...]], float], runs: int, steps: int) -> Iterator[None]:

@@ -10,32 +10,23 @@ log = logging.getLogger(__name__)
 
 
 def add_subset_options(parser) -> None:
-    group = parser.add_argument_group("subsets of the queries")
-    group.add_argument(
-        "--subset",
-        metavar="S",
-        help="neg20+ (or neg5+, ...), one-new-word, all-new-words, overlap0.3-0.5 (or any other range: the largest "
-        "Jaccard coefficient with the relevant documents of a training query), or a file with one query id a line",
+    add = parser.add_argument_group("subsets of the queries").add_argument
+    subset = (
+        "neg20+ (or neg5+, ...), one-new-word, all-new-words, overlap0.3-0.5 (or any other range: the largest Jaccard "
+        "coefficient with the relevant documents of a training query), or a file with one query id a line"
     )
-    group.add_argument(
-        "--describe-subsets", action="store_true", help="print the sizes of the subsets, and no measures"
+    add("--subset", metavar="S", help=subset)
+    add("--describe-subsets", action="store_true", help="print the sizes of the subsets, and no measures")
+    add("--queries", metavar="Q", help="the texts of the queries, in any form that search takes")
+    add("--index", type=Path, help="index folder, for the titles that neg20+ asks for")
+    candidates = (
+        "for neg20+: the candidates of this run are the documents of a query, the unjudged ones as not relevant, "
+        "instead of the judged documents"
     )
-    group.add_argument("--queries", metavar="Q", help="the texts of the queries, in any form that search takes")
-    group.add_argument("--index", type=Path, help="index folder, for the titles that neg20+ asks for")
-    group.add_argument(
-        "--subset-run",
-        metavar="RUN",
-        help="for neg20+: the candidates of this run are the documents of a query, the unjudged ones as not relevant, "
-        "instead of the judged documents",
-    )
-    group.add_argument(
-        "--seen-queries",
-        action="append",
-        default=[],
-        metavar="Q",
-        help="training or validation queries, whose words are not new; may be repeated",
-    )
-    group.add_argument("--seen-qrels", metavar="J", help="the judgments of the training queries, for overlaps")
+    add("--subset-run", metavar="RUN", help=candidates)
+    seen = "training or validation queries, whose words are not new; may be repeated"
+    add("--seen-queries", action="append", default=[], metavar="Q", help=seen)
+    add("--seen-qrels", metavar="J", help="the judgments of the training queries, for overlaps")
 
 
 def check_subset(parser, options) -> None:
