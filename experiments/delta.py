@@ -54,6 +54,9 @@ class DeltaSettings(Settings):
     selection_pairs: int = size("pairs a query of a training in the selection", 5)
     weak_queries: int = size("weakly labelled queries", 5000, least=2)
 
+    def __post_init__(self) -> None:
+        check_known("rows", self.only, [row.name for row in all_rows(self)])
+
 
 class DeltaRow(NamedTuple):
     """A row of a table."""
@@ -118,17 +121,9 @@ def sweep_row(filters: int) -> str:
 
 
 class DeltaPlan(Plan):
-    """The steps of [D18]'s experiments.
-
-    Raises:
-        InputError: a row is asked for that does not exist.
-    """
+    """The steps of [D18]'s experiments."""
 
     settings: DeltaSettings
-
-    def __init__(self, settings: DeltaSettings, dry: bool = False):
-        super().__init__(settings, dry)
-        check_known("rows", settings.only, [row.name for row in all_rows(settings)])
 
     def rows(self) -> list[DeltaRow]:
         """The rows of the tables, in their order."""

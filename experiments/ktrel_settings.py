@@ -147,7 +147,7 @@ class KtrelSettings(Settings):
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.test]
-        if not names or len(set(names)) < len(names) or VALIDATION in names:
+        if len(set(names)) < len(names) or VALIDATION in names:
             raise rp.InputError(
                 f"give at least one set of test queries, each with a name of its own, not '{VALIDATION}'"
             )

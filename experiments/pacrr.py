@@ -127,7 +127,7 @@ class PacrrSettings(Settings):
 
     def __post_init__(self) -> None:
         names = [name for name, *_ in self.collection]
-        if not names or len(set(names)) < len(names):
+        if len(set(names)) < len(names):
             raise rp.InputError("give at least one collection, each with a name of its own")
         for asked, what in ((self.sweep, "to sweep"), ([name for name, _ in self.judged], "to judge")):
             if unknown := set(asked) - set(names):

@@ -75,10 +75,7 @@ def settings_from(settings: type[S], options: argparse.Namespace) -> S:
 
 
 def check_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """
-    Raises:
-        InputError: a name is unknown.
-    """
+    """Raise an `InputError` if a name is unknown."""
     known = list(known)
     if unknown := [name for name in names if name not in known]:
         raise rp.InputError(f"unknown {what} {', '.join(unknown)}; known: {', '.join(known)}")

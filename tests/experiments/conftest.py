@@ -1,13 +1,13 @@
-"""What the tests of the experiments share: inputs made by the commands, steps in this process, refused commands."""
+"""What the tests of the experiments share: inputs made by the commands, steps in this process, a page from both."""
 
 import contextlib
 import importlib
 import io
+import re
 import resource
 
 import pytest
 
-import rerank_plugin as rp
 from experiments.__main__ import main
 from experiments.plan import Runner
 from rerank_plugin.corpora import judgments
@@ -42,17 +42,34 @@ def in_process(monkeypatch):
 
 
 @pytest.fixture
-def refused(tmp_path, capsys):
-    """A function that runs a command line, which must be refused, and returns what is said of it."""
+def page_of(tmp_path, in_process, sample_words):
+    """A function that runs an experiment with trainings of one epoch; its page, and the names of the figures there.
 
-    def run(command):
-        try:
-            main(command)
-        except rp.InputError as error:
-            return str(error)
-        except SystemExit as raised:
-            assert raised.code == 2
-            return capsys.readouterr().err
-        raise AssertionError("taken as it is")
+    It is run twice, and the second time must run no step and write the same page.
+    """
+
+    def run(line):
+        always = f"--words {sample_words} --work {tmp_path}/work --output {tmp_path}/page.md --epochs 1 --at-once 1"
+        texts, journals = [], []
+        for _ in range(2):
+            main([*line.split(), *always.split()])
+            texts.append((tmp_path / "page.md").read_text())
+            journals.append((tmp_path / "work" / "journal.json").stat().st_mtime_ns)
+        assert texts[0] == texts[1] and journals[0] == journals[1]
+        assert not re.search(r"\bnan\b", texts[0])
+        figures = re.findall(r"\]\((page-[\w-]+\.png)\)", texts[0])
+        assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in figures)
+        return texts[0], figures
 
     return run
+
+
+def built(step):
+    """What the command makes of a training's options: these, the training's settings and the model's."""
+    from rerank_plugin import train
+    from rerank_plugin.models.checkpoints import build_config, model_classes
+
+    options = train.arguments().parse_args(step.command[1:])
+    given = {"concepts": 3} if options.concepts is not None else {}  # of the knowledge base, which is not there
+    config = build_config(model_classes(options.model)[1], {**train._model_values(options), **given}, step.name)
+    return options, train.training_config(options), config

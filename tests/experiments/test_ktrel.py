@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
-from experiments.__main__ import main
 from experiments.figures import Line, plot_sizes
 from experiments.ktrel import KtrelPlan, mean_average_precision, read
 from experiments.ktrel_measures import Measured, measure, unseen, words
 from experiments.ktrel_page import published_line, value_cell
 from experiments.ktrel_rows import BEST, BY_NAME, INGREDIENTS, MEASURES, PUBLISHED, RECIPE, RM3, ROWS, merged
 from experiments.ktrel_settings import GRID, KtrelSettings, Queries, Shape, drawn
-from rerank_plugin import embed, index, search, train
+from rerank_plugin import embed, index, search
 from rerank_plugin.knowledge import __main__ as knowledge
+from tests.evaluation.runs import ranked
+from tests.experiments.conftest import built
 
 
 def settings(tmp_path, **more):
@@ -83,25 +84,6 @@ def test_later_options_replace_earlier_ones():
 # The plan.
 
 
-@pytest.mark.parametrize(
-    "more, message",
-    [
-        ({"test": ()}, "at least one set"),
-        ({"test": (("a", "E"), ("a", "F"))}, "name of its own"),
-        ({"test": (("validation", "E"),)}, "not 'validation'"),
-        ({"test": (("a/b", "E"),)}, "'a/b' cannot name"),
-        ({"only": ("gpt",)}, "unknown rows gpt; known: bm25, bm25-rm3"),
-        ({"figure_models": ("bm25",)}, "unknown models of the figure bm25; known: drmm"),
-        ({"ingredients": ("salt",)}, "unknown ingredients salt; known: recipe"),
-        ({"sizes": ("100", "many")}, "'many' is no number"),
-        ({"sizes": ("0",)}, "'0' is no number"),
-    ],
-)
-def test_settings_that_cannot_be(tmp_path, more, message):
-    with pytest.raises(rp.InputError, match=message):
-        settings(tmp_path, **more)
-
-
 def test_specs_are_taken_apart_for_searches():
     two, one = Queries("a", "a.jsonl:x=y,b.tsv"), Queries("b", "data:test")
     assert (two.texts, two.judgments, one.texts, one.judgments) == ("a.jsonl:x=y", "b.tsv", "data:test", "data:test")
@@ -155,19 +137,13 @@ def test_without_corpora_nothing_is_pre_trained(tmp_path):
 def test_all_commands_are_accepted(tmp_path):
     """Every training's options are parsed, and its model is built from them; so are searches and encodings."""
     from rerank_plugin import options as commandline
-    from rerank_plugin.models.checkpoints import build_config, model_classes
 
     for step in dry(tmp_path, plain_words="P"):
         words = step.command[1:]
         if step.command[0] == "train":
-            options = train.arguments().parse_args(words)
-            values = train._model_values(options)
-            training = train.training_config(options)
+            options, training, config = built(step)
             commandline.first_stage_config(options)
-            model_class, config_class = model_classes(options.model)
-            parts = getattr(config_class, "parts", "words")
-            reads = "ktrel" in options.model and parts != "words"
-            config = build_config(config_class, {**values, **({"concepts": 3} if reads else {})}, step.name)
+            reads = "ktrel" in options.model and type(config).parts != "words"
             assert reads == (options.concepts is not None)
             assert options.measures == ["AP", "nDCG@10"] and len(options.train) in (1, 2)
             if options.model == "duet":
@@ -261,7 +237,7 @@ def test_bm25_is_chosen_by_the_validation_runs(tmp_path, monkeypatch):
     for one, order in zip(plan.settings.bm25(), ("21", "12")):
         step = plan.validation_search(one)
         step.output.parent.mkdir(parents=True, exist_ok=True)
-        rp.write_run(step.output, ranked(q=[f"d{number}" for number in order]), "t")
+        rp.write_run(step.output, {"q": ranked(*(f"d{number}" for number in order))}, "t")
     assert plan.bm25.shown == "k1 2.0, b 0.5"
     assert "--k1 2.0 --b 0.5" in " ".join(plan.validation_search(plan.settings.rm3(plan.bm25)[0]).command)
 
@@ -269,7 +245,7 @@ def test_bm25_is_chosen_by_the_validation_runs(tmp_path, monkeypatch):
 def test_a_kept_map_is_that_of_the_run(tmp_path):
     run = tmp_path / "a.run"
     for order, value in ((["d2", "d1"], 0.5), (["d1", "d2"], 1.0)):
-        rp.write_run(run, ranked(q=order), "t", overwrite=True)
+        rp.write_run(run, {"q": ranked(*order)}, "t", overwrite=True)
         assert [mean_average_precision(run, {"q": {"d1": 1}}) for _ in range(2)] == [value] * 2
     kept = json.loads((tmp_path / "a.ap.json").read_text())
     assert kept == {"AP": 1.0}
@@ -288,12 +264,6 @@ def test_a_shape_is_chosen_by_its_trial(tmp_path, monkeypatch):
 # Measuring.
 
 
-def ranked(**orders):
-    return {
-        query: rp.RankedList(list(ids), np.arange(len(ids), 0, -1, dtype=np.float32)) for query, ids in orders.items()
-    }
-
-
 # The same id in two sets, with other texts.
 TEXTS = {
     "titles": [rp.Query("q1", "Heart attack?"), rp.Query("q2", "aspirin")],
@@ -304,8 +274,8 @@ SETS = {"titles": {"q1": {"a": 1}, "q2": {"b": 1}}, "descriptions": {"q1": {"a":
 
 def test_sets_are_measured_one_by_one_and_pooled():
     runs = {
-        "x": {"titles": ranked(q1="ab", q2="ab"), "descriptions": ranked(q1="bca")},
-        "y": {"titles": ranked(q1="ba"), "descriptions": ranked(q1="a")},
+        "x": {"titles": {"q1": ranked(*"ab"), "q2": ranked(*"ab")}, "descriptions": {"q1": ranked(*"bca")}},
+        "y": {"titles": {"q1": ranked(*"ba")}, "descriptions": {"q1": ranked("a")}},
     }
     found = measure(SETS, runs, ["AP", "P@5"])
     assert found.queries == [("titles", "q1"), ("titles", "q2"), ("descriptions", "q1")]
@@ -375,24 +345,22 @@ def test_four_titles_of_nfcorpus_are_training_queries(real_data):
     }
 
 
-def test_from_the_command_to_the_page(tmp_path, in_process, sample_words):
-    """A row of every kind on the sample, with very small trainings: tables, figures, and nothing is run again."""
+def test_from_the_command_to_the_page(tmp_path, page_of):
+    """A row of every kind on the sample, with very small trainings: tables and figures."""
     knowledge.main(["compile", "--source", "sample", "--output", str(tmp_path / "kb")])
     concepts = ["concepts", "--knowledge", str(tmp_path / "kb"), "--output", str(tmp_path / "c")]
     embed.main([*concepts, "--dimension", "20", "--epochs", "1"])
-    command = (
+    page, figures = page_of(
         "ktrel --corpus sample --train sample:train --validation sample:dev --test titles sample:test --test again "
-        f"sample:test --weak sample --weak-queries 40 --weak-epochs 1 --words {sample_words} --knowledge {tmp_path}/kb "
-        f"--concepts {tmp_path}/c --work {tmp_path}/work --output {tmp_path}/page.md --epochs 1 --recipe-epochs 1 "
+        f"sample:test --weak sample --weak-queries 40 --weak-epochs 1 --knowledge {tmp_path}/kb "
+        f"--concepts {tmp_path}/c --recipe-epochs 1 "
         "--pairs 1 --grid 1 --grid-epochs 1 --sizes 10 all --feedback-documents 3 --feedback-weights 0.5 "
         "--figure-models drmm ktrel-ours --ingredients recipe margin --k1 0.9 --b 0.4 0.75 --rm3-terms 10 "
-        "--rm3-documents 5 --rm3-weights 0.5 --fusion-step 0.25 --depth 60 --rerank-depth 15 --at-once 1 "
+        "--rm3-documents 5 --rm3-weights 0.5 --fusion-step 0.25 --depth 60 --rerank-depth 15 "
         "--validation-candidates 10 --only bm25 drmm bert ktrel-w ktrel-ours ktrel-titles hybrid hybrid-rrf "
         "hybrid-delta hybrid-neighbours "
         "--train-option=--batch-size=64 --train-option=--set=document_words=30"
-    ).split()
-    main(command)
-    page = (tmp_path / "page.md").read_text()
+    )
     headings = "Table 1;Titles: ;All test queries (titles, again);Against the hybrid: titles;What each contributed;"
     for heading in f"{headings}Figure 2;What the validation;The trainings;The steps".split(";"):
         assert re.search(rf"^##+ {re.escape(heading)}", page, re.MULTILINE), heading
@@ -404,39 +372,4 @@ def test_from_the_command_to_the_page(tmp_path, in_process, sample_words):
         assert plain[0] == plain[1]  # the same queries twice: the means of the pool are those of the set
     assert "| BERT | not run: no weights |" in page and page.count("*in the paper*") == 5
     assert "for 9 comparisons a measure" in page
-    assert not re.search(r"\bnan\b", page)
-    figures = re.findall(r"\]\((page-[\w-]+\.png)\)", page)
     assert len(figures) == len(set(figures)) == 2
-    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in figures)
-    before = (tmp_path / "work" / "journal.json").stat().st_mtime_ns
-    main(command)
-    assert (tmp_path / "work" / "journal.json").stat().st_mtime_ns == before
-    assert (tmp_path / "page.md").read_text() == page
-
-
-ALWAYS = "corpus train validation words knowledge concepts work output".split()
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (["--epochs", "0"], "--epochs: must be at least 1"),
-        (["--grid", "-1"], "--grid: must be at least 0"),
-        (["--rm3-terms", "10", "0"], "--rm3-terms: must be at least 1"),
-        (["--notes", "no-such-file"], "--notes no-such-file"),
-        (["--only", "gpt"], "unknown rows gpt"),
-    ],
-)
-def test_wrong_options(tmp_path, options, message, refused):
-    always = [part for name in ALWAYS for part in (f"--{name}", str(tmp_path / "x"))]
-    assert message in refused(["ktrel", *always, "--test", "a", "E", *options])
-    assert not (tmp_path / "x").exists()
-
-
-def test_a_dry_run_prints_all_steps_and_makes_nothing(tmp_path, capsys):
-    always = [part for name in ALWAYS for part in (f"--{name}", str(tmp_path / "x"))]
-    main(["ktrel", *always, "--test", "a", "E", "--dry-run", "--only", "bm25"])
-    lines = capsys.readouterr().out.splitlines()
-    commands = [line for line in lines if not line.startswith("#")]
-    assert all(line.startswith("python -m rerank_plugin.") for line in commands)
-    assert sum(" --rm3-terms " in line for line in commands) == 36 + 1 and not (tmp_path / "x").exists()

@@ -8,9 +8,11 @@ import pytest
 
 import experiments
 import rerank_plugin as rp
+from experiments.__main__ import main
 from experiments.page import PAGE
 from experiments.plan import Plan, Runner, Step
 from experiments.settings import Settings
+from rerank_plugin import options as commandline
 from tests.processes import run
 
 
@@ -111,6 +113,55 @@ def test_outputs_are_named_after_their_commands(tmp_path):
     )
     runs = {plan.search("runs/a", "x", index, "Q").output for index in (one, other.indexing("indexes", "index", "C"))}
     assert len(runs) == 2
+
+
+def command_of(folder, paper, options):
+    """A command line with all that a paper's experiments need."""
+    needed = {
+        "delta": "--corpus C --train T --validation V --test E",
+        "pacrr": "--collection a C T V E",
+        "ktrel": "--corpus C --train T --validation V --test a E --knowledge K --concepts E2",
+    }[paper]
+    return f"{paper} {needed} --words W --work {folder}/x --output {folder}/x.md {options}".split()
+
+
+@pytest.mark.parametrize(
+    "paper, options, message",
+    [
+        ("delta", "--epochs 0", "--epochs: must be at least 1"),
+        ("delta", "--weak-queries 1", "--weak-queries: must be at least 2"),
+        ("delta", "--notes no-such-file", "--notes no-such-file"),
+        ("delta", "--only delta33", "unknown rows delta33; known: order"),
+        ("pacrr", "--longest 1 0", "--longest: must be at least 1"),
+        ("pacrr", "--collection a C T V E", "name of its own"),
+        ("pacrr", "--models bert", "unknown models bert; known: duet-local, drmm"),
+        ("pacrr", "--sweep b", "no collection b to sweep; there are: a"),
+        ("pacrr", "--collection c C T V E --judged b J", "no collection b to judge; there are: a, c"),
+        ("ktrel", "--grid -1", "--grid: must be at least 0"),
+        ("ktrel", "--rm3-terms 10 0", "--rm3-terms: must be at least 1"),
+        ("ktrel", "--test a F", "name of its own"),
+        ("ktrel", "--test validation E", "not 'validation'"),
+        ("ktrel", "--test a/b E", "'a/b' cannot name"),
+        ("ktrel", "--only gpt", "unknown rows gpt; known: bm25, bm25-rm3"),
+        ("ktrel", "--figure-models bm25", "unknown models of the figure bm25; known: drmm"),
+        ("ktrel", "--ingredients salt", "unknown ingredients salt; known: recipe"),
+        ("ktrel", "--sizes 100 many", "'many' is no number"),
+        ("ktrel", "--sizes 0", "'0' is no number"),
+    ],
+)
+def test_wrong_options(tmp_path, capsys, paper, options, message):
+    with pytest.raises(SystemExit) as caught:
+        commandline.run(main, command_of(tmp_path, paper, options))
+    assert caught.value.code == 2 and message in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_dry_run_prints_all_steps_and_makes_nothing(tmp_path, capsys):
+    main(command_of(tmp_path, "ktrel", "--dry-run --only bm25"))
+    lines = capsys.readouterr().out.splitlines()
+    commands = [line for line in lines if not line.startswith("#")]
+    assert all(line.startswith("python -m rerank_plugin.") for line in commands)
+    assert sum(" --rm3-terms " in line for line in commands) == 36 + 1 and not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("command", ["python -m experiments delta", "python -m rerank_plugin.experiment delta"])
