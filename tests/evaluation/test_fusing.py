@@ -7,19 +7,17 @@ import pytest
 
 from rerank_plugin import fuse
 from rerank_plugin import options as commandline
+from rerank_plugin.corpora import judgments
 from rerank_plugin.evaluation import fusing
 from rerank_plugin.evaluation.fusing import Fusion
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import RankedList, read_run
+from tests.evaluation.runs import ranked
 
 QRELS = "q1 0 r1 1\nq1 0 n1 0\nq2 0 r2 2\nq2 0 n2 0\nq3 0 r3 1\n"
 # By itself A ranks q1 well and B q2; q3 is in A only. Fused with more weight for A both are well.
 A = "q1 Q0 r1 1 9 a\nq1 Q0 n1 2 3 a\nq1 Q0 x 3 0 a\nq2 Q0 n2 1 5 a\nq2 Q0 r2 2 4 a\nq2 Q0 x 3 0 a\nq3 Q0 r3 1 1 a\n"
 B = "q2 Q0 r2 1 .9 b\nq2 Q0 n2 2 .1 b\nq1 Q0 n1 1 .5 b\nq1 Q0 r1 2 .4 b\nq1 Q0 y 3 .1 b\n"
-
-
-def ranked(*scored):
-    return RankedList([document for document, _ in scored], np.array([score for _, score in scored], np.float32))
 
 
 @pytest.fixture
@@ -32,7 +30,8 @@ def workspace(tmp_path, monkeypatch):
 
 
 def test_two_runs_by_hand():
-    runs = [{"q": ranked(("a", 9), ("b", 5), ("c", 1))}, {"q": ranked(("b", 2), ("d", 1)), "only": ranked(("z", 3))}]
+    one = {"q": RankedList(["a", "b", "c"], np.array([9, 5, 1], np.float32))}
+    runs = [one, {"q": ranked("b", "d"), "only": ranked("z")}]  # scores 2 and 1
     found = fusing.fuse(runs, Fusion.of("rrf", None, 60, 2))
     assert found["q"].doc_ids == ["b", "a", "d", "c"] and list(found) == ["q", "only"]
     np.testing.assert_allclose(found["q"].scores, [1 / 62 + 1 / 61, 1 / 61, 1 / 62, 1 / 63], rtol=1e-6)
@@ -58,14 +57,12 @@ def test_ascent_finds_the_top_of_a_hill():
         return -sum((one - other) ** 2 for one, other in zip(weights, target))
 
     seen = []
-    for _ in fusing._ascent(lambda weights: (seen.append(weights), value(weights))[1], 3, 10):
+    for _ in fusing._ascent(lambda weights: seen.append(weights) or value(weights), 3, 10):
         pass
     assert max(seen, key=value) == pytest.approx(target)
 
 
 def test_tuning_finds_the_weights_that_a_loop_finds(workspace):
-    from rerank_plugin.corpora import judgments
-
     runs = [read_run("a.run"), read_run("b.run")]
     found = fusing.tune(runs, judgments("qrels"), ["AP"], "linear", 0.25)
     assert [one.fusion.weights for one in found.tried] == fusing._grid(2, 4)
@@ -87,8 +84,6 @@ def test_tuning_finds_the_weights_that_a_loop_finds(workspace):
 
 
 def test_of_several_measures_the_mean_is_tuned(workspace):
-    from rerank_plugin.corpora import judgments
-
     runs = [read_run("a.run"), read_run("b.run")]
     one, other, both = (
         fusing.tune(runs, judgments("qrels"), measures, "linear", 0.25).tried
@@ -133,17 +128,13 @@ def test_the_command_fuses_and_tunes(workspace, capsys):
         (["a.run", "b.run", "--output", "x", "--tuned", "qrels", "--k", "1"], "--tuned says all"),
         (["a.run", "other.run", "--output", "x"], "have no query in common"),
         (["a.run", "b.run", "--tune", "other.qrels"], "none of the judged queries is in the runs"),
+        (["a.run", "b.run", "--tuned", "three.json", "--output", "x"], "has weights for 3 runs, and 2 are given"),
     ],
 )
 def test_what_the_command_refuses(workspace, capsys, arguments, said):
+    (workspace / "three.json").write_text(json.dumps({"best": {"method": "rrf", "weights": [1, 1, 1], "k": 60}}))
     (workspace / "other.run").write_text("q9 Q0 a 1 1 t\n")
     (workspace / "other.qrels").write_text("q9 0 a 1\n")
     with pytest.raises(SystemExit) as status:
         commandline.run(fuse.main, arguments)
     assert status.value.code == 2 and said in capsys.readouterr().err
-
-
-def test_tuned_weights_must_fit_the_runs(workspace, capsys):
-    (workspace / "w.json").write_text(json.dumps({"best": {"method": "rrf", "weights": [1, 1, 1], "k": 60}}))
-    with pytest.raises(InputError, match="has weights for 3 runs, and 2 are given"):
-        fuse.main(["a.run", "b.run", "--tuned", "w.json", "--output", "x"])

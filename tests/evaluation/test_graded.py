@@ -6,6 +6,8 @@ import ir_measures
 import pytest
 
 from rerank_plugin.evaluation.graded import err, ndcg
+from rerank_plugin.evaluation.values import Evaluator
+from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import by_chance, mean_measures, ranked
 
 # Grades of the ranking 1 0 2 3; judged are 3 2 1 0.
@@ -23,16 +25,9 @@ def test_ndcg_by_hand():
 
 
 def test_ndcg_without_relevant_or_found_documents():
-    for linear in (False, True):
-        for grades, judged in (
-            ([0, 0.0], [0, -0.5]),
-            ([0, 0], [0, 0, -1]),
-            ([], [1]),
-            ([0], [1]),
-            ([], []),
-            ([], [0.5]),
-        ):
-            assert ndcg(grades, judged, linear=linear) == 0.0
+    pairs = [([0, 0.0], [0, -0.5]), ([0, 0], [0, 0, -1]), ([], [1]), ([0], [1]), ([], []), ([], [0.5])]
+    for grades, judged in pairs:
+        assert ndcg(grades, judged) == ndcg(grades, judged, linear=True) == 0.0
     assert ndcg([-1, 1], [1, -1]) == pytest.approx(1 / math.log2(3))  # a negative grade gains nothing, loses nothing
 
 
@@ -65,8 +60,6 @@ def test_equal_to_the_script_on_numeric_ids(cutoff, highest):
     if not ir_measures.gdeval.is_available():
         pytest.skip("needs perl")
     judgments, run = by_chance([str(number) for number in range(1, 9)], highest=highest)
-    from rerank_plugin.evaluation.values import Evaluator
-
     ours = Evaluator(judgments, [f"ERR@{cutoff}", f"NDCG.{cutoff}"], highest=4)
     values = ours.values(run)
     script = [ir_measures.ERR @ cutoff, ir_measures.nDCG(dcg="exp-log2") @ cutoff]
@@ -81,8 +74,6 @@ def test_equal_to_the_script_on_numeric_ids(cutoff, highest):
 @pytest.mark.parametrize("cutoff", [1, 5, 20])
 def test_ndcg_is_equal_to_ir_measures_with_these_gains(cutoff):
     judgments, run = by_chance(["a", "b", "c"], highest=5)
-    from rerank_plugin.evaluation.values import Evaluator
-
     gains = ",".join(f"{grade}:{2**grade - 1}" for grade in range(1, 6))
     ours = Evaluator(judgments, [f"NDCG.{cutoff}", f"nDCG(gains={{{gains}}})@{cutoff}"])
     papers, theirs = ours.values(run).values()
@@ -97,9 +88,6 @@ def test_the_scale_of_err_ends_at_the_highest_judged_grade():
 
 
 def test_a_higher_scale_of_err():
-    from rerank_plugin.evaluation.values import Evaluator
-    from rerank_plugin.files.errors import InputError
-
     judgments, run = {"q1": {"a": 1}, "q2": {"b": 2}}, {"q1": ranked("a"), "q2": ranked("b")}
     found = Evaluator(judgments, ["ERR@5", "AP"], highest=4).values(run)  # R = (2^rel - 1) / 16
     assert found["ERR@5"].tolist() == [1 / 16, 3 / 16] and found["AP"].tolist() == [1, 1]
@@ -111,11 +99,10 @@ def test_a_higher_scale_of_err():
 def test_linear_ndcg_equals_trec_eval_on_whole_grades():
     judgments, run = by_chance(["q"], seed=4)
     order = sorted(run["q"].doc_ids)
-    ranked = {"q": {document: float(-place) for place, document in enumerate(order)}}
+    scores = {"q": {document: float(-place) for place, document in enumerate(order)}}
+    assert min(judgments["q"].values()) < 0
     grades = [judgments["q"].get(document, 0) for document in order]
     for cutoff in (1, 3, 10, None):
         measure = ir_measures.nDCG @ cutoff if cutoff else ir_measures.nDCG
-        assert min(judgments["q"].values()) < 0
-        assert ndcg(grades, judgments["q"].values(), cutoff, linear=True) == pytest.approx(
-            measure.calc_aggregate(judgments, ranked), abs=1e-12
-        )
+        expected = measure.calc_aggregate(judgments, scores)
+        assert ndcg(grades, judgments["q"].values(), cutoff, linear=True) == pytest.approx(expected, abs=1e-12)

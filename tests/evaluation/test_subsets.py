@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.corpora import Query, judged_queries, judgments
+from rerank_plugin.corpora import Query, judged_queries, judgments, queries
 from rerank_plugin.evaluation import subsets
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.runs import RankedList
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.text.tokenizer import tokenize
+from tests.evaluation.runs import ranked
 
 # The titles are those of conftest.DOCUMENTS.
 QUERIES = [
@@ -34,21 +34,14 @@ JUDGMENTS = {
 }
 
 
-def ranked(*ids):
-    return RankedList(list(ids), np.arange(len(ids), 0, -1, dtype=np.float32))
-
-
-def every(index, rows):
-    return Candidates(index.forward, np.array(rows, np.int64), np.zeros(len(rows), np.float32))
-
-
 @given(
     words=st.lists(st.sampled_from("aspirin the cancer heart failure d b12 twins β-catenin covid-19 of xyz".split()))
 )
 def test_titles_with_all_words_as_python_s_sets_say(index, documents, words):
     rows = index.forward.rows([document.id for document in documents])
     expected = [bool(words) and set(tokenize(" ".join(words))) <= set(tokenize(one.title)) for one in documents]
-    found = subsets.all_words_in_title(" ".join(words), every(index, rows))
+    candidates = Candidates(index.forward, rows, np.zeros(len(rows), np.float32))
+    found = subsets.all_words_in_title(" ".join(words), candidates)
     assert found.dtype == bool and found.tolist() == expected
 
 
@@ -114,12 +107,11 @@ def test_new_words():
 
 
 @given(texts=st.lists(st.text("abc ", max_size=6), max_size=6), seen=st.sets(st.text("abc", min_size=1, max_size=2)))
-def test_queries_of_new_words_only_have_a_new_word(texts, seen):
+def test_queries_of_new_words_as_python_s_sets_say(texts, seen):
     asked = [Query(str(number), text) for number, text in enumerate(texts)]
-    one, every = subsets.one_new_word(asked, seen), subsets.all_new_words(asked, seen)
-    assert set(every) <= set(one)
-    assert one == [query.id for query in asked if set(tokenize(query.text)) - seen]
-    assert every == [query.id for query in asked if tokenize(query.text) and not set(tokenize(query.text)) & seen]
+    words = {query.id: {*tokenize(query.text)} for query in asked}
+    assert subsets.one_new_word(asked, seen) == [id for id, of_query in words.items() if of_query - seen]
+    assert subsets.all_new_words(asked, seen) == [id for id, all in words.items() if all and not all & seen]
 
 
 def test_judged_queries_with_a_text(caplog):
@@ -211,14 +203,7 @@ def test_overlaps_of_nfcorpus(real_data):
 
 @pytest.mark.real_data
 def test_new_words_of_nfcorpus(real_data):
-    from rerank_plugin.corpora import queries
-
-    seen = subsets.words_of(queries(f"{real_data}/nfcorpus:train")) | subsets.words_of(
-        queries(f"{real_data}/nfcorpus:dev")
-    )
-    asked = queries(f"{real_data}/nfcorpus:test")
-    assert (len(asked), len(subsets.one_new_word(asked, seen)), len(subsets.all_new_words(asked, seen))) == (
-        323,
-        163,
-        68,
-    )
+    train, dev, asked = (queries(f"{real_data}/nfcorpus:{split}") for split in ("train", "dev", "test"))
+    seen = subsets.words_of([*train, *dev])
+    found = (asked, subsets.one_new_word(asked, seen), subsets.all_new_words(asked, seen))
+    assert [len(one) for one in found] == [323, 163, 68]

@@ -81,12 +81,6 @@ def test_ties_by_hand():
     assert mean_measures(run, {"q": {"b": 1}}, ["RR", "RR@10", "P@1"]) == {"RR": 1, "RR@10": 1, "P@1": 1}
 
 
-def test_the_order_of_documents_with_equal_scores_in_a_ranking_does_not_count():
-    judgments, run = by_chance(["q"])
-    turned = {"q": RankedList(run["q"].doc_ids[::-1], run["q"].scores[::-1])}
-    assert mean_measures(run, judgments, EVERY_MEASURE) == mean_measures(turned, judgments, EVERY_MEASURE)
-
-
 def test_a_written_run_measures_the_same(tmp_path, chance):
     judgments, run = chance
     write_run(tmp_path / "a.run", run, "t")
