@@ -115,6 +115,15 @@ def test_the_scale_of_err(folder, said, result):
     assert found["measures"]["ERR@1"]["before"]["a.run"] == pytest.approx(5 / 48)
 
 
+def test_the_agreement_with_the_baseline(folder, said, result):
+    (folder / "other.run").write_text("q1 Q0 b 1 2 t\nq1 Q0 x 2 1 t\nq1 Q0 a 3 0 t\n")
+    asked = "other.run --baseline good.run --agreement --measures P@1"
+    assert ["other.run", "-1.0000", "0.6667", "1"] in [line.split() for line in said(asked)[0]]
+    assert result(asked)["agreement"] == {
+        "other.run": {"kendall_tau": -1, "same_top_10": pytest.approx(2 / 3), "queries": 1}
+    }
+
+
 def test_the_same_measure_twice_is_shown_once(said):
     assert said("good.run --measures AP AP MAP")[0][0].split() == ["run", "AP", "MAP"]
 
@@ -279,6 +288,7 @@ def test_the_subset_of_hard_queries_and_the_sizes_of_all(folder, said, index_fol
         ("good.run --against a=b", "--against needs --format paper"),
         ("good.run --format paper --baseline bad.run", "--format paper takes no --baseline"),
         ("good.run --format paper --per-query", "--per-query"),
+        ("good.run --agreement", "--agreement needs --baseline"),
         ("good.run --describe-subsets", "takes neither runs nor --subset"),
         ("good.run --subset overlap0-0.3", "needs the judgments of the training queries: --seen-qrels"),
         ("--describe-subsets", "--describe-subsets needs the texts of the queries: --queries"),

@@ -1,6 +1,5 @@
-"""The paired t-test and its correction; Kendall's tau by hand, and what evaluate says about runs that rank alike."""
+"""The paired t-test and its correction; Kendall's tau by hand."""
 
-import json
 import math
 import warnings
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 
 from rerank_plugin.evaluation.significance import Comparison, agreement, compare, paired_t_test
-from rerank_plugin.files.runs import write_run
 from tests.evaluation.runs import ranked
 
 BASE = np.array([0.1, 0.2, 0.3, 0.4])
@@ -99,20 +97,3 @@ def test_means_are_over_queries_with_something_in_common():
 def test_the_top_that_is_shared():
     first, second = [f"d{n}" for n in range(20)], [f"d{n}" for n in range(5, 25)]
     assert agreement({"q": ranked(*first)}, {"q": ranked(*second)}).top == 0.5
-
-
-def test_the_command_reports_it(tmp_path, capsys):
-    from rerank_plugin import evaluate
-
-    (tmp_path / "qrels").write_text("q1 0 a 1\nq1 0 b 0\n")
-    write_run(tmp_path / "base.run", {"q1": ranked(*"abc")}, "base")
-    write_run(tmp_path / "other.run", {"q1": ranked(*"acb")}, "other")
-    runs = [str(tmp_path / "base.run"), str(tmp_path / "other.run")]
-    arguments = [*runs, "--qrels", str(tmp_path / "qrels"), "--baseline", runs[0], "--agreement", "--measures", "P@1"]
-    evaluate.main(arguments)
-    assert "0.3333" in capsys.readouterr().out
-    evaluate.main([*arguments, "--format", "json"])
-    found = json.loads(capsys.readouterr().out)["agreement"]
-    assert found == {runs[1]: {"kendall_tau": pytest.approx(1 / 3), "same_top_10": 1.0, "queries": 1}}
-    with pytest.raises(SystemExit):
-        evaluate.main([*runs, "--qrels", str(tmp_path / "qrels"), "--agreement"])

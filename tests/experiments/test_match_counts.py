@@ -36,11 +36,8 @@ def test_table(index):
     """Relevant candidates are 9 and MED-14 of the first query and b of the second; the others are a7 and 10."""
     text = match_counts.markdown(QUERIES, RUN, JUDGMENTS, index)
     assert text.startswith("3 queries of 1 words in the median; 3 of their 5 relevant documents are candidates.")
-    rows = {
-        line.split(" | ")[0].strip("| "): line.strip("| \n").split(" | ")[1:]
-        for line in text.splitlines()
-        if "|" in line
-    }
+    lines = (line.strip("| ").split(" | ") for line in text.splitlines() if "|" in line)
+    rows = {name: cells for name, *cells in lines}
     assert rows["candidates"] == ["3", "2"]
     assert rows["words, median"] == ["14", "7"]
     assert rows["with all query words"] == ["33.3%", "0.0%"]

@@ -68,8 +68,12 @@ def make(folder, output, *more):
     return output
 
 
-def test_the_collection(folder, tmp_path):
-    made = make(folder, tmp_path / "open")
+@pytest.fixture(scope="module")
+def made(folder):
+    return make(folder, folder / "open")
+
+
+def test_the_collection(made):
     texts = {document.id: document for document in documents(str(made))}
     assert len(texts) == 182 + 20 + 60 + 40  # answers, training questions, articles with a licence, abstracts
     untitled = sum(not document.title for document in texts.values())
@@ -86,23 +90,21 @@ def test_the_collection(folder, tmp_path):
             assert texts[id].abstract and text_of[id] not in texts[id].abstract
 
 
-def test_known_items_keep_their_first_sentence(folder, tmp_path):
+def test_known_items_keep_their_first_sentence(made):
     """As the title, or in the text where the document has none."""
-    for document in documents(str(make(folder, tmp_path / "open"))):
+    for document in documents(str(made)):
         if document.id.startswith("article"):
             number = document.id.split("-")[1]
             whole = f"{document.title} {document.abstract}" if document.title else document.abstract
             assert whole == f"Article {number}. {SENTENCES} More."
 
 
-def test_diseases(folder, tmp_path):
+def test_diseases(made):
     """Grade 2 for answers of the kind that was asked for, or for all; a disease with one answer has no query."""
-    made = make(folder, tmp_path / "open")
     everything = {**judgments(f"{made}:train"), **judgments(f"{made}:dev")}
     found = [query for query in queries(str(made)) if query.id.startswith("disease")]
     assert len(found) == 60
-    sizes = sorted(len(everything[query.id]) for query in found)
-    assert sizes == [3] * 59 + [4]
+    assert sorted(len(everything[query.id]) for query in found) == [3] * 59 + [4]
     for query in found:
         grades = list(everything[query.id].values())
         asked = query.text.rpartition(" ")[2] in ("treatment", "symptoms", "causes", "prevention")
