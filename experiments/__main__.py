@@ -55,11 +55,7 @@ def arguments():
     for name, (title, settings, *_) in papers().items():
         described = cleandoc(settings.__doc__) + RESUMED
         paper = found.add_parser(
-            name,
-            help=title,
-            description=described,
-            epilog=EXAMPLES[name],
-            formatter_class=commandline.HelpFormatter,
+            name, help=title, description=described, epilog=EXAMPLES[name], formatter_class=commandline.HelpFormatter
         )
         commandline.add_common_options(paper)
         add_options(paper, settings)

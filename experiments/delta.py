@@ -63,8 +63,8 @@ class DeltaRow(NamedTuple):
 
     name: str  # of its run and checkpoint
     title: str
-    reranker: str = ""  # a known name; "" for the candidates' own order, and for a row with a training
     train: str = ""  # options of the training, where there is one
+    reranker: str = ""  # a known name; "" for the candidates' own order, and for a row with a training
 
 
 def all_rows(settings: DeltaSettings) -> list[DeltaRow]:
@@ -76,42 +76,37 @@ def all_rows(settings: DeltaSettings) -> list[DeltaRow]:
         f"--validation-depth {settings.quick_depth}"
     )
     swept = f"--pairs-per-query {settings.sweep_pairs} {quick}"
-    trained = {
-        "drmm": ("DRMM", f"{DRMM} {long}"),
-        "sevmos-c1": ("SevMos-C1", f"{SEVMOS} {short}"),
-        "sevmos-c3": ("SevMos-C3", f"{SEVMOS} convolutions=3 {short}"),
-        "delta-classifier": ("Delta classifier [D17]", f"{CLASSIFIER} {short}"),
-        "delta-classifier-w": ("Delta classifier, weighted", f"{CLASSIFIER} {short} --weights log"),
-        "delta32": ("Delta-32", f"{DELTA} {long}"),
-        "delta32-lex3": ("Delta-32-Lex3", f"{WITH_LEX3} {long}"),
-        "delta32-no-differences": ("Delta-32, no difference vectors", f"{DELTA} {long} --set differences=false"),
-        "delta32-no-features": ("Delta-32, no Delta features", f"{DELTA} {long} --set delta_features=false"),
-        "delta32-lex3-first": ("Delta-32-Lex3 + first-stage score", f"{WITH_LEX3} {FIRST_STAGE} {long}"),
-        "delta32-lex3-share": (
-            "Delta-32-Lex3 + share of the best first-stage score",
-            f"{WITH_LEX3} {FIRST_STAGE_SHARE} {long}",
-        ),
-        SELECTED: (f"Delta-32-Lex{settings.selected}, our own", f"{DELTA} {long}"),
-        **({WEAK: ("Delta-32-Lex3, weak labels only", f"{WITH_LEX3} {swept}")} if settings.weak else {}),
-        **({TUNED: ("Delta-32-Lex3, weak labels, then tuned", f"{WITH_LEX3} {long}")} if settings.weak else {}),
-        **{
-            sweep_row(count): (
-                f"Delta-{count}",
-                f"{DELTA} --filters {count} {swept} --validation-depth {settings.quick_depth}",
-            )
-            for count in settings.filters
-        },
-    }
+    filters = f"{swept} --validation-depth {settings.quick_depth}"
+    weak = [
+        DeltaRow(WEAK, "Delta-32-Lex3, weak labels only", f"{WITH_LEX3} {swept}"),
+        DeltaRow(TUNED, "Delta-32-Lex3, weak labels, then tuned", f"{WITH_LEX3} {long}"),
+    ]
+    share = "Delta-32-Lex3 + share of the best first-stage score"
     return [
         DeltaRow(ORDER, "Original order"),
-        DeltaRow("docid", "rev DocID", "docid"),
-        DeltaRow("bm25-title", "BM25-Title", "bm25-title"),
-        DeltaRow("bm25-abstract", "BM25-Abstract", "bm25-abstract"),
-        DeltaRow("bm25-text", "BM25-Text", "bm25-text"),
-        DeltaRow("qld-title", "UQLM-Title", "qld-title"),
-        DeltaRow("wmd-title", "WMD-Title", f"wmd-title:{settings.words}"),
-        DeltaRow("wmd-title-nostop", "WMD-Title, no stop-words", f"wmd-title-nostop:{settings.words}"),
-        *(DeltaRow(name, title, train=train) for name, (title, train) in trained.items()),
+        DeltaRow("docid", "rev DocID", reranker="docid"),
+        DeltaRow("bm25-title", "BM25-Title", reranker="bm25-title"),
+        DeltaRow("bm25-abstract", "BM25-Abstract", reranker="bm25-abstract"),
+        DeltaRow("bm25-text", "BM25-Text", reranker="bm25-text"),
+        DeltaRow("qld-title", "UQLM-Title", reranker="qld-title"),
+        DeltaRow("wmd-title", "WMD-Title", reranker=f"wmd-title:{settings.words}"),
+        DeltaRow("wmd-title-nostop", "WMD-Title, no stop-words", reranker=f"wmd-title-nostop:{settings.words}"),
+        DeltaRow("drmm", "DRMM", f"{DRMM} {long}"),
+        DeltaRow("sevmos-c1", "SevMos-C1", f"{SEVMOS} {short}"),
+        DeltaRow("sevmos-c3", "SevMos-C3", f"{SEVMOS} convolutions=3 {short}"),
+        DeltaRow("delta-classifier", "Delta classifier [D17]", f"{CLASSIFIER} {short}"),
+        DeltaRow("delta-classifier-w", "Delta classifier, weighted", f"{CLASSIFIER} {short} --weights log"),
+        DeltaRow("delta32", "Delta-32", f"{DELTA} {long}"),
+        DeltaRow("delta32-lex3", "Delta-32-Lex3", f"{WITH_LEX3} {long}"),
+        DeltaRow(
+            "delta32-no-differences", "Delta-32, no difference vectors", f"{DELTA} {long} --set differences=false"
+        ),
+        DeltaRow("delta32-no-features", "Delta-32, no Delta features", f"{DELTA} {long} --set delta_features=false"),
+        DeltaRow("delta32-lex3-first", "Delta-32-Lex3 + first-stage score", f"{WITH_LEX3} {FIRST_STAGE} {long}"),
+        DeltaRow("delta32-lex3-share", share, f"{WITH_LEX3} {FIRST_STAGE_SHARE} {long}"),
+        DeltaRow(SELECTED, f"Delta-32-Lex{settings.selected}, our own", f"{DELTA} {long}"),
+        *(weak if settings.weak else []),
+        *(DeltaRow(sweep_row(n), f"Delta-{n}", f"{DELTA} --filters {n} {filters}") for n in settings.filters),
     ]
 
 

@@ -19,6 +19,7 @@ from experiments.plan import Runner, Step
 from rerank_plugin.benchmark import machine
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.evaluation.fusing import Fusion, fuse, tune
+from rerank_plugin.evaluation.significance import EQUIVALENT, Comparison
 from rerank_plugin.evaluation.subsets import overlapping, restricted
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.files.tables import markdown
@@ -48,7 +49,6 @@ class Mixture(NamedTuple):
 
     title: str
     parts: tuple[str, ...]
-    search: str = "grid"
     step: float = 0.05
 
 
@@ -156,11 +156,10 @@ def _neighbours(checkpoint: str, *rankings: tuple[str, ...]) -> list[NeighboursC
 def chosen_fusions(runs: Mapping[str, Run], judged: dict) -> dict[str, Fusion]:
     """By row, the weights with the highest mean of the measures."""
     return {
-        row.title: tune([runs[name] for name in row.parts], judged, MEASURES, "linear", row.step, search=row.search)
-        .best.fusion
+        row.title: tune([runs[name] for name in row.parts], judged, MEASURES, "linear", row.step).best.fusion
         for row in ROWS
         if len(row.parts) > 1
-    }  # fmt: skip
+    }
 
 
 def mixed(runs: Mapping[str, Run], fusions: Mapping[str, Fusion]) -> dict[str, Run]:
@@ -181,13 +180,9 @@ def measured(rows: Mapping[str, Run], judged: dict, baseline: str = BASELINE) ->
     cells = []
     for name, values in found["runs"].items():
         test = found["tests"]["runs"].get(name)
-        marks = {one: _mark(test[one]) if test else "" for one in MEASURES}
+        marks = {one: Comparison(**test[one]).mark(0.05).replace(EQUIVALENT, "") if test else "" for one in MEASURES}
         cells.append([f"{values[one]:.4f}{marks[one]}" for one in MEASURES])
     return cells
-
-
-def _mark(test: dict) -> str:
-    return "" if test["p"] >= 0.05 else "+" if test["difference"] > 0 else "-"
 
 
 def page(experiment: Experiment, command: str, minutes: str) -> str:

@@ -61,17 +61,16 @@ class Line(NamedTuple):
     """A model in a figure by the number of training queries."""
 
     title: str
-    counts: Sequence[int]  # of training queries
-    points: Sequence[float]  # the measure at each count
+    points: Sequence[float]  # the measure at each number
     stars: Sequence[bool]  # whether each point is marked
 
 
-def plot_sizes(lines: Sequence[Line], levels: Mapping[str, float], path: Path) -> None:
+def plot_sizes(counts: Sequence[int], lines: Sequence[Line], levels: Mapping[str, float], path: Path) -> None:
     """[K] figure 2: MAP by the number of training queries, and what needs none as horizontal lines."""
     with _panels(path, 1, height=5) as (axes,):
         for line in lines:
-            (drawn,) = axes.plot(line.counts, line.points, marker=".", label=line.title)
-            marked = [(count, point) for count, point, star in zip(line.counts, line.points, line.stars) if star]
+            (drawn,) = axes.plot(counts, line.points, marker=".", label=line.title)
+            marked = [(count, point) for count, point, star in zip(counts, line.points, line.stars) if star]
             axes.plot(*zip(*marked) if marked else ([], []), "*", markersize=12, color=drawn.get_color())
         for (title, level), style in zip(levels.items(), ("--", ":")):
             axes.axhline(level, color="black", linestyle=style, linewidth=1, label=title)

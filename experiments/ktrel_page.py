@@ -203,11 +203,11 @@ class KtrelPage(Page):
             points = [measured.means(name)["AP"] for name in names]
             tests = [measured.comparison(name, RM3, "AP", len(rows)) for name in names]
             stars = [test.p < FIGURE_ALPHA and test.difference > 0 for test in tests]
-            lines.append(Line(row.title, counts, points, stars))
+            lines.append(Line(row.title, points, stars))
             table.append([row.title, *(f"{point:.4f}{'*' if star else ''}" for point, star in zip(points, stars))])
         levels = {BY_NAME[name].title: measured.means(name)["AP"] for name in (BM25, RM3) if name in measured.values}
         table += [[title, *[f"{level:.4f}"] * len(sizes)] for title, level in levels.items()]
-        plot_sizes(lines, levels, figure)
+        plot_sizes(counts, lines, levels, figure)
         yield image("MAP by the number of training queries", figure)
         yield tables.markdown(table)
 

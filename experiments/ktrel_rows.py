@@ -108,14 +108,7 @@ ROWS = (
     ),
 )
 BY_NAME = {row.name: row for row in ROWS}
-FIGURE = (
-    "drmm",
-    "duet",
-    "knrm",
-    "conv-knrm",
-    "ktrel",
-    "ktrel-ours",
-)  # of figure 2, without the lines of lexical rows
+FIGURE = ("drmm", "duet", "knrm", "conv-knrm", "ktrel", "ktrel-ours")  # of figure 2, without its lexical rows
 
 
 class Ingredient(NamedTuple):

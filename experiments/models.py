@@ -19,6 +19,7 @@ from matplotlib.transforms import Bbox
 import rerank_plugin as rp
 from rerank_plugin.benchmark import machine
 from rerank_plugin.corpora import documents, queries_and_judgments
+from rerank_plugin.evaluation.significance import Comparison
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.files.pictures import panels
 from rerank_plugin.files.progress import progress
@@ -112,9 +113,7 @@ def measure(data: Path, work: Path) -> list[Row]:
             row.ap.append(values["AP"])
             row.milliseconds.append(times[name])
             test = measured["tests"]["runs"].get(name, {}).get("nDCG@10")
-            row.signs.append(
-                "" if test is None else "=" if test["p"] >= 0.05 else "+" if test["difference"] > 0 else "-"
-            )
+            row.signs.append(Comparison(**test).mark(0.05) if test else "")
     return list(rows.values())
 
 

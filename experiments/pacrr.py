@@ -217,9 +217,8 @@ class PacrrPlan(Plan):
 
     def runs_before(self, collection: Collection, documents: str) -> Path:
         """The folder of table 2's runs before re-ranking: of ``all`` their documents, or of the ``judged`` ones."""
-        return self.run(collection, documents, ORDER).output if documents == "judged" else self._many(collection)
-
-    def _many(self, collection: Collection) -> Path:
+        if documents == "judged":
+            return self.run(collection, documents, ORDER).output
         return self.many_runs(collection)[0].output.parent
 
     def training(self, collection: Collection, name: str) -> Step:
@@ -246,17 +245,15 @@ class PacrrPlan(Plan):
         Settings are the first stages of table 1, ``all`` and ``judged`` documents of table 2's runs, which are folders,
         the document ``pairs`` of table 3, and the ``sweep`` of figure 5.
         """
-        how: list = []
-        if setting in FIRST_STAGES:
-            how = (
-                ["--first-stage", setting] if name == ORDER else ["--run", self.run(collection, setting, ORDER).output]
-            )
-        elif setting == "sweep":
-            how = ["--run", self.run(collection, "qld", ORDER).output]
+        if setting in FIRST_STAGES and name == ORDER:
+            how = ["--first-stage", setting]
+        elif setting in FIRST_STAGES or setting == "sweep":
+            stage = "qld" if setting == "sweep" else setting
+            how = ["--run", self.run(collection, stage, ORDER).output]
         elif setting == "pairs":
             how = ["--first-stage", f"judged:{collection.judged}"]
         else:
-            how = ["--run", self._many(collection)]
+            how = ["--run", self.runs_before(collection, "all")]
             how += ["--judged-only", collection.judged] if setting == "judged" else []
         if name != ORDER:
             how += ["--reranker", self.training(collection, name).output, "--tag", name]

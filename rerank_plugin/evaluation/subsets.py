@@ -95,9 +95,8 @@ def samples(
             f"none of the {len(ids)} {what} of {len(grades)} queries is in the index: is it of another collection?"
         )
     if missing:
-        log.warning(
-            "%d of %d documents are not in the index and are left out, as %s", len(missing), len(ids), missing[0]
-        )
+        said = "%d of %d documents are not in the index and are left out, as %s"
+        log.warning(said, len(missing), len(ids), missing[0])
     found = {}
     for query in queries:
         known = [document for document in grades[query.id] if row_of[document] >= 0]

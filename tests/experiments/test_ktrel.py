@@ -323,8 +323,8 @@ def test_cells():
 
 
 def test_a_figure_by_sizes(tmp_path):
-    lines = [Line("a", [10, 20], [0.1, 0.2], [False, True]), Line("b", [10, 20], [0.3, 0.2], [False, False])]
-    plot_sizes(lines, {"BM25": 0.15}, tmp_path / "figure.png")
+    lines = [Line("a", [0.1, 0.2], [False, True]), Line("b", [0.3, 0.2], [False, False])]
+    plot_sizes([10, 20], lines, {"BM25": 0.15}, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
