@@ -18,7 +18,7 @@ import rerank_plugin as rp
 from experiments.plan import Runner, Step
 from rerank_plugin.benchmark import machine
 from rerank_plugin.corpora import queries_and_judgments
-from rerank_plugin.evaluation.fusing import Fusion, fuse, tune
+from rerank_plugin.evaluation.fusing import Fusion, Run, fuse, tune
 from rerank_plugin.evaluation.significance import EQUIVALENT, Comparison
 from rerank_plugin.evaluation.subsets import overlapping, restricted
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
@@ -40,8 +40,6 @@ TRAINING = (  # chosen on the validation queries, as everything here
 ).split()
 TITLE = "# Trained on judgments, from the distilled encoder"
 PAGE = FileKind("this page", lambda path: beginning(path).startswith(TITLE.encode()))
-
-Run = Mapping[str, rp.RankedList]
 
 
 class Mixture(NamedTuple):

@@ -14,11 +14,7 @@ ABREAST = 3  # panels in a row, at most
 
 
 def plot_sweep(filters: Sequence[int], curves: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> None:
-    """Measures by the number of filters, as [D18] figure 3: a panel a setting, a line a measure.
-
-    Args:
-        curves: by setting, the measures at each number of filters.
-    """
+    """[D18] figure 3: by setting, a panel each, the measures at each number of filters, a line a measure."""
     with _panels(path, len(curves)) as panels:
         for axes, (title, points) in zip(panels, curves.items()):
             for measure in points[0]:

@@ -32,8 +32,7 @@ from experiments.ktrel_settings import ALL, VALIDATION, KtrelSettings, Queries, 
 from experiments.plan import Plan, Step, once
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.files.outputs import INNER, replacing
-
-Judgments = dict[str, dict[str, int]]
+from rerank_plugin.files.records import Judgments
 
 
 class KtrelPlan(Plan):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 import rerank_plugin as rp
+from rerank_plugin.features import matches
 from rerank_plugin.files import tables
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
@@ -15,24 +16,21 @@ from rerank_plugin.indexes.forward import ForwardIndex
 OFTEN = (2, 8)  # occurrences of a query word: more of them than n_s are not seen by PACRR as unigrams
 
 
-class Matches(NamedTuple):
+class Counts(NamedTuple):
     """The C candidates of one query of W distinct words."""
 
-    counts: np.ndarray  # how often each word occurs in each candidate, int64 [W, C]
+    counts: np.ndarray  # how often each word occurs in each candidate, int64 [C, W]
     lengths: np.ndarray  # words of the candidates, int64 [C]
     relevant: np.ndarray  # bool [C]
 
 
-def matches(query: rp.Query, found: rp.RankedList, judged: Mapping[str, float], index: ForwardIndex) -> Matches:
+def counted(query: rp.Query, found: rp.RankedList, judged: Mapping[str, float], index: ForwardIndex) -> Counts:
     """Exact matches as the models see them: of the forward index's words."""
     rows = index.rows(found.doc_ids)
     candidates = Candidates(index, rows, np.zeros(len(rows), np.float32))
-    ids, documents, _ = candidates.flat_tokens
-    asked = index.query(query.text)
-    words = dict(zip(asked.terms, asked.ids.tolist()))  # -1 for a word of no document, which is no token's id
-    counts = [np.bincount(documents[ids.astype(np.int64) == term], minlength=len(rows)) for term in words.values()]
+    counts = matches.Matches(index.query(query.text), candidates).counts.sum(axis=1)  # [C, W]
     relevant = np.array([judged.get(id, 0) > 0 for id in found.doc_ids], bool)
-    return Matches(np.array(counts).reshape(len(words), len(rows)), candidates.lengths, relevant)
+    return Counts(counts, candidates.lengths, relevant)
 
 
 def markdown(
@@ -42,7 +40,7 @@ def markdown(
     index: ForwardIndex,
 ) -> str:
     """A table of the relevant candidates beside the others, all of all queries together."""
-    found = [matches(query, run[query.id], judgments[query.id], index) for query in queries if query.id in run]
+    found = [counted(query, run[query.id], judgments[query.id], index) for query in queries if query.id in run]
     found = [one for one in found if one.counts.size]
     relevant = np.concatenate([one.relevant for one in found])
 
@@ -58,11 +56,11 @@ def markdown(
         ["", "relevant", "others"],
         ["candidates", *(f"{len(one):,}" for one in split(lambda one: one.lengths))],
         ["words, median", *(f"{np.median(one):.0f}" for one in split(lambda one: one.lengths))],
-        ["with all query words", *shares(lambda one: (one.counts > 0).all(axis=0))],
-        ["with none of them", *shares(lambda one: (one.counts == 0).all(axis=0))],
+        ["with all query words", *shares(lambda one: (one.counts > 0).all(axis=1))],
+        ["with none of them", *shares(lambda one: (one.counts == 0).all(axis=1))],
     ]
     for often in OFTEN:
-        most = shares(lambda one: one.counts.max(axis=0) > often)
+        most = shares(lambda one: one.counts.max(axis=1) > often)
         rows.append([f"with one of them more than {often} times", *most])
     lengths = [len(index.query(query.text).terms) for query in queries]
     judged = sum(sum(grade > 0 for grade in judgments.get(query.id, {}).values()) for query in queries)

@@ -79,11 +79,7 @@ def markdown(evaluation: Evaluation, against: Against) -> str:
 
 
 def legend(against: Against, units: str) -> str:
-    """What the letters mean, one sentence and a space; "" without baselines.
-
-    Args:
-        units: what the tests are over, as ``50 queries``.
-    """
+    """What the letters mean in tests over ``units``, as "50 queries": a sentence and a space; "" without baselines."""
     if not against:
         return ""
     names = ", ".join(f"{letter.upper()} {baseline}" for baseline, letter in against.items())

@@ -181,10 +181,7 @@ def plot_scatter(bulk: BulkEvaluation, path: Path, overwrite: bool = False) -> N
 
     Points above the dashed line y = x are runs that improved; panels of a measure have the same scale. The paper puts
     all methods of a year into one panel; on one collection a panel each keeps many runs apart. More than four methods
-    go on in further rows.
-
-    Args:
-        overwrite: whether a picture that is there already is replaced.
+    go on in further rows. A picture that is there already is replaced only with ``overwrite``.
     """
     columns = min(4, len(bulk.after))
     rows = -(-len(bulk.after) // columns)

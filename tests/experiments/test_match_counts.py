@@ -21,14 +21,14 @@ def index(tmp_path_factory):
 
 def test_counts_of_one_query(index):
     """A word that the query repeats is one word; titles count, and so do all occurrences."""
-    found = match_counts.matches(QUERIES[0], RUN["q"], JUDGMENTS["q"], index)
-    assert found.counts.tolist() == [[2, 1, 0, 0], [2, 0, 0, 1]]  # aspirin, heart
+    found = match_counts.counted(QUERIES[0], RUN["q"], JUDGMENTS["q"], index)
+    assert found.counts.tolist() == [[2, 2], [1, 0], [0, 0], [0, 1]]  # aspirin, heart
     assert found.relevant.tolist() == [True, False, False, True]
     assert found.lengths.tolist() == [14, 1, 13, 17]
 
 
 def test_a_word_of_no_document_matches_nothing(index):
-    found = match_counts.matches(QUERIES[1], RUN["nothing"], JUDGMENTS["nothing"], index)
+    found = match_counts.counted(QUERIES[1], RUN["nothing"], JUDGMENTS["nothing"], index)
     assert found.counts.tolist() == [[0]] and found.relevant.tolist() == [True]
 
 

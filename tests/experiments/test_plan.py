@@ -18,12 +18,8 @@ from tests.processes import run
 
 def weak(tmp_path, name, *more):
     """A real command that takes half a second."""
-    output = tmp_path / name
-    return Step(
-        name,
-        ("weak", "--corpus", "sample", "--queries", "20", "--held-out", "5", *more, "--output", str(output)),
-        output,
-    )
+    command = ("weak", "--corpus", "sample", "--queries", "20", "--held-out", "5", *more)
+    return Step(name, (*command, "--output", str(tmp_path / name)), tmp_path / name)
 
 
 def test_a_step_runs_once(tmp_path):
@@ -40,19 +36,13 @@ def test_a_step_runs_once(tmp_path):
     again = Runner(tmp_path / "work")
     again.run([steps])
     assert [step.output.stat().st_mtime_ns for step in steps] == made
+    steps[1].output.rename(tmp_path / "moved")
+    again.run([steps])  # what is missing is made again
+    assert (steps[1].output / "queries.jsonl").read_bytes() == (tmp_path / "moved" / "queries.jsonl").read_bytes()
+    assert steps[0].output.stat().st_mtime_ns == made[0]
     changed = weak(tmp_path, "a", "--overwrite", "--seed", "3")
     again.run([[changed]])
     assert changed.output.stat().st_mtime_ns > made[0]
-
-
-def test_a_missing_output_is_made_again(tmp_path):
-    step = weak(tmp_path, "a")
-    runner = Runner(tmp_path / "work")
-    runner.run([[step]])
-    (step.output / "queries.jsonl").rename(tmp_path / "moved")
-    step.output.rename(tmp_path / "aside")
-    runner.run([[step]])
-    assert (step.output / "queries.jsonl").read_bytes() == (tmp_path / "moved").read_bytes()
 
 
 def test_a_failure_is_said_and_the_others_are_kept(tmp_path):
@@ -104,15 +94,11 @@ def test_a_stage_begins_when_the_one_before_is_done(tmp_path):
 def test_outputs_are_named_after_their_commands(tmp_path):
     """Equal commands have one output; another seed, option or place before them another one."""
     plan, other = (Plan(Settings(words="W", work=tmp_path, output=tmp_path / "p.md", seed=seed)) for seed in (1, 2))
-    one = plan.indexing("indexes", "index", "C")
-    assert one == plan.indexing("indexes", "index", "C") and str(one.output) == one.command[-1]
+    one, same, seeded = (each.indexing("indexes", "index", "C") for each in (plan, plan, other))
+    assert one == same and str(one.output) == one.command[-1]
     assert one.output.parent == tmp_path / "indexes" and one.command[-2] == "--index"
-    assert (
-        len({one.output, other.indexing("indexes", "index", "C").output, plan.indexing("indexes", "index", "D").output})
-        == 3
-    )
-    runs = {plan.search("runs/a", "x", index, "Q").output for index in (one, other.indexing("indexes", "index", "C"))}
-    assert len(runs) == 2
+    assert len({one.output, seeded.output, plan.indexing("indexes", "index", "D").output}) == 3
+    assert len({plan.search("runs/a", "x", index, "Q").output for index in (one, seeded)}) == 2
 
 
 def command_of(folder, paper, options):
