@@ -132,12 +132,11 @@ class OpenCollection:
                     file.write(json.dumps({"_id": query.id, "text": query.text}, ensure_ascii=False) + "\n")
             (writing / "qrels").mkdir()
             for split in ("train", "dev"):
-                pairs = [
-                    (query.id, *one) for query in self.judged if query.split == split for one in query.grades.items()
-                ]
                 with open(writing / "qrels" / f"{split}.tsv", "w", encoding="utf-8") as file:
                     file.write("query-id\tcorpus-id\tscore\n")
-                    file.writelines(f"{query}\t{document}\t{grade}\n" for query, document, grade in pairs)
+                    for query in self.judged:
+                        if query.split == split:
+                            file.writelines(f"{query.id}\t{id}\t{grade}\n" for id, grade in query.grades.items())
 
 
 def _diseases(records: list[dict]) -> dict[int, list[int]]:

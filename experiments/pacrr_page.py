@@ -10,7 +10,7 @@ from experiments import match_counts
 from experiments.figures import Curve, plot_hyper_parameters, plot_trainings
 from experiments.pacrr import FIRST_STAGES, MEASURES, ORDER, Collection, PacrrPlan, PacrrSettings
 from experiments.page import Page, image
-from experiments.plan import Runner, Step, history
+from experiments.plan import Step, history
 from rerank_plugin.corpora import judgments, queries_and_judgments
 from rerank_plugin.evaluation import document_pairs, letters, many_runs
 from rerank_plugin.evaluation.evaluation import evaluate
@@ -38,15 +38,15 @@ class PacrrPage(Page):
 
     def parts(self) -> Iterator[str]:
         for collection in self.settings.collections:
-            yield from CollectionPart(self, self.journal, collection).parts()
+            yield from CollectionPart(self, collection).parts()
 
 
 class CollectionPart:
     """The tables and figures of one collection."""
 
-    def __init__(self, page: PacrrPage, journal: Runner, collection: Collection):
-        self.page, self.plan, self.journal, self.collection = page, page.plan, journal, collection
-        self.settings, self.titles = page.settings, page.plan.rows()
+    def __init__(self, page: PacrrPage, collection: Collection):
+        self.page, self.plan, self.settings, self.collection = page, page.plan, page.settings, collection
+        self.titles = page.plan.rows()
         self.letters = {model.title: model.letter for model in self.settings.baselines.values()}
         self.queries, self.judgments = queries_and_judgments(collection.test)
 
@@ -165,7 +165,7 @@ class CollectionPart:
         trainings = {title: self._training(name) for name, title in self.titles.items()}
         for title, step in trainings.items():
             reached = self.page.best_epoch(step, MEASURES)
-            rows.append([title, f"{parameters(step):,}", *reached, *self.journal.minutes([step])])
+            rows.append([title, f"{parameters(step):,}", *reached, *self.page.journal.minutes([step])])
         figure = self._figure("trainings")
         plot_trainings({title: history(step) for title, step in trainings.items()}, figure)
         yield "### Figure 2: the trainings"

@@ -8,7 +8,7 @@ import pytest
 from rerank_plugin.evaluation.graded import err, ndcg
 from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.errors import InputError
-from tests.evaluation.runs import by_chance, mean_measures, ranked
+from tests.evaluation.runs import by_chance, ranked
 
 # Grades of the ranking 1 0 2 3; judged are 3 2 1 0.
 RANKED, JUDGED = [1, 0, 2, 3], [2, 0, 1, 3]
@@ -78,13 +78,6 @@ def test_ndcg_is_equal_to_ir_measures_with_these_gains(cutoff):
     ours = Evaluator(judgments, [f"NDCG.{cutoff}", f"nDCG(gains={{{gains}}})@{cutoff}"])
     papers, theirs = ours.values(run).values()
     assert papers.tolist() == pytest.approx(theirs.tolist(), abs=1e-12) and papers.max() > 0
-
-
-def test_the_scale_of_err_ends_at_the_highest_judged_grade():
-    # q1 alone: R = 1/2. With a 3 anywhere in the judgments: R = 1/8.
-    assert mean_measures({"q1": ranked("a")}, {"q1": {"a": 1}}, ["ERR@5"]) == {"ERR@5": 0.5}
-    both = mean_measures({"q1": ranked("a")}, {"q1": {"a": 1}, "q2": {"b": 3}}, ["ERR@5"])
-    assert both == {"ERR@5": 0.0625}
 
 
 def test_a_higher_scale_of_err():

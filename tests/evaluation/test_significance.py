@@ -29,11 +29,6 @@ def test_by_hand():
     assert paired_t_test(BASE, HIGHER) == pytest.approx((-0.2, -2.828427, 0.066276), abs=1e-6)
 
 
-def test_pairs_not_samples():
-    """The same differences in another pairing are another test."""
-    assert paired_t_test(HIGHER[::-1].copy(), BASE).p > 2 * paired_t_test(HIGHER, BASE).p
-
-
 @pytest.mark.parametrize("values, baseline", [(BASE, BASE.copy()), ([0, 0, 0], [0, 0, 0]), ([0.75], [0.25]), ([], [])])
 def test_identical_runs_and_single_queries_show_nothing(values, baseline):
     difference = sum(values) - sum(baseline)
@@ -47,21 +42,18 @@ def test_the_same_difference_everywhere(sign):
 
 
 def test_bonferroni_counts_the_runs_that_are_compared():
+    """And not the measures."""
     raw = paired_t_test(HIGHER, BASE).p
-    of = {"base": {"AP": BASE}, "a": {"AP": HIGHER}, "b": {"AP": BASE}, "c": {"AP": BASE * 2}}
+    values = {"base": BASE, "a": HIGHER, "b": BASE, "c": BASE * 2}
+    of = {run: {"AP": of_run, "P@5": of_run} for run, of_run in values.items()}
     result = compare(of, "base")
     assert list(result) == ["a", "b", "c"]
     assert result["a"]["AP"].p == pytest.approx(3 * raw) and result["b"]["AP"].p == 1.0
     assert result["a"]["AP"].t == pytest.approx(2.828427, abs=1e-6)
     assert compare({"base": of["base"], "a": of["a"]}, "base")["a"]["AP"].p == pytest.approx(raw)
     assert compare({"base": of["base"]}, "base") == {}
-    many = {str(number): {"AP": HIGHER} for number in range(20)} | {"base": of["base"]}
+    many = {str(number): of["a"] for number in range(20)} | {"base": of["base"]}
     assert compare(many, "base")["0"]["AP"].p == 1.0  # not 1.33
-
-
-def test_measures_do_not_count():
-    of = {"base": {"AP": BASE, "P@5": BASE}, "a": {"AP": HIGHER, "P@5": HIGHER}}
-    assert compare(of, "base")["a"]["P@5"].p == paired_t_test(HIGHER, BASE).p
 
 
 def test_marks():

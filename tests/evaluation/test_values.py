@@ -27,7 +27,7 @@ RUN = {"q1": ranked("d2", "d9", "d1", "d4"), "q2": ranked("e7", "e2")}
         # q2: 1/log2(3) of 1 + 1/log2(3) = 0.630930 / 1.630930
         ("nDCG@10", 0.691333, 0.386853),
         ("NDCG.20", 0.587125, 0.386853),  # q1: see test_graded; all grades 1: the same as nDCG
-        ("ERR@20", 0.35400390625, 1 / 2 * 1 / 8),
+        ("ERR@20", 0.35400390625, 1 / 2 * 1 / 8),  # the scale of both ends at the 3 of q1
     ],
 )
 def test_by_hand(measure, first, second):
