@@ -65,7 +65,6 @@ def test_results_go_to_stdout_and_reports_to_stderr(folder):
         ("qrels none.run", "none.run"),
         ("none good.run", "none"),
         ("qrels good.run --measures nDGC@10", "'nDGC@10'"),
-        ("qrels good.run --measures P@0", "'P@0'"),
         ("qrels good.run --baseline other.run", "other.run"),
         ("qrels good.run good.run", "good.run: is given twice"),
         ("qrels good.run ./good.run", "./good.run: is given twice"),
@@ -191,16 +190,6 @@ def test_table_2_of_the_pacrr_paper(folders, said, result):
     assert lines[0].startswith("|  | ERR@20 change | NDCG.20 change | ERR@20 improved |")
 
 
-def test_folders_that_do_not_belong_together(folders, said):
-    with pytest.raises(InputError, match="x has the letter X, but it is not among after"):
-        said("--before before after --letters X=x")
-    with pytest.raises(InputError, match="none: no such folder of runs"):
-        said("--before none after")
-    (folders / "after" / "b.run").rename(folders / "after" / "c.run")
-    with pytest.raises(InputError, match="after: lacks the run b.run"):
-        said("--before before after")
-
-
 def test_table_3_of_the_pacrr_paper(folder, said, result):
     (folder / "zero.run").write_text("q1 Q0 b 1 2 t\nq1 Q0 x 2 1 t\nq2 Q0 a 1 9 t\nq2 Q0 x 1 8 t\n")
     lines, _ = said("good.run --pairs --label 2=HRel 1=Rel")
@@ -222,17 +211,12 @@ def test_table_3_of_the_pacrr_paper(folder, said, result):
         ("--pairs --letters bad.run", "--letters bad.run: expected a letter, =, and a baseline; runs come before"),
         ("--pairs --letters =bad.run", "expected a letter, =, and a baseline"),
         ("--pairs --letters B=bad.run C=./bad.run", "--letters C=./bad.run: bad.run has the letter B already"),
-        ("--pairs --letters B=bad.run b=good.run", "good.run and bad.run have the same letter, B"),
         ("--pairs --letters B=other.run", "other.run has the letter B, but it is not among good.run, bad.run"),
-        ("--pairs --label x=Rel", "the label x=Rel: expected a grade"),
         ("--pairs --label 0=x good.run", "the label good.run: expected a grade"),
         ("--format paper --against bad.run", "--against bad.run: expected a run, =, and its baselines"),
         ("--format paper --against bad.run=", "expected a run, =, and its baselines"),
         ("--format paper --against bad.run=good.run,", "expected a run, =, and its baselines"),
-        (
-            "--format paper --against bad.run=other.run",
-            "other.run is to be compared, but it is not among the runs: good.run, bad.run",
-        ),
+        ("--format paper --against bad.run=other.run", "other.run is to be compared, but it is not among the runs"),
     ],
 )
 def test_bad_letters_labels_and_comparisons(said, arguments, message):
