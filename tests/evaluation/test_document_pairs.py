@@ -6,14 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from rerank_plugin.evaluation.document_pairs import (
-    Combination,
-    DocumentPairs,
-    document_pairs,
-    parse_labels,
-    report,
-    warnings,
-)
+from rerank_plugin.evaluation.document_pairs import document_pairs, parse_labels, report, warnings
 from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import by_chance, ranked
 
@@ -58,6 +51,8 @@ def test_table_3_and_the_numbers_of_figure_4():
 
 def test_the_averages_of_the_paper():
     """The last row of its table 3 is what volumes of pairs give for PACRR-firstk and DRMM."""
+    from rerank_plugin.evaluation.document_pairs import Combination, DocumentPairs
+
     volumes = [3, 11, 36, 84, 231, 635]
     of_runs = {"firstk": [45.8, 56.0, 76.1, 57.3, 76.7, 73.0], "drmm": [48.2, 57.0, 71.5, 55.8, 70.1, 65.9]}
     combinations = [
@@ -95,9 +90,8 @@ def test_only_documents_in_all_runs_are_compared():
 def test_unjudged_documents_as_not_relevant():
     judgments = {"q": {"a": 1, "lost": 1}}
     runs = {"m": {"q": ranked("a", "b", "c")}, "n": {"q": ranked("b", "a", "d")}}
-    with pytest.raises(
-        InputError, match=r"different labels \(1\) that all runs hold; .* take unjudged ones as not relevant"
-    ):
+    message = r"different labels \(1\) that all runs hold; .* take unjudged ones as not relevant"
+    with pytest.raises(InputError, match=message):
         document_pairs(judgments, runs)
     found = document_pairs(judgments, runs, unjudged_as_nonrelevant=True)
     assert [(one.name, one.pairs.tolist()) for one in found.combinations] == [("1 vs 0", [1])]

@@ -73,9 +73,8 @@ def test_the_grid_is_the_paper_s():
 
 
 def test_later_options_replace_earlier_ones():
-    options = merged(
-        ["--epochs", "3", "--set", "a=1", "b=2", "--resume"], ["--set", "b=3", "c=4"], ["--epochs=5", "--set=a=x=y"]
-    )
+    first = ["--epochs", "3", "--set", "a=1", "b=2", "--resume"]
+    options = merged(first, ["--set", "b=3", "c=4"], ["--epochs=5", "--set=a=x=y"])
     assert options == ("--epochs", "5", "--set", "a=x=y", "b=3", "c=4", "--resume")
     assert merged(["--measures", "AP", "P@5"], ["--measures", "AP"]) == ("--measures", "AP")
     assert merged(options, []) == options
@@ -161,12 +160,8 @@ def test_all_commands_are_accepted(tmp_path):
 def test_trainings_are_as_the_paper_and_the_recipe_say(tmp_path):
     steps = named(dry(tmp_path, grid=0, epochs=7, recipe_epochs=20))
     paper = options_of(steps["checkpoints-ktrel"])
-    assert (
-        paper["--epochs"] == ["7"]
-        and paper["--batch-size"] == ["20"]
-        and "heads=2" in paper["--set"]
-        and "--loss" not in paper
-    )
+    assert paper["--epochs"] == ["7"] and paper["--batch-size"] == ["20"]
+    assert "heads=2" in paper["--set"] and "--loss" not in paper
     assert paper["--train"] == ["T", "T2,J2"] and paper["--first-stage"] == ["all"]
     ours = options_of(steps["checkpoints-ktrel-ours"])
     assert ours["--loss"] == ["softmax"] and ours["--epochs"] == ["20"]  # at most: the recipe has 40
@@ -337,12 +332,8 @@ def test_four_titles_of_nfcorpus_are_training_queries(real_data):
     described = f"{folder}/queries_by_type.jsonl:split=test:type=vid-desc,{folder}/qrels/test.tsv"
     assert (len(judged), len(read(Queries("descriptions", described))[1])) == (323, 102)
     new = unseen({"titles": titles}, queries_and_judgments(f"{folder}:train.graded")[0])
-    assert {query.id for query in titles} - {id for _, id in new} == {
-        "PLAIN-2440",
-        "PLAIN-2630",
-        "PLAIN-3053",
-        "PLAIN-3251",
-    }
+    found = {query.id for query in titles} - {id for _, id in new}
+    assert found == {"PLAIN-2440", "PLAIN-2630", "PLAIN-3053", "PLAIN-3251"}
 
 
 def test_from_the_command_to_the_page(tmp_path, page_of):
