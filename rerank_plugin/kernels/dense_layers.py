@@ -112,29 +112,27 @@ def dense(source, panels, bias, slope, target, rows):
         bias: float32 [P * LANES].
         target: float32 [at least rows + ROWS - 1, P * LANES], contiguous; it must not overlap with an input.
     """
-    step, columns, inward = source.shape[1], target.shape[1], panels.shape[1]
-    for panel in range(len(panels)):
-        for row in range(0, rows, ROWS):
-            _window_products(
-                source.ctypes.data + row * step * 4,
-                panels.ctypes.data + panel * inward * LANES * 4,
-                bias.ctypes.data + panel * LANES * 4,
-                target.ctypes.data + (row * columns + panel * LANES) * 4,
-                inward, step, 0, columns, slope,
-            )  # fmt: skip
+    _all_products(source, panels, bias.ctypes.data, 0, slope, target, rows)
 
 
 @njit(nogil=True, cache=True)
 def add_products(source, panels, target, rows):
     """``target[i] += window i of source @ weights`` for i < rows; arguments as of :func:`dense`."""
+    _all_products(source, panels, target.ctypes.data, target.shape[1], LINEAR, target, rows)
+
+
+@njit(nogil=True, inline="always")
+def _all_products(source, panels, start, start_step, slope, target, rows):
+    """:func:`_window_products` panel by panel; ``start`` is the address of what the first row begins with."""
     step, columns, inward = source.shape[1], target.shape[1], panels.shape[1]
     for panel in range(len(panels)):
         for row in range(0, rows, ROWS):
-            place = target.ctypes.data + (row * columns + panel * LANES) * 4
             _window_products(
                 source.ctypes.data + row * step * 4,
                 panels.ctypes.data + panel * inward * LANES * 4,
-                place, place, inward, step, columns, columns, LINEAR,
+                start + (row * start_step + panel * LANES) * 4,
+                target.ctypes.data + (row * columns + panel * LANES) * 4,
+                inward, step, start_step, columns, slope,
             )  # fmt: skip
 
 
