@@ -15,7 +15,6 @@ LANES), P windows.
 from __future__ import annotations
 
 from math import gcd
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -39,57 +38,41 @@ from rerank_plugin.kernels.intrinsics import (
 from rerank_plugin.kernels.parallel import Workspace
 
 
-class Taps(NamedTuple):
-    """What each word adds to the convolution at each tap."""
-
-    table: np.ndarray  # float32 [K / LANES, V + 1, width * LANES]; the last row is zero, for positions after a document
-    offsets: tuple[int, ...]  # where each tap begins in a row
-
-
-class Pooling(NamedTuple):
-    """Windows of ``width`` blocks, ``stride`` blocks apart; a block is ``block`` positions."""
-
-    width: int
-    stride: int
-    block: int
-
-
-def make_taps(vectors: np.ndarray, weight: np.ndarray) -> Taps:
-    """Taps for word vectors float32 [V, D] and the weights of a convolution, float32 [filters, D, width]."""
-    filters, _, width = weight.shape
-    panels = -(-filters // LANES)
-    table = torch.zeros(panels, len(vectors) + 1, width, LANES).numpy()  # torch aligns rows with cache lines
-    for tap in range(width):
-        products = torch.from_numpy(vectors) @ torch.from_numpy(pad_columns(weight[:, :, tap].T))  # [V, K]
-        table[:, :-1, tap] = products.numpy().reshape(-1, panels, LANES).transpose(1, 0, 2)
-    offsets = tuple(tap * LANES for tap in range(width))
-    return Taps(table.reshape(panels, len(vectors) + 1, width * LANES), offsets)
-
-
-def make_pooling(width: int, stride: int) -> Pooling:
-    """Windows of ``width`` positions that are ``stride`` apart."""
-    block = gcd(width, stride)
-    return Pooling(width // block, stride // block, block)
-
-
-def pool_windows(
-    places: np.ndarray,
-    positions: np.ndarray,
-    taps: Taps,
-    pooling: Pooling,
-    pooled: np.ndarray,
-    workspace: Workspace,
-) -> None:
-    """Fill ``pooled`` with the maxima of the convolution, without its bias, in the windows of each document.
+class WindowMaxima:
+    """The maxima of a convolution, without its bias, in the windows of documents.
 
     Args:
-        places: the documents' words as rows of the table, padded with its last row, int32 [C, N + width].
-        positions: of the convolution in each document, int64 [C].
-        pooled: float32 [P, C or more, K].
+        vectors: word vectors, float32 [V, D].
+        weight: of the convolution, float32 [filters, D, taps].
+        width, stride: positions of a window, and from one window to the next.
+
+    Attributes:
+        table: what each word adds at each tap, float32 [K / LANES, V + 1, taps * LANES]; the last row is zero, for
+            positions after a document.
+        offsets: where each tap begins in a row.
     """
-    blocks = -(-int(positions.max(initial=1)) // pooling.block)
-    maxima = workspace.array("block maxima", (2, blocks, LANES), np.float32)
-    _pool_panels(places, positions, *taps, *pooling, maxima, pooled)
+
+    def __init__(self, vectors: np.ndarray, weight: np.ndarray, width: int, stride: int):
+        taps, panels = weight.shape[2], -(-len(weight) // LANES)
+        table = torch.zeros(panels, len(vectors) + 1, taps, LANES).numpy()  # torch aligns rows with cache lines
+        for tap in range(taps):
+            products = torch.from_numpy(vectors) @ torch.from_numpy(pad_columns(weight[:, :, tap].T))  # [V, K]
+            table[:, :-1, tap] = products.numpy().reshape(-1, panels, LANES).transpose(1, 0, 2)
+        self.table = table.reshape(panels, len(vectors) + 1, taps * LANES)
+        self.offsets = tuple(tap * LANES for tap in range(taps))
+        self.width, self.stride, self.block = width, stride, gcd(width, stride)
+
+    def fill(self, places: np.ndarray, positions: np.ndarray, pooled: np.ndarray, workspace: Workspace) -> None:
+        """Fill ``pooled``, float32 [P, C or more, K], with the maxima.
+
+        Args:
+            places: the documents' words as rows of the table, padded with its last row, int32 [C, N + taps].
+            positions: of the convolution in each document, int64 [C].
+        """
+        block = self.block
+        maxima = workspace.array("block maxima", (2, -(-int(positions.max(initial=1)) // block), LANES), np.float32)
+        windows = self.width // block, self.stride // block, block
+        _pool_panels(places, positions, self.table, self.offsets, *windows, maxima, pooled)
 
 
 @njit(nogil=True, cache=True)
@@ -100,7 +83,7 @@ def count_windows(positions, width, stride):
 
 @njit(nogil=True, cache=True)
 def _pool_panels(places, positions, table, offsets, width, stride, block, maxima, pooled):
-    """See :func:`pool_windows`; ``maxima``: scratch, float32 [2, blocks, LANES]."""
+    """See :meth:`WindowMaxima.fill`; ``width`` and ``stride`` count blocks. maxima: scratch, [2, blocks, LANES]."""
     row, half = LANES * maxima.itemsize, maxima[0].size * maxima.itemsize
     for panel in range(len(table)):
         for document in range(len(positions)):

@@ -39,7 +39,7 @@ from rerank_plugin.kernels.dense_layers import (
 )
 from rerank_plugin.kernels.hyperbolic import tanh, tanh_rows
 from rerank_plugin.kernels.parallel import Workspace, split
-from rerank_plugin.kernels.window_maxima import count_windows, make_pooling, make_taps, pool_windows
+from rerank_plugin.kernels.window_maxima import WindowMaxima, count_windows
 from rerank_plugin.models.duet.model import Duet, DuetConfig, FullyConnected, LocalModel
 from rerank_plugin.models.fast_paths import FastPath
 
@@ -147,10 +147,10 @@ class FusedDistributed:
         self.query_bias = pad_vector(numbers(part.query_convolution.bias))
         self.query_layer = pack_layer(part.query_layer)
         present, rows = np.unique(builder.model_ids, return_inverse=True)
-        self.rows = np.append(rows, len(present)).astype(np.int32)  # of the taps: for each term, then for no word
-        self.taps = make_taps(self.vectors[present], numbers(part.document_convolution.weight))
+        self.rows = np.append(rows, len(present)).astype(np.int32)  # of the table: for each term, then for no word
+        weight, windows = numbers(part.document_convolution.weight), (config.pool_width, config.pool_stride)
+        self.maxima = WindowMaxima(self.vectors[present], weight, *windows)
         self.bias = pad_vector(numbers(part.document_convolution.bias))  # [K]
-        self.pooling = make_pooling(config.pool_width, config.pool_stride)
         self.window_weights = pad_columns(numbers(part.window_layer.weight).T)  # [filters, K]
         self.window_bias = pad_vector(numbers(part.window_layer.bias))  # [K]
         self.panels = _panels_by_place(part.output, config.windows)  # [P, H / LANES, filters, LANES]
@@ -178,7 +178,7 @@ class FusedDistributed:
         _place_words(tokens, starts, lengths, self.rows, places)
         positions = np.where(lengths > 0, np.maximum(lengths - config.width + 1, 1), 0)  # [C]
         windows = self.workspace.array("windows", (config.windows, count + ROWS, filters), np.float32)
-        pool_windows(places, positions, self.taps, self.pooling, windows, self.workspace)
+        self.maxima.fill(places, positions, windows, self.workspace)
         scratch = self.workspace.array("scratch", (4, filters), np.float32)
         changed = self.workspace.array("changed", (filters,), np.int64)
         _represent_windows(
@@ -244,7 +244,7 @@ def _add_matches(tokens, starts, lengths, terms, columns, bias, panels, without_
 
 @njit(nogil=True, cache=True)
 def _place_words(tokens, starts, lengths, rows, places):
-    """The words of documents as rows of the taps, and the row of no word behind them: int32 [C, N + width]."""
+    """The words of documents as rows of the table, and the row of no word behind them: int32 [C, N + width]."""
     for document in range(len(starts)):
         for position in range(lengths[document]):
             places[document, position] = rows[tokens[starts[document] + position]]
