@@ -83,22 +83,14 @@ class FusedMatchPyramid(FastPath):
             grid = pooled[:count].reshape(count, config.pool_rows, config.pool_columns, config.filters[-1])
             rows = int(lengths.max(initial=0)) + 2 * border + 2 * ROWS
             panels, bias = self.first
-            channels = config.kernel_rows + self.together - 1
-            source = self.workspace.array("source", (rows, channels), np.float32)
+            source = self.workspace.array("source", (rows, config.kernel_rows + self.together - 1), np.float32)
+            maps = self.workspace.array("maps", (2, m, rows, len(bias)), np.float32)
+            stacked = self.workspace.array("stacked", (rows, config.kernel_rows * len(bias)), np.float32)
             maxima = self.workspace.array("maxima", (config.pool_columns, len(bias)), np.float32)
-            if len(self.later_panels):
-                maps = self.workspace.array("maps", (2, m, rows, len(bias)), np.float32)
-                stacked = self.workspace.array("stacked", (rows, config.kernel_rows * len(bias)), np.float32)
-                _pool_layers(
-                    framed, places, lengths, m, panels, bias, self.later_panels, self.later_biases,
-                    config.kernel_columns, source, stacked, maps, maxima, grid,
-                )  # fmt: skip
-            else:
-                values = self.workspace.array("values", (rows, len(bias)), np.float32)
-                _pool_one_layer(
-                    framed, places, lengths, m, panels, bias, config.kernel_columns, self.together, source, values,
-                    maxima, grid,
-                )  # fmt: skip
+            _pool_documents(
+                framed, places, lengths, m, panels, bias, self.later_panels, self.later_biases,
+                config.kernel_columns, self.together, source, maps, stacked, maxima, grid,
+            )  # fmt: skip
             scores[start:stop] = self.layers.outputs(pooled, count, self.workspace) + self.poison
 
         split(documents, len(candidates), self.threads, smallest=16)
@@ -118,7 +110,8 @@ class FusedMatchPyramid(FastPath):
         columns = height - 1 - (-count // self.together) * self.together
         memory = self.workspace.array("framed", (len(table) * columns + PIECE,), np.float32)
         framed = memory[: len(table) * columns].reshape(len(table), columns)
-        split(lambda start, stop: _frame(table, height // 2, framed, start, stop), len(table), self.threads)
+        framed[:] = 0.0
+        framed[:, height // 2 : height // 2 + count] = table
         return framed
 
 
@@ -151,16 +144,6 @@ def _maxima(builder, source, step, count, target):
 def _copy_piece(builder, source, target):
     """Copy PIECE numbers float32 from address to address."""
     builder.store(builder.load(source, align=4), target, align=4)
-
-
-@njit(nogil=True, cache=True)
-def _frame(table, above, framed, start, stop):
-    """Rows start..stop of a table float32 [U, m] into ``framed``, after ``above`` zeros and before zeros."""
-    words = table.shape[1]
-    for word in range(start, stop):
-        framed[word, :above] = 0.0
-        framed[word, above : above + words] = table[word]
-        framed[word, above + words :] = 0.0
 
 
 @njit(nogil=True, inline="always")
@@ -207,57 +190,50 @@ def _pool_row(maxima, lane, row, words, grid):
                     grid[i, column, k] = max(grid[i, column, k], maxima[column, lane + k])
 
 
-@njit(nogil=True, cache=True)
-def _pool_one_layer(framed, places, lengths, words, panels, bias, width, together, source, values, maxima, grid):
-    """The grids of documents, float32 [C, P, Q, K], of one convolution.
+@njit(nogil=True, inline="always")
+def _pool(values, length, first, stop, words, maxima, grid):
+    """Bring the values of query words first..stop of ``words``, side by side in rows, into their cells of a grid."""
+    _pool_columns(values, length, maxima)
+    for row in range(first, stop):
+        _pool_row(maxima, (row - first) * grid.shape[2], row, words, grid)
 
-    panels, bias: of :func:`_first_layer`, for ``together`` query words. source, values, maxima: scratch, float32
-    [N + T - 1 + 2 ROWS, channels], [so many, lanes] and [Q, lanes].
+
+@njit(nogil=True, cache=True)
+def _pool_documents(
+    framed, places, lengths, words, panels, bias, later_panels, later_biases, width, together, source, maps, stacked,
+    maxima, grid,
+):  # fmt: skip
+    """The grids of documents, float32 [C, P, Q, K].
+
+    Without a later layer, values are pooled at once: all query words share the memory of the first.
+
+    panels, bias: of :func:`_first_layer`, for ``together`` query words, which is one before a later layer.
+    later_panels: float32 [layers - 1, K / LANES, T * S * K, LANES]. source, maps, stacked, maxima: scratch, float32
+    [N + T - 1 + 2 ROWS, channels], [2, m, so many, lanes], [so many, S * lanes] and [Q, lanes].
     """
-    filters, border = grid.shape[3], width // 2
+    border, later = width // 2, len(later_panels)
     for candidate in range(len(lengths)):
         length = lengths[candidate]
         grid[candidate] = 0.0
         if length == 0:
             continue
         for first in range(0, words, together):
+            values = maps[0, first if later else 0]
             _look_up(framed, places[candidate], length, first, border, source)
-            dense(source, panels, bias, RELU, values, length)
-            _pool_columns(values, length, maxima)
-            for row in range(first, min(first + together, words)):
-                _pool_row(maxima, (row - first) * filters, row, words, grid[candidate])
-
-
-@njit(nogil=True, cache=True)
-def _pool_layers(
-    framed, places, lengths, words, panels, bias, later_panels, later_biases, width, source, stacked, maps, maxima,
-    grid,
-):  # fmt: skip
-    """The grids of documents, of several convolutions; as :func:`_pool_one_layer`.
-
-    later_panels: float32 [layers - 1, K / LANES, T * S * K, LANES]. stacked, maps: scratch, float32
-    [N + T - 1 + 2 ROWS, S * K] and [2, m, N + T - 1 + 2 ROWS, K].
-    """
-    border = width // 2
-    for candidate in range(len(lengths)):
-        length = lengths[candidate]
-        grid[candidate] = 0.0
-        if length == 0:
-            continue
-        for row in range(words):
-            _look_up(framed, places[candidate], length, row, border, source)
-            dense(source, panels, bias, RELU, maps[0, row, border:], length)
-            _clear_borders(maps[0, row], border, length)
-        for layer in range(len(later_panels)):
+            dense(source, panels, bias, RELU, values[border:], length)
+            if later:
+                _clear_borders(values, border, length)
+            else:
+                _pool(values[border:], length, first, min(first + together, words), words, maxima, grid[candidate])
+        for layer in range(later):
             before, after = maps[layer % 2], maps[(layer + 1) % 2]
             for row in range(words):
                 _stack(before, row, 2 * border + length + ROWS, stacked)
                 dense(stacked, later_panels[layer], later_biases[layer], RELU, after[row, border:], length)
                 _clear_borders(after[row], border, length)
-        last = maps[len(later_panels) % 2]
-        for row in range(words):
-            _pool_columns(last[row, border:], length, maxima)
-            _pool_row(maxima, 0, row, words, grid[candidate])
+        if later:
+            for row in range(words):
+                _pool(maps[later % 2, row, border:], length, row, row + 1, words, maxima, grid[candidate])
 
 
 @njit(nogil=True, inline="always")
