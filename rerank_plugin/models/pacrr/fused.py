@@ -116,7 +116,7 @@ class FusedPacrr(FastPath):
         self.poison = np.float32((self.filters.weights * 0).sum())
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        config, filters = self.config, self.filters
+        config = self.config
         words = candidate_words(self.builder, candidates, self.workspace)
         table = similarity_table(self.vectors, query, words, self.workspace, self.threads)  # [U, m]
         gates = self._gates(query.idf[query.mask])  # [m, 4]
@@ -127,8 +127,7 @@ class FusedPacrr(FastPath):
         def documents(start: int, stop: int) -> None:
             grids = self.workspace.array("grids", (1 + config.longest_ngram, len(gates), columns), np.float32)
             _score_documents(
-                table, words.places, words.lengths, config.signals, distilled_words,
-                filters.weights, filters.starts, filters.bias, filters.reach,
+                table, words.places, words.lengths, config.signals, distilled_words, *self.filters,
                 self.gate_inputs, gates, self.gate_state, self.poison, grids, scores, start, stop,
             )  # fmt: skip
 
