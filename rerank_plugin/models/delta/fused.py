@@ -171,41 +171,48 @@ def _pool_documents(taps, places, lengths, panels, biases, slope, width, filters
             pooled[candidate, :filters] = 0.0
             continue
         # A layer reads rows [0, length + 2 border) and writes rows [border, border + length): the borders stay zero.
-        _first_layer(taps, places, candidate, length, biases, slope, width, buffers)
         source = buffers[0]
+        first_layer(taps, places[candidate, :length], biases[0], slope, width, border, source)
         source[border + length : border + length + border + ROWS] = 0.0
         for layer in range(len(panels)):
             target = buffers[(layer + 1) % 2]
             dense(source, panels[layer], biases[layer + 1], slope, target[border:], length)
             target[border + length : border + length + border + ROWS] = 0.0
             source = target
-        for i in range(filters):
-            pooled[candidate, i] = source[border, i]
-        for position in range(border + 1, border + length):
-            for i in range(filters):
-                value, best = source[position, i], pooled[candidate, i]
-                pooled[candidate, i] = value if value > best or value != value else best  # NaN stays NaN
+        pool(source[border : border + length], pooled[candidate, :filters])
 
 
-@njit(nogil=True, inline="always")
-def _first_layer(taps, places, candidate, length, biases, slope, width, buffers):
-    """The first convolution of one document, into rows [border, border + length) of ``buffers[0]``."""
-    columns, border = biases.shape[1], width // 2
-    for position in range(length):
-        row = border + position
-        if width == 3 and 0 < position < length - 1:  # the paper's width, in one pass
-            before, after = places[candidate, position - 1], places[candidate, position + 1]
-            here = places[candidate, position]
+@njit(nogil=True, cache=True)
+def first_layer(taps, words, bias, slope, width, border, target):
+    """The first convolution of one document's words int32 [n], into the rows of ``target`` from ``border`` on.
+
+    A window sees the words of ``width`` places in a row, of which ``border`` before and behind the text are empty.
+    """
+    columns = len(bias)
+    for window in range(len(words) + 2 * border - width + 1):
+        row, first = target[border + window], window - border
+        if width == 3 and 0 <= first < len(words) - 2:  # the papers' width, in one pass
+            before, here, after = words[first], words[first + 1], words[first + 2]
             for i in range(columns):
-                value = biases[0, i] + taps[before, i] + taps[here, columns + i] + taps[after, 2 * columns + i]
-                buffers[0, row, i] = value if value > 0 else value * slope
+                value = bias[i] + taps[before, i] + taps[here, columns + i] + taps[after, 2 * columns + i]
+                row[i] = value if value > 0 else value * slope
             continue
         for i in range(columns):
-            buffers[0, row, i] = biases[0, i]
-        for tap in range(max(0, border - position), min(width, length + border - position)):
-            word, column = places[candidate, position + tap - border], tap * columns
+            row[i] = bias[i]
+        for tap in range(max(0, -first), min(width, len(words) - first)):
+            word, column = words[first + tap], tap * columns
             for i in range(columns):
-                buffers[0, row, i] += taps[word, column + i]
+                row[i] += taps[word, column + i]
         for i in range(columns):
-            value = buffers[0, row, i]
-            buffers[0, row, i] = value if value > 0 else value * slope
+            row[i] = row[i] if row[i] > 0 else row[i] * slope  # NaN stays NaN
+
+
+@njit(nogil=True, cache=True)
+def pool(rows, pooled):
+    """The largest value of each of the columns of ``pooled``; NaN stays NaN."""
+    for i in range(len(pooled)):
+        pooled[i] = rows[0, i]
+    for position in range(1, len(rows)):
+        for i in range(len(pooled)):
+            value, best = rows[position, i], pooled[i]
+            pooled[i] = value if value > best or value != value else best

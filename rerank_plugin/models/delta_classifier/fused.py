@@ -35,6 +35,7 @@ from rerank_plugin.kernels.dense_layers import (
 )
 from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
 from rerank_plugin.kernels.parallel import alongside, split
+from rerank_plugin.models.delta.fused import first_layer, pool
 from rerank_plugin.models.delta.model import TINY
 from rerank_plugin.models.delta_classifier.model import DeltaClassifier
 from rerank_plugin.models.fast_paths import FastPath
@@ -66,8 +67,7 @@ class FusedDeltaClassifier(FastPath):
         parts, inward = (4, padded) if width == PAIRED else (1, width * padded)
         panels = np.zeros((len(weights), parts, padded // LANES, inward, LANES), np.float32)
         for place, weight in enumerate(weights):
-            rows = np.zeros((width, padded, padded), np.float32)
-            rows[:, :filters] = weight
+            rows = np.pad(weight, ((0, 0), (0, padded - filters), (0, 0)))
             matrices = _paired(rows) if width == PAIRED else [rows.reshape(-1, padded)]
             panels[place] = [pack_panels(matrix) for matrix in matrices]
         return panels
@@ -188,7 +188,7 @@ def _scan_documents(
             joined[candidate, :filters] = 0.0
             continue
         # A layer reads rows [0, length + 2 border) and writes rows [border, length + 2 border).
-        _first_layer(taps, known[:length], biases[0], width, buffers[0])
+        first_layer(taps, known[:length], biases[0], RELU, width, border, buffers[0])
         length += border
         for layer in range(len(panels)):
             source, target = buffers[layer % 2], buffers[(layer + 1) % 2]
@@ -198,22 +198,7 @@ def _scan_documents(
                 _paired_convolution(source, panels[layer], biases[layer + 1], pairs, target[border:], length)
             else:
                 dense(source, panels[layer, 0], biases[layer + 1], RELU, target[border:], length)
-        _pool(buffers[len(panels) % 2][border : border + length], joined[candidate, :filters])
-
-
-@njit(nogil=True, cache=True)
-def _first_layer(taps, words, bias, width, target):
-    """The first convolution of one document's words int32 [n], into rows [w - 1, n + 2 (w - 1)) of ``target``."""
-    border, filters = width - 1, len(bias)
-    for window in range(len(words) + border):
-        row = target[border + window]
-        row[:] = bias
-        for tap in range(max(0, border - window), min(width, len(words) + border - window)):
-            word, column = words[window + tap - border], tap * filters
-            for i in range(filters):
-                row[i] += taps[word, column + i]
-        for i in range(filters):
-            row[i] = row[i] if row[i] > 0 else row[i] * RELU  # NaN stays NaN
+        pool(buffers[len(panels) % 2][border : border + length], joined[candidate, :filters])
 
 
 @njit(nogil=True, cache=True)
@@ -240,14 +225,3 @@ def _paired_convolution(source, panels, bias, pairs, target, rows):
             odd = products[1, pair, i] - products[2, pair, i] - products[3, pair, i]
             target[2 * pair, i] = even if even > 0 else even * RELU
             target[2 * pair + 1, i] = odd if odd > 0 else odd * RELU
-
-
-@njit(nogil=True, cache=True)
-def _pool(rows, pooled):
-    """The largest value of each of the columns of ``pooled``; NaN stays NaN."""
-    for i in range(len(pooled)):
-        pooled[i] = rows[0, i]
-    for position in range(1, len(rows)):
-        for i in range(len(pooled)):
-            value, best = rows[position, i], pooled[i]
-            pooled[i] = value if value > best or value != value else best
