@@ -58,6 +58,11 @@ def pack_panels(matrix: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(len(padded), -1, LANES).transpose(1, 0, 2))
 
 
+def tap_columns(weight: np.ndarray) -> np.ndarray:
+    """The weights of a convolution, float32 [filters, inward, width], tap beside tap: float32 [inward, width * K]."""
+    return np.concatenate([pad_columns(tap) for tap in weight.transpose(2, 1, 0)], axis=1)
+
+
 def pack_layer(layer) -> tuple[np.ndarray, np.ndarray]:
     """The panels and the padded bias of a torch ``Linear``."""
     return pack_panels(numbers(layer.weight).T), pad_vector(numbers(layer.bias))

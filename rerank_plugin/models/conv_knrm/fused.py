@@ -34,9 +34,9 @@ from rerank_plugin.kernels.dense_layers import (
     dense,
     numbers,
     pack_panels,
-    pad_columns,
     pad_vector,
     round_up,
+    tap_columns,
 )
 from rerank_plugin.kernels.exponential import exponential
 from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
@@ -68,16 +68,6 @@ class QueryNgrams(NamedTuple):
     terms: np.ndarray  # term ids of the query's words, int32 [m], -1 for a word that no document holds
 
 
-class Words(NamedTuple):
-    """The candidates' distinct words, and their positions."""
-
-    rows: np.ndarray  # where a word's taps begin in their table, int32 [U]
-    terms: np.ndarray  # int32 [U]
-    unknown: np.ndarray  # bool [U]
-    places: np.ndarray  # int32 [C, N]
-    lengths: np.ndarray  # int32 [C]
-
-
 class Scratch(NamedTuple):
     """Memory of one thread."""
 
@@ -104,10 +94,8 @@ class FusedConvKnrm(FastPath):
         self.longest = self.config.longest_ngram
         self.vectors = numbers(model.vectors)  # [V, D]
         self.biases = np.stack([pad_vector(numbers(layer.bias)) for layer in model.convolutions])  # [sizes, F]
-        weights = np.concatenate(
-            [pad_columns(tap.T) for layer in model.convolutions for tap in numbers(layer.weight).transpose(2, 0, 1)],
-            axis=1,
-        )  # [D, T * F], tap behind tap of all sizes
+        taps = [tap_columns(numbers(layer.weight)) for layer in model.convolutions]
+        weights = np.concatenate(taps, axis=1)  # [D, T * F]
         self.tap_panels = pack_panels(weights)  # [T * F / LANES, D, LANES]
         self.taps_of_word = weights.shape[1] // self.biases.shape[1]  # T
         self.table, self.rows = self._table(weights, table_bytes)
@@ -168,24 +156,23 @@ class FusedConvKnrm(FastPath):
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         ngrams = self._query_ngrams(query)
-        found = candidate_words(self.builder, candidates, self.workspace)
+        words = candidate_words(self.builder, candidates, self.workspace)
         made = self.table is None
-        taps, rows = self._make_taps("taps", found.ids) if made else (self.table, self.rows[found.ids])
-        words = Words(rows, found.terms, found.ids == 0, found.places, found.lengths)
+        taps, rows = self._make_taps("taps", words.ids) if made else (self.table, self.rows[words.ids])
         columns, width = len(ngrams.panels) * LANES, table_width(len(ngrams.sizes))
-        table = self.workspace.array("kernels", (len(found.ids), width), np.float32)
+        table = self.workspace.array("kernels", (len(words.ids), width), np.float32)
         scores = np.empty(len(candidates), np.float32)
 
         def word_kernels(start: int, stop: int) -> None:
-            _word_kernels(taps, self.biases, words, ngrams, self._scratch(columns, width), table, start, stop)
+            _word_kernels(taps, rows, self.biases, words, ngrams, self._scratch(columns, width), table, start, stop)
 
         def documents(start: int, stop: int) -> None:
             scratch = self._scratch(columns, width)
             _score_documents(
-                taps, self.biases, words, ngrams, table, self.layer, self.bias, scratch, scores, start, stop
+                taps, rows, self.biases, words, ngrams, table, self.layer, self.bias, scratch, scores, start, stop
             )
 
-        split(word_kernels, len(found.ids), self.threads)
+        split(word_kernels, len(words.ids), self.threads)
         split(documents, len(candidates), self.threads, smallest=8)
         return scores
 
@@ -269,19 +256,19 @@ def _match_unknown(terms, ngrams, cosines):
 
 
 @njit(nogil=True, cache=True)
-def _word_kernels(taps, biases, words, ngrams, scratch, table, start, stop):
+def _word_kernels(taps, rows, biases, words, ngrams, scratch, table, start, stop):
     """Rows start..stop of the table of kernels of single words, float32 [U, table_width(n-grams)]."""
     columns = len(ngrams.sizes)
     scratch.block[:] = 0.0
     for first in range(start, stop, BLOCK):
         count = min(BLOCK, stop - first)
-        _ngram_vectors(taps, words.rows, biases, 1, first, count, scratch.block, scratch.scales)
+        _ngram_vectors(taps, rows, biases, 1, first, count, scratch.block, scratch.scales)
         dense(scratch.block, ngrams.panels, scratch.zeros, LINEAR, scratch.products, count)
         for row in range(count):
             word, cosines = first + row, scratch.products[row]
             for column in range(columns):
                 cosines[column] *= scratch.scales[row]
-            if words.unknown[word]:
+            if words.ids[word] == 0:
                 _match_unknown(words.terms[word : word + 1], ngrams, cosines)
             for column in range(columns):
                 write_kernels(cosines[column], table[word], column * KERNELS)
@@ -307,7 +294,7 @@ def _document_cosines(taps, biases, words, ngrams, places, size, count, scratch)
         unknown = True
         for word in range(size):
             terms[word] = words.terms[places[position + word]]
-            unknown = unknown and words.unknown[places[position + word]]
+            unknown = unknown and words.ids[places[position + word]] == 0
         if unknown:
             _match_unknown(terms, ngrams, cosines[:, position])
     for position in range(count, -(-count // POSITIONS) * POSITIONS):
@@ -354,14 +341,18 @@ def _count_softly(cosines, positions, counts, first):
 
 
 @njit(nogil=True, cache=True)
-def _score_documents(taps, biases, words, ngrams, table, layer, bias, scratch, scores, start, stop):
-    """Scores of candidates start..stop; table float32 [U, width], layer float64 [query sizes, document sizes, K]."""
+def _score_documents(taps, rows, biases, words, ngrams, table, layer, bias, scratch, scores, start, stop):
+    """Scores of candidates start..stop.
+
+    rows: where a distinct word's taps begin, int32 [U]. table: of :func:`_word_kernels`. layer: float64 [query sizes,
+    document sizes, K].
+    """
     scratch.block[:] = 0.0
     counts = scratch.counts
     for candidate in range(start, stop):
         places, length = words.places[candidate], words.lengths[candidate]
         for position in range(length):
-            scratch.rows[position] = words.rows[places[position]]
+            scratch.rows[position] = rows[places[position]]
         add_rows(table, places, length, counts[0])
         for size in range(2, len(counts) + 1):
             count = max(0, length - size + 1)

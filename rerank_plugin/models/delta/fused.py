@@ -28,9 +28,9 @@ from rerank_plugin.kernels.dense_layers import (
     dense,
     pack_convolution,
     pack_panels,
-    pad_columns,
     pad_vector,
     round_up,
+    tap_columns,
 )
 from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
 from rerank_plugin.kernels.parallel import alongside, split
@@ -79,7 +79,7 @@ class FusedDelta(FastPath):
         What an ablation switches off adds nothing. The table does not depend on the number of threads, as a product by
         a library may.
         """
-        taps = np.stack([pad_columns(row) for row in weight.transpose(1, 2, 0)]).reshape(weight.shape[1], -1)
+        taps = tap_columns(weight)  # [inward, width * K]
         dimension = self.vectors.shape[1] if self.config.differences else 0
         blocks = -(-len(self.vectors) // ROWS)
         vocabulary = np.zeros(((blocks + 1) * ROWS, taps.shape[1]), np.float32)

@@ -29,9 +29,10 @@ from rerank_plugin.kernels.dense_layers import (
     DenseLayers,
     dense,
     numbers,
+    pack_convolution,
     pack_panels,
-    pad_columns,
     pad_vector,
+    tap_columns,
 )
 from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
 from rerank_plugin.kernels.parallel import alongside, split
@@ -51,10 +52,10 @@ class FusedDeltaClassifier(FastPath):
         super().__init__(model, builder, threads)
         self.vectors = numbers(model.vectors)  # [V, D]
         self.norms = numbers(model.vectors.norm(dim=1))  # [V]
-        weights = [_tap_rows(numbers(layer.weight)) for layer in model.convolutions]  # [w, inward, K] each
-        self.taps = pack_panels(np.concatenate(list(weights[0]), axis=1))  # [w * K / LANES, D + 2, LANES]
+        first, *later = (numbers(layer.weight) for layer in model.convolutions)  # [filters, inward, w] each
+        self.taps = pack_panels(tap_columns(first))  # [w * K / LANES, D + 2, LANES]
         self.biases = np.stack([pad_vector(numbers(layer.bias)) for layer in model.convolutions])  # [layers, K]
-        self.panels = self._later_panels(weights[1:])
+        self.panels = self._later_panels(later)
         self.layers = DenseLayers(((numbers(layer.weight), numbers(layer.bias)) for layer in model.layers), RELU)
         self.feature_mean, self.feature_scale = numbers(model.feature_mean).copy(), numbers(model.feature_scale).copy()
 
@@ -67,9 +68,11 @@ class FusedDeltaClassifier(FastPath):
         parts, inward = (4, padded) if width == PAIRED else (1, width * padded)
         panels = np.zeros((len(weights), parts, padded // LANES, inward, LANES), np.float32)
         for place, weight in enumerate(weights):
-            rows = np.pad(weight, ((0, 0), (0, padded - filters), (0, 0)))
-            matrices = _paired(rows) if width == PAIRED else [rows.reshape(-1, padded)]
-            panels[place] = [pack_panels(matrix) for matrix in matrices]
+            if width == PAIRED:
+                rows = np.pad(weight.transpose(2, 1, 0), ((0, 0), (0, padded - filters), (0, 0)))  # [3, K, filters]
+                panels[place] = [pack_panels(matrix) for matrix in _paired(rows)]
+            else:
+                panels[place] = pack_convolution(weight, padded)
         return panels
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
@@ -115,13 +118,8 @@ class FusedDeltaClassifier(FastPath):
         split(documents, count, self.threads, smallest=4)
 
 
-def _tap_rows(weight: np.ndarray) -> np.ndarray:
-    """A convolution's weight [filters, inward, w] as float32 [w, inward, K]."""
-    return np.stack([pad_columns(tap) for tap in weight.transpose(2, 1, 0)])
-
-
 def _paired(weight: np.ndarray) -> list[np.ndarray]:
-    """A convolution's weight [3, K, K] as the four matrices that two windows side by side share (Winograd's F(2, 3)).
+    """A weight [3, K, filters] as the four matrices that two windows side by side share (Winograd's F(2, 3)).
 
     With rows a, b, c, d of the windows abc and bcd, and p, q, r, s the products of a - c, b + c, c - b and b - d with
     the four, ``p + q + r`` is the sum of abc and ``q - r - s`` that of bcd.
