@@ -88,13 +88,6 @@ class Distilled(NamedTuple):
     places: Tensor  # the document word of each column, int64 [B, l_d]; anything where padded
 
 
-def firstk(similarities: Tensor, document_mask: Tensor, columns: int) -> Distilled:
-    """The first ``columns`` columns ([P] 2.1) of similarities [B, M, N], with zeros where the document ends before."""
-    beyond = (0, columns - similarities.shape[2])  # fewer than 0: cut
-    places = torch.arange(columns, device=document_mask.device).expand(len(document_mask), -1)  # [B, l_d]
-    return Distilled(functional.pad(similarities, beyond), functional.pad(document_mask, beyond), places)
-
-
 def kwindow(similarities: Tensor, document_mask: Tensor, query_mask: Tensor, words: int, columns: int) -> Distilled:
     """The windows of ``words`` words that are most similar to the query, in the document's order ([P] 2.1).
 
@@ -160,12 +153,6 @@ class Pacrr(FixedVectorModel):
         with torch.no_grad():
             self.lstm.bias_ih_l0[1] = 1.0  # of the gates input, forget, cell, output
 
-    def distill(self, words: int, similarities: Tensor, inputs: Inputs) -> Distilled:
-        """The matrix that n-grams of ``words`` words are looked for in."""
-        if self.config.distillation == "firstk":
-            return firstk(similarities, inputs.document_mask, similarities.shape[2])  # N is cut at l_d
-        return kwindow(similarities, inputs.document_mask, inputs.query_mask, words, self.config.distilled_words)
-
     def bordered(self, words: int, matrix: Tensor) -> Tensor:
         """The matrix with the zeros that filters see around it: [B, M, l_d] to [B, 1, M + n - 1, l_d (+ n - 1)]."""
         before, behind = (words - 1) // 2, words // 2
@@ -210,8 +197,12 @@ class Pacrr(FixedVectorModel):
 
     def distilled(self, inputs: Inputs) -> list[Distilled]:
         """The matrix of each n-gram size, from 1 word on."""
-        similarities = cosine_matrix(self.vectors, inputs)  # [B, M, N]
-        return [self.distill(words, similarities, inputs) for words in range(1, self.config.longest_ngram + 1)]
+        similarities, mask = cosine_matrix(self.vectors, inputs), inputs.document_mask  # [B, M, N], [B, N]
+        sizes, columns = range(1, self.config.longest_ngram + 1), self.config.distilled_words
+        if self.config.distillation == "kwindow":
+            return [kwindow(similarities, mask, inputs.query_mask, words, columns) for words in sizes]
+        places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)  # [B, N]; N is cut at l_d
+        return [Distilled(similarities, mask, places)] * len(sizes)
 
     def query_signals(self, distilled: Sequence[Distilled], inputs: Inputs) -> Tensor:
         """What the LSTM reads: float [B, M, l_g * n_s + 1]."""
