@@ -1,10 +1,10 @@
 """Fast paths give the module's scores, whatever the model, the documents, the threads and the memory are like."""
 
 import copy
-import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -14,7 +14,6 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import rerank_plugin
 from rerank_plugin.features.lexical_features import LEX3, PAPER_NAMES
 from rerank_plugin.files.records import Query
 from rerank_plugin.kernels.parallel import Workspace
@@ -38,8 +37,8 @@ from tests.conformance.models import (
     small_sizes,
 )
 from tests.models import encodable
+from tests.processes import run
 
-ROOT = Path(rerank_plugin.__file__).parent.parent
 FEATURES = (*LEX3, "bigram_overlap_text", "jaccard_abstract")
 
 # ------------------------------------------------------------------------------------------- any model, any documents
@@ -299,27 +298,19 @@ def hasty_threads():
 @every_large
 def test_several_callers_at_once(case, library, alone, hasty_threads):
     """Python threads that share one reranker, whose tables are not made yet when they all begin."""
-    expected, wrong, together = alone(case), [], threading.Barrier(4)
+    expected, together = alone(case), threading.Barrier(4)
     shared = [fast(case, library, threads) for threads in (1, 2)]
 
     def caller(number):
         random = np.random.default_rng(number)
-        try:
-            for one in shared:
-                together.wait(timeout=60)
-                for _ in range(2):
-                    query, rows = random.integers(3), random.integers(140, size=random.choice([1, 20, 60]))
-                    same_bits(scored(one, library, rows, query), expected[query][rows])
-        except BaseException as error:
-            wrong.append(error)
-            together.abort()
+        for one in shared:
+            together.wait(timeout=60)
+            for _ in range(2):
+                query, rows = random.integers(3), random.integers(140, size=random.choice([1, 20, 60]))
+                same_bits(scored(one, library, rows, query), expected[query][rows])
 
-    callers = [threading.Thread(target=caller, args=(number,)) for number in range(4)]
-    for thread in callers:
-        thread.start()
-    for thread in callers:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(4) as callers:
+        list(callers.map(caller, range(4)))
 
 
 @every_large
@@ -348,6 +339,4 @@ def stay_inside(folder):
 
 @pytest.mark.skipif(not guarded.FENCES, reason="needs Linux's memory protection")
 def test_no_memory_outside_the_workspaces_arrays_is_touched(tmp_path):
-    command = "import sys; from tests.conformance import test_fast_paths as t; t.stay_inside(sys.argv[1])"
-    done = subprocess.run([sys.executable, "-c", command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    run("-c", "import sys; from tests.conformance import test_fast_paths as t; t.stay_inside(sys.argv[1])", tmp_path)

@@ -1,15 +1,10 @@
 """What holds for every untrained reranker, on each of its paths."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import rerank_plugin
 from rerank_plugin import rerankers
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
@@ -17,6 +12,7 @@ from rerank_plugin.rerankers import UNTRAINED, RerankerOptions
 from rerank_plugin.text import word_vectors
 from tests import small
 from tests.conformance.test_scores import bare_indexes  # noqa: F401
+from tests.processes import run
 
 TEXT = "heart cancer risk of the women aspirin heart"
 EVERY = [
@@ -55,11 +51,8 @@ def test_a_document_has_the_same_score_in_any_company(index, words, name, fast):
     for rows in (np.random.default_rng(1).permutation(len(index)), np.repeat(np.arange(10), 2)):
         np.testing.assert_array_equal(scores(one, index, rows), together[rows])
     assert scores(one, index, []).shape == (0,)
-    queries, candidates = (
-        [Query("q", TEXT), Query("r", "aspirin")],
-        [small.candidates(index), small.candidates(index, [3])],
-    )
-    found = one.score_many(queries, candidates)
+    candidates = [small.candidates(index), small.candidates(index, [3])]
+    found = one.score_many([Query("q", TEXT), Query("r", "aspirin")], candidates)
     np.testing.assert_array_equal(found[0], together)
     np.testing.assert_array_equal(found[1], scores(one, index, [3], "aspirin"))
     np.testing.assert_array_equal(scores(opened(name, fast, words, index, threads=3), index), together)
@@ -102,7 +95,5 @@ for spec in sys.argv[3:]:
 print(sorted({"torch", "pyserini", "jnius", "gensim", "matplotlib"} & set(sys.modules)))
 """
     specs = [f"{name}:{words}" if entry.reads_vectors else name for name, entry in UNTRAINED.items()]
-    environment = {**os.environ, "PYTHONPATH": str(Path(rerank_plugin.__file__).parent.parent)}
-    command = [sys.executable, "-c", script, str(index.folder), json.dumps(index.mean_lengths), *specs]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.stdout == "3\n" * len(UNTRAINED) + "[]\n", done.stderr
+    said = run("-c", script, index.folder, json.dumps(index.mean_lengths), *specs)
+    assert said == "3\n" * len(UNTRAINED) + "[]\n"

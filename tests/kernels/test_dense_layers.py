@@ -1,14 +1,12 @@
 """The compiled layers and convolutions against numpy in double precision, one number at a time and beyond borders."""
 
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rerank_plugin
 from rerank_plugin.kernels.dense_layers import (
     ROWS,
     DenseLayers,
@@ -24,7 +22,6 @@ from rerank_plugin.kernels.parallel import Workspace
 from tests import guarded
 from tests.processes import run
 
-ROOT = Path(rerank_plugin.__file__).parent.parent
 EPSILON = float(np.finfo(np.float32).eps)
 
 

@@ -47,20 +47,7 @@ def test_marks_around_letters_and_digits_change_nothing():
 
 def test_white_space_is_that_of_python():
     spaces = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
-    others = [
-        "\u200b",
-        "\u180e",
-        "\ufeff",
-        "\u00a1",
-        "\u1681",
-        "\u2010",
-        "\u2027",
-        "\u2060",
-        "\u3001",
-        "\x00",
-        "é",
-        "€",
-    ]
+    others = [*"\u200b\u180e\ufeff\u00a1\u1681\u2010\u2027\u2060\u3001\x00é€"]
     pieces, texts = KnownPieces(), [f"a{one}b{one}" for one in spaces + others]
     counts = pieces.read(texts, 1)[1].tolist()
     assert counts == [len(text.split()) for text in texts] == [2] * len(spaces) + [1] * len(others)

@@ -1,22 +1,18 @@
 """Work split over threads covers everything once whatever happens, and a workspace belongs to one thread."""
 
 import os
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rerank_plugin
 from rerank_plugin.kernels.intrinsics import wait_beyond
 from rerank_plugin.kernels.parallel import Workspace, alongside, available_threads, crew, split
-
-ROOT = Path(rerank_plugin.__file__).parent.parent
+from tests.processes import run
 
 
 def parts_of(count, threads, smallest=64):
@@ -168,7 +164,6 @@ def test_one_part_may_be_split_by_the_work_within_it():
 
 def test_several_callers_at_once():
     """Each gets its own items, whichever threads of the common pool help it."""
-    wrong = []
 
     def caller(number):
         for count in range(1, 150):
@@ -178,15 +173,10 @@ def test_several_callers_at_once():
                 found[start:stop] += np.arange(start, stop) * number + 1
 
             split(work, count, 3, smallest=1)
-            if not np.array_equal(found, np.arange(count) * number + 1):
-                wrong.append((number, count))
+            np.testing.assert_array_equal(found, np.arange(count) * number + 1)
 
-    callers = [threading.Thread(target=caller, args=(number,)) for number in range(5)]
-    for one in callers:
-        one.start()
-    for one in callers:
-        one.join()
-    assert not wrong
+    with ThreadPoolExecutor(5) as callers:
+        list(callers.map(caller, range(5)))
 
 
 @pytest.mark.parametrize("pause", [0, 0.05])
@@ -366,6 +356,7 @@ PROCESS = """
 import os, signal, threading, time
 from rerank_plugin.kernels.parallel import alongside, crew, split
 
+signal.alarm(120)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with it ignored
 begun, finished, together = threading.Event(), [], threading.Barrier(3)
 
@@ -401,8 +392,7 @@ def test_an_interrupt_and_a_fork():
 
     In a forked process its parent's threads do not exist: the caller takes all parts itself instead of waiting.
     """
-    done = subprocess.run([sys.executable, "-c", PROCESS], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.stdout == "interrupted 1\n0\n", done.stderr
+    assert run("-c", PROCESS) == "interrupted 1\n0\n"
 
 
 @pytest.mark.parametrize(
@@ -461,8 +451,7 @@ def test_zeros_grow_and_stay_zero():
 
 
 def test_a_thread_has_arrays_of_its_own():
-    workspace, own = Workspace(), {}
-    together = threading.Barrier(3)
+    workspace, together = Workspace(), threading.Barrier(3)
 
     def work(number):
         together.wait(timeout=60)
@@ -470,14 +459,9 @@ def test_a_thread_has_arrays_of_its_own():
         array[:] = number
         zeros[:] += number
         together.wait(timeout=60)
-        own[number] = array.copy(), zeros.copy()
+        assert (array == number).all() and (zeros == number).all()
 
     workspace.array("a", (50,), np.int64)[:] = -1
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(3)]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join()
-    for number, arrays in own.items():
-        assert all((array == number).all() for array in arrays)
-    assert len(own) == 3 and (workspace.array("a", (50,), np.int64) == -1).all()
+    with ThreadPoolExecutor(3) as workers:
+        list(workers.map(work, range(3)))
+    assert (workspace.array("a", (50,), np.int64) == -1).all()
