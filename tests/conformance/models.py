@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 import torch
 
 from rerank_plugin import rerankers
@@ -104,6 +105,15 @@ def paths_of(name):
     classes = classes_of(name)
     fast = classes.fast is not None or classes.encoder is not None
     return ["module", *["fast"] * fast, *["device"] * (classes.device is not None)]
+
+
+def each_path(pairs):
+    """Decorator: a test for each of these cases and paths."""
+    return pytest.mark.parametrize(("case", "path"), pairs, ids=[f"{case}-{path}" for case, path in pairs])
+
+
+EVERY = [(case, path) for case in CASES for path in paths_of(case.model)]
+every_case, every_path = pytest.mark.parametrize("case", CASES, ids=str), each_path(EVERY)
 
 
 def has_word_vectors(name):

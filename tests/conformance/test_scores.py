@@ -19,10 +19,14 @@ from tests.conformance.models import (
     CASES,
     EMPTY,
     ENCODERS,
+    EVERY,
     ONE_WORD,
     QUERIES,
     UNKNOWN_WORDS,
     assert_same,
+    each_path,
+    every_case,
+    every_path,
     grown,
     has_word_vectors,
     inputs_of,
@@ -32,12 +36,7 @@ from tests.conformance.models import (
     scores_of,
 )  # fmt: skip
 
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
-EVERY = [(case, path) for case in CASES for path in paths_of(case.model)]
-every_path = pytest.mark.parametrize(("case", "path"), EVERY, ids=[f"{case}-{path}" for case, path in EVERY])
-every_reranker = pytest.mark.parametrize(
-    ("case", "path"), EVERY + ENCODERS, ids=[f"{case}-{path}" for case, path in EVERY + ENCODERS]
-)
+every_reranker = each_path(EVERY + ENCODERS)
 READS_QUERY_IN_ORDER = {"bert", "biobert", "conv-knrm", "duet", "encoder", "matchpyramid", "pacrr", "sevmos"}
 
 
@@ -254,14 +253,7 @@ def one_fast_class(model, index, vectors):
     return NeuralReranker(model, vectors.vocabulary, index).fast_class
 
 
-def parameters_of(model):
-    return dict(model.named_parameters())
-
-
-NAN = [(case, path) for case, path in EVERY if has_word_vectors(case.model)]
-
-
-@pytest.mark.parametrize(("case", "path"), NAN, ids=[f"{case}-{path}" for case, path in NAN])
+@each_path([(case, path) for case, path in EVERY if has_word_vectors(case.model)])
 def test_weights_that_are_no_numbers_name_document_and_query(case, path, index, vectors):
     """NaN in the last of any layer's filters or units: no fast path may lose it among those it padded with zeros."""
     model = make(case, vectors)
@@ -282,7 +274,7 @@ def test_weights_that_are_no_numbers_name_document_and_query(case, path, index, 
 REPORTS = ("conv-knrm", "delta", "delta-classifier", "knrm", "pacrr")  # others may take it for a dissimilar word
 
 
-@pytest.mark.parametrize(("case", "path"), [(case, path) for case, path in EVERY if case.model in REPORTS], ids=str)
+@each_path([(case, path) for case, path in EVERY if case.model in REPORTS])
 def test_a_word_vector_that_is_no_number_is_reported(case, path, index, vectors):
     broken = vectors._replace(matrix=vectors.matrix.copy())
     broken.matrix[broken.vocabulary.ids["heart"]] = np.nan
@@ -292,9 +284,7 @@ def test_a_word_vector_that_is_no_number_is_reported(case, path, index, vectors)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize(
-    ("case", "path"), [(case, path) for case, path in EVERY if case.model.startswith("delta")], ids=str
-)
+@each_path([(case, path) for case, path in EVERY if case.model.startswith("delta")])
 def test_one_broken_word_is_not_hidden_by_a_maximum(tmp_path, case, path, value):
     """'broken' has a vector that is no vector. Wherever it stands among 8 words, its document is named."""
     vectors = small.word_vectors(["heart", "attack", "risk", "broken"], dimension=5, seed=1)

@@ -17,9 +17,10 @@ from rerank_plugin.models.register import entry_of, names
 from rerank_plugin.rerankers import RerankerOptions
 from tests import small
 from tests.conformance.models import (
-    CASES,
     assert_same,
     configured,
+    every_case,
+    every_path,
     has_word_vectors,
     inputs_of,
     make,
@@ -29,9 +30,6 @@ from tests.conformance.models import (
     scores_of,
 )  # fmt: skip
 
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
-EVERY = [(case, path) for case in CASES for path in paths_of(case.model)]
-every_path = pytest.mark.parametrize(("case", "path"), EVERY, ids=[f"{case}-{path}" for case, path in EVERY])
 RATES = {"drmm": 0.01, "knrm": 0.1, "matchpyramid": 0.01, "pacrr": 0.05}  # learning rates that differ from 0.02
 KEY_BIAS = "attention.self.key.bias"  # what is added to all keys of a head alike changes no attention
 
@@ -261,7 +259,7 @@ def test_wrong_hyper_parameters(name):
             build_config(config_class, {**given, **values}, "here")
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@every_case
 def test_configurations_survive_json(case):
     """Lists become tuples, and a value that is unknown or of another kind is named."""
     config = configured(case)
