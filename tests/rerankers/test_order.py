@@ -15,24 +15,35 @@ QUERY = Query("q1", "heart")
 DECREASING = ["é", "b", "a7", "Z", "MED-3", "MED-14", "9", "2", "100", "10"]  # in bytes, as strcmp has them
 
 
-class Constant:
-    name = "constant"
+class Scoring:
+    """A third party's reranker: gives scores for a number of candidates."""
 
-    def __init__(self, value):
-        self.value = value
+    def __init__(self, scores):
+        self.scores = scores
 
     def score(self, query, candidates):
-        return np.full(len(candidates), self.value, np.float32)
+        return self.scores(len(candidates))
 
 
 def shuffled(index, seed):
     return small.candidates(index, np.random.default_rng(seed).permutation(len(index)))
 
 
-@pytest.mark.parametrize("value", [0.0, -0.0, 1.0, -7.25, 1e-38])
+TIES = {
+    "0": lambda count: np.zeros(count, np.float32),
+    "-7.25": lambda count: np.full(count, -7.25, np.float32),
+    "1e-38": lambda count: np.full(count, 1e-38, np.float32),
+    "positive and negative zero": lambda count: np.where(np.arange(count) % 2, 0.0, -0.0).astype(np.float32),
+    "one float32": lambda count: 1 + 1e-9 * np.arange(count),  # in which scores are compared
+}
+
+
+@pytest.mark.parametrize("scores", TIES.values(), ids=TIES)
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_constant_scorer_orders_by_decreasing_document_id(index, value, seed):
-    assert rank(QUERY, shuffled(index, seed), Constant(value)).doc_ids == DECREASING
+def test_equal_scores_are_ordered_by_decreasing_document_id(index, scores, seed):
+    candidates = shuffled(index, seed)
+    assert rank(QUERY, candidates, Scoring(scores)).doc_ids == DECREASING
+    assert index.ids.take(candidates.rows[candidates.order(scores(len(index)))]) == DECREASING
 
 
 def test_a_model_of_zeros_orders_by_decreasing_document_id(index, vectors):
@@ -42,27 +53,6 @@ def test_a_model_of_zeros_orders_by_decreasing_document_id(index, vectors):
             parameter.zero_()
     one = NeuralReranker(model, vectors.vocabulary, index)
     assert rank(QUERY, shuffled(index, 3), one).doc_ids == DECREASING
-
-
-def test_positive_and_negative_zero_are_a_tie(index):
-    class Zeros(Constant):
-        def score(self, query, candidates):
-            return np.where(np.arange(len(candidates)) % 2, 0.0, -0.0).astype(np.float32)
-
-    assert rank(QUERY, shuffled(index, 4), Zeros(0)).doc_ids == DECREASING
-
-
-def test_scores_that_are_one_float32_are_a_tie(index):
-    """1.000000001 is 1 in float32, in which scores are compared."""
-
-    class Near(Constant):
-        def score(self, query, candidates):
-            return 1 + 1e-9 * np.arange(len(candidates))
-
-    candidates = shuffled(index, 5)
-    assert rank(QUERY, candidates, Near(0)).doc_ids == DECREASING
-    order = candidates.order(Near(0).score(QUERY, candidates))
-    assert index.ids.take(candidates.rows[order]) == DECREASING
 
 
 def test_scores_come_first(index):
@@ -75,26 +65,22 @@ def test_scores_come_first(index):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_scorer_without_a_number_is_refused(index, value):
     with pytest.raises(InputError, match="document 100 for query q1"):
-        rank(QUERY, small.candidates(index, [3, 1]), Constant(value))
+        rank(QUERY, small.candidates(index, [3, 1]), Scoring(lambda count: np.full(count, value, np.float32)))
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (3,), ()])
 def test_a_wrong_number_of_scores_is_refused(index, shape):
-    class Wrong(Constant):
-        def score(self, query, candidates):
-            return np.zeros(shape, np.float32)
-
     with pytest.raises(InputError, match="q1"):
-        rank(QUERY, small.candidates(index, [3, 1]), Wrong(0))
+        rank(QUERY, small.candidates(index, [3, 1]), Scoring(lambda _: np.zeros(shape, np.float32)))
 
 
 def test_no_candidates(index):
-    ranking = rank(QUERY, small.candidates(index, []), Constant(1))
+    ranking = rank(QUERY, small.candidates(index, []), Scoring(np.ones))
     assert ranking.doc_ids == [] and ranking.ranked_scores.shape == (0,)
 
 
 def test_a_third_party_s_reranker_is_called_query_by_query(index):
-    class ByRow(Constant):
+    class ByRow(Scoring):
         def score(self, query, candidates):
             return candidates.rows.astype(np.float32) + len(query.text)
 

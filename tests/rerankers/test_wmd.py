@@ -51,28 +51,52 @@ LINE = WordVectors(
     Vocabulary(["red", "meat", "cancer", "wine", "of"]),
     np.array([[50, 50], [0, 0], [3, 4], [6, 8], [-4, 3], [0, 1]], np.float32),
 )
-BY_HAND = [  # query, title, distance
-    ("red", "meat", 5.0),
-    ("red", "Red", 0.0),
-    ("red meat", "meat red", 0.0),
-    ("red meat", "meat cancer", 5.0),  # both move by 5, or one stays and the other moves by 10
-    ("red", "meat cancer", 7.5),  # half of red to each
-    ("red meat", "red meat cancer", 2.5),  # a sixth of meat to red, a third of cancer to meat
-    ("red meat", "red red meat", 5 / 6),  # masses 2/3 and 1/3 against halves: a sixth moves
-    ("red red meat", "red meat", 5 / 6),
-    ("red", "wine wine wine", 5.0),
-    ("red tofu", "tofu meat", 5.0),  # tofu has no vector: it is as if it were not there
-    ("meat", "red wine", 0.5 * 5 + 0.5 * math.sqrt(50)),  # wine to meat: (7, 1)
+BY_HAND = [  # query, title, distance, relaxed distance: the greater of the mean ways from query to title and back
+    ("red", "meat", 5, 5),
+    ("red", "Red", 0, 0),
+    ("red meat", "meat red", 0, 0),
+    ("red meat", "meat cancer", 5, 2.5),  # both move by 5, or one stays and the other moves by 10
+    ("red", "meat cancer", 7.5, 7.5),  # half of red to each
+    ("red meat", "red meat cancer", 2.5, 5 / 3),  # a sixth of meat to red, a third of cancer to meat
+    ("red meat", "red red meat", 5 / 6, 0),  # masses 2/3 and 1/3 against halves: a sixth moves
+    ("red red meat", "red meat", 5 / 6, 0),
+    ("red red meat", "meat cancer", 35 / 6, 10 / 3),  # 2/3 of red and half of it all move by 5; from cancer: 5/2
+    ("red", "wine wine wine", 5, 5),
+    ("red tofu", "tofu meat", 5, 5),  # tofu has no vector: it is as if it were not there
+    ("meat", "red wine", 0.5 * 5 + 0.5 * math.sqrt(50), 0.5 * 5 + 0.5 * math.sqrt(50)),  # wine to meat: (7, 1)
+    ("red", "tofu", math.inf, math.inf),
 ]
 
 
-@both
-@pytest.mark.parametrize("query, title, distance", BY_HAND)
-def test_by_hand(tmp_path, options, query, title, distance):
+@pytest.mark.parametrize("query, title, distance, bound", BY_HAND)
+def test_by_hand(tmp_path, query, title, distance, bound):
     index = index_of(tmp_path / "forward", [title])
-    assert scores(WordMoversDistance(index, LINE, options), query)[0] == pytest.approx(-distance, abs=1e-6)
-    known = dict(zip(LINE.vocabulary.words[1:], LINE.matrix[1:]))
-    assert plain_wmd.distance(query.split(), title.lower().split(), known) == pytest.approx(distance, abs=1e-6)
+    fused, plain = (WordMoversDistance(index, LINE, options) for options in (FAST, PLAIN))
+    for one in (fused, plain):
+        expected = -distance if math.isfinite(distance) else one.floor
+        assert scores(one, query)[0] == pytest.approx(expected, abs=1e-6)
+    for found in bounds(fused, query):
+        assert found == pytest.approx([bound])
+    texts, known = (query.split(), title.lower().split()), dict(zip(LINE.vocabulary.words[1:], LINE.matrix[1:]))
+    assert plain_wmd.distance(*texts, known) == pytest.approx(distance, abs=1e-6)
+    assert plain_wmd.relaxed(*texts, known) == pytest.approx(bound)
+
+
+def bounds(reranker, text):
+    """Bounds of all titles, compiled and plain: nothing is solved."""
+    ids, counts = reranker.query_words(text)
+    found = []
+
+    def keep(lower, exact, count):
+        found.append(lower.copy())
+        return lower
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wmd_fused, "least_distances", keep)
+        patch.setattr(wmd, "least_distances", keep)
+        for path in (reranker.fused, reranker):
+            path.distances(ids, counts, small.candidates(reranker.index), 1)
+    return found
 
 
 @st.composite
@@ -183,43 +207,6 @@ def test_what_does_not_matter_in_a_query(reranker):
                  "word3x word75x word7x unheard word41x"):  # fmt: skip
         np.testing.assert_allclose(scores(reranker, same, rows), expected, rtol=1e-6)
     assert np.abs(scores(reranker, "word3x word7x word41x word41x", rows) - expected).max() > 0.01
-
-
-BOUNDS_BY_HAND = [  # query, title, relaxed distance: the greater of the mean ways from query to title and back
-    ("red", "meat", 5.0),
-    ("red", "meat cancer", 7.5),  # from red: 5
-    ("red meat", "red meat cancer", 5 / 3),  # cancer to meat, a third; exactly 2.5
-    ("red meat", "red red meat", 0.0),  # exactly 5/6
-    ("red red meat", "meat cancer", 10 / 3),  # from cancer: 5/2
-    ("meat", "red wine", 0.5 * 5 + 0.5 * math.sqrt(50)),
-    ("red", "tofu", math.inf),
-]
-
-
-@pytest.mark.parametrize("query, title, expected", BOUNDS_BY_HAND)
-def test_bounds_by_hand(tmp_path, query, title, expected):
-    known = dict(zip(LINE.vocabulary.words[1:], LINE.matrix[1:]))
-    assert plain_wmd.relaxed(query.split(), title.split(), known) == pytest.approx(expected)
-    index = index_of(tmp_path / "forward", [title])
-    for found in bounds(WordMoversDistance(index, LINE, FAST), query):
-        assert found == pytest.approx([expected])
-
-
-def bounds(reranker, text):
-    """Bounds of all titles, compiled and plain: nothing is solved."""
-    ids, counts = reranker.query_words(text)
-    found = []
-
-    def keep(lower, exact, count):
-        found.append(lower.copy())
-        return lower
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wmd_fused, "least_distances", keep)
-        patch.setattr(wmd, "least_distances", keep)
-        for path in (reranker.fused, reranker):
-            path.distances(ids, counts, small.candidates(reranker.index), 1)
-    return found
 
 
 @given(problems())
