@@ -6,7 +6,7 @@ import torch
 
 from rerank_plugin.files.records import Query
 from rerank_plugin.models.conv_knrm.fused import FusedConvKnrm
-from rerank_plugin.models.conv_knrm.model import ConvKnrm, ConvKnrmConfig, all_of_window, same_ngrams, similarities
+from rerank_plugin.models.conv_knrm.model import ConvKnrm, ConvKnrmConfig, same_ngrams, similarities
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
@@ -100,15 +100,6 @@ def test_golden_wide_feature():
         model = golden_model(layer__weight=only(view * 11 + 2, 2))
         assert model(golden_inputs("c", "a")).item() == pytest.approx(np.tanh(2 * feature + 0.5), abs=1e-6)
         assert model(golden_inputs("c", "")).item() == pytest.approx(np.tanh(0.5))
-
-
-def test_windows_and_diagonals():
-    assert all_of_window(torch.tensor([[True, True, False, True, True, True]]), 2).tolist() == [
-        [True, False, False, True, True, False]
-    ]
-    same = torch.eye(4, dtype=torch.bool)[None]
-    assert same_ngrams(same, 3)[0].int().tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0] * 4, [0] * 4]
-    assert same_ngrams(same, 1).equal(same)
 
 
 def test_the_papers_sizes():

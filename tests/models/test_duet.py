@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.files.records import Query
 from rerank_plugin.kernels.hyperbolic import tanh_rows
-from rerank_plugin.models.duet.model import Duet, DuetConfig, positions_of, window_mask
-from tests import small
-from tests.conformance.models import DUET, EMPTY, Case, assert_same, make, opened, scores_of
+from rerank_plugin.models.duet.model import Duet, DuetConfig
+from tests.conformance.models import DUET, Case, assert_same, make, opened, scores_of
 from tests.models import golden
-
-both_paths = pytest.mark.parametrize("path", ["module", "fast"])
 
 
 @torch.no_grad()
@@ -80,42 +76,6 @@ def test_the_papers_sizes():
         "distributed.output.last.weight": (1, 300),
     }
     assert model.regularized() == {} and not model.vectors.requires_grad
-
-
-def test_positions_and_windows():
-    """Width 3, windows of 4, 2 apart, of at most 9 positions: [0, 4), [2, 6), [4, 8) and [6, 9)."""
-    config = DuetConfig(pool_width=4, pool_stride=2, document_words=11)
-    mask = torch.arange(11) < torch.arange(12)[:, None]
-    positions = positions_of(mask, 3)
-    assert positions.tolist() == [0, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9]
-    assert window_mask(positions, config).sum(dim=1).tolist() == [0, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 4]
-    assert config.windows == 4
-
-
-def test_texts_without_words_have_finite_scores():
-    found = make(Case("duet", DUET), small_vectors())(golden.inputs(["ab", "", ""], ["", "c", ""], 30, 7))
-    assert torch.isfinite(found).all() and len(set(found.tolist())) == 3
-
-
-def small_vectors():
-    return small.word_vectors(list("abcd"), dimension=3, seed=3)
-
-
-@both_paths
-def test_an_empty_document_has_one_score_for_all_queries_of_a_length(index, vectors, path):
-    """Nothing of it meets the query; the local model still sees how many words lack a match."""
-    one = opened(make(Case("duet", DUET), vectors), path, index, vectors)
-    found = [scores_of(one, Query("q", text), [EMPTY])[0] for text in ("heart attack", "red meat", "stroke")]
-    assert found[0] == found[1] != found[2]
-
-
-@both_paths
-def test_the_place_and_the_word_matter(index, vectors, path):
-    """The local model tells places and query words apart; it is no bag of words."""
-    one = opened(make(Case("duet", {**DUET, "parts": "local"}), vectors), path, index, vectors)
-    found = scores_of(one, Query("q", "heart attack"), [0, 8])  # at places 2, 3, 12, 13, and at 7, 8
-    turned = scores_of(one, Query("q", "attack heart"), [0, 8])
-    assert abs(found[0] - found[1]) > 1e-3 and (np.abs(found - turned) > 1e-3).all()
 
 
 def test_huge_word_vectors_end_in_tanh_on_both_paths(index, vectors):

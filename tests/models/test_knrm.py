@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from rerank_plugin.features.interactions import cosine_matrix
-from rerank_plugin.files.records import Query
 from rerank_plugin.models.knrm.model import DEVIATIONS, MEANS, Knrm, KnrmConfig, kernel_features, soft_counts
-from tests.conformance.models import Case, make, opened, scores_of
 from tests.models import golden, plain_knrm
 
 VECTORS = torch.tensor([[5.0, 5], [1, 0], [0, 1], [3, 4]])  # UNK first, with a vector that must not count; a, b, c
@@ -59,12 +57,3 @@ def test_golden_score():
 def test_the_authors_kernels():
     assert list(zip(MEANS, DEVIATIONS)) == plain_knrm.kernels()
     assert sum(one.numel() for one in Knrm(KnrmConfig(), VECTORS).parameters()) == 12
-
-
-@pytest.mark.parametrize("path", ["module", "fast"])
-def test_a_word_said_twice_counts_twice(index, vectors, path):
-    """Before tanh, and without the bias."""
-    one = opened(make(Case("knrm", {}), vectors), path, index, vectors)
-    bias = one.model.layer.bias.item()
-    once, twice = (np.arctanh(scores_of(one, Query("q", text))) - bias for text in ("heart", "heart heart"))
-    np.testing.assert_allclose(twice, 2 * once, rtol=0, atol=2e-6)

@@ -66,15 +66,6 @@ def test_golden_score(grid, expected):
     assert model(INPUTS).tolist() == pytest.approx([expected, 0.5])
 
 
-def test_a_positive_bias_is_no_match_in_padding():
-    """A filter that gives 7 everywhere: after one layer padding must be 0 again, or the second would see it."""
-    config = MatchPyramidConfig(filters=(1, 1), pool_rows=1, pool_columns=1, hidden=())
-    model = golden.set_weights(
-        MatchPyramid(config, VECTORS), convolutions__0__bias=7, convolutions__1__weight=1, layers__0__weight=1
-    )
-    assert model(INPUTS).tolist() == [7 * 6, 0]  # 2 x 3 cells, all within the filter that is at 'a'
-
-
 def test_the_defaults():
     model = MatchPyramid(MatchPyramidConfig(), VECTORS)
     assert [tuple(layer.weight.shape) for layer in model.convolutions] == [(8, 1, 3, 3)]

@@ -61,34 +61,6 @@ def test_query_likelihood_by_hand(three):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-def test_words_that_no_title_holds_are_left_out(three):
-    """'wine' is in an abstract, 'zyzzyva' nowhere."""
-    reranker = TitleLikelihood(three)
-    expected = scores(reranker, three, "heart")
-    assert expected[0] == expected[2] != expected[1]
-    np.testing.assert_array_equal(scores(reranker, three, "heart wine zyzzyva"), expected)
-    for nothing in ("wine zyzzyva", "", "?"):
-        assert scores(reranker, three, nothing).tolist() == [0, 0, 0]
-
-
-def test_titles_that_hold_no_query_word_rank_by_their_lengths(index):
-    """The word is in one title; the others are shorter the likelier, and all below it."""
-    found = scores(TitleLikelihood(index), index, "migraine")
-    lengths = np.asarray(index.title_lengths)
-    best = int(found.argmax())
-    assert small.DOCUMENTS[best][1].startswith("Migraine") and np.isfinite(found).all()
-    others = np.delete(np.arange(len(index)), best)
-    one, other = np.meshgrid(others, others)
-    np.testing.assert_array_equal(found[one] > found[other], lengths[one] < lengths[other])
-
-
-def test_more_of_mu_forgets_the_title(three):
-    """Towards the collection's model for all titles, towards the title's own for none."""
-    much, little = (scores(TitleLikelihood(three, mu), three, "heart risk") for mu in (1e9, 1e-9))
-    assert much == pytest.approx([2 * math.log(1 / 4)] * 3, rel=1e-6)
-    assert little[0] == pytest.approx(2 * math.log(1 / 3), rel=1e-6) and little[1] < -40
-
-
 @pytest.mark.parametrize("mu", [0, -1, math.inf, math.nan])
 def test_mu_is_positive(three, mu):
     with pytest.raises(InputError, match="positive"):

@@ -9,7 +9,6 @@ import torch
 from rerank_plugin.features.inputs import InputBuilder
 from rerank_plugin.features.lexical_features import LEX3
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
 from rerank_plugin.models.delta.model import Delta
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
@@ -199,11 +198,6 @@ def test_infinite_scores_name_the_first_document_that_has_one(index, vectors):
     broken.matrix[vectors.vocabulary.ids["migraine"]] = 1e30
     with pytest.raises(InputError, match="document Z for query q1"):
         small.checked(opened(make(CASE, broken), "fast", index, broken), QUERY, small.candidates(index))
-
-
-def test_repeating_a_query_word_changes_nothing_without_features(index, vectors):
-    _, one, _ = pair(index, vectors, lexical_features=())
-    assert_same(scores_of(one, Query("q", "heart attack heart")), scores_of(one, Query("q", "heart attack")))
 
 
 def test_builder_maps_words_and_masks(index, vectors):
