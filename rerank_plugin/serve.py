@@ -61,14 +61,15 @@ def main(argv: list[str] | None = None) -> None:
         import uvicorn
 
         from rerank_plugin.service.administration import reload
-        from rerank_plugin.service.app import create_app, open_service
+        from rerank_plugin.service.app import create_app
         from rerank_plugin.service.mcp import mcp_server
+        from rerank_plugin.service.state import Service
     except ImportError as error:
         raise InputError(f"{error.name} is not installed: pip install 'rerank_plugin[serve]'") from None
     if not options.index:
         _build_sample()
     if options.mcp:
-        service = open_service(config)
+        service = Service(config)
         mcp_server(service).run("stdio")
         service.close()
         return

@@ -15,42 +15,19 @@ from starlette.middleware.cors import CORSMiddleware
 
 from rerank_plugin import __version__
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.kernels.parallel import available_threads
-from rerank_plugin.ranking.searcher import QUERIES_AT_ONCE
 from rerank_plugin.service import administration, click_api, explain_api, rerank_api, search_api
-from rerank_plugin.service.click_log import ClickLog
-from rerank_plugin.service.collections import Collections
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.mcp import mcp_server
-from rerank_plugin.service.metrics import Metrics
 from rerank_plugin.service.protection import Protection
-from rerank_plugin.service.scheduling import Scheduler
 from rerank_plugin.service.settings import ServiceConfig
 from rerank_plugin.service.state import Service, service_of
 
 FOLDER = Path(__file__).parent
 
 
-def open_service(config: ServiceConfig) -> Service:
-    """The open collections of a configuration, warm, with a scheduler; closed by ``close``.
-
-    Raises:
-        InputError: an index or a reranker cannot be used, or the click log not written.
-    """
-    clicks = ClickLog(config.click_log, config.click_log_megabytes << 20) if config.click_log else None
-    # On a processor each thread scores whole queries, so that more at once would only wait for each other.
-    at_once = available_threads() if config.running.device == "cpu" else QUERIES_AT_ONCE
-    collections, scheduler = Collections(config), Scheduler(config.threads, config.queue, at_once)
-    return Service(config, collections, scheduler, Metrics(scheduler), clicks)
-
-
 def create_app(config: ServiceConfig) -> FastAPI:
-    """The service over the indexes of a configuration, which are open and warm when this returns.
-
-    Raises:
-        InputError: an index or a reranker cannot be used, or the click log not written.
-    """
-    service = open_service(config)
+    """The application of a `Service`, which is open and warm when this returns; its errors are those of `Service`."""
+    service = Service(config)
     tools = mcp_server(service)
     tools_app = tools.streamable_http_app(stateless_http=True, json_response=True, host=config.host)
 
@@ -74,7 +51,7 @@ def create_app(config: ServiceConfig) -> FastAPI:
     app.add_exception_handler(InputError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unknown)
-    app.add_middleware(Protection, config=config, scheduler=service.scheduler, metrics=service.metrics)
+    app.add_middleware(Protection, service=service)
     if config.origins:
         headers = ["Authorization", "Content-Type", "X-API-Key"]
         app.add_middleware(CORSMiddleware, allow_origins=config.origins, allow_methods=["*"], allow_headers=headers)

@@ -10,9 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerank_plugin.service.errors import OverloadedError, RequestError
-from rerank_plugin.service.metrics import Metrics
-from rerank_plugin.service.scheduling import Scheduler
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.state import Service
 
 log = logging.getLogger(__name__)
 # What needs the token: all but the pages and what the OpenAPI document says, and whether the service is ready.
@@ -34,9 +32,9 @@ class Protection:
     The route is cancelled when the client closes the connection.
     """
 
-    def __init__(self, app: ASGIApp, config: ServiceConfig, scheduler: Scheduler, metrics: Metrics):
-        self.app, self.config, self.scheduler, self.metrics = app, config, scheduler, metrics
-        self.most = config.most_megabytes << 20
+    def __init__(self, app: ASGIApp, service: Service):
+        self.app, self.service, self.config = app, service, service.config
+        self.most = self.config.most_megabytes << 20
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -49,14 +47,14 @@ class Protection:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                self.metrics.requests.labels(message["status"]).inc()
+                self.service.metrics.requests.labels(message["status"]).inc()
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         try:
             self._check_token(scope)
             body = await self._body(scope, receive)
-            if self.scheduler.full and scope["path"].startswith(WORKING):
+            if self.service.scheduler.full and scope["path"].startswith(WORKING):
                 raise OverloadedError  # sooner, and for less, than the route would
             if body is not None:
                 await self._answered(scope, body, receive, sending)

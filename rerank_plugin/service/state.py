@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import Request
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.ranking.searcher import QUERIES_AT_ONCE
 from rerank_plugin.service.click_log import ClickLog
 from rerank_plugin.service.collections import Collections
 from rerank_plugin.service.errors import RequestError
@@ -16,15 +17,21 @@ from rerank_plugin.service.scheduling import Scheduler
 from rerank_plugin.service.settings import ServiceConfig
 
 
-@dataclass(frozen=True)
 class Service:
-    """One service."""
+    """One service: its collections, open and warm, its scheduler and counters, and its click log; None if it has none.
 
-    config: ServiceConfig
-    collections: Collections
-    scheduler: Scheduler
-    metrics: Metrics
-    clicks: ClickLog | None
+    Raises:
+        InputError: an index or a reranker cannot be used, or the click log not written.
+    """
+
+    def __init__(self, config: ServiceConfig):
+        self.config = config
+        self.clicks = ClickLog(config.click_log, config.click_log_megabytes << 20) if config.click_log else None
+        self.collections = Collections(config)
+        # On a processor each thread scores whole queries, so that more at once would only wait for each other.
+        at_once = available_threads() if config.running.device == "cpu" else QUERIES_AT_ONCE
+        self.scheduler = Scheduler(config.threads, config.queue, at_once)
+        self.metrics = Metrics(self.scheduler)
 
     @property
     def default_reranker(self) -> str:
