@@ -6,11 +6,14 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
+from typing import TypeVar
 
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.highlighting import query_stems
 from rerank_plugin.service.served_index import WARMING, ServedIndex, ServedTexts
 from rerank_plugin.service.settings import ServiceConfig
+
+T = TypeVar("T")
 
 
 class Served:
@@ -29,25 +32,13 @@ class Served:
             reranker.rank_together([(WARMING, [WARMING, "a text about something else"], None)])
         query_stems(WARMING)
 
-    def index(self, name: str) -> ServedIndex:
-        """
-        Raises:
-            RequestError: there is none of this name.
-        """
-        if name not in self.indexes:
-            raise RequestError(404, f"no index '{name}'; there are {', '.join(self.indexes)}", "index")
-        return self.indexes[name]
+    def index(self, name: str | None) -> ServedIndex:
+        """The index of this name, or the default one; a `RequestError` if there is none."""
+        return _named("index", name, self.indexes)
 
     def of_texts(self, name: str | None) -> ServedTexts:
-        """The reranker of texts; the default for None.
-
-        Raises:
-            RequestError: there is none of this name.
-        """
-        name = name or next(iter(self.texts))
-        if name not in self.texts:
-            raise RequestError(404, f"no model '{name}'; there are {', '.join(self.texts)}", "model")
-        return self.texts[name]
+        """The reranker of texts of this name, or the default one; a `RequestError` if there is none."""
+        return _named("model", name, self.texts)
 
     def enter(self) -> None:
         with self.lock:
@@ -104,6 +95,13 @@ class Collections:
 
     def close(self) -> None:
         self.now.leave(retire=True)
+
+
+def _named(kind: str, name: str | None, served: dict[str, T]) -> T:
+    name = name or next(iter(served))
+    if name not in served:
+        raise RequestError(404, f"no {kind} '{name}'; there are {', '.join(served)}", kind)
+    return served[name]
 
 
 def _freeze() -> None:

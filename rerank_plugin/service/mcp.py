@@ -17,7 +17,6 @@ from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.explain_api import ExplainAnswer, ExplainParameters
 from rerank_plugin.service.parameters import DocumentForm, SearchParameters
 from rerank_plugin.service.rerank_api import RerankAnswer, RerankRequest
-from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.state import Service
 
 INSTRUCTIONS = "Search collections of titles and abstracts with neural re-ranking. Begin with list_indexes."
@@ -36,9 +35,6 @@ def mcp_server(service: Service) -> MCPServer:
         except (RequestError, InputError, ValueError) as error:
             refused = error if isinstance(error, RequestError) else InputError(str(error))
             raise ToolError(service.refusal(refused).error) from None
-
-    def index_of(found: Served, name: str | None) -> ServedIndex:
-        return found.index(name or next(iter(found.indexes)))
 
     @server.tool()
     async def list_indexes() -> IndexesAnswer:
@@ -60,13 +56,13 @@ def mcp_server(service: Service) -> MCPServer:
             asked = SearchParameters(
                 query=[query], hits=hits, filter=filter or [], reranker=reranker, first_stage=first_stage
             )
-            return (await search_api.search(service, index_of(found, index), asked))[0]
+            return (await search_api.search(service, found.index(index), asked))[0]
 
     @server.tool()
     async def get_document(docid: str, index: str | None = None) -> DocumentAnswer:
         """A document by its id."""
         with served() as found:
-            return await search_api.get_document(service, index_of(found, index), docid, DocumentForm())
+            return await search_api.get_document(service, found.index(index), docid, DocumentForm())
 
     @server.tool()
     async def rerank(
@@ -82,7 +78,7 @@ def mcp_server(service: Service) -> MCPServer:
         """Why a document that a search found has its score and rank. The match matrix is left out."""
         with served() as found:
             asked = ExplainParameters(query=query, docid=docid, reranker=reranker)
-            answer = await explain_api.explained(service, index_of(found, index), asked)
+            answer = await explain_api.explained(service, found.index(index), asked)
             return answer.model_copy(update={"matrix": [], "pooled": []})
 
     return server
