@@ -9,10 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rerank_plugin.files import records
 from rerank_plugin.files.filters import Filter
+from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.service.answers import QueryText
 from rerank_plugin.service.errors import documented, naming
-from rerank_plugin.service.served_index import ServedIndex, ToExplain
+from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.state import Service, service_of
 
 router = APIRouter(prefix="/v1", tags=["search"])
@@ -80,8 +81,8 @@ async def explained(service: Service, index: ServedIndex, asked: ExplainParamete
     query = records.Query(asked.query, asked.query, kept)
     depth = service.depth(asked.depth)
 
-    def retrieved() -> ToExplain:
-        return ToExplain(query, index.candidates(query, stage, depth), asked.docid, name, stage)
+    def retrieved() -> tuple[records.Query, Candidates, str, str, str]:
+        return query, index.candidates(query, stage, depth), asked.docid, name, stage
 
     def answer(found: Explanation) -> ExplainAnswer:
         return ExplainAnswer(index=index.name, **found.as_json() | {"reranker": name})

@@ -36,16 +36,6 @@ SUGGESTIONS = 8
 WARMING = "aspirin in the prevention of heart attack"
 
 
-class ToExplain(NamedTuple):
-    """A document of a query's candidates, and the names of what ranked it."""
-
-    query: Query
-    candidates: Candidates
-    docid: str
-    reranker: str
-    first_stage: str
-
-
 class Scored(NamedTuple):
     """A ranking, and how long features and the rest of scoring took: of all queries that were scored together."""
 
@@ -109,12 +99,9 @@ class ServedIndex:
         self.rerankers = {
             called: ServedReranker(spec, self.index, config.running) for called, spec in config.rerankers.items()
         }
+        warming = [Query(text, text) for text in (WARMING, *self.suggestions[:1])]
         for reranker in self.rerankers.values():
-            reranker.rank_together([(query, self.candidates(query, BM25, config.depth)) for query in self._warming])
-
-    @property
-    def _warming(self) -> list[Query]:
-        return [Query(text, text) for text in (WARMING, *self.suggestions[:1])]
+            reranker.rank_together([(query, self.candidates(query, BM25, config.depth)) for query in warming])
 
     def candidates(self, query: Query, stage: str, depth: int, settings: dict[str, Any] | None = None) -> Candidates:
         """The candidates of a query; ``settings`` are those of Lucene's first stages, such as ``k1``.
@@ -170,21 +157,19 @@ class ServedIndex:
         row = int(self.rows([docid], "docid")[0])
         return self.documents.read(int(self.index.forward.lucene_numbers[row]), docid)
 
-    def explain_together(self, items: Sequence[ToExplain]) -> list[Explanation]:
-        """Explanations, in the thread that scores."""
+    def explain_together(self, items: Sequence[tuple[Query, Candidates, str, str, str]]) -> list[Explanation]:
+        """Explanations, in the thread that scores, of several requests; what an item has is said at `_explained`."""
         return [self._explained(*item) for item in items]
 
     def _explained(self, query: Query, candidates: Candidates, docid: str, reranker: str, stage: str) -> Explanation:
+        """Of a document among the candidates of a query, with the names of the reranker and the first stage."""
         detach_at_thread_end()
         served = self.reranker(reranker)
         scorer = None if served is None else served.scorer
         ranking = rank(query, candidates, scorer)
         with naming("docid", 404):
             place = place_of(ranking, docid)
-        document = None
-        with suppress(InputError):  # the index does not store it
-            document = self.documents.as_indexed(int(candidates.rows[place]))
-        return explained(ranking, place, scorer, stage, document)
+        return explained(ranking, place, scorer, stage, self.documents.as_indexed(int(candidates.rows[place])))
 
     @property
     def fields(self) -> list[str]:
