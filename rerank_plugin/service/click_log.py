@@ -38,24 +38,15 @@ LONGEST = 1 << 20  # bytes of what a process that died can have left of its last
 
 
 class Click(NamedTuple):
-    """A click on one document of a list.
-
-    Attributes:
-        query: white space is single.
-        shown: ids of the documents, from the top down.
-        clicked: one of them.
-        position: its rank.
-        session: chosen by the client; it is not logged as it is.
-        dwell: seconds.
-    """
+    """A click on one document of a list."""
 
     index: str
-    query: str
-    shown: tuple[str, ...]
-    clicked: str
-    position: int
-    session: str
-    dwell: float | None
+    query: str  # white space is single
+    shown: tuple[str, ...]  # ids of the documents, from the top down
+    clicked: str  # one of them
+    position: int  # its rank
+    session: str  # chosen by the client; it is not logged as it is
+    dwell: float | None  # seconds
 
 
 class ClickLog:

@@ -36,16 +36,10 @@ def query_stems(query: str) -> frozenset[str]:
     return frozenset(stem for word in words for stem in _stems()[word])
 
 
-def matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int]]:
-    """Start and end, in code points, of each word of a text that has one of the stems."""
-    for start, end, _ in _matches(stems, text):
-        yield start, end
-
-
 def phrases(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, int]]:
     """Matches that follow each other as one: start, end, and how many of the stems it has."""
     start, end, found = 0, -1, frozenset[str]()
-    for next_start, next_end, more in _matches(stems, text):
+    for next_start, next_end, more in matches(stems, text):
         if found and not WORD.search(text, end, next_start):
             end, found = next_end, found | more
             continue
@@ -65,7 +59,8 @@ def _beginning_alike(stems: frozenset[str]) -> re.Pattern[str]:
     return re.compile(rf"[{letters}\x80-\U0010ffff](?<=[^\W_])(?<![^\W_].)(?<![^\W_]['’].){REST}")
 
 
-def _matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, frozenset[str]]]:
+def matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, frozenset[str]]]:
+    """Start and end, in code points, of each word of a text that has some of the stems, and which it has."""
     memo = _stems()
     for word in _beginning_alike(stems).finditer(text):
         if found := stems.intersection(memo[word.group()]):

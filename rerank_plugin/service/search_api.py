@@ -72,7 +72,19 @@ async def similar(request: Request, index: str, parameters: Annotated[SimilarPar
     """The documents whose stored encodings are closest to that of a document."""
     service = service_of(request)
     with service.scheduler.admitted(), service.collections.used() as served:
-        return await find_similar(service, served.index(index), parameters)
+        started, found = perf_counter(), served.index(index)
+
+        def closest() -> list[Candidate]:
+            with naming("docid"):
+                hits = found.searcher.similar(parameters.docid, parameters.hits)
+                return _shown(found, hits, parameters, frozenset())
+
+        shown = await service.scheduler.in_thread(closest)
+    timings = _timings(1000 * (perf_counter() - started), None, started)
+    return SearchAnswer(
+        index=found.name, query=QueryText(text=parameters.docid), candidates=shown, reranker=NO_RERANKER,
+        first_stage="similar", depth=parameters.hits, total=len(shown), reranked=False, timings=timings,
+    )  # fmt: skip
 
 
 def described(service: Service, served: Served) -> IndexesAnswer:
@@ -130,10 +142,13 @@ class _Search:
         if (candidates := self.candidates) is None:  # nothing scores it, or it is late before its turn
             _, candidates = self.retrieve()
         ranking = rank(self.query, candidates, None) if scored is None else scored.ranking
+        if self.asked.sort == "date":
+            ranking = ranking._replace(order=_by_date(ranking))
+        hits = ranked_hits(ranking, self.asked.hits, self.asked.offset)
+        shown = _shown(self.index, hits, self.asked, query_stems(self.query.text))
         return SearchAnswer(
             index=self.index.name, query=QueryText(text=self.query.text), reranker=reranker, first_stage=self.stage,
-            candidates=_candidates(self.index, ranking, self.asked, self.query.text), depth=self.depth,
-            total=len(candidates), reranked=scored is not None,
+            candidates=shown, depth=self.depth, total=len(candidates), reranked=scored is not None,
             timings=_timings(self.first_stage_ms, scored, self.started),
         )  # fmt: skip
 
@@ -163,12 +178,6 @@ def _timings(first_stage_ms: float, scored: Scored | None, started: float) -> Ti
     return Timings(**{name: round(value, 3) for name, value in found.items()})
 
 
-def _candidates(index: ServedIndex, ranking: Ranking, asked: SearchParameters, query: str) -> list[Candidate]:
-    if asked.sort == "date":
-        ranking = ranking._replace(order=_by_date(ranking))
-    return _shown(index, ranked_hits(ranking, asked.hits, asked.offset), asked, query_stems(query))
-
-
 def _by_date(ranking: Ranking) -> np.ndarray:
     """The order of the candidates by date, the newest first, those of one date by score; int64 [C]."""
     published = ranking.candidates.index.published
@@ -186,20 +195,9 @@ def _shown(index: ServedIndex, hits: Sequence[Hit], form: DocumentForm, stems: f
         places = [
             Highlight(field=field, start=start, end=end)
             for field, text in texts.items()
-            for start, end in matches(stems, text)
+            for start, end, _ in matches(stems, text)
         ]
-        found.append(
-            Candidate(
-                docid=hit.docid,
-                score=hit.score,
-                rank=hit.rank,
-                doc=form.shown(document),
-                title=hit.title,
-                first_stage_rank=hit.first_stage_rank,
-                first_stage_score=hit.first_stage_score,
-                highlights=places,
-            )  # fmt: skip
-        )
+        found.append(Candidate(**vars(hit), doc=form.shown(document), highlights=places))
     return found
 
 
@@ -214,22 +212,3 @@ async def get_document(service: Service, index: ServedIndex, docid: str, form: D
     """
     found = await service.scheduler.in_thread(index.document, docid)
     return DocumentAnswer(index=index.name, docid=docid, doc=form.shown(found))
-
-
-async def find_similar(service: Service, index: ServedIndex, asked: SimilarParameters) -> SearchAnswer:
-    """
-    Raises:
-        RequestError: there is no such document, or the index holds no encodings.
-    """
-    started = perf_counter()
-
-    def found() -> list[Candidate]:
-        with naming("docid"):
-            return _shown(index, index.searcher.similar(asked.docid, asked.hits), asked, frozenset())
-
-    shown = await service.scheduler.in_thread(found)
-    timings = _timings(1000 * (perf_counter() - started), None, started)
-    return SearchAnswer(
-        index=index.name, query=QueryText(text=asked.docid), candidates=shown, reranker=NO_RERANKER,
-        first_stage="similar", depth=asked.hits, total=len(shown), reranked=False, timings=timings,
-    )  # fmt: skip
