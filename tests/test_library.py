@@ -1,10 +1,6 @@
-"""The library's public names: there when they are used, and the same for people, programs and type checkers."""
+"""The library's public names: there when they are used."""
 
-import ast
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +8,8 @@ import pytest
 import rerank_plugin as rp
 from rerank_plugin import evaluate
 from rerank_plugin.files.runs import RankedList
+from tests.processes import run
 from tests.test_startup import HEAVY, imported
-
-PACKAGE = Path(rp.__file__).parent
-
-
-def run(code):
-    """What code prints in a Python of its own."""
-    return subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True).stdout
 
 
 def test_every_public_name_is_there():
@@ -34,13 +24,7 @@ def test_another_name_is_not():
 
 def test_commands_and_folders_are_still_modules():
     code = "from rerank_plugin import *; from rerank_plugin import index, train, evaluate; print(train.__name__, rank)"
-    assert run(code).startswith("rerank_plugin.train <function rank")
-
-
-def test_type_checkers_read_the_same_names():
-    stub = ast.parse((PACKAGE / "__init__.pyi").read_text())
-    named = {alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert named == rp._PUBLIC
+    assert run("-c", code).startswith("rerank_plugin.train <function rank")
 
 
 def test_records_and_runs_need_no_torch_and_no_java():
@@ -50,12 +34,7 @@ def test_records_and_runs_need_no_torch_and_no_java():
 
 def test_the_package_is_imported_at_once():
     code = "import time; t = time.perf_counter(); import rerank_plugin; print(time.perf_counter() - t)"
-    assert min(float(run(code)) for _ in range(3)) < 0.2
-
-
-def test_the_typed_marker_is_installed():
-    assert (PACKAGE / "py.typed").is_file()
-    assert "py.typed" in (PACKAGE.parent / "setup.cfg").read_text()
+    assert min(float(run("-c", code)) for _ in range(3)) < 0.2
 
 
 @pytest.fixture
@@ -67,8 +46,8 @@ def runs(tmp_path):
         },
         "bad": {"1": RankedList(["c", "b", "a"], np.array([3, 2, 1], np.float32))},
     }
-    for name, run in made.items():
-        rp.write_run(tmp_path / f"{name}.run", run, name)
+    for name, ranked in made.items():
+        rp.write_run(tmp_path / f"{name}.run", ranked, name)
     return tmp_path, made
 
 

@@ -32,6 +32,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(site):
 
     ignored = {path for path in files(ROOT / "rerank_plugin") if "__pycache__" in path.parts}
     assert files(site / "rerank_plugin") - ignored == files(ROOT / "rerank_plugin") - ignored
+    assert (site / "rerank_plugin" / "py.typed").is_file()  # type checkers read the package
     assert {path.name for path in site.iterdir() if path.suffix != ".dist-info"} == {"rerank_plugin", "bin"}
 
 
