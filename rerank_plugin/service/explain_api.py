@@ -69,10 +69,7 @@ async def explain(request: Request, index: str, parameters: Annotated[ExplainPar
 
 
 async def explained(service: Service, index: ServedIndex, asked: ExplainParameters) -> ExplainAnswer:
-    """
-    Raises:
-        RequestError: the document is no candidate, or a parameter is unknown or beyond a limit.
-    """
+    """The answer; a `RequestError` if the document is no candidate, or a parameter is unknown or beyond a limit."""
     service.check_words(asked.query, "query")
     stage, name = asked.first_stage or service.config.first_stage_name, asked.reranker or service.default_reranker
     index.reranker(name)

@@ -68,10 +68,7 @@ class Protection:
             await failed.answer()(scope, receive, sending)
 
     def _check_token(self, scope: Scope) -> None:
-        """
-        Raises:
-            RequestError: there is a token, and the request does not have it.
-        """
+        """A `RequestError` if there is a token, and the request does not have it."""
         if not self.config.token or not scope["path"].startswith(GUARDED):
             return
         headers = Headers(scope=scope)
@@ -81,11 +78,7 @@ class Protection:
             raise RequestError(401, "send the token as 'Authorization: Bearer TOKEN' or 'X-API-Key: TOKEN'")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body; None if the client has gone.
-
-        Raises:
-            RequestError: it is too large, or takes too long.
-        """
+        """The body, or None if the client has gone; a `RequestError` if it is too large, or takes too long."""
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
         if length == "0" and "transfer-encoding" not in headers:

@@ -27,10 +27,7 @@ LATE = "the deadline passed before the documents were scored: they are in the or
 
 
 def _whole(text: str) -> str:
-    """
-    Raises:
-        ValueError: a text has half a character, which no answer could hold.
-    """
+    """The text; a `ValueError` if it has half a character, which no answer could hold."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -144,10 +141,7 @@ async def rerank(request: Request, body: AnyRequest) -> JSONResponse:
 async def rerank_documents(
     service: Service, reranker: ServedTexts, body: RerankRequest, version: str = "2"
 ) -> RerankAnswer:
-    """
-    Raises:
-        RequestError: there is no document, or a limit is passed.
-    """
+    """The answer; a `RequestError` if there is no document, or a limit is passed."""
     documents = [one if isinstance(one, TextDocument) else TextDocument(text=one) for one in body.documents]
     words = check(service, body.query, "documents", [f"{one.title} {one.text}" for one in documents])
     read = documents
@@ -178,10 +172,7 @@ async def rerank_documents(
 
 
 async def rerank_texts(service: Service, reranker: ServedTexts, body: TextsRequest) -> list[TextResult]:
-    """
-    Raises:
-        RequestError: there is no text, a limit is passed, or the deadline, which this form cannot tell.
-    """
+    """The answer; a `RequestError` for no text, a limit that is passed, or the deadline, which no answer can tell."""
     check(service, body.query, "texts", body.texts)
     try:
         ranked = await _scored(service, reranker, body.query, body.texts, None)
@@ -204,11 +195,7 @@ async def _scored(
 
 
 def check(service: Service, query: str, field: str, texts: Sequence[str]) -> int:
-    """The number of words of the texts.
-
-    Raises:
-        RequestError: there is no text, or a limit is passed.
-    """
+    """The number of words of the texts; a `RequestError` if there is no text, or a limit is passed."""
     if not texts:
         raise RequestError(400, f"{field} is empty: send at least one", field)
     if len(texts) > service.config.most_documents:

@@ -89,7 +89,8 @@ class Scheduler:
     def _work(self) -> None:
         """Do jobs until none waits: the oldest, and others for the same function with it."""
         while batch := self._next():
-            self._do(batch)
+            ready = list(self.threads.map(_prepared, batch)) if len(batch) > 1 else [_prepared(job) for job in batch]
+            self._score([job for job, done in zip(batch, ready) if done and job.future.set_running_or_notify_cancel()])
 
     def _next(self) -> list[Job]:
         with self.changing:
@@ -97,10 +98,6 @@ class Scheduler:
             self.waiting = [job for job in self.waiting if job not in batch]
             self.working = bool(batch)
         return batch
-
-    def _do(self, batch: list[Job]) -> None:
-        ready = list(self.threads.map(_prepared, batch)) if len(batch) > 1 else [_prepared(job) for job in batch]
-        self._score([job for job, done in zip(batch, ready) if done and job.future.set_running_or_notify_cancel()])
 
     def _score(self, batch: Sequence[Job]) -> None:
         if not batch:

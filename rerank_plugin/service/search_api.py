@@ -101,11 +101,7 @@ def described(service: Service, served: Served) -> IndexesAnswer:
 
 
 async def search(service: Service, index: ServedIndex, asked: SearchParameters) -> list[SearchAnswer]:
-    """The answers to all queries of a request.
-
-    Raises:
-        RequestError: a parameter is beyond a limit, or the index does not have what it names.
-    """
+    """The answers to all queries; a `RequestError` if a parameter is beyond a limit, or names what is not there."""
     depth = service.depth(asked.depth)
     if (last := asked.offset + asked.hits) > depth:
         field = "offset" if asked.offset else "hits"
@@ -206,9 +202,6 @@ def _abstract(document: StoredDocument) -> str:
 
 
 async def get_document(service: Service, index: ServedIndex, docid: str, form: DocumentForm) -> DocumentAnswer:
-    """
-    Raises:
-        RequestError: there is no such document.
-    """
+    """The answer; a `RequestError` if there is no such document."""
     found = await service.scheduler.in_thread(index.document, docid)
     return DocumentAnswer(index=index.name, docid=docid, doc=form.shown(found))

@@ -126,10 +126,7 @@ class ServedIndex:
             return found.search(query, depth)
 
     def reranker(self, name: str) -> ServedReranker | None:
-        """
-        Raises:
-            RequestError: there is none of this name.
-        """
+        """The reranker of a name, and None for that of none; a `RequestError` if it is not served."""
         if name == NO_RERANKER:
             return None
         if name not in self.rerankers:
@@ -149,10 +146,7 @@ class ServedIndex:
         return found
 
     def document(self, docid: str) -> StoredDocument:
-        """
-        Raises:
-            RequestError: there is none with this id.
-        """
+        """A stored document; a `RequestError` if there is none with this id."""
         detach_at_thread_end()
         row = int(self.rows([docid], "docid")[0])
         return self.documents.read(int(self.index.forward.lucene_numbers[row]), docid)

@@ -53,21 +53,14 @@ class Service:
         return refused
 
     def depth(self, asked: int | None) -> int:
-        """How many candidates a request gets.
-
-        Raises:
-            RequestError: it asks for too many.
-        """
+        """How many candidates a request gets; a `RequestError` if it asks for too many."""
         found = self.config.depth if asked is None else asked
         if found > (most := self.config.most_depth):
             raise RequestError(400, f"depth is {found}, at most {most} can be re-ranked", "depth")
         return found
 
     def check_words(self, text: str, field: str, status: int = 400) -> None:
-        """
-        Raises:
-            RequestError: a text has more words than the service reads.
-        """
+        """A `RequestError` if a text has more words than the service reads."""
         if len(text) > self.config.most_words and len(text.split()) > self.config.most_words:
             raise RequestError(status, f"a text of {field} has more than {self.config.most_words} words", field)
 
