@@ -101,7 +101,7 @@ def main(argv: list[str] | None = None) -> None:
             parser.error(f"--{name} is for building an index: give it with --corpus or --lucene")
     for name in ("title_field", "text_field"):
         if getattr(options, name) and not options.lucene:
-            parser.error(f"--{name.replace('_', '-')} is for an index that is there: give it with --lucene")
+            parser.error(f"{commandline.flag(name)} is for an index that is there: give it with --lucene")
     parser.check_counts(options, "batch_size", "threads")
     if options.verify:
         verify(options)

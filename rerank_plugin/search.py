@@ -128,14 +128,6 @@ def _first_stage_config(options):
     return RunConfig(str(options.run)) if options.run else commandline.first_stage_config(options)
 
 
-def _open(options, config):
-    """The index, the reranker and the candidates' source, all of one build of the index."""
-    from rerank_plugin.indexes.index_folder import Index
-
-    index = Index(options.index)
-    return index, _open_reranker(options, index, config), _open_source(options, index, config)
-
-
 def _open_source(options, index, config):
     from rerank_plugin.corpora import Query
     from rerank_plugin.ranking.pipeline import from_first_stage
@@ -145,10 +137,10 @@ def _open_source(options, index, config):
     if filter := _filter(options):  # what is wrong with it should not wait for the first query
         check_filter(first_stage, Query("", "", filter))
         index.check_filter(filter)
-    if options.judged_only:
+    if (judged := _judged_rows(options, index.forward)) is not None:
         from rerank_plugin.retrieval.judged import JudgedOnly
 
-        first_stage = JudgedOnly(first_stage, _judged_rows(options, index.forward))
+        first_stage = JudgedOnly(first_stage, judged)
     return from_first_stage(first_stage, options.depth)
 
 
@@ -187,7 +179,7 @@ def search_batch(options) -> None:
     from rerank_plugin.files.outputs import check_free, is_stream
     from rerank_plugin.files.run_writer import RunWriter
     from rerank_plugin.files.runs import RUN
-    from rerank_plugin.indexes.index_folder import open_whole
+    from rerank_plugin.indexes.index_folder import Index, open_whole
     from rerank_plugin.ranking.pipeline import rank_all
     from rerank_plugin.retrieval.register import RANKING, entry_of
 
@@ -195,7 +187,12 @@ def search_batch(options) -> None:
     filter = _filter(options)
     queries = [query._replace(filter=filter) for query in read_queries(options.queries)]
     config = _first_stage_config(options)
-    index, reranker, source = open_whole(lambda: _open(options, config))
+
+    def opened():
+        index = Index(options.index)
+        return index, _open_reranker(options, index, config), _open_source(options, index, config)
+
+    index, reranker, source = open_whole(opened)  # all of one build of the index
     tag, settings = _tag(options, reranker, config), _settings(options, config, index)
     # Where every document is a candidate, the depth cuts what is written.
     cut = options.depth if not options.run and entry_of(options.first_stage).depth_cuts == RANKING else None
