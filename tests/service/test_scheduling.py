@@ -17,7 +17,17 @@ def scheduler():
 
 
 def asked(scheduler, squares, item):
-    return scheduler.together(lambda: item, squares.together, lambda result: result)
+    """A task that asks for the square of an item."""
+    return asyncio.ensure_future(scheduler.together(lambda: item, squares.together, lambda result: result))
+
+
+async def all_asked(scheduler, squares, first, *rest):
+    """Tasks of several items: the first one is at work until ``squares.go`` is set, and the others wait."""
+    tasks = [asked(scheduler, squares, first)]
+    await asyncio.to_thread(squares.begun.wait, 10)
+    tasks += [asked(scheduler, squares, one) for one in rest]
+    await asyncio.sleep(0.01)
+    return tasks
 
 
 class Squares:
@@ -40,11 +50,7 @@ def test_what_waits_is_scored_together_and_what_is_cancelled_is_not(scheduler):
     others.go.set()
 
     async def ask():
-        tasks = [asyncio.create_task(asked(scheduler, squares, 1))]
-        await asyncio.to_thread(squares.begun.wait, 10)
-        for one in (2, 3, 4, *range(5, 13)):
-            tasks.append(asyncio.create_task(asked(scheduler, squares, one)))
-        tasks.append(asyncio.create_task(asked(scheduler, others, 7)))
+        tasks = [*await all_asked(scheduler, squares, *range(1, 13)), asked(scheduler, others, 7)]
         await asyncio.sleep(0.01)
         tasks[2].cancel()
         await asyncio.sleep(0.01)
@@ -64,10 +70,7 @@ def test_jobs_that_come_during_the_work_start_no_calls_that_pile_up(scheduler, m
     monkeypatch.setattr(scheduler.turns, "submit", lambda call: calls.append(call) or submit(call))
 
     async def ask():
-        tasks = [asyncio.create_task(asked(scheduler, squares, 1))]
-        await asyncio.to_thread(squares.begun.wait, 10)
-        tasks += [asyncio.create_task(asked(scheduler, squares, one)) for one in range(2, 30)]
-        await asyncio.sleep(0.01)
+        tasks = await all_asked(scheduler, squares, *range(1, 30))
         squares.go.set()
         found = await asyncio.gather(*tasks)
         return [*found, await asked(scheduler, squares, 30)]
@@ -80,12 +83,9 @@ def test_only_what_is_at_fault_fails(scheduler):
     squares = Squares()
 
     async def ask():
-        first = asyncio.create_task(asked(scheduler, squares, 1))
-        await asyncio.to_thread(squares.begun.wait, 10)
-        rest = [asyncio.create_task(asked(scheduler, squares, one)) for one in (2, "bad", 3)]
-        await asyncio.sleep(0.01)
+        tasks = await all_asked(scheduler, squares, 1, 2, "bad", 3)
         squares.go.set()
-        return await asyncio.gather(first, *rest, return_exceptions=True)
+        return await asyncio.gather(*tasks, return_exceptions=True)
 
     found = asyncio.run(ask())
     assert isinstance(found[2], ValueError) and [found[at] for at in (0, 1, 3)] == [1, 4, 9]
@@ -104,15 +104,12 @@ def test_more_than_may_be_inside_are_refused_at_once(scheduler):
     assert not scheduler.full
 
 
-def test_closing_finishes_what_waits():
-    made, squares = Scheduler(threads=1, most=2, at_once=8), Squares()
+def test_closing_finishes_what_waits(scheduler):
+    squares = Squares()
 
     async def ask():
-        tasks = [
-            asyncio.create_task(scheduler_item) for scheduler_item in (asked(made, squares, one) for one in (1, 2))
-        ]
-        await asyncio.to_thread(squares.begun.wait, 10)
-        closing = asyncio.create_task(asyncio.to_thread(made.close))
+        tasks = await all_asked(scheduler, squares, 1, 2)
+        closing = asyncio.create_task(asyncio.to_thread(scheduler.close))
         await asyncio.sleep(0.01)
         squares.go.set()
         await closing
