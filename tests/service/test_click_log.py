@@ -26,10 +26,6 @@ def path(tmp_path):
     return tmp_path / "clicks.tsv"
 
 
-def opened(path, most=MEGABYTE):
-    return ClickLog(path, most)
-
-
 def click(shown="abc", clicked="b", query="gout", session="s", position=None, dwell=None):
     return Click("sample", query, tuple(shown), clicked, position or shown.index(clicked) + 1, session, dwell)
 
@@ -39,7 +35,7 @@ def values(path):
 
 
 def test_lines_by_hand(path):
-    log = opened(path)
+    log = ClickLog(path, MEGABYTE)
     before = datetime.now(timezone.utc).replace(microsecond=0)
     log.append(click("abc", "b", position=12, dwell=2.5))
     log.append(click("abc", "c", position=13))
@@ -54,7 +50,7 @@ def test_lines_by_hand(path):
 
 def test_sessions_are_told_apart_and_not_told(path):
     for _ in range(2):
-        log = opened(path)
+        log = ClickLog(path, MEGABYTE)
         for session in ("anna@example.org", "bert@example.org"):
             log.append(click("a", "a", session=session))
         log.close()
@@ -64,7 +60,7 @@ def test_sessions_are_told_apart_and_not_told(path):
 
 
 def test_the_clicks_command_s_reader_adds_up_all_files(path):
-    log = opened(path, most=2 * len(HEADER))
+    log = ClickLog(path, most=2 * len(HEADER))
     for session in range(9):
         log.append(click("abc", "b", session=str(session)))
         log.append(click("abc", "a", session=str(session)))
@@ -75,7 +71,7 @@ def test_the_clicks_command_s_reader_adds_up_all_files(path):
 
 
 def test_many_threads_write_whole_lines(path):
-    log = opened(path, most=3000)
+    log = ClickLog(path, most=3000)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: log.append(click("xyz", "y", session=str(number))), range(200)))
     (query,) = click_logs.read(*path.parent.glob("clicks*.tsv")).queries.values()
@@ -83,14 +79,14 @@ def test_many_threads_write_whole_lines(path):
 
 
 def test_a_log_goes_on_and_what_a_dead_process_left_is_removed(path):
-    log = opened(path)
+    log = ClickLog(path, MEGABYTE)
     log.append(click("a", "a"))
     whole = path.read_bytes()
     with pytest.raises(InputError, match="written by another process"):
-        opened(path)
+        ClickLog(path, MEGABYTE)
     log.close()
     path.write_bytes(whole + b"gout\tb\t1")
-    log = opened(path)
+    log = ClickLog(path, MEGABYTE)
     assert path.read_bytes() == whole
     log.append(click("b", "b"))
     assert path.read_bytes().startswith(whole) and [line[1] for line in values(path)] == ["a", "b"]
@@ -100,20 +96,20 @@ def test_nothing_else_is_written_to(path):
     other = click_logs.COLUMNS
     path.write_text("\t".join(other) + "\n")
     with pytest.raises(InputError, match="is not a click log of the service: it is left as it is"):
-        opened(path)
+        ClickLog(path, MEGABYTE)
     assert path.read_text() == "\t".join(other) + "\n"
     with pytest.raises(InputError, match="leave out .gz"):
-        opened(path.with_name("clicks.tsv.gz"))
+        ClickLog(path.with_name("clicks.tsv.gz"), MEGABYTE)
     (path.parent / "clicks.1.tsv").write_text("mine")
     path.unlink()
-    log = opened(path, most=1)
+    log = ClickLog(path, most=1)
     log.append(click())
     log.append(click(clicked="a"))
     assert (path.parent / "clicks.1.tsv").read_text() == "mine" and (path.parent / "clicks.2.tsv").exists()
 
 
 def test_a_new_file_is_begun_where_the_log_was_moved(path):
-    log = opened(path)
+    log = ClickLog(path, MEGABYTE)
     log.append(click("a", "a"))
     path.rename(path.with_name("old.tsv"))
     log.append(click("b", "b"))
@@ -121,7 +117,7 @@ def test_a_new_file_is_begun_where_the_log_was_moved(path):
 
 
 def test_a_full_disk_leaves_no_part_of_a_click(path):
-    log = opened(path)
+    log = ClickLog(path, MEGABYTE)
     log.append(click("abc", "b"))
     whole = path.read_bytes()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

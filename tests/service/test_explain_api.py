@@ -18,14 +18,3 @@ def test_explanations_are_those_of_the_library(service, index, reranker, spec):
         assert found == expected
         assert (found["rank"], found["first_stage_rank"]) == (hit["rank"], hit["first_stage_rank"])
         assert found["score"] == pytest.approx(hit["score"], abs=1e-4) and found["sentence"]
-
-
-def test_what_cannot_be_explained(service):
-    for parameters, status, field in (
-        ({"query": "aspirin", "docid": "MED-20"}, 404, "docid"),
-        ({"query": "aspirin", "docid": "1", "reranker": "x"}, 400, "reranker"),
-        ({"query": "aspirin", "docid": "1", "depth": 9999}, 400, "depth"),
-        ({"docid": "1"}, 400, "query"),
-    ):
-        answer = service.get("/v1/small/explain", params=parameters)
-        assert (answer.status_code, answer.json()["field"]) == (status, field)

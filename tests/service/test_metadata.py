@@ -14,16 +14,15 @@ DATES = {"a": "2015-03", "b": "2021", "c": None, "d": "2015-03-02", "e": "1999",
 def service(tmp_path_factory):
     documents = [
         rp.Document(
-            id, f"Statins {id}", "Statins lower cholesterol. " * (at + 1), {"types": ["Review"] if at % 2 else []}
+            id,
+            f"Statins {id}",
+            "Statins lower cholesterol. " * (at + 1),
+            {"types": ["Review"] if at % 2 else []} | ({"date": date} if date else {}),
         )
-        for at, id in enumerate(DATES)
-    ]
-    dated = [
-        one._replace(metadata={**one.metadata, **({"date": DATES[one.id]} if DATES[one.id] else {})})
-        for one in documents
+        for at, (id, date) in enumerate(DATES.items())
     ]
     folder = tmp_path_factory.mktemp("dated") / "index"
-    IndexEncoder(rp.build_index(dated, folder).forward, "ktrel").encode()
+    IndexEncoder(rp.build_index(documents, folder).forward, "ktrel").encode()
     with serving(ServiceConfig({"dated": str(folder)}, {"ktrel": "ktrel"})) as client:
         yield client
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import rerank_plugin as rp
+from rerank_plugin.retrieval.lucene import LuceneConfig
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +36,8 @@ def test_hits_are_those_of_the_library(service, searcher, text):
 
 def test_pages_follow_each_other(service):
     whole = get(service, "/v1/small/search", query="cancer women", hits=6)["candidates"]
-    pages = [
-        get(service, "/v1/small/search", query="cancer women", hits=2, offset=at)["candidates"] for at in (0, 2, 4)
-    ]
+    asked = {"query": "cancer women", "hits": 2}
+    pages = [get(service, "/v1/small/search", **asked, offset=at)["candidates"] for at in (0, 2, 4)]
     assert [one for page in pages for one in page] == whole and len(whole) > 4
 
 
@@ -50,8 +50,6 @@ def test_several_queries_have_the_answers_of_each(service):
 
 def test_the_first_stage_alone_and_its_settings(service, index):
     found = get(service, "/v1/small/search", query="heart failure", reranker="none", k1=2.0, b=0.75, field="title")
-    from rerank_plugin.retrieval.lucene import LuceneConfig
-
     with rp.Searcher(index, first_stage=LuceneConfig(k1=2.0, b=0.75, field="title")) as other:
         hits = other.search("heart failure")
     assert [(one["docid"], one["score"]) for one in found["candidates"]] == [(hit.docid, hit.score) for hit in hits]
@@ -99,6 +97,10 @@ def test_highlights_count_code_points_and_compare_stems(service):
         ("/v1/small/doc/none", {}, 404, "docid"),
         ("/v1/small/similar", {"docid": "1"}, 400, "docid"),
         ("/v1/small/similar", {}, 400, "docid"),
+        ("/v1/small/explain", {"query": "aspirin", "docid": "MED-20"}, 404, "docid"),
+        ("/v1/small/explain", {"query": "aspirin", "docid": "1", "reranker": "x"}, 400, "reranker"),
+        ("/v1/small/explain", {"query": "aspirin", "docid": "1", "depth": 9999}, 400, "depth"),
+        ("/v1/small/explain", {"docid": "1"}, 400, "query"),
         ("/v2/nothing", {}, 404, None),
     ],
 )  # fmt: skip
@@ -119,5 +121,6 @@ def test_indexes_say_what_can_be_asked_of_them(service):
         assert get(service, "/v1/small/search", query="aspirin", first_stage=stage)["candidates"]
 
 
-def test_the_page_is_there(service):
-    assert service.get("/").headers["content-type"].startswith("text/html")
+def test_only_a_service_with_a_token_reloads_over_http(service):
+    get(service, "/healthz")
+    assert service.post("/admin/reload").status_code == 403
