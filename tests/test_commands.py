@@ -16,14 +16,6 @@ from rerank_plugin.rerankers import known_names
 from rerank_plugin.retrieval.register import known_forms
 from tests.processes import Commands, attempt, run, start
 
-
-def refusal(folder, line):
-    """The one line on stderr of a command that refuses its input, in a process of its own."""
-    status, out, err = attempt(folder, line)
-    assert status == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1, (status, out, err)
-    return err
-
-
 TRAIN = (
     "train --model delta --lexical-features lex3 --index index --words words --train sample:train "
     "--validation sample:dev --epochs 3 --pairs-per-query 20"
@@ -140,8 +132,7 @@ def test_an_interrupted_search_is_resumed(workspace, command):
     assert status == 130 and "Traceback" not in err
     assert not (workspace / "my.run").exists()
     (package / "interrupting.py").write_text(RERANKER.format(stop=0, factor=1))
-    refused = refusal(workspace, f"{search} --resume --depth 9")
-    assert "depth" in refused
+    assert "depth was 500 and is 9" in command(f"{search} --resume --depth 9", status=2)
     status, _, err = attempt(workspace, f"{search} --resume")
     assert status == 0 and "5 of 40 queries were finished before" in err
     resumed = (workspace / "my.run").read_text()
