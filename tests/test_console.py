@@ -7,6 +7,7 @@ import pytest
 from rerank_plugin import __main__ as console
 from rerank_plugin import __version__, options, search
 from tests.processes import ROOT, run
+from tests.test_startup import COMMANDS
 
 PROGRAM = "python -m rerank_plugin"
 
@@ -29,9 +30,7 @@ def name(request, monkeypatch):
 def test_every_command_is_listed_with_what_it_does(capsys, name):
     text = said(capsys, "--help", status=0)
     listed = re.findall(r"^  ([a-z]+)  +[a-z].{20,}", text.split("\ncommands:\n")[1], re.MULTILINE)
-    files = [path for path in (ROOT / "rerank_plugin").glob("[a-z]*.py") if path.stem != "options"]
-    folders = [path.parent for path in (ROOT / "rerank_plugin").glob("*/__main__.py")]
-    assert listed == sorted(path.stem for path in files + folders)
+    assert listed == COMMANDS
     assert text.startswith(f"usage: {name} COMMAND")
 
 

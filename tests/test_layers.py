@@ -130,23 +130,11 @@ def resolves(name: str) -> bool:
     return module != "rerank_plugin" and set(wanted) <= defined(module_file(module))
 
 
-def test_what_strings_name_is_there():
-    missing = [
-        (module, name)
-        for module, path in sources()
-        for text in strings(path)
-        for name in NAMED.findall(text)
-        if not resolves(name)
-    ]
-    assert not missing
-
-
-def test_what_the_documentation_names_is_there():
+def test_what_strings_and_the_documentation_name_is_there():
+    texts = [(module, text) for module, path in sources() for text in strings(path)]
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    missing = [
-        (page.name, name) for page in pages for name in NAMED.findall(page.read_text("utf-8")) if not resolves(name)
-    ]
-    assert not missing
+    texts += [(page.name, page.read_text("utf-8")) for page in pages]
+    assert not [(where, name) for where, text in texts for name in NAMED.findall(text) if not resolves(name)]
 
 
 def test_strings_that_load_a_module_name_nothing_above_them():

@@ -79,12 +79,7 @@ def test_a_model_encodes_an_index_and_retrieves_from_it(command, searched, made)
     command("index", "--encode", made / "mean-vectors", "--index", made / "index")
     dense = f"dense:{made / 'mean-vectors'}"
     found = searched("--first-stage", dense)
-    again = searched(
-        "--first-stage",
-        dense,
-        "--reranker",
-        f"mean-vectors:{made / 'mean-vectors'}",
-    )
+    again = searched("--first-stage", dense, "--reranker", f"mean-vectors:{made / 'mean-vectors'}")
     assert len(found) > 20
     for query, ranked in found.items():
         assert again[query].scores == pytest.approx(ranked.scores, abs=1e-6)
