@@ -21,8 +21,7 @@ export function explanation(found) {
       : null,
     element("h3", {}, "What the score is made of"),
     madeOf(found),
-    found.matrix.length && found.matrix[0].length ? element("h3", {}, `Match matrix: ${found.matrix_name}`) : null,
-    found.matrix.length && found.matrix[0].length ? matrixOf(found) : null,
+    ...(found.matrix[0]?.length ? [element("h3", {}, `Match matrix: ${found.matrix_name}`), matrixOf(found)] : []),
   ].filter(Boolean);
 }
 

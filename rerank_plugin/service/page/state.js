@@ -11,10 +11,10 @@ export function fromAddress() {
   return state;
 }
 
-export function toAddress(state, replace = false) {
+export function toAddress(state) {
   const given = new URLSearchParams();
   for (const name of NAMES) if (state[name] && state[name] !== DEFAULTS[name]) given.set(name, state[name]);
   for (const value of state.filter) given.append("filter", value);
   const address = `?${given}`;
-  if (address !== location.search) history[replace ? "replaceState" : "pushState"](null, "", address);
+  if (address !== location.search) history.pushState(null, "", address);
 }
