@@ -123,11 +123,7 @@ def add_settings(to, config: type, given_only: bool = False) -> None:
 
 
 def configured(config: type, options: argparse.Namespace, **more):
-    """The configuration that the options of its settings give; ``more`` are its other fields.
-
-    Raises:
-        InputError: it cannot be.
-    """
+    """The configuration by the options of its settings and by the fields ``more``; an `InputError` if it cannot be."""
     return config(**chosen(config, vars(options)), **more)
 
 

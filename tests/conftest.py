@@ -15,6 +15,7 @@ from hypothesis import settings
 
 import rerank_plugin
 from rerank_plugin.corpora import Document, Problems
+from tests.processes import status_of
 
 REAL_DATA = Path(rerank_plugin.__file__).parents[1].parent / "shared" / "data"
 MANY_EXAMPLES = 2000  # of a property, with --hypothesis-profile thorough
@@ -173,30 +174,19 @@ def index_command(monkeypatch, capsys):
 
     monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
 
-    def run(*arguments):
-        status = 0
-        try:
-            commandline.run(index.main, [str(argument) for argument in arguments])
-        except SystemExit as stopped:
-            status = stopped.code
-        return (status, *capsys.readouterr())
-
-    return run
+    return lambda *arguments: (status_of(index.main, arguments), *capsys.readouterr())
 
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys):
     """The one line on stderr of a command that refuses its input, run in this process and in the test's folder."""
-    from rerank_plugin import options as commandline
-
     monkeypatch.chdir(tmp_path)
 
     def said(line):
         name, *rest = line.split(" ")
-        with pytest.raises(SystemExit) as caught:
-            commandline.run(import_module(f"rerank_plugin.{name}").main, rest)
+        status = status_of(import_module(f"rerank_plugin.{name}").main, rest)
         out, err = capsys.readouterr()
-        assert caught.value.code == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1, err
+        assert status == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1, err
         return err
 
     return said

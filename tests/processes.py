@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import rerank_plugin
+from rerank_plugin import options as commandline
 
 ROOT = Path(rerank_plugin.__file__).parents[1]
 
@@ -54,6 +55,15 @@ def attempt(folder, line, **more):
     process = start(folder, "-m", f"rerank_plugin.{name}", *rest, **more)
     out, err = process.communicate(timeout=300)
     return process.returncode, out, err
+
+
+def status_of(main, arguments):
+    """The exit status of a command whose ``main`` runs in this process."""
+    try:
+        commandline.run(main, [str(one) for one in arguments])
+    except SystemExit as stopped:
+        return stopped.code or 0
+    return 0
 
 
 def inside(folder, line):

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from rerank_plugin import __main__ as console
-from rerank_plugin import __version__, options, search
-from tests.processes import ROOT, run
+from rerank_plugin import __version__, search
+from tests.processes import ROOT, run, status_of
 from tests.test_startup import COMMANDS
 
 PROGRAM = "python -m rerank_plugin"
@@ -14,9 +14,7 @@ PROGRAM = "python -m rerank_plugin"
 
 def said(capsys, *argv, status=2):
     """What the program writes that runs in this process and ends with a status."""
-    with pytest.raises(SystemExit) as stopped:
-        options.run(console.main, [*argv])
-    assert (stopped.value.code or 0) == status
+    assert status_of(console.main, argv) == status
     return "".join(capsys.readouterr())
 
 

@@ -7,18 +7,15 @@ from importlib.metadata import version
 import pytest
 
 from rerank_plugin import doctor
+from tests.processes import status_of
 
 
 @pytest.fixture
-def told(capsys, monkeypatch):
+def told(capsys):
     """Runs the doctor: its status, and for each name its state and what it says."""
 
     def run(*argv):
-        status = 0
-        try:
-            doctor.main([str(one) for one in argv])
-        except SystemExit as stopped:
-            status = stopped.code
+        status = status_of(doctor.main, argv)
         lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
         return status, {name: (state, said) for name, state, said in lines}
 

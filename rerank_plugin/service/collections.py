@@ -24,7 +24,7 @@ class Served:
     """
 
     def __init__(self, config: ServiceConfig):
-        self.users, self.retired, self.lock = 0, False, Lock()
+        self.users, self.retired, self.lock = 1, False, Lock()  # whoever opened it is a user
         self.indexes = {name: ServedIndex(name, folder, config) for name, folder in config.indexes.items()}
         first = next(iter(self.indexes.values())).index
         self.texts = {name: ServedTexts(name, spec, first, config.running) for name, spec in config.rerankers.items()}
@@ -60,13 +60,8 @@ class Collections:
 
     def __init__(self, config: ServiceConfig):
         self.config, self.reloading, self.changing = config, Lock(), Lock()
-        self.now = self._opened()
+        self.now = Served(config)
         _freeze()
-
-    def _opened(self) -> Served:
-        served = Served(self.config)
-        served.enter()  # by this object
-        return served
 
     @contextmanager
     def used(self) -> Iterator[Served]:
@@ -86,7 +81,7 @@ class Collections:
             InputError: it cannot be opened; what was served before stays.
         """
         with self.reloading:
-            opened = self._opened()
+            opened = Served(self.config)
             with self.changing:
                 before, self.now = self.now, opened
             before.leave(retire=True)
