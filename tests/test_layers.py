@@ -18,10 +18,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z]")
 # A whole command to run; an option of Java.
 COMMAND_LINE = re.compile(r"python -m rerank_plugin\.|(?:with: |^)\{\} --|=ALL-UNNAMED$")
 # What belongs to a command though it is no command: options of evaluate.
-OF_COMMANDS = (
-    "rerank_plugin.evaluation.subset_options",
-    "rerank_plugin.evaluation.run_names",
-)
+OF_COMMANDS = ("rerank_plugin.evaluation.subset_options", "rerank_plugin.evaluation.run_names")
 # Groups of entry points that are not called like a module.
 GROUPS = {"rerank_plugin.first_stages", "rerank_plugin.formats"}
 # Modules with a register, which may name what stands above them: here the group of entry points.

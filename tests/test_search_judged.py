@@ -78,14 +78,10 @@ RUN = "--queries q.tsv --output o --run a.run"
         ("--query stroke --first-stage judged:qrels", "--query has no judgments"),
         ("--query stroke --judged-only qrels", "--query has no judgments"),
         (RUN, "--run needs --reranker or --judged-only"),
+        ("--queries q.tsv --output o --first-stage judged:", "'judged:' needs judgments: judged:JUDGMENTS"),
         (f"{RUN} --reranker docid --first-stage judged:q", "give --judged-only J instead"),
         (f"{RUN} --judged-only qrels --fuse qld", "run:RUN"),
     ],
 )
 def test_options_that_need_or_exclude_one_another(workspace, index_folder, refused, arguments, culprit):
     assert culprit in refused(f"search --index {index_folder} {arguments}")
-
-
-def test_judgments_must_be_named(workspace, index_folder):
-    with pytest.raises(InputError, match="the first stage 'judged:' needs judgments: judged:JUDGMENTS"):
-        search(index_folder, "--first-stage", "judged:")

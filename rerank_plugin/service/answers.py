@@ -43,11 +43,16 @@ class Timings(BaseModel):
     total_ms: float = Field(description="From the request to the answer, waiting included.")
 
 
-class SearchAnswer(BaseModel):
-    """The ranked list of one query."""
+class IndexAnswer(BaseModel):
+    """What begins the answers about one index."""
 
     api: str = "v1"
     index: str
+
+
+class SearchAnswer(IndexAnswer):
+    """The ranked list of one query."""
+
     query: QueryText
     candidates: list[Candidate]
     reranker: str = Field(description="Its name, or none.")
@@ -58,19 +63,15 @@ class SearchAnswer(BaseModel):
     timings: Timings
 
 
-class SearchAnswers(BaseModel):
+class SearchAnswers(IndexAnswer):
     """The ranked lists of several queries."""
 
-    api: str = "v1"
-    index: str
     results: list[SearchAnswer]
 
 
-class DocumentAnswer(BaseModel):
+class DocumentAnswer(IndexAnswer):
     """A stored document."""
 
-    api: str = "v1"
-    index: str
     docid: str
     doc: Any
 

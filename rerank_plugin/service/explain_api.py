@@ -11,7 +11,7 @@ from rerank_plugin.files import records
 from rerank_plugin.files.filters import Filter
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.explanation import Explanation
-from rerank_plugin.service.answers import QueryText
+from rerank_plugin.service.answers import IndexAnswer, QueryText
 from rerank_plugin.service.errors import documented, naming
 from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.state import Service, service_of
@@ -32,11 +32,9 @@ class ExplainParameters(BaseModel):
     filter: list[str] = Field([], description="As in the search: it decides which candidates there are.")
 
 
-class ExplainAnswer(BaseModel):
+class ExplainAnswer(IndexAnswer):
     """Why a document has its score: ``base``, the side that ``adds_up`` names, and ``features`` add up to it."""
 
-    api: str = "v1"
-    index: str
     query: QueryText
     docid: str
     reranker: str

@@ -4,7 +4,7 @@ import { element, withPlaces } from "./dom.js";
 import { judge, judgement } from "./judgements.js";
 
 const SNIPPET = 260; // code points
-const STAGES = { first_stage_ms: "first stage", features_ms: "features", model_ms: "model" };
+const STAGES = { first_stage_ms: "first stage", features_ms: "features", model_ms: "model", rest: "rest" };
 
 /** The elements of a side. `open(docid)` opens a document. */
 export function side(answer, open) {
@@ -23,16 +23,15 @@ export function side(answer, open) {
 }
 
 function timings(times) {
-  const stages = { ...STAGES, rest: "rest" };
-  const spent = Object.keys(STAGES).reduce((sum, stage) => sum + times[stage], 0);
+  const spent = times.first_stage_ms + times.features_ms + times.model_ms;
   const all = { ...times, rest: Math.max(times.total_ms - spent, 0) };
-  const said = (stage) => `${stages[stage]} ${all[stage].toFixed(1)} ms`;
-  const parts = Object.keys(stages).map((stage) => {
+  const said = (stage) => `${STAGES[stage]} ${all[stage].toFixed(1)} ms`;
+  const parts = Object.keys(STAGES).map((stage) => {
     const part = element("span", { class: `stage ${stage}` });
     part.style.flexGrow = all[stage];
     return part;
   });
-  const labels = Object.keys(stages).map((stage) => element("li", { class: stage }, said(stage)));
+  const labels = Object.keys(STAGES).map((stage) => element("li", { class: stage }, said(stage)));
   return element(
     "div",
     { class: "timings" },
