@@ -106,22 +106,17 @@ def test_listing_loads_nothing_of_another_package(installed):
         configure("newest:3")
 
 
-@pytest.mark.parametrize("spec, said", [("newest", "unknown"), ("newest:", "needs most: newest:MOST")])
-def test_an_argument_that_is_missing(installed, spec, said):
-    installed()
-    with pytest.raises(InputError, match=said):
-        configure(spec)
-
-
 @pytest.mark.parametrize(
     "entry_points, spec, said",
     [
+        ("newest = newest_stage:ENTRY", "newest", "unknown"),
+        ("newest = newest_stage:ENTRY", "newest:", "needs most: newest:MOST"),
         ("newest = newest_stage:NO_ENTRY", "newest:3", "newest_stage:NO_ENTRY, but that is no FirstStageEntry"),
         ("oldest = newest_stage:ENTRY", "oldest:3", "that is the entry of a first stage named 'newest'"),
         ("newest = newest_stage:GONE", "newest:3", "GONE"),
     ],
 )
-def test_what_is_no_entry_is_named(installed, entry_points, spec, said):
+def test_what_cannot_be_configured_is_named(installed, entry_points, spec, said):
     installed(entry_points)
     with pytest.raises(InputError, match=said):
         configure(spec)
