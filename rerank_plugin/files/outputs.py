@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from rerank_plugin.files.errors import InputError
@@ -85,9 +85,12 @@ class FolderKind:
         if described is None:
             return f"is not {self.name}"
         own = {self.description, *(described.get(self.listed, ()) if self.listed else ())}
+        # what an interrupted command, or whoever deletes files of ours, leaves behind
+        emptied = {parent.as_posix() for pattern in self.files for parent in PurePosixPath(pattern).parents}
         for one in found:
             temporary = any(map(TEMPORARY.fullmatch, one.split("/")))
-            if one not in own and not temporary and not any(_matches(one, pattern) for pattern in self.files):
+            patterns = emptied if _is_folder(path / one) else self.files
+            if one not in own and not temporary and not any(_matches(one, pattern) for pattern in patterns):
                 return f"is {self.name}, but holds {one}, which is of something else"
         return None
 
@@ -104,6 +107,10 @@ class FolderKind:
 PICTURE_METADATA = {"Software": "rerank_plugin"}  # for matplotlib's savefig: how we recognize our PNG files
 PICTURE = FileKind("a picture that this program drew", lambda path: b"Software\0rerank_plugin" in beginning(path))
 INNER = FileKind("a file of ours", lambda path: True)  # within a folder that was checked as a whole
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _matches(path: str, pattern: str) -> bool:

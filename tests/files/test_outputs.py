@@ -69,6 +69,14 @@ def test_a_folder_with_anything_else_is_never_replaced(tmp_path, spoil):
     assert "\n" not in str(raised.value) and contents(tmp_path) == before
 
 
+def test_a_part_that_was_emptied_does_not_make_a_folder_foreign(tmp_path):
+    make_box(tmp_path / "box")
+    (tmp_path / "box" / "parts" / "a.txt").unlink()
+    assert BOX.fault(tmp_path / "box") is None
+    make_box(tmp_path / "box", "new", overwrite=True)
+    assert (tmp_path / "box" / "parts" / "a.txt").read_text() == "new"
+
+
 def test_what_appears_while_an_output_is_written_is_kept(tmp_path):
     with pytest.raises(InputError, match="is not a box"), replacing_folder(tmp_path / "box", BOX, overwrite=True):
         (tmp_path / "box").mkdir()
