@@ -181,10 +181,10 @@ class Index:
             self._written = (self.folder / DESCRIPTION).read_bytes()
             self.description = json.loads(self._written)
         except FileNotFoundError:
-            raise InputError(
-                f"{self.folder} holds no {DESCRIPTION}: it is not an index; build one in another folder, or move this "
-                "one away"
-            ) from None
+            other = "it is not an index; build one in another folder, or move this one away"
+            if any(self.folder.glob("segments_*")):
+                other = f"it is a Lucene index; read it with: python -m rerank_plugin.index --lucene {folder} --index I"
+            raise InputError(f"{self.folder} holds no {DESCRIPTION}: {other}") from None
         except (OSError, ValueError) as error:
             raise InputError(f"{self.folder / DESCRIPTION} cannot be read ({error}); rebuild the index") from None
         if not isinstance(self.description, dict):

@@ -166,6 +166,8 @@ def test_what_is_no_index_is_refused(tmp_path):
     assert "no index at" in refusal(tmp_path / "file")
     (tmp_path / "folder").mkdir()
     assert "holds no index.json" in refusal(tmp_path / "folder")
+    (tmp_path / "folder" / "segments_1").touch()  # as Pyserini's command makes them
+    assert f"rerank_plugin.index --lucene {tmp_path / 'folder'}" in refusal(tmp_path / "folder")
 
 
 def rewritten(folder, **changes):
