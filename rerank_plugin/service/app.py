@@ -83,8 +83,10 @@ async def _invalid(request: Request, error: RequestValidationError) -> JSONRespo
     if request.url.path.endswith("/rerank"):
         del path[:1]  # the form of the body
     numbered = next((at for at, part in enumerate(path, 1) if part.isdigit()), len(path))  # the rest are forms of items
-    field = ".".join(path[:numbered]) or kind
-    return RequestError(422 if kind == "body" else 400, f"{field}: {first['msg']}", field).answer()
+    field, reason = ".".join(path[:numbered]) or kind, first["msg"]
+    if field == "body" and "json" not in request.headers.get("content-type", ""):
+        reason = "expected JSON, with the header Content-Type: application/json"
+    return RequestError(422 if kind == "body" else 400, f"{field}: {reason}", field).answer()
 
 
 async def _unknown(request: Request, error: HTTPException) -> JSONResponse:

@@ -132,3 +132,9 @@ def test_what_is_refused_is_said_with_its_field(service, body, status, field):
         answer = service.post(path, json=body)
         assert (answer.status_code, answer.json()["field"]) == (status, field)
         assert answer.json()["error_type"]
+
+
+def test_a_body_that_is_not_called_json_is_told_so(service):
+    answer = service.post("/rerank", content='{"query": "a", "texts": ["a"]}')  # as curl -d sends it
+    assert (answer.status_code, answer.json()["field"]) == (422, "body")
+    assert "Content-Type: application/json" in answer.json()["error"]
