@@ -25,7 +25,7 @@ from rerank_plugin.models.checkpoints import check_holds, load_checkpoint, load_
 from rerank_plugin.models.fast_paths import DevicePath, FastPath, Task
 from rerank_plugin.models.reader import StoredModel
 from rerank_plugin.models.register import entry_of, is_foreign
-from rerank_plugin.rerankers.scorer import Scorer
+from rerank_plugin.rerankers.scorer import Scorer, shown
 from rerank_plugin.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:  # a stored model needs no torch
@@ -159,8 +159,8 @@ class NeuralReranker(Scorer):
         self.queries_cut += bool(words.cut)
         if words.cut and self.queries_cut == 1:
             log.warning(
-                "query %s is %d words longer than the %d that the model reads: the rest is cut, here and later",
-                query.id, words.cut, builder.query_words,
+                "query %s has %d words, of which the model reads %d: the rest is cut, here and later",
+                shown(query), builder.query_words + words.cut, builder.query_words,
             )  # fmt: skip
         task = Task(query, candidates, terms, words)
         if not len(candidates):

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def shown(query: Query) -> str:
+    """The id of a query for the log, where it may be the whole text of a query."""
+    return query.id if len(query.id) <= 60 else f"{query.id[:60]}..."
+
+
 class Reranker(Protocol):
     """Scores the candidates of one query. :class:`Scorer` extends it with optional capabilities."""
 
@@ -58,7 +63,7 @@ class Scorer(ABC):
         """The first-stage scores, float32 [C], for a query that it cannot read; says so once a query."""
         if query.id not in self.unknown_queries:
             self.unknown_queries.add(query.id)
-            log.warning("query %s: %s; left in first-stage order", query.id, why)
+            log.warning("query %s: %s; left in first-stage order", shown(query), why)
         return candidates.first_stage_scores.copy()
 
     @abstractmethod
