@@ -214,8 +214,16 @@ class Trainer:
         features = np.stack([pool.features[place] for pool, place in zip(pools, places)])
         documents = self.builder.documents(self.candidates(rows))
         words = [pool.words for pool in pools]
-        ids, mask, terms, idf = map(np.stack, zip(*((one.ids, one.mask, one.terms, one.idf) for one in words)))
-        arrays = (documents.ids, documents.mask, ids, mask, features, documents.terms, terms, idf)
+        arrays = (
+            documents.ids,
+            documents.mask,
+            np.stack([one.ids for one in words]),
+            np.stack([one.mask for one in words]),
+            features,
+            documents.terms,
+            np.stack([one.terms for one in words]),
+            np.stack([one.idf for one in words]),
+        )
         inputs = Inputs(*map(torch.from_numpy, arrays), *concept_tensors(documents, words))
         return inputs.to(self.device), torch.from_numpy(relevance.reshape(batch.places.shape)).to(self.device)
 
