@@ -243,7 +243,7 @@ class Trainer:
         return json.loads(json.dumps(settings))
 
     def _write_state(self) -> None:
-        """Write log, plot and tensors, and last, by rename, the description that names the tensors."""
+        """Write log, plot and state: the tensors, and then, by rename, the description that names their file."""
         write(self.folder / LOG_FILE, "".join(json.dumps(_finite_or_none(entry)) + "\n" for entry in self.history))
         plot_history(self.history, self.folder / PLOT_FILE)
         tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
