@@ -66,8 +66,9 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("several values of --k are for --tune")
     if options.output is not None:  # before hours of tuning
         from rerank_plugin.files.outputs import check_free
-        from rerank_plugin.files.runs import RUN
+        from rerank_plugin.files.runs import RUN, check_not_read
 
+        check_not_read(options.output, options.runs)
         check_free(options.output, RUN, options.overwrite)
     runs = _read(options.runs)
     fusion = _tuned(options, runs) if options.tune else _given(options)

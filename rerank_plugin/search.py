@@ -178,11 +178,13 @@ def search_batch(options) -> None:
     from rerank_plugin.corpora import queries as read_queries
     from rerank_plugin.files.outputs import check_free, is_stream
     from rerank_plugin.files.run_writer import RunWriter
-    from rerank_plugin.files.runs import RUN
+    from rerank_plugin.files.runs import RUN, check_not_read
     from rerank_plugin.indexes.index_folder import Index, open_whole
     from rerank_plugin.ranking.pipeline import rank_all
     from rerank_plugin.retrieval.register import RANKING, entry_of
 
+    stages = (options.first_stage, *options.fuse, f"run:{options.run or ''}")
+    check_not_read(options.output, [stage[len("run:") :] for stage in stages if stage.startswith("run:")])
     check_free(options.output, RUN, options.overwrite or options.resume)
     filter = _filter(options)
     queries = [query._replace(filter=filter) for query in read_queries(options.queries)]

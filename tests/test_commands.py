@@ -65,6 +65,19 @@ def test_reranking_a_run_equals_searching(workspace, command):
     assert (workspace / "again.run").read_text() == (workspace / "delta.run").read_text()
 
 
+def test_a_run_is_not_replaced_by_what_is_made_of_it(workspace, command, refused, monkeypatch):
+    monkeypatch.chdir(workspace)
+    before = (workspace / "bm25.run").read_bytes()
+    search = "search --index index --queries sample:test --overwrite --output"
+    for line in (
+        f"{search} ./bm25.run --run bm25.run --reranker bm25-title",
+        f"{search} bm25.run --fuse run:bm25.run",
+        "fuse bm25.run delta.run --output bm25.run --overwrite",
+    ):
+        assert "bm25.run is read, too" in refused(line), line
+    assert (workspace / "bm25.run").read_bytes() == before
+
+
 def test_one_query_prints_a_readable_list(workspace, command):
     query = ["--index", "index", "--query", "heart attack aspirin", "--reranker", "./delta", "--show", "3"]
     lines = run("-m", "rerank_plugin.search", *query, folder=workspace).splitlines()

@@ -8,8 +8,9 @@ way round), so our runs have no ties: equal scores are separated by the smallest
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import FileKind, is_packed, replacing
+from rerank_plugin.files.outputs import FileKind, is_packed, is_stream, replacing
 from rerank_plugin.files.text_files import DAMAGED, byte_lines, first_line, lines
 
 log = logging.getLogger(__name__)
@@ -207,6 +208,13 @@ def _is_ours(path: Path) -> bool:
 
 
 RUN = FileKind("a run", _is_ours)
+
+
+def check_not_read(output: str | Path, read: Iterable[str | Path]) -> None:
+    """An `InputError` if an output is one of the runs that the same command reads: overwriting it would lose them."""
+    place = os.path.realpath(output)
+    if not is_stream(output) and any(path and place == os.path.realpath(path) for path in read):
+        raise InputError(f"{output} is read, too: it would be overwritten; name another output")
 
 
 def check_run(run: object, name: str) -> None:
