@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -22,15 +23,31 @@ def parts_of(count, threads, smallest=64):
     return sorted(parts)
 
 
-def meeting(threads):
-    """Work of as many parts as threads that ends only when each has a thread of its own, and those threads."""
+def workers_of(threads):
+    """The threads that share work of as many parts, which ends only when each part has a thread of its own."""
     together, workers = threading.Barrier(threads), set()
 
     def work(start, stop):
         workers.add(threading.get_ident())
         together.wait(timeout=60)
 
-    return work, workers
+    split(work, threads, threads, smallest=1)
+    return workers
+
+
+def is_caller():
+    return threading.current_thread() is threading.main_thread()
+
+
+class Broken(Exception):
+    pass
+
+
+def fail(*part):
+    raise Broken("failed")
+
+
+# ------------------------------------------------------------------------------------------------------ split
 
 
 @given(st.integers(0, 3000), st.integers(1, 8), st.integers(1, 200))
@@ -52,29 +69,29 @@ def test_many_items_become_parts_of_several_threads():
 
 @pytest.mark.parametrize("threads", [2, 3, 7])
 def test_as_many_threads_work_as_were_asked_for(threads):
-    work, workers = meeting(threads)
-    split(work, threads, threads, smallest=1)
+    workers = workers_of(threads)
     assert len(workers) == threads and threading.get_ident() in workers
 
 
-def test_the_caller_returns_only_when_all_parts_are_done():
-    started, may_end, done = threading.Event(), threading.Event(), []
+@pytest.mark.parametrize("error", [None, Broken])
+def test_the_caller_goes_on_only_when_nobody_works_any_more(error):
+    """Also after an error: the caller's arrays may be gone by then."""
+    working, may_end, finished = threading.Event(), threading.Event(), []
 
     def work(start, stop):
-        if threading.current_thread() is threading.main_thread():
-            assert started.wait(timeout=60)
+        if is_caller():
+            assert working.wait(timeout=60)
             threading.Timer(0.05, may_end.set).start()
+            if error:
+                raise error
         else:
-            started.set()
+            working.set()
             assert may_end.wait(timeout=60)
-        done.append((start, stop))
+        finished.append(start)
 
-    split(work, 2, 2, smallest=1)
-    assert sorted(done) == [(0, 1), (1, 2)]
-
-
-class Broken(Exception):
-    pass
+    with pytest.raises(error) if error else nullcontext():
+        split(work, 2, 2, smallest=1)
+    assert len(finished) == (1 if error else 2)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
@@ -88,31 +105,19 @@ def test_an_error_in_any_part_reaches_the_caller(threads, broken, error):
     for _ in range(5):
         with pytest.raises(error, match=f"item {broken}"):
             split(work, 1000, threads, smallest=1)
-        assert len(parts_of(1000, threads)) == len(parts_of(1000, threads))  # and the next work is done as ever
+        assert (len(parts_of(1000, threads)) > 1) == (threads > 1)  # and the next work is split as ever
 
 
-def test_an_error_in_a_helping_thread_reaches_the_caller():
-    """Two parts that wait for one another, so each has a thread; the one of the helper fails."""
-    together = threading.Barrier(2)
-
-    def work(start, stop):
-        together.wait(timeout=60)
-        if threading.current_thread() is not threading.main_thread():
-            raise Broken("helper")
-
-    with pytest.raises(Broken, match="helper"):
-        split(work, 2, 2, smallest=1)
-
-
-def test_no_part_is_begun_once_one_has_failed():
-    """Of 8 parts one fails while another thread is within a second one, which is slow; six are left out."""
+@pytest.mark.parametrize("of_caller", [True, False])
+def test_no_part_is_begun_once_one_has_failed(of_caller):
+    """Two of 8 parts wait for one another, so each has a thread: one fails, the other is slow; six are left out."""
     together, begun = threading.Barrier(2), []
 
     def work(start, stop):
         begun.append(start)
         if len(begun) <= 2:
             together.wait(timeout=60)
-        if threading.current_thread() is threading.main_thread():
+        if is_caller() == of_caller:
             raise Broken
         time.sleep(0.2)
 
@@ -121,38 +126,29 @@ def test_no_part_is_begun_once_one_has_failed():
     assert 2 <= len(begun) < 8
 
 
-def test_nobody_works_on_after_an_error_was_raised():
-    """The caller's arrays may be gone by then."""
-    working, go_on, finished = threading.Event(), threading.Event(), []
+def test_within_a_part_no_thread_helps():
+    """The others have parts of their own: neither what runs alongside nor what is split again leaves the part's thread.
+
+    Neither in a helper's part nor in one of the caller, and not after something ran alongside.
+    """
+    helped = []
 
     def work(start, stop):
-        if threading.current_thread() is threading.main_thread():
-            assert working.wait(timeout=60)
-            threading.Timer(0.05, go_on.set).start()
-            raise Broken
-        working.set()
-        assert go_on.wait(timeout=60)
-        finished.append(start)
+        workers, calls = set(), []
 
-    with pytest.raises(Broken):
-        split(work, 2, 2, smallest=1)
-    assert len(finished) == 1
+        def inner(*part):
+            workers.add(threading.get_ident())
+            calls.append(part)
+            time.sleep(0.0002)
 
+        for _ in range(2):
+            alongside(inner, 2)()
+            split(inner, 64, 2, smallest=1)
+        helped.append(workers != {threading.get_ident()} or calls != [(), (0, 64)] * 2)
 
-def test_within_a_part_nothing_is_split_again():
-    """And once the outer work is done, or has failed, work is split as before."""
-    inner = []
-
-    def work(start, stop):
-        here = threading.get_ident()
-        split(lambda a, b: inner.append((threading.get_ident() == here, a, b)), 1000, 4, smallest=1)
-
-    split(work, 50, 4, smallest=1)
-    assert inner == [(True, 0, 1000)] * len(parts_of(50, 4, 1))
-    assert len(parts_of(1000, 4)) > 1
-    with pytest.raises(Broken):
-        split(lambda start, stop: (_ for _ in ()).throw(Broken()), 50, 4, smallest=1)
-    assert len(parts_of(1000, 4)) > 1
+    for _ in range(5):
+        split(work, 4, 2, smallest=1)
+    assert helped == [False] * 20
 
 
 def test_one_part_may_be_split_by_the_work_within_it():
@@ -179,116 +175,87 @@ def test_several_callers_at_once():
         list(callers.map(caller, range(5)))
 
 
+# ------------------------------------------------------------------------------------------------------ crews
+
+
 @pytest.mark.parametrize("pause", [0, 0.05])
 @pytest.mark.parametrize("threads", [2, 3])
 def test_a_crew_stays_for_one_piece_of_work_after_another(threads, pause):
-    """Also when it has fallen asleep between two of them; its threads are the same all the time."""
+    """Also when it has fallen asleep between two of them, or work has failed; its threads are the same all the time.
+
+    A crew within it is the same crew.
+    """
     crews = []
     with crew(threads):
         for _ in range(4):
-            work, workers = meeting(threads)
-            split(work, threads, threads, smallest=1)
-            assert threading.get_ident() in workers and len(workers) == threads
-            crews.append(workers)
+            with crew(threads):
+                crews.append(workers_of(threads))
             time.sleep(pause)
+            with pytest.raises(Broken):
+                split(fail, 100, threads, smallest=1)
+    assert threading.get_ident() in crews[0] and len(crews[0]) == threads
     assert all(one == crews[0] for one in crews)
 
 
 def test_a_crew_is_let_go():
     """After its work, after an error and when there was none, its threads help others."""
-    for error in (None, Broken, KeyboardInterrupt):
-        try:
-            with crew(2):
-                parts_of(100, 2, 1)
-                if error:
-                    raise error
-        except (Broken, KeyboardInterrupt) as raised:
-            assert type(raised) is error
+    for error in (Broken, KeyboardInterrupt):
+        with pytest.raises(error), crew(2):
+            parts_of(100, 2, 1)
+            raise error
+    with crew(2):
+        parts_of(100, 2, 1)
     with crew(2):
         pass
-    other = threading.Thread(target=split, args=(meeting(2)[0], 2, 2, 1))
-    other.start()
-    other.join(timeout=60)
-    assert not other.is_alive()
-
-
-def test_an_error_in_a_piece_of_work_does_not_end_its_crew():
-    with crew(2):
-        for _ in range(3):
-            with pytest.raises(Broken):
-                split(lambda start, stop: (_ for _ in ()).throw(Broken()), 100, 2, smallest=1)
-            work, workers = meeting(2)
-            split(work, 2, 2, smallest=1)
-            assert len(workers) == 2
-
-
-def test_a_crew_within_a_crew_is_the_same_crew():
-    with crew(2), crew(2):
-        with crew(2):
-            parts_of(100, 2, 1)
-        work, workers = meeting(2)
-        split(work, 2, 2, smallest=1)
-    assert len(workers) == 2
+    with ThreadPoolExecutor(1) as other:
+        assert len(other.submit(workers_of, 2).result(timeout=60)) == 2
 
 
 def test_who_finds_no_helper_works_alone():
     """One thread's crew holds the only helper; another thread's work is done all the same."""
-    ended, parts = threading.Event(), []
 
     def another():
         with crew(2):
-            parts.extend(parts_of(100, 2, 1))
-            assert alongside(lambda: "alone", 2)() == "alone"
-        ended.set()
+            return parts_of(100, 2, 1), alongside(lambda: "alone", 2)()
 
-    with crew(2):
-        work, workers = meeting(2)
-        split(work, 2, 2, smallest=1)
-        other = threading.Thread(target=another)
-        other.start()
-        assert ended.wait(timeout=60)
-    other.join()
-    assert sum(stop - start for start, stop in parts) == 100
+    with crew(2), ThreadPoolExecutor(1) as other:
+        workers_of(2)
+        parts, said = other.submit(another).result(timeout=60)
+    assert sum(stop - start for start, stop in parts) == 100 and said == "alone"
+
+
+# -------------------------------------------------------------------------------------------------- alongside
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_work_alongside_gives_its_result_or_its_error(threads):
-    def fail():
-        raise Broken("alongside")
-
-    assert alongside(lambda: 5, threads)() == 5  # without a crew
+    assert alongside(threading.get_ident, threads)() == threading.get_ident()  # without a crew
     with crew(threads):
         for number in range(50):
             assert alongside(lambda: number * 2, threads)() == number * 2
-        with pytest.raises(Broken, match="alongside"):
+        with pytest.raises(Broken, match="failed"):
             alongside(fail, threads)()
         first, second = (alongside(lambda: parts_of(1000, threads), threads) for _ in range(2))
         assert second() == first()
         assert sum(stop - start for start, stop in parts_of(1000, threads)) == 1000
 
 
-def test_without_a_crew_the_caller_does_it_when_it_asks():
-    result = alongside(threading.get_ident, 4)
-    assert result() == threading.get_ident()
-
-
 def test_work_alongside_goes_on_while_the_caller_works():
     """It meets the caller before its result is asked for."""
-    together, where = threading.Barrier(2), []
+    together = threading.Barrier(2)
 
     def work():
-        where.append(threading.get_ident())
         together.wait(timeout=60)
-        return "met"
+        return threading.get_ident()
 
     with crew(2):
         result = alongside(work, 2)
         together.wait(timeout=60)
-        assert result() == "met" and where != [threading.get_ident()]
+        assert result() != threading.get_ident()
 
 
 def test_the_caller_does_what_no_thread_has_begun():
-    """The only helping thread is held up until the caller is done."""
+    """The only helper is held up, by work that nobody asks for, so that the crew can end before it."""
     held_up, done, where = threading.Event(), threading.Event(), []
 
     def hold_up():
@@ -296,51 +263,13 @@ def test_the_caller_does_what_no_thread_has_begun():
         assert done.wait(timeout=60)
 
     with crew(2):
-        first = alongside(hold_up, 2)
+        alongside(hold_up, 2)
         assert held_up.wait(timeout=60)
         alongside(lambda: where.append(threading.get_ident()), 2)()
         assert where == [threading.get_ident()]
-        done.set()
-        first()
-    assert len(where) == 1  # what was done by the caller is not done again
-
-
-def test_work_alongside_that_nobody_asks_for_holds_nobody_up():
-    begun, done = threading.Event(), threading.Event()
-
-    def hold_up():
-        begun.set()
-        assert done.wait(timeout=60)
-
-    with crew(2):
-        alongside(hold_up, 2)
-        assert begun.wait(timeout=60)
     done.set()
-
-
-def test_within_a_part_no_thread_helps():
-    """The others have parts of their own: neither what runs alongside nor what is split again leaves the part's thread.
-
-    Neither in a helper's part nor in one of the caller, and not after something ran alongside.
-    """
-    helped = []
-
-    def work(start, stop):
-        workers, calls = set(), []
-
-        def inner(*part):
-            workers.add(threading.get_ident())
-            calls.append(part)
-            time.sleep(0.0002)
-
-        for _ in range(2):
-            alongside(inner, 2)()
-            split(inner, 64, 2, smallest=1)
-        helped.append(workers != {threading.get_ident()} or calls != [(), (0, 64)] * 2)
-
-    for _ in range(5):
-        split(work, 4, 2, smallest=1)
-    assert helped == [False] * 20
+    workers_of(2)  # so the helper is done with its old crew
+    assert len(where) == 1  # what was done by the caller is not done again
 
 
 def test_waiting_beyond_a_number():
