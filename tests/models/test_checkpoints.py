@@ -1,26 +1,21 @@
 """Checkpoints: what is written, and what is said of one that cannot be loaded. Every model's: ``tests/conformance``."""
 
-import os
 import pickle
-import shutil
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 from rerank_plugin.features.lexical_features import LEX3
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
-from rerank_plugin.models.checkpoints import build_config, load_checkpoint, load_stored, read_config, save_checkpoint
-from rerank_plugin.models.delta.model import DeltaConfig
+from rerank_plugin.models.checkpoints import load_checkpoint, load_stored, read_config, save_checkpoint
 from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import SETTINGS
-from rerank_plugin.text.vocabulary import Vocabulary
-from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
-from tests.models.conftest import change_json
+from tests.models.conftest import Trap, change_json
 
 SIZES = dict(filters=4, lexical_features=LEX3, document_words=20)
 FILES = ["config.json", "model.safetensors", "vocab.txt", "embeddings.safetensors"]
@@ -44,17 +39,6 @@ def check_refused(folder, *said):
         with pytest.raises(InputError) as raised:
             load(folder, read_config(folder))
         assert "\n" not in str(raised.value) and all(part in str(raised.value) for part in said), str(raised.value)
-
-
-def change_hyper_parameters(folder, **values):
-    change_json(folder / "config.json", config={**read_config(folder)["config"], **values})
-
-
-def change_weights(folder, **tensors):
-    """Set tensors of the weights by name, ``__`` for a dot; None takes one away."""
-    weights = {**load_file(folder / "model.safetensors")}
-    weights |= {name.replace("__", "."): tensor for name, tensor in tensors.items()}
-    save_file({name: one for name, one in weights.items() if one is not None}, folder / "model.safetensors")
 
 
 def test_files_and_description(folder):
@@ -85,7 +69,7 @@ def test_what_is_loaded_scores_as_what_was_saved(tmp_path, vectors, index, more)
 def test_subnormal_weights_become_zero(folder):
     """What is no number stays, to be found when it scores."""
     bias = torch.tensor([1e-42, -1.1e-38, 1.2e-38, torch.nan])
-    change_weights(folder, convolutions__0__bias=bias)
+    weighted(convolutions__0__bias=bias)(folder)
     for one, _ in (load_checkpoint(folder), load_stored(folder, read_config(folder))):
         np.testing.assert_array_equal(one.arrays()["convolutions.0.bias"], [0, 0, *bias[2:].tolist()])
 
@@ -118,139 +102,94 @@ def test_writing_that_fails_leaves_what_was_there(folder, tmp_path, model, vecto
     load_checkpoint(tmp_path / "new")
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_missing_file(folder, name):
-    (folder / name).unlink()
-    check_refused(folder, name)
-
-
 def test_no_folder_or_a_file(tmp_path):
     check_refused(tmp_path / "nowhere", "nowhere")
     (tmp_path / "file").write_text("text")
     check_refused(tmp_path / "file", "file")
 
 
-ZEROS = torch.zeros(99)
-WEIGHTS = [
-    ({"layers__1__bias": None}, ["missing layers.1.bias"]),
-    ({"layers__9__bias": ZEROS}, ["unexpected layers.9.bias"]),
-    ({"layers__0__bias": torch.zeros(7, dtype=torch.int64)}, ["layers.0.bias"]),  # would be taken without a word
-    (
-        {"feature_mean": None, "extra": torch.zeros(1), "layers__0__bias": ZEROS},
-        ["feature_mean", "extra", "layers.0.bias"],
-    ),
+def lost(name):
+    return lambda folder: (folder / name).unlink()
+
+
+def written(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def described(**values):
+    return lambda folder: change_json(folder / "config.json", **values)
+
+
+def sized(**values):
+    """Change hyper-parameters."""
+    return lambda folder: described(config={**read_config(folder)["config"], **values})(folder)
+
+
+def weighted(**tensors):
+    """Set tensors of the weights by name, ``__`` for a dot; None takes one away."""
+
+    def change(folder):
+        weights = load_file(folder / "model.safetensors")
+        weights |= {name.replace("__", "."): tensor for name, tensor in tensors.items()}
+        save_file({name: one for name, one in weights.items() if one is not None}, folder / "model.safetensors")
+
+    return change
+
+
+def of_words(words, dimension):
+    """Give it other word vectors."""
+    return lambda folder: word_vectors.write(small.word_vectors(words, dimension, seed=3), folder, {})
+
+
+ZEROS, WIDE = torch.zeros(99), "convolutions.1.weight"
+DAMAGE = [
+    *((lost(name), name) for name in FILES),
+    (weighted(layers__1__bias=None), "model.safetensors", "missing layers.1.bias"),
+    (weighted(layers__9__bias=ZEROS), "model.safetensors", "unexpected layers.9.bias"),
+    # It would be taken without a word.
+    (weighted(layers__0__bias=torch.zeros(7, dtype=torch.int64)), "model.safetensors", "layers.0.bias"),
+    (weighted(feature_mean=None, more=torch.zeros(1), layers__0__bias=ZEROS), "feature_mean", "more", "layers.0.bias"),
     *(
-        ({"convolutions__1__weight": torch.zeros(shape)}, ["convolutions.1.weight", str(list(shape)), "[4, 4, 3]"])
-        for shape in [(4, 4, 5), (4, 4), (4, 4, 3, 1), (0,), ()]
+        (weighted(convolutions__1__weight=torch.zeros(shape)), WIDE, str(list(shape)), "[4, 4, 3]")
+        for shape in [(4, 4, 5), (4, 4), (4, 4, 3, 1), ()]
     ),
-]
-
-
-@pytest.mark.parametrize(("tensors", "said"), WEIGHTS, ids=lambda value: " ".join(value))
-def test_weights_that_do_not_fit(folder, tensors, said):
-    change_weights(folder, **tensors)
-    check_refused(folder, "model.safetensors", *said)
-
-
-def test_hyper_parameters_of_another_model(folder):
-    change_hyper_parameters(folder, filters=5)
-    check_refused(folder, "model.safetensors", "convolutions.0.weight")
-
-
-def test_vocabulary_and_vectors_of_another_checkpoint(folder, tmp_path, vectors):
-    fewer = WordVectors(Vocabulary(small.KNOWN_WORDS[:5]), vectors.matrix[:6])
-    save_checkpoint(tmp_path / "other", small.delta(fewer, **SIZES), fewer, {})
-    shutil.copy(tmp_path / "other" / "vocab.txt", folder / "vocab.txt")
-    check_refused(folder, "vocab.txt", "embeddings.safetensors")
-    shutil.copy(tmp_path / "other" / "embeddings.safetensors", folder / "embeddings.safetensors")
-    check_refused(folder, str(folder), f"{len(small.KNOWN_WORDS) + 1} words", "6 of 6")
-
-
-def broken(matrix, value):
-    matrix[2, 3] = value
-    return {"embeddings": matrix}
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda matrix: {"embeddings": matrix[:, :5].copy()}, ["6 dimensions", "of 5"]),
-        (lambda matrix: {"vectors": matrix}, ["embeddings.safetensors", "'embeddings'"]),
-        (lambda matrix: {"embeddings": matrix[0].copy()}, ["embeddings.safetensors", "'embeddings'"]),
-        (lambda matrix: broken(matrix, np.nan), []),
-        (lambda matrix: broken(matrix, np.inf), []),
-    ],
-    ids=["other dimension", "other name", "no matrix", "nan", "inf"],
-)
-def test_embeddings_that_cannot_be_used(folder, vectors, change, said):
-    save_arrays(change(vectors.matrix.copy()), folder / "embeddings.safetensors")
-    check_refused(folder, str(folder), *said)
-
-
-@pytest.mark.parametrize("text", ["word\n", "<unk>\nheart\nheart\n", "<unk>\n\nheart\n", "<unk>\ntwo words\n", ""])
-def test_damaged_vocabulary(folder, text):
-    (folder / "vocab.txt").write_text(text)
-    check_refused(folder, str(folder / "vocab.txt"))
-
-
-@pytest.mark.parametrize("name", ["oracle", "", None, 3, ["delta"], {}])
-def test_unknown_model_name(folder, name):
-    change_json(folder / "config.json", model=name)
-    check_refused(folder, "model", "delta")
-
-
-WRONG = [
-    {"stride": 2}, {"filters": "four"}, {"filters": None}, {"filters": 4.5}, {"convolutions": 3.0},
-    {"document_words": 20.5}, {"hidden": 5}, {"hidden": [4.5, 4]}, {"hidden": ["7", "4"]}, {"dropout": "much"},
-    {"slope": "steep"}, {"lexical_features": ["no_such_feature"]}, {"lexical_features": [1]}, {"width": 2},
-    {"differences": "no"},
+    (sized(filters=5), "model.safetensors", "convolutions.0.weight"),
+    (of_words(small.KNOWN_WORDS[:5], 6), f"{len(small.KNOWN_WORDS) + 1} words of 6", "6 of 6"),
+    (of_words(small.KNOWN_WORDS, 5), "6 dimensions", "of 5"),
+    (written("vocab.txt", b"word\n"), "vocab.txt"),
+    *((described(tokenizer=other), "tokenized", str(SETTINGS)) for other in [{"name": "d18", "version": 1}, None]),
+    *((described(model=name), "model", "delta") for name in ["oracle", "", 3, ["delta"]]),
+    *(
+        (written("config.json", text), "config.json")
+        for text in [b"", b"[]", b'{"model": "delta"}', b'{"config": {}}', b'{"model": "delta", "config": []}', b"\xff"]
+    ),
+    # A file that was edited by hand is refused when it is read, not when it is first used.
+    (sized(stride=1, depth=2), "config.json: unknown hyper-parameters depth, stride; known: ", "width"),
+    (sized(lexical_features=["no_such_feature"]), "config.json", "feature"),
+    *(
+        (sized(**wrong), "config.json", *wrong)
+        for wrong in [
+            {"filters": None}, {"filters": True}, {"convolutions": 3.0}, {"width": 2}, {"hidden": 5},
+            {"hidden": [4.5, 4]}, {"hidden": ["7", "4"]}, {"slope": "steep"}, {"differences": "no"},
+        ]
+    ),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
-def test_hyper_parameter_that_is_unknown_or_of_a_wrong_kind(folder, wrong):
-    """A file that was edited by hand is refused when it is read, not when it is first used."""
-    change_hyper_parameters(folder, **wrong)
-    check_refused(folder, str(folder / "config.json"), "feature" if "lexical" in str(wrong) else [*wrong][0])
-
-
-@pytest.mark.parametrize("settings", [{"name": "d18", "version": 1}, {"name": "spaces"}, None, "d18"])
-def test_other_tokenizer_settings(folder, settings):
-    change_json(folder / "config.json", tokenizer=settings)
-    check_refused(folder, str(folder), "tokenized", str(SETTINGS))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"", b"{", b'{"model": "delta",}', b"[]", b"null", b'"delta"', b'{"model": "delta"}', b'{"config": {}}',
-        b'{"model": "delta", "config": []}', b"\xff\xfe\x00",
-    ],
-)  # fmt: skip
-def test_broken_json(folder, text):
-    (folder / "config.json").write_bytes(text)
-    check_refused(folder, "config.json")
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: " ".join(damage[1:]))
+def test_what_does_not_fit_is_refused(folder, damage):
+    harm, *said = damage
+    harm(folder)
+    check_refused(folder, *said)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "embeddings.safetensors"])
 def test_truncated_tensors_and_pickles(folder, name, tmp_path):
     """A pickle is not run."""
-
-    class Trap:
-        def __reduce__(self):
-            return (open, (str(tmp_path / "trapped"), "w"))
-
-    size = (folder / name).stat().st_size
-    for kept in (0.99, 0.5, 0.02, 0.0):
-        os.truncate(folder / name, int(size * kept))
+    path, trap = folder / name, Trap(tmp_path / "trapped")
+    for content in (path.read_bytes()[:-10], b"", pickle.dumps(trap)):
+        path.write_bytes(content)
         check_refused(folder, name)
-    (folder / name).write_bytes(pickle.dumps(Trap()))
+    torch.save(trap, path)
     check_refused(folder, name)
-    torch.save(Trap(), folder / name)
-    check_refused(folder, name)
-    assert not (tmp_path / "trapped").exists()
-
-
-def test_unknown_hyper_parameters_are_named_and_the_known_ones():
-    with pytest.raises(InputError, match="here: unknown hyper-parameters depth, stride; known: .*width"):
-        build_config(DeltaConfig, {"stride": 1, "depth": 2}, "here")
+    assert not trap.path.exists()
