@@ -1,7 +1,6 @@
 """Cross-encoders over tiny encoders with random weights, against transformers called plainly on the same texts."""
 
 import logging
-import os
 import pickle
 import shutil
 
@@ -24,7 +23,7 @@ from rerank_plugin.text.tokenizer import tokenizer
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import small
 from tests.models import tiny_encoders
-from tests.models.conftest import change_json
+from tests.models.conftest import Trap, change_json
 
 QUERY = Query("q", "aspirin heart attack risk in women")
 QUERIES = [QUERY, Query("one", "cancer"), Query("nowhere", "xyz heart"), Query("two", "smoke old women")]
@@ -51,6 +50,8 @@ def folders(tmp_path_factory, words):
     return {
         "bert": tiny_encoders.bert(at / "bert", words, head=True),
         "two": tiny_encoders.bert(at / "two", words, head=True, labels=2),
+        "three": tiny_encoders.bert(at / "three", words, head=True, labels=3),
+        "short": tiny_encoders.bert(at / "short", words, head=True, positions=4),
         "cased": tiny_encoders.bert(at / "cased", words, head=True, cased=True),
         "bare": tiny_encoders.bert(at / "bare", words),
         "deberta": tiny_encoders.deberta(at / "deberta", words),
@@ -61,12 +62,8 @@ def folders(tmp_path_factory, words):
 
 @pytest.fixture
 def copied(folders, tmp_path):
-    """A folder of its own to damage."""
-
-    def copy(name):
-        return shutil.copytree(folders[name], tmp_path / "copied")
-
-    return copy
+    """Copies a folder, to be damaged."""
+    return lambda name: shutil.copytree(folders[name], tmp_path / "copied")
 
 
 def plain_scores(folder, index, query, head=None):
@@ -239,67 +236,66 @@ def test_an_encoder_folder_alone_is_a_reranker(folders, index):
 # ------------------------------------------------------------------------------------------------------------ errors
 
 
-def test_a_name_alone(index):
-    with pytest.raises(InputError, match="bert:FOLDER"):
-        rerankers.load("bert", index)
+TRAIN = "train it first .python -m rerank_plugin.train --model bert --set encoder=.*bare"
 
 
-def test_a_bare_encoder_cannot_rank(folders, index):
-    for spec in (f"bert:{folders['bare']}", str(folders["bare"])):
-        with pytest.raises(
-            InputError, match="train it first .python -m rerank_plugin.train --model bert --set encoder=.*bare"
-        ):
-            rerankers.load(spec, index)
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("bert", "bert:FOLDER"),
+        ("bert:{empty}", "config.json"),
+        ("bert:{bare}", TRAIN),
+        ("{bare}", TRAIN),
+        ("bert:{three}", "train it first"),  # of three labels
+        ("bert:{short}", "reads 4 pieces: that is no place for two texts"),
+    ],
+)
+def test_what_cannot_rank(folders, index, tmp_path, spec, said):
+    with pytest.raises(InputError, match=said):
+        rerankers.load(spec.format(**folders, empty=tmp_path), index)
 
 
-def test_a_classifier_of_three_labels_cannot_rank(copied, index):
-    folder = copied("bert")
-    labels = {"0": "no", "1": "yes", "2": "maybe"}
-    change_json(folder / "config.json", id2label=labels, label2id={"no": 0, "yes": 1, "maybe": 2})
-    with pytest.raises(InputError, match="train it first"):
-        rerankers.load(f"bert:{folder}", index)
+def written(name, text):
+    return lambda folder: (folder / name).write_text(text)
 
 
-def test_no_encoder_folder(index, tmp_path):
-    with pytest.raises(InputError, match="config.json"):
-        rerankers.load(f"bert:{tmp_path}", index)
-    check_refused(tmp_path / "nowhere", "nowhere is no encoder folder: it holds no config.json")
+def described(**values):
+    return lambda folder: change_json(folder / "config.json", **values)
 
 
-@pytest.mark.parametrize("name", ["bert", "bare"])
-def test_weights_in_a_pickle_are_not_read(name, copied, index):
-    """The message is the command that converts them."""
-    folder = copied(name)
-
-    class Trap:
-        def __reduce__(self):
-            return (open, (str(folder / "trapped"), "w"))
-
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Trap()))
-    kind = "AutoModelForSequenceClassification" if name == "bert" else "AutoModel"
-    check_refused(folder, f"pytorch_model.bin, a pickle.*python -c.*{kind} as M")
-    assert not (folder / "trapped").exists()
-    (folder / "pytorch_model.bin").unlink()
-    check_refused(folder, "holds no model.safetensors$")
-
-
-def test_weights_that_lack_a_part(copied):
-    folder = copied("bert")
+def without_a_part(folder):
     weights = load_file(folder / "model.safetensors")
     del weights["classifier.bias"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    check_refused(folder, "lack 1 tensors.*classifier.bias")
 
 
-def test_damaged_files_are_said_in_one_line(copied):
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (shutil.rmtree, "copied is no encoder folder: it holds no config.json"),
+        (written("config.json", "{"), "cannot read .*config.json"),
+        (written("tokenizer.json", "{"), "cannot read the tokenizer of"),
+        (written("model.safetensors", "{"), "cannot read the weights of"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "holds no model.safetensors$"),
+        (without_a_part, "lack 1 tensors.*classifier.bias"),
+        (described(is_decoder=True), "writes text"),
+    ],
+)
+def test_damaged_folders_and_what_is_no_encoder(copied, harm, said):
     folder = copied("bert")
-    os.truncate(folder / "model.safetensors", 1000)
-    check_refused(folder, "cannot read the weights of")
-    (folder / "tokenizer.json").write_text("{")
-    check_refused(folder, "cannot read the tokenizer of")
-    (folder / "config.json").write_text("{")
-    check_refused(folder, "config.json")
+    harm(folder)
+    check_refused(folder, said)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("bert", "AutoModelForSequenceClassification"), ("bare", "AutoModel")])
+def test_weights_in_a_pickle_are_not_read(copied, name, kind):
+    """The message is the command that converts them."""
+    folder = copied(name)
+    trap = Trap(folder / "trapped")
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(trap))
+    check_refused(folder, f"pytorch_model.bin, a pickle.*python -c.*{kind} as M")
+    assert not trap.path.exists()
 
 
 def test_code_of_a_folder_is_not_run(copied, tmp_path):
@@ -309,12 +305,6 @@ def test_code_of_a_folder_is_not_run(copied, tmp_path):
     (folder / "novel.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
     check_refused(folder, "cannot read .*config.json")
     assert not (tmp_path / "ran").exists()
-
-
-def test_what_writes_text_is_no_encoder(copied):
-    folder = copied("bert")
-    change_json(folder / "config.json", is_decoder=True)
-    check_refused(folder, "writes text")
 
 
 def test_more_layers_than_there_are(folders):
@@ -327,10 +317,9 @@ def test_stems_cannot_be_read(folders, index):
         rerankers.load(f"bert:{folders['bert']}", stemmed)
 
 
-def test_without_transformers(monkeypatch, folders, index):
+def test_without_transformers(monkeypatch, folders):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'rerank_plugin\[cross-encoder\]'"):
-        rerankers.load(f"bert:{folders['bert']}", index)
+    check_refused(folders["bert"], r"pip install 'rerank_plugin\[cross-encoder\]'")
 
 
 def test_which_folders_are_transformers(folders, tmp_path):

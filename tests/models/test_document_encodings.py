@@ -4,6 +4,7 @@ import dataclasses
 import json
 import logging
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from rerank_plugin import rerankers
 from rerank_plugin.features.lexical_features import LEX3
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings, write_encodings
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.models import checkpoints, document_encodings
@@ -40,15 +42,14 @@ def index(tmp_path_factory):
     return encodable.build_index(tmp_path_factory.mktemp("encodings") / "index")
 
 
+@pytest.fixture
+def fresh(tmp_path):
+    """The same of a test alone, which nothing has encoded."""
+    return encodable.build_index(tmp_path / "index")
+
+
 def make(name, vectors, **more):
     return models.make(MODELS[name], vectors, **more)
-
-
-def whole_encodings(model, builder):
-    """Encodings of all documents by one call of the module."""
-    documents = builder.documents(small.candidates(builder.index))
-    with torch.no_grad():
-        return model.encode_documents(torch.from_numpy(documents.ids), torch.from_numpy(documents.mask))
 
 
 @every_model
@@ -78,17 +79,13 @@ def test_what_ktrel_stores_has_length_1_a_part(vectors):
 
 def test_the_files_of_an_encoding(index, vectors):
     model = make("ktrel", vectors)
-    one = opened(model, "fast", index, vectors)
     key = weights_checksum(model, vectors.vocabulary)
-    folder = encodings_folder(index, key)
-    assert folder == index.folder / "encodings" / key
+    folder = encode_index(model, model.input_builder(index, vectors.vocabulary), overwrite=True)
+    assert folder == encodings_folder(index, key) == index.folder / "encodings" / key
     assert sorted(path.name for path in folder.iterdir()) == ["000001.npy", "encodings.json"]
     described = json.loads((folder / "encodings.json").read_text())
     assert (described["model"], described["weights"]) == ("ktrel", key)
     assert (described["shape"], described["dtype"]) == ([len(index), 6], "float32")
-    stored = np.load(folder / "000001.npy")
-    np.testing.assert_allclose(stored, whole_encodings(model, one.builder), atol=1e-6)
-    assert np.ptp(stored, axis=0).min() > 0.1
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, None])
@@ -96,7 +93,7 @@ def test_the_files_of_an_encoding(index, vectors):
 def test_batches_and_pieces_put_every_vector_in_its_row(index, vectors, monkeypatch, piece, batch_size):
     monkeypatch.setattr(document_encodings, "PIECE", piece)
     model, shown = make("sevmos-c1", vectors), []
-    builder = NeuralReranker(model, vectors.vocabulary, index).builder
+    builder = model.input_builder(index, vectors.vocabulary)
 
     def progress(rows):
         for row in rows:
@@ -104,7 +101,10 @@ def test_batches_and_pieces_put_every_vector_in_its_row(index, vectors, monkeypa
             shown.append(row)
 
     folder = encode_index(model, builder, batch_size=batch_size, overwrite=True, progress=progress)
-    expected = whole_encodings(model, builder)
+    documents = builder.documents(small.candidates(index))
+    with torch.no_grad():
+        expected = model.encode_documents(torch.from_numpy(documents.ids), torch.from_numpy(documents.mask)).numpy()
+    assert np.ptp(expected, axis=0).min() > 0.1
     np.testing.assert_allclose(np.load(folder / "000001.npy"), expected, rtol=1e-5, atol=1e-5)
     assert shown == list(range(len(index)))
 
@@ -121,16 +121,15 @@ def test_half_precision(index, vectors, name):
     assert scores_of(one, rows=[4, 2]).tolist() == found[[4, 2]].tolist()
 
 
-def test_without_encodings_the_module_scores_which_is_said_once(tmp_path, vectors, caplog):
-    index = encodable.build_index(tmp_path / "index")
+def test_without_encodings_the_module_scores_which_is_said_once(fresh, vectors, caplog):
     model = make("ktrel", vectors)
     with caplog.at_level(logging.INFO):
         for _ in range(2):
-            one = NeuralReranker(model, vectors.vocabulary, index)
-            assert_same(scores_of(one), scores_of(opened(model, "module", index, vectors)))
+            one = NeuralReranker(model, vectors.vocabulary, fresh)
+            assert_same(scores_of(one), scores_of(opened(model, "module", fresh, vectors)))
             assert one.fast is None
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 1 and "--encode" in said[0] and str(tmp_path / "index") in said[0]
+    (said,) = caplog.messages
+    assert "--encode" in said and str(fresh.folder) in said
 
 
 @every_model
@@ -139,15 +138,14 @@ def test_whatever_changes_an_encoding_changes_the_checksum(vectors, name):
     sums = [
         weights_checksum(model, vectors.vocabulary),
         weights_checksum(make(name, vectors, document_words=29), vectors.vocabulary),
+        weights_checksum(model, Vocabulary([words[1], words[0], *words[2:]])),
     ]
-    sums.append(weights_checksum(model, Vocabulary([words[1], words[0], *words[2:]])))
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.numel():
             with torch.no_grad():
                 tensor.view(-1)[-1] += 1
             sums.append(weights_checksum(model, vectors.vocabulary))
     assert len(set(sums)) == len(sums) > 10
-    assert weights_checksum(make(name, vectors), vectors.vocabulary) != sums[-1]
 
 
 @every_model
@@ -180,57 +178,59 @@ def pieces_of(index, size=3):
     return np.arange(len(index) * size, dtype=np.float32).reshape(len(index), size)
 
 
-def test_vectors_of_another_index_are_not_used(tmp_path, vectors, caplog):
+def test_vectors_of_another_index_are_not_used(fresh, tmp_path, caplog):
     """A folder copied from an index of as many other documents."""
-    index = encodable.build_index(tmp_path / "one")
-    other = encodable.build_index(
-        tmp_path / "other", [(id, abstract, title) for id, title, abstract in small.DOCUMENTS]
-    )
-    folder = write_encodings(index, "key", [pieces_of(index)], 3)
-    (tmp_path / "other" / "encodings").mkdir()
-    folder.rename(tmp_path / "other" / "encodings" / "key")
+    turned = [(id, abstract, title) for id, title, abstract in small.DOCUMENTS]
+    other = encodable.build_index(tmp_path / "other", turned)
+    folder = write_encodings(fresh, "key", [pieces_of(fresh)], 3)
+    shutil.copytree(folder, encodings_folder(other, "key"))
     with caplog.at_level(logging.WARNING):
         assert find_encodings(other, "key", 3) is None
     assert "another index" in caplog.text
-    assert find_encodings(index, "key", 3) is None
+    assert find_encodings(fresh, "other key", 3) is None
 
 
-def test_writing_is_all_or_nothing(tmp_path):
-    index = encodable.build_index(tmp_path / "index")
-    rows = pieces_of(index)
+def test_writing_is_all_or_nothing(fresh):
+    rows = pieces_of(fresh)
 
     def interrupted():
         yield rows[:4]
         raise KeyboardInterrupt
 
+    def stored():
+        return find_encodings(fresh, "key", 3).tolist()
+
     with pytest.raises(KeyboardInterrupt):
-        write_encodings(index, "key", interrupted(), 3)
-    assert list((tmp_path / "index" / "encodings").iterdir()) == []
-    write_encodings(index, "key", [rows[:4], rows[4:]], 3)
-    np.testing.assert_array_equal(find_encodings(index, "key", 3), rows)
+        write_encodings(fresh, "key", interrupted(), 3)
+    assert list((fresh.folder / "encodings").iterdir()) == []
+    write_encodings(fresh, "key", [rows[:4], rows[4:]], 3)
+    assert stored() == rows.tolist()
     with pytest.raises(InputError, match="exists already.*overwrite"):
-        write_encodings(index, "key", [-rows], 3)
+        write_encodings(fresh, "key", [-rows], 3)
     with pytest.raises(KeyboardInterrupt):
-        write_encodings(index, "key", interrupted(), 3, overwrite=True)
-    np.testing.assert_array_equal(find_encodings(index, "key", 3), rows)
-    write_encodings(index, "key", [-rows], 3, "float16", overwrite=True)
-    np.testing.assert_array_equal(find_encodings(index, "key", 3), -rows)
+        write_encodings(fresh, "key", interrupted(), 3, overwrite=True)
+    assert stored() == rows.tolist()
+    write_encodings(fresh, "key", [-rows], 3, "float16", overwrite=True)
+    assert stored() == (-rows).tolist()
     with pytest.raises(RuntimeError, match="4 vectors"):
-        write_encodings(index, "less", [rows[:4]], 3)
+        write_encodings(fresh, "less", [rows[:4]], 3)
 
 
 @pytest.mark.parametrize(("dtype", "value"), [("float32", np.nan), ("float32", np.inf), ("float16", 1e6)])
-def test_vectors_that_are_not_finite_name_their_document(tmp_path, dtype, value):
-    index = encodable.build_index(tmp_path / "index")
-    rows = pieces_of(index)
+def test_vectors_that_are_not_finite_name_their_document(fresh, dtype, value):
+    rows = pieces_of(fresh)
     rows[5, 1] = value
     with pytest.raises(InputError, match=f"document Z .*{dtype}"):
-        write_encodings(index, "key", [rows[:3], rows[3:]], 3, dtype)
-    assert not encodings_folder(index, "key").exists()
+        write_encodings(fresh, "key", [rows[:3], rows[3:]], 3, dtype)
+    assert not encodings_folder(fresh, "key").exists()
 
 
-def describe(**changes):
+def described(**changes):
     return lambda folder: change_json(folder / "encodings.json", **changes)
+
+
+def stored(*what):
+    return lambda folder: np.save(folder / "000001.npy", np.zeros(*what))
 
 
 DAMAGE = {
@@ -239,48 +239,44 @@ DAMAGE = {
     "no description": (lambda folder: (folder / "encodings.json").unlink(), "cannot be read"),
     "no JSON": (lambda folder: (folder / "encodings.json").write_text("{"), "cannot be read"),
     "a list": (lambda folder: (folder / "encodings.json").write_text("[1]"), "cannot be read"),
-    "other vectors": (lambda folder: np.save(folder / "000001.npy", np.zeros((10, 4), np.float32)), r"\[10, 4\]"),
-    "double precision": (lambda folder: np.save(folder / "000001.npy", np.zeros((10, 3))), "float64"),
-    "another dtype": (describe(dtype="int8"), "dtype int8"),
-    "another shape": (describe(shape=[3, 3]), r"shape \[3, 3\], expected \[10, 3\]"),
-    "other weights": (describe(weights="abc"), "weights abc"),
-    "another version": (describe(format_version=2), "format_version 2"),
+    "other vectors": (stored((10, 4), np.float32), r"\[10, 4\]"),
+    "double precision": (stored((10, 3)), "float64"),
+    "another dtype": (described(dtype="int8"), "dtype int8"),
+    "another shape": (described(shape=[3, 3]), r"shape \[3, 3\], expected \[10, 3\]"),
+    "other weights": (described(weights="abc"), "weights abc"),
+    "another version": (described(format_version=2), "format_version 2"),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_encodings_are_refused(tmp_path, damage):
-    index = encodable.build_index(tmp_path / "index")
-    folder = write_encodings(index, "key", [pieces_of(index)], 3)
-    spoil, said = DAMAGE[damage]
+@pytest.mark.parametrize(("spoil", "said"), DAMAGE.values(), ids=DAMAGE)
+def test_damaged_encodings_are_refused(fresh, spoil, said):
+    folder = write_encodings(fresh, "key", [pieces_of(fresh)], 3)
     spoil(folder)
     with pytest.raises(InputError, match=said) as raised:
-        find_encodings(index, "key", 3)
+        find_encodings(fresh, "key", 3)
     assert str(folder) in str(raised.value) and "encode again" in str(raised.value)
 
 
 def test_what_cannot_be_encoded(index, vectors, tmp_path):
-    model = small.delta(vectors)
-    with pytest.raises(InputError, match="delta.*ktrel, sevmos"):
-        encode_index(model, NeuralReranker(model, vectors.vocabulary, index).builder)
-    builder = NeuralReranker(make("ktrel", vectors), vectors.vocabulary, index).builder
-    with pytest.raises(InputError, match="no concepts"):
-        encode_index(encodable.ktrel(vectors, parts="both", concepts=3, concept_dimension=4), builder)
-    with pytest.raises(InputError, match="int8"):
-        encode_index(make("ktrel", vectors), builder, dtype="int8")
-    bare = small.build_index(tmp_path / "forward")  # with no index.json beside it
-    model = make("ktrel", vectors)
-    with pytest.raises(InputError, match="index.json"):
-        encode_index(model, NeuralReranker(model, vectors.vocabulary, bare).builder)
+    """A model without encodings or of concepts, a type of numbers, and an index with no index.json beside it."""
+    bare, ktrel = small.build_index(tmp_path / "forward"), make("ktrel", vectors)
+    of_concepts = encodable.ktrel(vectors, parts="both", concepts=3, concept_dimension=4)
+    for model, of_index, dtype, said in [
+        (small.delta(vectors), index, "float32", "delta.*ktrel, sevmos"),
+        (of_concepts, index, "float32", "no concepts"),
+        (ktrel, index, "int8", "int8"),
+        (ktrel, bare, "float32", "index.json"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            encode_index(model, ktrel.input_builder(of_index, vectors.vocabulary), dtype=dtype)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @every_model
 def test_vectors_from_a_gpu_are_the_cpus(index, vectors, name):
     model = make(name, vectors)
-    expected = np.load(
-        encode_index(model, NeuralReranker(model, vectors.vocabulary, index).builder, overwrite=True) / "000001.npy"
-    )
+    folder = encode_index(model, model.input_builder(index, vectors.vocabulary), overwrite=True)
+    expected = np.load(folder / "000001.npy")
     on_gpu = NeuralReranker(model, vectors.vocabulary, index, rerankers.RerankerOptions("cuda"))
     found = np.load(encode_index(on_gpu.model, on_gpu.builder, "cuda", overwrite=True) / "000001.npy")
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
@@ -289,35 +285,29 @@ def test_vectors_from_a_gpu_are_the_cpus(index, vectors, name):
 # The command.
 
 
-@pytest.fixture(scope="module")
-def whole_index(tmp_path_factory):
-    """An index folder that is complete for opening, made without Java."""
-    return encodable.build_index(tmp_path_factory.mktemp("command") / "index").folder
-
-
-def test_the_command_encodes_an_index(index_command, whole_index, vectors, tmp_path):
-    from rerank_plugin.indexes.index_folder import Index
-
+def test_the_command_encodes_an_index(index_command, fresh, vectors, tmp_path):
     """By the weights of a checkpoint, whose checksum is that of the model that was saved."""
     model = make("ktrel", vectors)
     checkpoints.save_checkpoint(tmp_path / "c", model, vectors, {})
-    arguments = ("--encode", tmp_path / "c", "--index", whole_index)
+    arguments = ("--encode", tmp_path / "c", "--index", fresh.folder)
     status, out, err = index_command(*arguments)
     assert (status, err) == (0, "") and "10 documents, 6 numbers each" in out and "documents per second" in out
-    index = Index(whole_index)
+    index = Index(fresh.folder)
     verify(index)
-    one = rerankers.load(f"ktrel:{tmp_path / 'c'}", index.forward)
     expected = scores_of(opened(model, "module", index.forward, vectors))
-    assert_same(scores_of(one), expected, 1e-5)
-    assert isinstance(one.fast, EncodedDocuments) and one.fast.vectors.dtype == np.float32
+
+    def check_stored(dtype, tolerance):
+        one = rerankers.load(f"ktrel:{tmp_path / 'c'}", index.forward)
+        assert_same(scores_of(one), expected, tolerance)
+        assert isinstance(one.fast, EncodedDocuments) and one.fast.vectors.dtype == dtype
+
+    check_stored(np.float32, 1e-5)
     assert encodings_folder(index.forward, weights_checksum(model, vectors.vocabulary)).is_dir()
     status, out, err = index_command(*arguments, "--half")
     assert (status, out) == (2, "") and "exist already" in err and err.count("\n") == 1
     status, _, err = index_command(*arguments, "--half", "--overwrite", "--batch-size", 4)
     assert status == 0, err
-    one = rerankers.load(f"ktrel:{tmp_path / 'c'}", index.forward)
-    assert_same(scores_of(one), expected, 1e-2)
-    assert one.fast.vectors.dtype == np.float16
+    check_stored(np.float16, 1e-2)
 
 
 @pytest.mark.parametrize(
@@ -328,6 +318,6 @@ def test_the_command_encodes_an_index(index_command, whole_index, vectors, tmp_p
         (["--encode", "c", "--batch-size", "0"], "--batch-size must be at least 1"),
     ],
 )
-def test_what_the_command_refuses(index_command, whole_index, more, said):
-    status, out, err = index_command(*more, "--index", whole_index)
+def test_what_the_command_refuses(index_command, index, more, said):
+    status, out, err = index_command(*more, "--index", index.folder)
     assert (status, out) == (2, "") and said in err and err.count("\n") == 1
