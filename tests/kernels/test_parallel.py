@@ -335,17 +335,11 @@ def test_available_threads(monkeypatch, said, threads):
     assert available_threads() == processors
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["a", "b"]),
-            st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple),
-            st.sampled_from([np.float32, np.int32, np.int64]),
-        ),
-        min_size=1,
-        max_size=12,
-    )
-)
+shapes = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple)
+arrays = st.tuples(st.sampled_from("ab"), shapes, st.sampled_from([np.float32, np.int32, np.int64]))
+
+
+@given(st.lists(arrays, min_size=1, max_size=12))
 def test_arrays_have_the_shape_and_type_asked_for(wanted):
     """Larger and smaller ones by turns, of several names and types: all elements are there, and no two are shared."""
     workspace, latest = Workspace(), {}

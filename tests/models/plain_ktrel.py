@@ -16,7 +16,7 @@ def attention(rows, layer, heads):
     """Every item's attended values, before the residual connection."""
     dimension = len(rows[0])
     width = dimension // heads
-    weight, bias = layer["in_weight"], layer["in_bias"]
+    weight, bias = layer["self_attn.in_proj_weight"], layer["self_attn.in_proj_bias"]
     queries = [weight[:dimension] @ row + bias[:dimension] for row in rows]
     keys = [weight[dimension : 2 * dimension] @ row + bias[dimension : 2 * dimension] for row in rows]
     values = [weight[2 * dimension :] @ row + bias[2 * dimension :] for row in rows]
@@ -29,13 +29,19 @@ def attention(rows, layer, heads):
             products = [math.exp(product - max(products)) for product in products]  # large ones overflow
             for product, value in zip(products, values):
                 joined[part] += product / sum(products) * value[part]
-        attended.append(layer["out_weight"] @ joined + layer["out_bias"])
+        attended.append(layer["self_attn.out_proj.weight"] @ joined + layer["self_attn.out_proj.bias"])
     return attended
 
 
-def normalization(row, weight, bias):
+def normalization(row, layer, name):
     centred = row - sum(row) / len(row)
-    return centred / math.sqrt(sum(centred**2) / len(row) + 1e-5) * weight + bias
+    scaled = centred / math.sqrt(sum(centred**2) / len(row) + 1e-5)
+    return scaled * layer[f"{name}.weight"] + layer[f"{name}.bias"]
+
+
+def feed_forward(row, layer):
+    inner = layer["linear1.weight"] @ row + layer["linear1.bias"]
+    return layer["linear2.weight"] @ np.maximum(0.0, inner) + layer["linear2.bias"]
 
 
 def encode(rows, layer, heads):
@@ -45,12 +51,8 @@ def encode(rows, layer, heads):
     if not rows or layer is None:
         return sum(rows, total)
     for row, addend in zip(rows, attention(rows, layer, heads)):
-        item = normalization(row + addend, layer["norm1_weight"], layer["norm1_bias"])
-        inner = np.array([max(0.0, value) for value in layer["weight1"] @ item + layer["bias1"]])
-        item = normalization(
-            item + layer["weight2"] @ inner + layer["bias2"], layer["norm2_weight"], layer["norm2_bias"]
-        )
-        total += item
+        item = normalization(row + addend, layer, "norm1")
+        total += normalization(item + feed_forward(item, layer), layer, "norm2")
     return total
 
 
@@ -63,21 +65,7 @@ def score(parts):
 
 
 def layer_of(module):
-    """The numbers of a ``torch.nn.TransformerEncoderLayer`` by the names above, float64; None for no layer."""
+    """The numbers of a ``torch.nn.TransformerEncoderLayer`` by its names, float64; None for no layer."""
     if module is None:
         return None
-    tensors = {
-        "in_weight": module.self_attn.in_proj_weight,
-        "in_bias": module.self_attn.in_proj_bias,
-        "out_weight": module.self_attn.out_proj.weight,
-        "out_bias": module.self_attn.out_proj.bias,
-        "weight1": module.linear1.weight,
-        "bias1": module.linear1.bias,
-        "weight2": module.linear2.weight,
-        "bias2": module.linear2.bias,
-        "norm1_weight": module.norm1.weight,
-        "norm1_bias": module.norm1.bias,
-        "norm2_weight": module.norm2.weight,
-        "norm2_bias": module.norm2.bias,
-    }
-    return {name: tensor.detach().numpy().astype(np.float64) for name, tensor in tensors.items()}
+    return {name: tensor.numpy().astype(np.float64) for name, tensor in module.state_dict().items()}

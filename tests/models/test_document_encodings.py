@@ -13,7 +13,6 @@ import torch
 from rerank_plugin import rerankers
 from rerank_plugin.features.lexical_features import LEX3
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings, write_encodings
 from rerank_plugin.indexes.verification import verify
@@ -24,7 +23,7 @@ from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import small
 from tests.conformance import models
-from tests.conformance.models import Case, assert_same, inputs_of, opened, scores_of
+from tests.conformance.models import Case, assert_same, opened, scores_of
 from tests.models import encodable
 from tests.models.conftest import change_json
 
@@ -50,18 +49,6 @@ def fresh(tmp_path):
 
 def make(name, vectors, **more):
     return models.make(MODELS[name], vectors, **more)
-
-
-@every_model
-def test_a_query_without_words(index, vectors, name):
-    """The adapter leaves it to the first stage; the paths themselves give finite scores, equal to one another."""
-    one = opened(make(name, vectors), "fast", index, vectors)
-    scores_of(one)
-    inputs, terms = inputs_of(one, Query("q", "")), index.query("")
-    found = one.fast.score(terms, one.builder.query(terms), small.candidates(index))
-    with torch.no_grad():
-        assert_same(found, one.model(inputs).numpy())
-    assert np.isfinite(found).all() and (name != "ktrel" or not found.any())
 
 
 def test_what_ktrel_stores_has_length_1_a_part(vectors):

@@ -52,14 +52,9 @@ def deberta(folder, words, seed=0):
     size = save_bert_tokenizer(folder, words)
     torch.manual_seed(seed)
     config = DebertaV2Config(
-        vocab_size=size,
-        max_position_embeddings=64,
-        relative_attention=True,
-        pos_att_type=["c2p", "p2c"],
-        position_buckets=8,
-        num_labels=1,
-        **SIZES,
-    )
+        vocab_size=size, max_position_embeddings=64, relative_attention=True, pos_att_type=["c2p", "p2c"],
+        position_buckets=8, num_labels=1, **SIZES,
+    )  # fmt: skip
     DebertaV2ForSequenceClassification(config).save_pretrained(folder)
     return folder
 
