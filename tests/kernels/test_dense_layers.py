@@ -177,10 +177,8 @@ def test_layers_are_applied_in_a_row():
             padded = None if first_bias is None else pad_vector(first_bias)
             found = packed.outputs(source, 7, Workspace(), padded)
             np.testing.assert_allclose(found, expected[:, 0], rtol=1e-4, atol=1e-5)
-    steep = DenseLayers([(np.ones((1, 1)), np.zeros(1))], 0.5, 0.25).outputs(
-        -np.ones((6, 1), np.float32), 1, Workspace()
-    )
-    assert steep.tolist() == [-0.25]  # the last layer has a slope of its own
+    steep = DenseLayers([(np.ones((1, 1)), np.zeros(1))], 0.5, 0.25)  # the last layer has a slope of its own
+    assert steep.outputs(-np.ones((6, 1), np.float32), 1, Workspace()).tolist() == [-0.25]
 
 
 def stay_inside():

@@ -102,13 +102,6 @@ def test_golden_wide_feature():
         assert model(golden_inputs("c", "")).item() == pytest.approx(np.tanh(0.5))
 
 
-def test_the_papers_sizes():
-    """128 filters of each size, 99 features."""
-    model = ConvKnrm(ConvKnrmConfig(), torch.zeros(2, 300))
-    assert [tuple(layer.weight.shape) for layer in model.convolutions] == [(128, 300, n) for n in (1, 2, 3)]
-    assert tuple(model.layer.weight.shape) == (1, 99)
-
-
 @pytest.mark.parametrize("filters", [16, 128])
 def test_many_cosines_near_one(tmp_path, filters):
     """Words that are all but the same: the narrow kernel is full of what is neither 0 nor 1."""

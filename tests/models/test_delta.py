@@ -96,14 +96,6 @@ def test_a_feature_that_never_varies_is_only_centred():
     assert model.feature_scale.tolist() == [1.0, 0.25]
 
 
-def test_the_papers_layers():
-    """Delta-32 ([D18] 4.2): 3 convolutions of width 3 over D + 3 rows, 3 feed-forward layers, one output."""
-    model = Delta(DeltaConfig(), torch.zeros(2, 300))
-    assert [tuple(layer.weight.shape) for layer in model.convolutions] == [(32, 303, 3), (32, 32, 3), (32, 32, 3)]
-    assert [tuple(layer.weight.shape) for layer in model.layers] == [(32, 32), (32, 32), (1, 32)]
-    assert (model.config.document_words, model.config.query_words, model.config.slope) == (50, 7, 0.3)
-
-
 # ------------------------------------------------------------------------------------------------------ the fast paths
 
 

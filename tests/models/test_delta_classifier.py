@@ -7,10 +7,7 @@ import pytest
 import torch
 
 from rerank_plugin.features.inputs import InputBuilder
-from rerank_plugin.kernels.dense_layers import pack_panels
-from rerank_plugin.models.delta_classifier import fused as delta_classifier_fused
 from rerank_plugin.models.delta_classifier.model import (
-    OVERLAPS,
     DeltaClassifier,
     DeltaClassifierConfig,
     difference_rows,
@@ -71,21 +68,6 @@ def test_the_four_overlaps(index):
     np.testing.assert_allclose(found, [[1 / 3, weights[0] / sum(weights), 1 / 3, 0]], rtol=1e-6)
 
 
-def test_the_papers_sizes():
-    """[D17] figure 1: 256 filters of width 3, three times; 260 = 256 + 4 wide layers, two, and one output."""
-    config = DeltaClassifierConfig()
-    assert (config.document_words, config.query_words, config.lexical_features) == (50, 7, OVERLAPS)
-    assert config.joined == 260 and config.hidden == (260, 260)
-    model = DeltaClassifier(config, torch.zeros(2, 300))
-    assert [tuple(layer.weight.shape) for layer in model.convolutions] == [(256, 302, 3), (256, 256, 3), (256, 256, 3)]
-    assert [tuple(layer.weight.shape) for layer in model.layers] == [(260, 260), (260, 260), (1, 260)]
-    maps = []
-    for layer in model.convolutions:
-        layer.register_forward_hook(lambda _, __, made: maps.append(made.shape[2]))
-    model(golden.inputs(["a" * 50], "a", features=[[0.0] * 4]))
-    assert maps == [52, 54, 56]  # 'full' mode
-
-
 @pytest.mark.parametrize("query", ["", "x", "xxx"])
 @pytest.mark.parametrize("document", ["abc", "xx", ""])
 def test_without_known_words_only_the_overlaps_count(document, query):
@@ -94,19 +76,3 @@ def test_without_known_words_only_the_overlaps_count(document, query):
     features = [[0.5] * 4, [0.5] * 4, [0.9] * 4]
     found = model(golden.inputs([document, "", document], [query, "a", query], features=features)).tolist()
     assert found[0] == pytest.approx(found[1], abs=1e-6) and abs(found[2] - found[0]) > 1e-3
-
-
-@pytest.mark.parametrize("rows", range(1, 14))
-def test_pairs_of_windows_are_exact_on_small_whole_numbers(rows):
-    """Even weights, so that their halves are whole: no rounding. What lies behind the last window is no number."""
-    random = np.random.default_rng(rows)
-    weight = (2 * random.integers(-4, 5, (3, 16, 16))).astype(np.float32)
-    source, bias = random.integers(-3, 4, (40, 16)).astype(np.float32), random.integers(-9, 9, 16).astype(np.float32)
-    source[rows + 2 :] = np.nan
-    panels = np.stack([pack_panels(matrix) for matrix in delta_classifier_fused._paired(weight)])
-    target = np.full((40, 16), -1, np.float32)
-    pairs = np.full((2, 4, 20, 16), np.nan, np.float32)
-    delta_classifier_fused._paired_convolution(source, panels, bias, pairs, target, rows)
-    windows = np.stack([source[row : row + 3] for row in range(rows)])
-    np.testing.assert_array_equal(target[:rows], np.maximum(0, bias + np.einsum("rti,tio->ro", windows, weight)))
-    assert (target[rows + 1 :] == -1).all()

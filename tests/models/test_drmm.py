@@ -56,17 +56,6 @@ def test_golden_gates():
     assert model.gates(INPUTS)[0].tolist() == pytest.approx([0.8, 0.2, 0])
 
 
-def test_the_papers_sizes():
-    """162 parameters ([D18] 4.3.4); about 450 in [K]."""
-
-    def parameters(**hyper_parameters):
-        return sum(one.numel() for one in Drmm(DrmmConfig(**hyper_parameters), VECTORS).parameters())
-
-    assert parameters() == 162
-    assert parameters(hidden=(14,)) == 450
-    assert (DrmmConfig().bins, DrmmConfig().document_words) == (30, 200)
-
-
 # ------------------------------------------------------------------------------------------------ borders of bins
 
 

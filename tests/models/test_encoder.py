@@ -31,18 +31,15 @@ PIECES = 64  # that the tiny encoders read
 def folders(tmp_path_factory, documents):
     """Encoders: of sentence-transformers, of transformers alone, and a pair as MedCPT is."""
     from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize
 
     at = tmp_path_factory.mktemp("encoders")
     words = " ".join(f"{one.title} {one.abstract}".lower() for one in documents).split()
     for seed, name in enumerate(["plain", "pair/query", "pair/article"]):
         tiny_encoders.bert(at / name, words, seed=seed)
-    SentenceTransformer(str(at / "plain")).save_pretrained(str(at / "st"), create_model_card=False)
-    modules = json.loads((at / "st" / "modules.json").read_text())
-    normalize = {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
-    (at / "st" / "modules.json").write_text(json.dumps([*modules, normalize]))
-    (at / "st" / "2_Normalize").mkdir()
-    prompts = {"prompts": {"query": "query: ", "document": "passage: "}, "similarity_fn_name": "dot"}
-    (at / "st" / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    made = SentenceTransformer(str(at / "plain"), prompts={"query": "query: ", "document": "passage: "})
+    made.append(Normalize())
+    made.save_pretrained(str(at / "st"), create_model_card=False)
     return {"st": at / "st", "plain": at / "plain", "pair": at / "pair"}
 
 

@@ -64,9 +64,3 @@ def test_golden_score(grid, expected):
         layers__0__weight=[2, -3], layers__0__bias=0.5,
     )  # fmt: skip
     assert model(INPUTS).tolist() == pytest.approx([expected, 0.5])
-
-
-def test_the_defaults():
-    model = MatchPyramid(MatchPyramidConfig(), VECTORS)
-    assert [tuple(layer.weight.shape) for layer in model.convolutions] == [(8, 1, 3, 3)]
-    assert [tuple(layer.weight.shape) for layer in model.layers] == [(20, 240), (1, 20)]

@@ -149,18 +149,3 @@ def test_similarities_are_compared_in_whole_steps(tmp_path, steps, chosen):
     for path in ("module", "fast"):
         found = scores_of(opened(model, path, index, vectors), Query("q", "a"))
         assert found.tolist() == pytest.approx([expected], abs=1e-5)
-
-
-def test_the_papers_sizes(vectors):
-    model = Pacrr(PacrrConfig(), torch.from_numpy(vectors.matrix))
-    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    assert shapes == {
-        "convolutions.0.weight": (32, 1, 2, 2),
-        "convolutions.0.bias": (32,),
-        "convolutions.1.weight": (32, 1, 3, 3),
-        "convolutions.1.bias": (32,),
-        "lstm.weight_ih_l0": (4, 7),
-        "lstm.weight_hh_l0": (4, 1),
-        "lstm.bias_ih_l0": (4,),
-        "lstm.bias_hh_l0": (4,),
-    }

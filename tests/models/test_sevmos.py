@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from rerank_plugin.features.lexical_features import PAPER_NAMES
 from rerank_plugin.models.sevmos.model import SevMos, SevMosConfig
 from tests import small
 from tests.conformance.models import Case, make
@@ -68,16 +67,3 @@ def test_words_between_padding_are_read_where_they_stand():
         model.vectors = torch.cat([model.vectors, torch.zeros(1, 3)])
         expected = model.encode_documents(torch.tensor([[1, 4, 2]]), torch.tensor([[True, True, True]]))
     torch.testing.assert_close(found, expected)
-
-
-def test_the_papers_layers():
-    """256 filters; C1: width 5, C3: three of width 3; [D17] 4.5: two layers as wide as what comes in, one output."""
-    c1, c3 = SevMosConfig(), SevMosConfig(convolutions=3)
-    assert (c1.filters, c1.convolutions, c1.width, c3.filters, c3.width) == (256, 1, 5, 256, 3)
-    assert (c1.document_words, c1.query_words, c1.lexical_features) == (50, 7, PAPER_NAMES)
-    assert len(PAPER_NAMES) == 18 and c1.joined == 256 + 1 + 256 + 18
-    model = SevMos(c3, torch.zeros(2, 300))
-    for convolutions in (model.query_convolutions, model.document_convolutions):
-        assert [tuple(layer.weight.shape) for layer in convolutions] == [(256, 300, 3), (256, 256, 3), (256, 256, 3)]
-    assert [tuple(layer.weight.shape) for layer in model.layers] == [(531, 531), (531, 531), (1, 531)]
-    assert model.similarity.shape == (256, 256) and model.encoding_size == 256
