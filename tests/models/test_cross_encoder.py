@@ -120,24 +120,6 @@ def test_the_scores_of_transformers_itself(name, folders, index):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
-def test_golden_sequence(folders, index):
-    """[CLS] query [SEP] document [SEP] with types and mask; the document is cut so that 10 pieces hold all."""
-    model = trained(folders["bare"])
-    builder = model.input_builder(index, Vocabulary([]))
-    model.longest = 10
-    terms = index.query("aspirin heart")
-    words = builder.query(terms)
-    ids, mask, types = model.sequences(builder.build(terms, words, small.candidates(index, [0, EMPTY, 2])))
-    pieces = [model.pieces.id_to_token(id) for id in ids[0].tolist()]
-    query = [model.pieces.id_to_token(id) for id in words.ids[words.mask].tolist()]
-    whole = model.pieces.encode("aspirin for heart attack daily aspirin", add_special_tokens=False).tokens
-    assert pieces == ["[CLS]", *query, "[SEP]", *whole[: 7 - len(query)], "[SEP]"]
-    first = 2 + len(query)
-    assert types[0].tolist() == [0] * first + [1] * (10 - first) and mask[0].all()
-    assert mask[1].tolist() == [1] * (first + 1) + [0] * (9 - first) and not ids[1, first + 1 :].any()
-    assert ids.shape == (3, 10)
-
-
 def test_a_query_has_half_of_the_sequence_at_most(folders, index, caplog):
     one = rerankers.load(f"bert:{folders['bert']}", index)
     assert one.builder.query_words == 30

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -78,15 +79,21 @@ def test_the_files_of_an_encoding(index, vectors):
 @pytest.mark.parametrize("batch_size", [1, 4, None])
 @pytest.mark.parametrize("piece", [1, 3, 1000])
 def test_batches_and_pieces_put_every_vector_in_its_row(index, vectors, monkeypatch, piece, batch_size):
+    """Also where an encoding goes on that was interrupted; its progress is shown to the end."""
     monkeypatch.setattr(document_encodings, "PIECE", piece)
     model, shown = make("sevmos-c1", vectors), []
     builder = model.input_builder(index, vectors.vocabulary)
 
-    def progress(rows):
+    def progress(rows, until=len(index)):
         for row in rows:
+            if row == until:
+                raise KeyboardInterrupt
             yield row
             shown.append(row)
 
+    with pytest.raises(KeyboardInterrupt):
+        encode_index(model, builder, batch_size=batch_size, overwrite=True, progress=partial(progress, until=7))
+    shown.clear()
     folder = encode_index(model, builder, batch_size=batch_size, overwrite=True, progress=progress)
     documents = builder.documents(small.candidates(index))
     with torch.no_grad():

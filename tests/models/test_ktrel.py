@@ -61,20 +61,6 @@ def test_golden_attention():
     np.testing.assert_allclose(found, total / np.linalg.norm(total), atol=1e-5)
 
 
-def test_golden_feed_forward():
-    """One inner unit reads the first two numbers: 2 for A, 0 for B and, by ReLU, for what is negative.
-
-    It adds (1,-1,0,0) times itself: A becomes (3,-1,-1,-1), of mean 0 and variance 3; B stays.
-    """
-    model = silent(Ktrel(KtrelWConfig(heads=1, feed_forward=1), FOUR))
-    with torch.no_grad():
-        model.words.layer.linear1.weight.copy_(torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
-        model.words.layer.linear2.weight.copy_(torch.tensor([[1.0], [-1.0], [0.0], [0.0]]))
-        found = model.encode_documents(*sequence(1, 2))[0].numpy()
-    total = np.array([3, -1, -1, -1]) / math.sqrt(3) + np.array(B)
-    np.testing.assert_allclose(found, total / np.linalg.norm(total), atol=1e-5)
-
-
 def test_opposite_words_and_empty_sequences_have_no_direction():
     model = silent(Ktrel(KtrelWConfig(heads=1), torch.tensor([A, A, [-1.0, -1.0, 1.0, 1.0]])))
     with torch.no_grad():

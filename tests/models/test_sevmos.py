@@ -4,8 +4,6 @@ import pytest
 import torch
 
 from rerank_plugin.models.sevmos.model import SevMos, SevMosConfig
-from tests import small
-from tests.conformance.models import Case, make
 from tests.models import golden
 
 
@@ -57,13 +55,3 @@ def test_padding_is_no_window_where_all_are_below_zero():
     model = SevMos(config, torch.tensor([[7.0], [1.0]]))
     golden.set_weights(model, document_convolutions__0__weight=-1, document_convolutions__0__bias=-1)
     assert encoded(model, "a", 3) == [[-1.0]]
-
-
-def test_words_between_padding_are_read_where_they_stand():
-    """Masks need not be prefixes: a masked word counts as a zero vector in the windows of its neighbours."""
-    model = make(Case("sevmos", {"filters": 4, "width": 3}), small.word_vectors(list("abc"), dimension=3, seed=0))
-    with torch.no_grad():
-        found = model.encode_documents(torch.tensor([[1, 3, 2]]), torch.tensor([[True, False, True]]))
-        model.vectors = torch.cat([model.vectors, torch.zeros(1, 3)])
-        expected = model.encode_documents(torch.tensor([[1, 4, 2]]), torch.tensor([[True, True, True]]))
-    torch.testing.assert_close(found, expected)
