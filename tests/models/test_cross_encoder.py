@@ -17,7 +17,6 @@ from rerank_plugin.models.checkpoints import load_checkpoint, model_classes, rea
 from rerank_plugin.models.cross_encoder import encoder_folder
 from rerank_plugin.models.cross_encoder import model as cross_encoder
 from rerank_plugin.models.cross_encoder.model import CrossEncoder, CrossEncoderConfig
-from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.tokenizer import tokenizer
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -94,9 +93,9 @@ def check_refused(folder, said, **values):
         made(folder, **values)
 
 
-def trained(folder, seed=3, **values):
+def headed(folder, **values):
     """A bare encoder with a head that was not trained, but weighs enough to tell documents apart."""
-    torch.manual_seed(seed)
+    torch.manual_seed(3)
     model = made(folder, **values)
     with torch.no_grad():
         model.head.weight.normal_(0, 1)
@@ -104,35 +103,30 @@ def trained(folder, seed=3, **values):
     return model.eval()
 
 
-def reranker(model, index, **options):
-    return NeuralReranker(model, Vocabulary([]), index, RerankerOptions(**options))
+def scores_of(one, query=QUERY):
+    return one.score(query, small.candidates(one.builder.index))
 
 
 @pytest.mark.parametrize("name", ["bert", "two", "cased", "bare", "deberta", "roberta", "roberta-blank"])
 def test_the_scores_of_transformers_itself(name, folders, index):
     """With the texts that the encoder cannot read whole, and the one without words."""
-    bare = trained(folders[name]) if name == "bare" else None
-    one = reranker(bare, index) if bare else rerankers.load(f"bert:{folders[name]}", index)
+    model = headed(folders[name]) if name == "bare" else made(folders[name]).eval()
+    one = NeuralReranker(model, Vocabulary([]), index)
     for query in QUERIES:
-        found = one.score(query, small.candidates(index))
-        expected = plain_scores(folders[name], index, query.text, bare.head if bare else None)
+        expected = plain_scores(folders[name], index, query.text, model.head if name == "bare" else None)
         assert np.ptp(expected) > 0.1
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(scores_of(one, query), expected, rtol=0, atol=1e-5)
 
 
-def test_a_query_has_half_of_the_sequence_at_most(folders, index, caplog):
-    one = rerankers.load(f"bert:{folders['bert']}", index)
-    assert one.builder.query_words == 30
-    with caplog.at_level(logging.WARNING):
-        scores = one.score(Query("q", "heart " * 40), small.candidates(index))
-    assert "is cut" in caplog.text and np.isfinite(scores).all()
-    np.testing.assert_array_equal(scores, one.score(Query("q", "heart " * 30), small.candidates(index)))
-
-
-def test_what_is_read_of_an_encoder(folders, index):
-    """Positions of RoBERTa begin behind its padding piece; on a processor, batches are small."""
+def test_what_is_read_at_most(folders, index, caplog):
+    """Half of the sequence by a query. Positions of RoBERTa begin behind its padding piece; batches are small."""
     one = rerankers.load(f"bert:{folders['roberta']}", index)
-    assert (one.model.longest, one.batch_size) == (64, 32)
+    assert (one.model.longest, one.builder.query_words, one.batch_size) == (64, 30, 32)
+    one = rerankers.load(f"bert:{folders['bert']}", index)
+    with caplog.at_level(logging.WARNING):
+        scores = scores_of(one, Query("q", "heart " * 40))
+    assert "is cut" in caplog.text and np.isfinite(scores).all()
+    np.testing.assert_array_equal(scores, scores_of(one, Query("q", "heart " * 30)))
 
 
 def test_cased_encoders_are_told(folders, index, caplog):
@@ -165,12 +159,12 @@ def test_what_is_trained(folders, folder, layers, expected):
 
 
 def test_dropout_where_it_is_trained_only(folders):
-    model = trained(folders["bare"], trainable_layers=1).train()
+    model = headed(folders["bare"], trainable_layers=1).train()
     layers = model.encoder.encoder.layer
     assert not layers[0].training and not model.encoder.embeddings.dropout.training
     assert layers[1].training and layers[1].output.dropout.training and model.dropout.training
     assert not any(module.training for module in model.eval().modules())
-    assert all(module.training for module in trained(folders["bare"], trainable_layers=None).train().modules())
+    assert all(module.training for module in headed(folders["bare"], trainable_layers=None).train().modules())
 
 
 # ------------------------------------------------------------------------------------------------------- checkpoints
@@ -184,13 +178,13 @@ def test_a_checkpoint_stands_alone(name, folders, index, tmp_path):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
-    expected = reranker(model, index).score(QUERY, small.candidates(index))
+    expected = scores_of(NeuralReranker(model, Vocabulary([]), index))
     save_checkpoint(folder, model, None, {"seed": 3})
     shutil.rmtree(source)
     assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "encoder"}
     assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.pt"))
     assert "words" not in read_config(folder)
-    found = rerankers.load(str(folder), index).score(QUERY, small.candidates(index))
+    found = scores_of(rerankers.load(str(folder), index))
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
     shutil.rmtree(folder / "encoder")
     with pytest.raises(InputError, match="encoder is no encoder folder"):
