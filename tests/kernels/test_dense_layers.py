@@ -36,10 +36,10 @@ def plain_convolution(source, weights, bias, slope, rows, width):
 def convolved(source, weights, bias, slope, rows, width):
     """The compiled convolution of real filters, float32 [rows, filters], from arrays that end where they may."""
     filters = weights.shape[1]
-    given = np.full((rows + width - 1 + ROWS, source.shape[1]), np.nan, np.float32)
-    given[: rows + width - 1] = source[: rows + width - 1]
+    longer = np.full((rows + width - 1 + ROWS, source.shape[1]), np.nan, np.float32)
+    longer[: rows + width - 1] = source[: rows + width - 1]
     target = np.full((rows + ROWS - 1, round_up(filters)), np.nan, np.float32)
-    dense(given, pack_panels(weights), pad_vector(bias), np.float32(slope), target, rows)
+    dense(longer, pack_panels(weights), pad_vector(bias), np.float32(slope), target, rows)
     return target[:rows, :filters]
 
 

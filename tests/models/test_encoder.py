@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import shutil
 
 import numpy as np
@@ -167,25 +168,24 @@ def test_without_vectors_or_an_index(folders, index_folder):
 
 
 def test_folders_that_are_refused(folders, index_folder, tmp_path):
-    def fault(folder):
-        with pytest.raises(InputError) as caught:
+    def check_refused(folder, said):
+        with pytest.raises(InputError, match=re.escape(said)):
             Encoder.from_folder(folder)
-        return str(caught.value)
 
     pickled = shutil.copytree(folders["st"], tmp_path / "pickled")
     (pickled / "model.safetensors").unlink()
     (pickled / "pytorch_model.bin").write_bytes(pickle.dumps({}))
-    assert "pytorch_model.bin is pickled, and is not loaded" in fault(pickled)
+    check_refused(pickled, "pytorch_model.bin is pickled, and is not loaded")
     code = shutil.copytree(folders["st"], tmp_path / "code")
     modules = json.loads((code / "modules.json").read_text())
     (code / "modules.json").write_text(json.dumps([{**modules[0], "type": "mine.Thing"}, *modules[1:]]))
     (code / "mine.py").write_text("raise SystemExit('run')")
-    assert "needs code of its own (mine.Thing)" in fault(code)
+    check_refused(code, "needs code of its own (mine.Thing)")
     scores = tiny_encoders.bert(tmp_path / "scores", ["heart"], head=True)
-    assert f"re-rank with bert:{scores}" in fault(scores)
+    check_refused(scores, f"re-rank with bert:{scores}")
     sizes = shutil.copytree(folders["pair"], tmp_path / "sizes")
     shutil.rmtree(sizes / "query")
     tiny_encoders.bert(sizes / "query", ["heart"], hidden_size=16)
-    assert "queries get 16 numbers, documents 32" in fault(sizes)
+    check_refused(sizes, "queries get 16 numbers, documents 32")
     with pytest.raises(InputError, match="holds no config.json"):
         IndexEncoder(Index(index_folder).forward, tmp_path)

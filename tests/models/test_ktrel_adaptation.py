@@ -81,8 +81,7 @@ def test_each_space_has_its_cosine():
 
 @pytest.fixture(scope="module")
 def adapted(sample_index, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("adapted") / "index"
-    shutil.copytree(sample_index, folder)
+    folder = shutil.copytree(sample_index, tmp_path_factory.mktemp("adapted") / "index")
     index_command.main(["--index", str(folder), "--encode", "ktrel"])
     return Index(folder)
 
@@ -139,36 +138,30 @@ def test_what_is_missing_of_an_adapted_index_is_made(adapted, tmp_path, capsys):
 
     Until then the hybrid takes the encoder as it is.
     """
-    folder = tmp_path / "index"
-    shutil.copytree(adapted.folder, folder)
+    folder = shutil.copytree(adapted.folder, tmp_path / "index")
     vectors = encodings_folder(Index(folder).forward, IndexEncoder(adapted.forward, folder / ADAPTED).key)
 
-    def interrupt():
-        shutil.rmtree(vectors)
+    config, weights = folder / ADAPTED / "config.json", folder / ADAPTED / "model.safetensors"
 
-    def damage():
-        (folder / ADAPTED / "model.safetensors").write_bytes(b"")
+    def size():
+        return configure("hybrid").open(Index(folder)).dense.encoder.size
 
-    def other_weights():
-        config = folder / ADAPTED / "config.json"
-        config.write_text(re.sub('"source": "[^"]*"', '"source": "other"', config.read_text()))
-
-    for harm in (interrupt, damage, other_weights):
+    for harm in (lambda: shutil.rmtree(vectors), lambda: weights.write_bytes(b"")):
         harm()
-        if harm in (interrupt, damage):
-            with pytest.raises(InputError):
-                index_command.main(["--index", str(folder), "--verify"])
-            assert configure("hybrid").open(Index(folder)).dense.encoder.size == 256
-            assert "not adapted to this index" in capsys.readouterr().err
+        with pytest.raises(InputError):
+            index_command.main(["--index", str(folder), "--verify"])
+        assert size() == 256 and "not adapted to this index" in capsys.readouterr().err
         index_command.main(["--index", str(folder), "--encode", "ktrel"])
-        assert configure("hybrid").open(Index(folder)).dense.encoder.size == 512 and vectors.is_dir()
+        assert size() == 512 and vectors.is_dir()
+    config.write_text(re.sub('"source": "[^"]*"', '"source": "other"', config.read_text()))
+    index_command.main(["--index", str(folder), "--encode", "ktrel"])
+    assert size() == 512 and '"source": "other"' not in config.read_text()
     index_command.main(["--index", str(folder), "--verify"])
 
 
 def test_contexts_of_a_checkpoint_count_by_their_weight(adapted, tmp_path):
     """The adapted index's encodings, whose spaces count alike, have both cosines."""
-    folder, checkpoint = tmp_path / "index", tmp_path / "contexts"
-    shutil.copytree(adapted.folder, folder)
+    folder, checkpoint = shutil.copytree(adapted.folder, tmp_path / "index"), tmp_path / "contexts"
     command = ["contexts", "--index", str(folder), "--checkpoint"]
     embed.main([*command, "ktrel", "--weight", "0.25", "--output", str(checkpoint)])
     index_command.main(["--index", str(folder), "--encode", str(checkpoint)])
@@ -206,9 +199,8 @@ def test_a_trained_encoder_keeps_what_search_reads(adapted, tmp_path):
 
 
 def test_what_is_not_adapted(adapted, sample_index, index_folder, tmp_path):
-    small, plain = tmp_path / "small", tmp_path / "plain"
-    shutil.copytree(index_folder, small)
-    shutil.copytree(sample_index, plain)
+    small = shutil.copytree(index_folder, tmp_path / "small")
+    plain = shutil.copytree(sample_index, tmp_path / "plain")
     index_command.main(["--index", str(small), "--encode", "ktrel"])
     index_command.main(["--index", str(plain), "--encode", "ktrel", "--no-adapt"])
     assert not (small / ADAPTED).exists() and not (plain / ADAPTED).exists()
