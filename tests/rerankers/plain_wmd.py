@@ -18,17 +18,9 @@ def units(words, count):
     return [word for word in words for _ in range(count // len(words))]
 
 
-def distance(query, title, vectors, left_out=()):
-    """Distance of two lists of words.
-
-    Args:
-        vectors: {word: vector}. left_out: words that do not count, as those without a vector do not.
-
-    Returns:
-        inf where a text has no word left.
-    """
-    query = [word for word in query if word in vectors and word not in left_out]
-    title = [word for word in title if word in vectors and word not in left_out]
+def distance(query, title, vectors):
+    """Distance of two lists of words by {word: vector}; words without a vector do not count, and inf is of none."""
+    query, title = ([word for word in text if word in vectors] for text in (query, title))
     if not query or not title:
         return math.inf
     count = math.lcm(len(query), len(title))

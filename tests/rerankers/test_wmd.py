@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rerank_plugin import rerankers
@@ -24,26 +24,35 @@ from tests import small
 from tests.rerankers import plain_wmd
 
 FAST, PLAIN = RerankerOptions(threads=1), RerankerOptions(fast=False)
-both = pytest.mark.parametrize("options", [FAST, PLAIN], ids=["fused", "plain"])
 
 
 def index_of(folder, titles):
-    return small.build_index(
-        folder, [(f"d{row}", title, "heart in every abstract") for row, title in enumerate(titles)]
-    )
+    documents = [(f"d{row}", title, "heart in every abstract") for row, title in enumerate(titles)]
+    return small.build_index(folder, documents)
 
 
 def scores(reranker, text, rows=None):
     return reranker.score(Query("q", text), small.candidates(reranker.index, rows))
 
 
-def fused_cost(costs, supplies, demands):
-    """The compiled solver on a problem that is smaller than its room, as it is called for titles."""
-    problem = wmd_fused.new_problem(len(supplies) + 2, len(demands))
-    problem.costs[:], problem.supplies[:] = np.nan, -1
-    problem.costs[: len(supplies)], problem.demands[:] = costs, demands * supplies.sum()
-    problem.supplies[: len(supplies)] = supplies * demands.sum()
-    return wmd_fused.solve(problem, len(supplies)) / (supplies.sum() * demands.sum())
+def bounds(reranker, text):
+    """Bounds of all titles, compiled and plain: nothing is solved."""
+    words = reranker.query_words(text)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (wmd, wmd_fused):
+            patch.setattr(module, "least_distances", lambda lower, exact, count: lower)
+        return [path.distances(*words, small.candidates(reranker.index), 1) for path in (reranker.fused, reranker)]
+
+
+def first_k_are_exact(full, top, text, rows=None):
+    """Check the first k scores, and that the others are no worse than exact ones; how many of these are better."""
+    expected, found = scores(full, text, rows), scores(top, text, rows)
+    candidates = small.candidates(full.index, rows)
+    best = candidates.order(expected)[: top.exact_top]
+    np.testing.assert_array_equal(candidates.order(found)[: top.exact_top], best)
+    np.testing.assert_array_equal(found[best], expected[best])
+    assert (found >= expected).all() and np.isfinite(found).all()
+    return (found > expected).sum()
 
 
 # On a line that runs through the plane, 5 apart: red at (0, 0), meat at (3, 4), cancer at (6, 8); wine 5 off the line.
@@ -53,7 +62,7 @@ LINE = WordVectors(
 )
 BY_HAND = [  # query, title, distance, relaxed distance: the greater of the mean ways from query to title and back
     ("red", "meat", 5, 5),
-    ("red", "Red", 0, 0),
+    ("Red", "red?", 0, 0),
     ("red meat", "meat red", 0, 0),
     ("red meat", "meat cancer", 5, 2.5),  # both move by 5, or one stays and the other moves by 10
     ("red", "meat cancer", 7.5, 7.5),  # half of red to each
@@ -77,34 +86,14 @@ def test_by_hand(tmp_path, query, title, distance, bound):
         assert scores(one, query)[0] == pytest.approx(expected, abs=1e-6)
     for found in bounds(fused, query):
         assert found == pytest.approx([bound])
-    texts, known = (query.split(), title.lower().split()), dict(zip(LINE.vocabulary.words[1:], LINE.matrix[1:]))
+    texts, known = (tokenize(query), tokenize(title)), dict(zip(LINE.vocabulary.words[1:], LINE.matrix[1:]))
     assert plain_wmd.distance(*texts, known) == pytest.approx(distance, abs=1e-6)
     assert plain_wmd.relaxed(*texts, known) == pytest.approx(bound)
 
 
-def bounds(reranker, text):
-    """Bounds of all titles, compiled and plain: nothing is solved."""
-    ids, counts = reranker.query_words(text)
-    found = []
-
-    def keep(lower, exact, count):
-        found.append(lower.copy())
-        return lower
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wmd_fused, "least_distances", keep)
-        patch.setattr(wmd, "least_distances", keep)
-        for path in (reranker.fused, reranker):
-            path.distances(ids, counts, small.candidates(reranker.index), 1)
-    return found
-
-
-@st.composite
-def problems(draw):
+def problem(n, m, kind, most, seed):
     """Costs of any kind, also with ties, and counts of words."""
-    n, m = draw(st.integers(1, 12)), draw(st.integers(1, 12))
-    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    kind = draw(st.sampled_from(["distances", "ties", "any", "same words"]))
+    generator = np.random.default_rng(seed)
     if kind == "ties":
         costs = generator.integers(0, 4, (n, m)).astype(np.float64)
     elif kind == "any":
@@ -114,58 +103,79 @@ def problems(draw):
         if kind == "same words":
             sources[: min(n, m)] = sinks[: min(n, m)]
         costs = np.linalg.norm(sources[:, None] - sinks[None], axis=2)
-    most = draw(st.sampled_from([1, 2, 7]))
     return costs, generator.integers(1, most + 1, n), generator.integers(1, most + 1, m)
 
 
-@given(problems())
-def test_the_compiled_solver_agrees_with_linear_programming(problem):
-    costs, supplies, demands = problem
-    expected = transport_cost(costs, supplies, demands)
-    assert fused_cost(costs, supplies, demands) == pytest.approx(expected, rel=1e-9, abs=1e-9 * max(costs.max(), 1e-3))
-    turned = fused_cost(np.ascontiguousarray(costs.T), demands, supplies)
-    assert turned == pytest.approx(expected, rel=1e-9, abs=1e-9 * max(costs.max(), 1e-3))
-
-
-@pytest.mark.parametrize("n, m", [(70, 90), (150, 12), (12, 150), (1, 200), (200, 1)])
-def test_long_texts(n, m):
-    generator = np.random.default_rng(n)
-    costs = np.linalg.norm(generator.normal(size=(n, 1, 20)) - generator.normal(size=(1, m, 20)), axis=2)
-    supplies, demands = generator.integers(1, 4, n), generator.integers(1, 4, m)
-    expected = transport_cost(costs, supplies, demands)
-    assert expected > 1 and fused_cost(costs, supplies, demands) == pytest.approx(expected, rel=1e-9)
-
-
-WORDS = "red meat cancer wine the of in heart attack risk xylitol quokka".split()  # the last two have no vector
-UNKNOWN = WORDS[-2:]
-titles = st.lists(st.sampled_from(WORDS), max_size=12)
+def fused_cost(costs, supplies, demands):
+    """The compiled solver on a problem that is smaller than its room, as it is called for titles."""
+    room = wmd_fused.new_problem(len(supplies) + 2, len(demands))
+    room.costs[:], room.supplies[:] = np.nan, -1
+    room.costs[: len(supplies)], room.demands[:] = costs, demands * supplies.sum()
+    room.supplies[: len(supplies)] = supplies * demands.sum()
+    return wmd_fused.solve(room, len(supplies)) / (supplies.sum() * demands.sum())
 
 
 @given(
-    st.lists(titles, min_size=1, max_size=8),
-    st.lists(st.sampled_from(WORDS + ["unheard"]), max_size=9),
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.sampled_from(["distances", "ties", "any", "same words"]),
+    st.sampled_from([1, 2, 7]),
+    st.integers(0, 2**32 - 1),
+)
+@example(70, 90, "distances", 3, 70)
+@example(150, 12, "distances", 3, 150)
+@example(1, 200, "distances", 3, 1)
+def test_the_solver_agrees_with_linear_programming_and_the_relaxed_cost_is_a_bound(n, m, kind, most, seed):
+    costs, supplies, demands = problem(n, m, kind, most, seed)
+    exact = transport_cost(costs, supplies, demands)
+    same = pytest.approx(exact, rel=1e-9, abs=1e-9 * max(costs.max(), 1e-3))
+    assert fused_cost(costs, supplies, demands) == same
+    assert fused_cost(np.ascontiguousarray(costs.T), demands, supplies) == same
+    bound = relaxed_cost(costs, supplies, demands)
+    assert 0 <= bound <= exact * (1 + 1e-9) + 1e-12
+    if 1 in (n, m):
+        assert bound == pytest.approx(exact, rel=1e-9)
+
+
+KNOWN = "red meat cancer wine the of in heart attack risk".split()
+titles = st.lists(st.sampled_from([*KNOWN, "xylitol", "quokka"]), max_size=12)
+queries = st.lists(st.sampled_from([*KNOWN, "xylitol", "unheard"]), max_size=9)
+
+
+@given(
+    st.lists(titles, min_size=1, max_size=80),
+    queries,
     st.integers(0, 1000),
     st.booleans(),
+    st.sampled_from([frozenset(), STOP_WORDS]),
+    st.sampled_from([1, 2, 3, 10, 100]),
 )
-def test_fused_plain_and_the_twin_agree(tmp_path_factory, documents, query, seed, keep_stop_words):
+def test_both_paths_the_twin_and_the_first_k_agree(tmp_path_factory, documents, query, seed, flat, left_out, k):
+    """Flat: words lie in a grid, so that distances tie and the k-th best one is often that of many titles."""
     index = index_of(tmp_path_factory.mktemp("wmd") / "forward", [" ".join(title) for title in documents])
-    vectors = small.word_vectors([word for word in WORDS if word not in UNKNOWN], dimension=4, seed=seed)
-    left_out = frozenset() if keep_stop_words else STOP_WORDS
+    vectors = small.word_vectors(KNOWN, dimension=2 if flat else 4, seed=seed)
+    if flat:
+        vectors = WordVectors(vectors.vocabulary, np.round(vectors.matrix))
     fused, plain = (WordMoversDistance(index, vectors, options, left_out) for options in (FAST, PLAIN))
-    known = dict(zip(vectors.vocabulary.words[1:], vectors.matrix[1:]))
-    expected = np.array([plain_wmd.distance(query, title, known, left_out) for title in documents])
+    heard = {word: vector for word, vector in zip(KNOWN, vectors.matrix[1:]) if word not in left_out}
+    few, text = range(len(documents))[:4], " ".join(query)
+    expected = np.array([plain_wmd.distance(query, documents[row], heard) for row in few])
 
-    ids, counts = fused.query_words(" ".join(query))
-    if not len(ids):
+    if heard.keys().isdisjoint(query):
         assert np.isinf(expected).all()
+        for one in (fused, plain):
+            np.testing.assert_array_equal(scores(one, text), small.candidates(index).first_stage_scores)
         return
-    found = fused.fused.distances(ids, counts, small.candidates(index))
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found, plain.distances(ids, counts, small.candidates(index)), rtol=1e-9, atol=1e-9)
-    one, other = scores(fused, " ".join(query)), scores(plain, " ".join(query))
-    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
-    assert one.dtype == np.float32 and np.isfinite(one).all()
-    assert (one[np.isinf(expected)] < one[np.isfinite(expected)].min(initial=np.inf)).all()
+    for one, path in ((fused, fused.fused), (plain, plain)):
+        found = path.distances(*one.query_words(text), small.candidates(index, few))
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        scored = scores(one, text, few)
+        assert scored.dtype == np.float32 and np.isfinite(scored).all()
+        np.testing.assert_allclose(scored, np.where(np.isinf(expected), one.floor, -found), rtol=1e-6)
+        assert scored.min() >= one.floor and (scored > one.floor).tolist() == np.isfinite(expected).tolist()
+    first_k_are_exact(fused, WordMoversDistance(index, vectors, FAST, left_out, exact_top=k), text)
+    for bound in bounds(fused, text):
+        np.testing.assert_allclose(bound, [plain_wmd.relaxed(query, one, heard) for one in documents], atol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -173,93 +183,41 @@ def many(tmp_path_factory):
     """Titles of 0 to 20 words, some of which have no vector."""
     generator = np.random.default_rng(6)
     words = np.array([f"word{number}x" for number in range(80)])
-    index = index_of(
-        tmp_path_factory.mktemp("many") / "forward",
-        [" ".join(words[generator.integers(0, 80, generator.integers(0, 21))]) for _ in range(300)],
-    )
+    titles = [" ".join(words[generator.integers(0, 80, generator.integers(0, 21))]) for _ in range(300)]
+    index = index_of(tmp_path_factory.mktemp("many") / "forward", titles)
     return index, small.word_vectors(list(words[:60]), dimension=9, seed=2)
 
 
 QUERY = "word3x word7x word7x word70x word41x word15x"
 
 
-@pytest.fixture(params=[FAST, PLAIN], ids=["fused", "plain"])
-def reranker(many, request):
-    return WordMoversDistance(*many, request.param)
+@pytest.mark.parametrize(
+    ("options", "k", "texts"),
+    [
+        (FAST, 1, (QUERY, "word8x word75x")),
+        (FAST, 20, (QUERY, "word3x", "word1x word2x word2x")),
+        (FAST, 1000, (QUERY, "word3x")),
+        (RerankerOptions(threads=3), 9, (QUERY, "word1x word2x word2x")),
+        (PLAIN, 5, (QUERY,)),
+    ],
+    ids=["one", "twenty", "all", "threads", "plain"],
+)
+def test_the_first_k_of_many_are_exact_and_most_others_are_not_solved(many, options, k, texts):
+    full, top = (WordMoversDistance(*many, options, exact_top=count) for count in (None, k))
+    rows = range(0, 300, 3 if options is PLAIN else 1)
+    not_solved = [first_k_are_exact(full, top, text, rows) for text in texts]
+    assert not_solved[0] > 30 if k <= 20 else not_solved == [0, 0]
 
 
 def test_threads_score_at_once(many):
     """Several queries over one reranker, each in a thread of its own."""
     reranker = WordMoversDistance(*many, FAST)
-    queries = [
-        " ".join(f"word{number}x" for number in row) for row in np.random.default_rng(9).integers(0, 60, (24, 6))
-    ]
+    numbers = np.random.default_rng(9).integers(0, 60, (24, 6))
+    queries = [" ".join(f"word{number}x" for number in row) for row in numbers]
     expected = [scores(reranker, text) for text in queries]
     with ThreadPoolExecutor(4) as pool:
         for found, one in zip(pool.map(lambda text: scores(reranker, text), queries), expected):
             np.testing.assert_array_equal(found, one)
-
-
-def test_what_does_not_matter_in_a_query(reranker):
-    rows = range(0, 300, 15)
-    expected = scores(reranker, "word3x word7x word41x", rows)
-    for same in ("word41x word3x word7x", "Word3x, word7x; WORD41x?", "word3x word7x word41x word3x word7x word41x",
-                 "word3x word75x word7x unheard word41x"):  # fmt: skip
-        np.testing.assert_allclose(scores(reranker, same, rows), expected, rtol=1e-6)
-    assert np.abs(scores(reranker, "word3x word7x word41x word41x", rows) - expected).max() > 0.01
-
-
-@given(problems())
-def test_the_relaxed_cost_is_a_lower_bound(problem):
-    costs, supplies, demands = problem
-    bound, exact = relaxed_cost(costs, supplies, demands), transport_cost(costs, supplies, demands)
-    assert 0 <= bound <= exact * (1 + 1e-9) + 1e-12
-    if min(costs.shape) == 1:
-        assert bound == pytest.approx(exact, rel=1e-9)
-
-
-@given(
-    st.lists(titles, min_size=1, max_size=80),
-    st.lists(st.sampled_from(WORDS[:-2]), min_size=1, max_size=6),
-    st.integers(0, 1000),
-    st.sampled_from([1, 2, 3, 10, 100]),
-    st.booleans(),
-)
-def test_the_first_k_are_those_of_the_full_computation(tmp_path_factory, documents, query, seed, k, flat):
-    """Flat: words lie in a grid, so that distances tie and the k-th best one is often that of many titles."""
-    index = index_of(tmp_path_factory.mktemp("top") / "forward", [" ".join(title) for title in documents])
-    known = [word for word in WORDS if word not in UNKNOWN]
-    vectors = small.word_vectors(known, dimension=2 if flat else 4, seed=seed)
-    if flat:
-        vectors = WordVectors(vectors.vocabulary, np.round(vectors.matrix))
-    candidates, text = small.candidates(index), " ".join(query)
-    full, top = (WordMoversDistance(index, vectors, FAST, exact_top=count) for count in (None, k))
-    expected, found = scores(full, text), scores(top, text)
-    best = candidates.order(expected)[:k]
-    np.testing.assert_array_equal(candidates.order(found)[:k], best)
-    np.testing.assert_array_equal(found[best], expected[best])
-    assert (found >= expected).all() and np.isfinite(found).all()
-    where = dict(zip(known, vectors.matrix[1:]))
-    for bound in bounds(full, text):
-        np.testing.assert_allclose(bound, [plain_wmd.relaxed(query, title, where) for title in documents], atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("options", "k"),
-    [(FAST, 1), (FAST, 20), (FAST, 300), (FAST, 1000), (RerankerOptions(threads=3), 9), (PLAIN, 5)],
-    ids=["one", "twenty", "all", "more", "threads", "plain"],
-)
-def test_the_first_k_of_many(many, options, k):
-    full, top = (WordMoversDistance(*many, options, exact_top=count) for count in (None, k))
-    rows = range(0, 300, 3 if options is PLAIN else 1)
-    candidates = small.candidates(full.index, rows)
-    for text in (QUERY,) if options is PLAIN else (QUERY, "word3x", "word1x word2x word2x", "word8x word75x"):
-        expected, found = scores(full, text, rows), scores(top, text, rows)
-        best = candidates.order(expected)[:k]
-        np.testing.assert_array_equal(candidates.order(found)[:k], best)
-        np.testing.assert_array_equal(found[best], expected[best])
-    not_solved = (scores(top, QUERY, rows) > scores(full, QUERY, rows)).sum()
-    assert not_solved > 30 if k <= 20 else not_solved == 0
 
 
 def test_titles_are_solved_until_the_next_bound_is_worse():
@@ -281,38 +239,26 @@ def test_titles_are_solved_until_the_next_bound_is_worse():
     assert least_distances(np.zeros(0), solve, 3).shape == (0,)
 
 
-def test_bounds_that_cannot_be_told_from_the_best_distance_are_solved():
-    """By a float32, in which the bound would tie; and by its rounding, where a bound is the distance itself."""
-    exact = np.array([1.0, 2.0])
-    found = least_distances(np.array([1.0, 1 + 3e-8]), lambda places: exact[places], 1)
-    np.testing.assert_array_equal(found, exact)
-    halfway = 1 + 2.0**-24  # the next float64 is another float32
-    exact = np.array([halfway, halfway])
-    found = least_distances(np.array([0.5, np.nextafter(halfway, 2)]), lambda places: exact[places], 1)
-    np.testing.assert_array_equal(found, exact)
+HALFWAY = 1 + 2.0**-24  # the next float64 is another float32
 
 
-def test_first_k_options(many):
-    assert WordMoversDistance(*many, FAST, exact_top=7).name == "wmd-title-top7"
-    for count in (0, -1):
-        with pytest.raises(InputError, match=f"first {count} titles"):
-            WordMoversDistance(*many, FAST, exact_top=count)
+@pytest.mark.parametrize(
+    "bounds, exact",
+    [([1.0, 1 + 3e-8], [1.0, 2.0]), ([0.5, np.nextafter(HALFWAY, 2)], [HALFWAY, HALFWAY])],
+    ids=["a tie as float32", "the distance itself, rounded"],
+)
+def test_bounds_that_cannot_be_told_from_the_best_distance_are_solved(bounds, exact):
+    found = least_distances(np.array(bounds), lambda places: np.array(exact)[places], 1)
+    assert found.tolist() == exact
 
 
-@both
-def test_titles_without_known_words_come_last(index, vectors, options):
-    """In small.DOCUMENTS: 'Xylitol quokka' and two empty titles."""
-    reranker = WordMoversDistance(index, vectors, options)
-    found = scores(reranker, "aspirin after surgery")
-    without = [row for row, (_, title, _) in enumerate(small.DOCUMENTS) if title in ("", "Xylitol quokka")]
-    assert without == [3, 4, 6] and set(found[without]) == {np.float32(reranker.floor)}
-    assert np.delete(found, without).min() > reranker.floor and np.isfinite(found).all()
-    order = small.candidates(index).order(found)
-    # Decreasing id, in bytes: "é", "2", "100".
-    assert [small.DOCUMENTS[row][0] for row in order[-3:]] == ["é", "2", "100"]
+@pytest.mark.parametrize("count", [0, -1])
+def test_at_least_one_title_is_exact(many, count):
+    with pytest.raises(InputError, match=f"first {count} titles"):
+        WordMoversDistance(*many, FAST, exact_top=count)
 
 
-@both
+@pytest.mark.parametrize("options", [FAST, PLAIN], ids=["fused", "plain"])
 def test_the_last_place_is_below_any_distance(tmp_path, options):
     """Also of two words as far apart as their lengths allow."""
     vectors = WordVectors(Vocabulary(["red", "meat"]), np.array([[0, 0], [1e6, 0], [-1e6, 0]], np.float32))
@@ -321,29 +267,12 @@ def test_the_last_place_is_below_any_distance(tmp_path, options):
     assert red == 0 and meat == -2e6 and tofu < meat
 
 
-@both
-def test_a_query_without_known_words_leaves_the_order(index, vectors, options, caplog):
-    reranker = WordMoversDistance(index, vectors, options)
+def test_a_query_without_known_words_is_named_once(index, vectors, caplog):
+    reranker = WordMoversDistance(index, vectors, FAST)
     with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            for text in ("xylitol quokka", "", "unheard"):
-                found = reranker.score(Query(f"q {text}", text), small.candidates(index))
-                np.testing.assert_array_equal(found, small.candidates(index).first_stage_scores)
+        for text in ("xylitol quokka", "", "unheard") * 2:
+            reranker.score(Query(f"q {text}", text), small.candidates(index))
     assert len(caplog.records) == 3 and "q xylitol quokka" in caplog.records[0].getMessage()
-
-
-@both
-def test_stop_words(tmp_path, vectors, options):
-    index = index_of(tmp_path / "forward", ["risk of a heart attack", "risk heart attack", "of the and", "women"])
-    keeping = WordMoversDistance(index, vectors, options)
-    removing = WordMoversDistance(index, vectors, options, STOP_WORDS)
-    assert (keeping.name, removing.name) == ("wmd-title", "wmd-title-nostop")
-    kept, removed = (scores(one, "the risk of stroke") for one in (keeping, removing))
-    assert abs(kept[0] - kept[1]) > 0.01 and removed[0] == removed[1]
-    assert removed[2] == np.float32(removing.floor) and kept[2] > keeping.floor
-    np.testing.assert_array_equal(removed, scores(removing, "risk stroke"))
-    # A query of nothing but stop-words.
-    np.testing.assert_array_equal(scores(removing, "of the"), small.candidates(index).first_stage_scores)
 
 
 def test_lucene_s_stop_words():
