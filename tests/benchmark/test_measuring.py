@@ -35,22 +35,22 @@ def clock(monkeypatch):
 @pytest.fixture
 def recorder(clock):
     """Makes cases that note their name, the number of the call, and whether garbage collection was on."""
+    calls = []
 
     def make(name, seconds=0.001):
         def case(number):
             clock.sleep(7.0)  # preparing takes long, and must not count
 
             def work():
-                case.calls.append((name, number, gc.isenabled()))
+                calls.append((name, number, gc.isenabled()))
                 clock.sleep(seconds)
                 return number
 
             return work
 
-        case.calls = make.calls
         return case
 
-    make.calls = []
+    make.calls = calls
     return make
 
 
@@ -62,14 +62,16 @@ def test_every_repetition_is_timed_and_returns_its_value(recorder):
         assert measured[name].peak_memory_mb > 1
 
 
-def test_a_case_is_called_before_it_is_timed(recorder):
+def test_a_case_is_called_before_it_is_timed_and_then_the_garbage_collector_rests(recorder):
     Meter(5.0, 10).measure({"a": recorder("a")})
-    assert [number for _, number, _ in recorder.calls] == [-1, -2, *range(10)]
+    assert recorder.calls == [("a", -1, True), ("a", -2, True), *(("a", number, False) for number in range(10))]
+    assert gc.isenabled()
 
 
-def test_a_long_call_is_estimated_once(recorder):
-    assert Meter(5.0, 10).estimate(recorder("a", LONG + 1)) == pytest.approx(LONG + 1)
-    assert len(recorder.calls) == 1
+def test_the_garbage_collector_is_on_again_after_an_error():
+    with pytest.raises(ZeroDivisionError):
+        Meter(5.0, 10).measure({"fails": lambda number: lambda: 1 / (number - 3)})
+    assert gc.isenabled()
 
 
 def test_cases_take_turns_and_each_turn_starts_with_a_call_that_is_not_timed(recorder):
@@ -81,31 +83,20 @@ def test_cases_take_turns_and_each_turn_starts_with_a_call_that_is_not_timed(rec
     assert not any(number in measured[name].returned for name, number in first)
 
 
-def test_a_case_alone_and_a_long_one_need_no_call_to_warm_up(recorder):
-    assert Meter(5.0, 40).measure({"a": recorder("a")})["a"].returned == list(range(40))
-    both = Meter(5.0, 40).measure({"a": recorder("a"), "long": recorder("long", LONG + 1)})
-    assert both["long"].returned == list(range(FEWEST))
+def test_a_long_case_is_called_once_before_it_is_timed_and_takes_its_turns_at_once(recorder):
+    measured = Meter(5.0, 40).measure({"a": recorder("a"), "long": recorder("long", LONG + 1)})
+    assert measured["long"].returned == list(range(FEWEST))
+    assert [number for name, number, _ in recorder.calls if name == "long"] == [-1, *range(FEWEST)]
 
 
-def test_slow_cases_are_timed_at_least_a_few_times_and_fast_ones_no_more_than_asked(recorder):
-    measured = Meter(1.0, 12).measure({"slow": recorder("slow", 10.0), "fast": recorder("fast", 0.01)})
-    assert len(measured["slow"].seconds) == FEWEST
-    assert len(measured["fast"].seconds) == 12
-    assert len(Meter(1.0, 12).measure({"medium": recorder("medium", 0.125)})["medium"].seconds) == 8
-    assert len(Meter(1.0, 2).measure({"slow": recorder("slow", 10.0)})["slow"].seconds) == 2
-
-
-def test_the_garbage_collector_rests_and_is_on_again_even_after_an_error(recorder):
-    Meter(5.0, 10).measure({"a": recorder("a")})
-    assert gc.isenabled()
-    assert not any(enabled for _, number, enabled in recorder.calls if number >= 0)
-
-    def fails(number):
-        return lambda: 1 / (number - 3)
-
-    with pytest.raises(ZeroDivisionError):
-        Meter(5.0, 10).measure({"fails": fails})
-    assert gc.isenabled()
+@pytest.mark.parametrize(
+    "most, seconds, timed",
+    [(12, 10.0, FEWEST), (2, 10.0, 2), (12, 0.125, 8), (12, 0.01, 12)],
+    ids=["slow", "slow and few", "medium", "fast"],
+)
+def test_a_case_is_timed_as_often_as_its_second_allows_but_a_few_times_at_least(recorder, most, seconds, timed):
+    measured = Meter(1.0, most).measure({"case": recorder("case", seconds)})
+    assert measured["case"].returned == list(range(timed))
 
 
 def test_columns_follow_from_the_times():

@@ -12,7 +12,6 @@ from rerank_plugin.benchmark.rows import (
     Measurement,
     markdown,
     number,
-    shares,
     write_json,
 )
 
@@ -35,7 +34,7 @@ def cells(line):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_a_table_for_each_stage(tmp_path):
+def test_a_table_for_each_stage_that_was_measured():
     said = markdown(ROWS, "python -m rerank_plugin.bench")
     assert "some machine" in said and "`python -m rerank_plugin.bench`" in said
     assert said.count("### ") == 3
@@ -49,9 +48,6 @@ def test_a_table_for_each_stage(tmp_path):
     assert "500 (443 found)" in said
     assert "64 of 500" in said and "part of the candidates" in said
     assert "part of a batch" not in said
-
-
-def test_only_the_stages_that_were_measured():
     assert markdown([FAST_ROW], "bench").count("### ") == 1
 
 
@@ -60,10 +56,6 @@ def test_only_the_stages_that_were_measured():
 )
 def test_numbers_show_what_a_clock_can_tell(value, shown):
     assert number(value) == shown
-
-
-def test_shares_of_nothing_are_empty():
-    assert shares(None) == shares({}) == ""
 
 
 def test_json_has_the_contract_s_keys_and_leaves_out_what_is_unknown(tmp_path):

@@ -40,13 +40,19 @@ def setup():
     return Setup(Meter(0.2, 8), "cpu", 1, "a machine")
 
 
-def test_one_query_after_the_other_and_never_the_same_candidates_twice_in_a_row(collection, setup):
-    plain, fast = Noting(), Noting()
-    scoring_rows(Subject("noting", {PLAIN: plain, FAST: fast}, None), collection, 10, 1, setup)
-    for reranker in (plain, fast):
+def test_both_paths_score_one_query_after_the_other_and_never_the_same_candidates_twice_in_a_row(collection, setup):
+    paths = {PLAIN: Noting(0.01), FAST: Noting(0.002)}
+    plain, fast = scoring_rows(Subject("noting", paths, 0.25), collection, 10, 1, setup)
+    for reranker in paths.values():
         assert {query for query, _ in reranker.calls} == {query.id for query in collection.queries}
         assert {len(rows) for _, rows in reranker.calls} == {10}
         assert all(one != other for one, other in zip(reranker.calls, reranker.calls[1:]))
+    assert (plain.path, fast.path) == (PLAIN, FAST)
+    assert plain.ratio_to_plain == 1
+    assert fast.ratio_to_plain == pytest.approx(plain.median_ms / fast.median_ms)
+    assert plain.median_ms >= 10 and fast.median_ms >= 2
+    assert fast.reranker == "noting" and fast.depth == 10 and fast.candidates == 10 and fast.documents == 60
+    assert fast.largest_difference == 0.25 and fast.measured_queries is None
 
 
 def test_a_batch_takes_the_next_queries_in_order(collection):
@@ -57,21 +63,8 @@ def test_a_batch_takes_the_next_queries_in_order(collection):
 
 
 def test_work_on_one_query_a_call_takes_the_next_one_each_time():
-    seen = []
-    for call in (-1, 0, 1, 4):
-        query_by_query("abc", seen.append)(call)()
-    assert seen == ["c", "a", "b", "b"]
-
-
-def test_rows_of_both_paths(collection, setup):
-    subject = Subject("noting", {PLAIN: Noting(0.01), FAST: Noting(0.002)}, 0.25)
-    plain, fast = scoring_rows(subject, collection, 10, 1, setup)
-    assert (plain.path, fast.path) == (PLAIN, FAST)
-    assert plain.ratio_to_plain == 1
-    assert fast.ratio_to_plain == pytest.approx(plain.median_ms / fast.median_ms)
-    assert plain.median_ms >= 10 and fast.median_ms >= 2
-    assert fast.reranker == "noting" and fast.depth == 10 and fast.candidates == 10 and fast.documents == 60
-    assert fast.largest_difference == 0.25 and fast.measured_queries is None
+    case = query_by_query("abc", str.upper)
+    assert [case(call)() for call in (-1, 0, 1, 4)] == ["C", "A", "B", "B"]
 
 
 def test_a_slow_plain_path_is_timed_on_a_part_of_the_batch(collection):
@@ -95,8 +88,11 @@ def test_queries_of_a_batch_are_scored_together_where_the_reranker_can(collectio
     assert reranker.calls == [[query.id for query in collection.queries[:3]]]
 
 
-def test_the_largest_difference_is_relative_to_the_largest_score(collection):
-    paths = {PLAIN: Noting(), FAST: Noting(error=0.125)}
-    assert largest_difference(paths, collection, 20) == pytest.approx(0.125)
-    assert largest_difference({PLAIN: Noting(), FAST: Noting()}, collection, 20) == 0
-    assert largest_difference({PLAIN: Noting()}, collection, 20) is None
+@pytest.mark.parametrize(
+    "paths, expected",
+    [({PLAIN: 0, FAST: 0.125}, 0.125), ({PLAIN: 0, FAST: 0}, 0), ({PLAIN: 0}, None)],
+    ids=["one", "none", "one path"],
+)
+def test_the_largest_difference_is_relative_to_the_largest_score(collection, paths, expected):
+    rerankers = {path: Noting(error=error) for path, error in paths.items()}
+    assert largest_difference(rerankers, collection, 20) == pytest.approx(expected)
