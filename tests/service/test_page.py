@@ -58,11 +58,11 @@ def browser():
 def page(browser):
     """A page that fails its test where a script fails, the policy is broken, or another host is asked."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    opened, faults, hosts = context.new_page(), [], set()
-    opened.on("pageerror", lambda error: faults.append(str(error)))
-    opened.on("console", lambda said: "Content Security Policy" in said.text and faults.append(said.text))
-    opened.on("request", lambda asked: hosts.add(urlparse(asked.url).hostname))
-    yield opened
+    page, faults, hosts = context.new_page(), [], set()
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda said: "Content Security Policy" in said.text and faults.append(said.text))
+    page.on("request", lambda asked: hosts.add(urlparse(asked.url).hostname))
+    yield page
     context.close()
     assert not faults and hosts <= {"127.0.0.1", None}
 
@@ -79,6 +79,16 @@ def nothing_in_the_way(page):
 def shown(page, address, question="?query=statins"):
     page.goto(f"{address}/{question}")
     page.wait_for_selector("#side-right .hits > li")
+
+
+def opened(page, place="#side-right .hits > li", nth=0):
+    page.locator(f"{place} .open").nth(nth).click()
+    page.wait_for_selector(".sentence")
+
+
+def answered(address, path, index="statins", **asked):
+    """What the service says itself."""
+    return httpx.get(f"{address}/v1/{index}/{path}", params=asked).json()
 
 
 def wait_for_address(page, name, values):
@@ -98,8 +108,7 @@ def violations(page):
 def test_both_sides_are_the_service_s_rankings_and_the_lines_join_them(page, address):
     shown(page, address)
     for side, reranker in (("left", "none"), ("right", "delta")):
-        asked = {"query": "statins", "reranker": reranker}
-        answer = httpx.get(f"{address}/v1/statins/search", params=asked).json()
+        answer = answered(address, "search", query="statins", reranker=reranker)
         assert documents(page, side) == [one["docid"] for one in answer["candidates"]]
     joined = page.eval_on_selector_all("#lines path:not(.beyond)", "paths => paths.map(path => path.dataset.line)")
     assert set(joined) == set(documents(page, "left")) & set(documents(page, "right"))
@@ -110,11 +119,9 @@ def test_both_sides_are_the_service_s_rankings_and_the_lines_join_them(page, add
 def test_a_document_is_explained_and_the_address_holds_it(page, address):
     shown(page, address)
     docid = documents(page, "right")[0]
-    page.locator("#side-right .open").first.click()
-    page.wait_for_selector(".sentence")
+    opened(page)
     wait_for_address(page, "doc", [docid])
-    asked = {"query": "statins", "docid": docid, "reranker": "delta"}
-    answer = httpx.get(f"{address}/v1/statins/explain", params=asked).json()
+    answer = answered(address, "explain", query="statins", docid=docid, reranker="delta")
     assert page.text_content(".sentence") == answer["sentence"]
     assert page.text_content(".abstract") == answer["abstract"]
     page.locator(".matrix td[tabindex='0']").focus()
@@ -129,10 +136,10 @@ def test_a_document_is_explained_and_the_address_holds_it(page, address):
 def test_a_click_is_logged_with_what_was_shown(page, address, click_log):
     shown(page, address, "?query=lower cholesterol")
     ids = documents(page, "right")
-    page.locator("#side-right .open").nth(1).click()
-    with page.expect_response("**/click") as answered:
+    opened(page, nth=1)
+    with page.expect_response("**/click") as click:
         page.keyboard.press("Escape")
-    assert answered.value.status == 204
+    assert click.value.status == 204
     header, *lines = (line.split("\t") for line in click_log.read_text().splitlines())
     logged = [dict(zip(header, line)) for line in lines if line[0] == "lower cholesterol"]
     assert [one["document"] for one in logged] == ids
@@ -144,8 +151,7 @@ def test_what_documents_hold_is_text(page, address):
     titles = page.eval_on_selector_all("#side-right h3", "titles => titles.map(title => title.textContent)")
     assert {HOSTILE[0].title, HOSTILE[1].title, "No title", HOSTILE[3].title} <= set(titles)
     for docid in ("script", "rtl", "untitled", "long"):
-        page.locator(f"#side-right [data-docid={docid}] .open").click()
-        page.wait_for_selector(".sentence")
+        opened(page, f"#side-right [data-docid={docid}]")
         assert page.text_content(".abstract") == next(one.abstract for one in HOSTILE if one.id == docid)
         page.keyboard.press("Escape")
     assert page.evaluate("window.bad") is None
@@ -178,8 +184,7 @@ def test_filters_are_sent_and_kept_in_the_address(page, address):
     page.click("button.main")
     page.wait_for_selector("#side-right .hits:not(:has(> :nth-child(5)))")
     wait_for_address(page, "filter", ["year:2000-2003"])
-    page.locator("#side-right .open").first.click()
-    page.wait_for_selector(".sentence")
+    opened(page)
     page.go_back()
     page.go_back()
     page.wait_for_selector("#side-right .hits > :nth-child(10)")
@@ -238,8 +243,7 @@ def test_the_newest_come_first_where_that_is_asked(page, address):
     page.click("button.main")
     wait_for_address(page, "sort", ["date"])
     page.wait_for_selector("#side-right li[data-docid=d14]:first-child")
-    asked = {"query": "statins", "sort": "date"}
-    dates = [one["doc"]["date"] for one in httpx.get(f"{address}/v1/statins/search", params=asked).json()["candidates"]]
+    dates = [one["doc"]["date"] for one in answered(address, "search", query="statins", sort="date")["candidates"]]
     said = page.locator("#side-right .details").all_text_contents()
     assert [one.split(" · ")[0] for one in said] == dates == sorted(dates, reverse=True)
 
@@ -270,12 +274,11 @@ def test_a_real_collection(page, real_data, tmp_path):
         assert query in {one.text for one in queries(f"{source}:test")}
         first.click()
         page.wait_for_selector("#side-right .hits > li")
-        answer = client.get("/v1/nfcorpus/search", params={"query": query, "reranker": "delta"}).json()
+        answer = answered(client.base_url, "search", "nfcorpus", query=query, reranker="delta")
         assert documents(page, "right") == [one["docid"] for one in answer["candidates"]]
         assert nothing_in_the_way(page)
         risen = max(answer["candidates"], key=lambda one: one["first_stage_rank"] - one["rank"])
-        page.locator(f"#side-right [data-docid='{risen['docid']}'] .open").click()
-        page.wait_for_selector(".sentence")
+        opened(page, f"#side-right [data-docid='{risen['docid']}']")
         assert str(risen["first_stage_rank"]) in page.text_content(".sentence") and violations(page) == []
 
 
@@ -289,7 +292,6 @@ def test_nothing_is_in_the_way(page, address, scheme, width):
     assert violations(page) == []
     shown(page, address)
     assert nothing_in_the_way(page)
-    page.locator("#side-right .open").first.click()
-    page.wait_for_selector(".sentence")
+    opened(page)
     assert violations(page) == []
     assert page.evaluate("(one => one.scrollWidth <= one.clientWidth)(document.querySelector('dialog'))")
