@@ -14,11 +14,10 @@ from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.tokenizer import SETTINGS
 from tests import small
-from tests.processes import ROOT, run
 
 QUERY = Query("q1", "heart attack")
 
-TITLE_LENGTH = '''
+ELSEWHERE = '''
 import numpy as np
 
 from rerank_plugin.rerankers import Scorer
@@ -46,6 +45,30 @@ def from_entry_point(index, checkpoint, options):
     built.checkpoint, built.options = checkpoint, options
     return built
 '''
+ENTRY_POINTS = """[rerank_plugin.rerankers]
+title-length = elsewhere.rerankers:from_entry_point
+bm25-title = elsewhere.rerankers:TitleLength
+broken = elsewhere.broken:TitleLength
+"""
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """A distribution of somebody else as pip would leave it: a package and its dist-info."""
+    site = tmp_path_factory.mktemp("site")
+    files = {
+        "elsewhere/__init__.py": "",
+        "elsewhere/rerankers.py": ELSEWHERE,
+        "elsewhere/broken.py": "import no_such_library\n",
+        "elsewhere-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n",
+        "elsewhere-1.0.dist-info/entry_points.txt": ENTRY_POINTS,
+    }
+    for name, content in files.items():
+        (site / name).parent.mkdir(exist_ok=True)
+        (site / name).write_text(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(site)
+        yield
 
 
 @pytest.fixture
@@ -55,44 +78,39 @@ def checkpoint(tmp_path, vectors):
     return folder
 
 
-def write_package(folder, name, source=TITLE_LENGTH):
-    package = folder / name
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "rerankers.py").write_text(source)
+def scores(one, index, rows=None):
+    return one.score(QUERY, small.candidates(index, rows))
 
 
-def test_known_names():
+def refusal(spec, index):
+    with pytest.raises(InputError) as raised:
+        rerankers.load(spec, index)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_known_names(elsewhere):
     names = rerankers.known_names()
-    assert "delta" in names and names == sorted(set(names)) and {*rerankers.UNTRAINED, *register.names()} <= set(names)
+    assert names == sorted(set(names))
+    assert {"delta", "title-length", "broken", *rerankers.UNTRAINED, *register.names()} <= set(names)
 
 
 @pytest.mark.parametrize("spec", ["dalta", "dalta:checkpoints/x", "", "a.b", "nowhere/at/all"])
 def test_unknown_names_list_the_known_ones(index, tmp_path, monkeypatch, spec):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError) as raised:
-        rerankers.load(spec, index)
-    if spec:
-        assert f"'{spec}'" in str(raised.value) and all(name in str(raised.value) for name in rerankers.known_names())
-    assert "\n" not in str(raised.value)
+    said = refusal(spec, index)
+    assert not spec or f"'{spec}'" in said and all(name in said for name in rerankers.known_names())
 
 
 def test_checkpoint_by_name_and_alone(index, vectors, checkpoint, monkeypatch):
-    expected = NeuralReranker(small.delta(vectors, seed=5), vectors.vocabulary, index)
-    expected = expected.score(QUERY, small.candidates(index))
+    expected = scores(NeuralReranker(small.delta(vectors, seed=5), vectors.vocabulary, index), index)
     options = RerankerOptions(batch_size=3)
     for spec in (f"delta:{checkpoint}", str(checkpoint)):
         one = rerankers.load(spec, index, options)
         assert (one.name, one.options) == ("delta", options)
-        np.testing.assert_allclose(one.score(QUERY, small.candidates(index)), expected, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(scores(one, index), expected, rtol=0, atol=1e-6)
     monkeypatch.chdir(checkpoint.parent)
     assert rerankers.load("checkpoint", index).name == "delta"
-
-
-def test_models_that_do_not_come_along_need_a_checkpoint(index):
-    for spec in ("pacrr", "pacrr:"):
-        with pytest.raises(InputError, match="checkpoint"):
-            rerankers.load(spec, index)
 
 
 def test_the_model_that_comes_along(index):
@@ -101,112 +119,58 @@ def test_the_model_that_comes_along(index):
     assert sum(path.stat().st_size for path in folder.iterdir()) < 20e6
     config = checkpoints.read_config(folder)
     assert config["training"]["train"] == "runs/open:train" and config["config"]["filters"] == 32
-    candidates = small.candidates(index)
-    scores = {
-        spec: rerankers.load(spec, index).score(QUERY, candidates) for spec in ("delta", "delta:", f"delta:{folder}")
-    }
-    plain = rerankers.load("delta", index, RerankerOptions(fast=False)).score(QUERY, candidates)
+    plain = scores(rerankers.load("delta", index, RerankerOptions(fast=False)), index)
     assert len(np.unique(plain)) > 1
-    for one in scores.values():
-        np.testing.assert_allclose(one, plain, rtol=0, atol=1e-5)
-    assert register.entry_of("pacrr").bundled is None
+    for spec in ("delta", "delta:", f"delta:{folder}"):
+        np.testing.assert_allclose(scores(rerankers.load(spec, index), index), plain, rtol=0, atol=1e-5)
     for given in ("pacrr", "./delta", "../models/delta", Path("delta")):  # a path is a folder, whatever it is called
         assert register.checkpoint_folder(given) == Path(given)
 
 
-def test_missing_and_foreign_checkpoint_folders(index, tmp_path):
-    with pytest.raises(InputError, match="no-such-folder"):
-        rerankers.load(f"delta:{tmp_path / 'no-such-folder'}", index)
-    (tmp_path / "empty").mkdir()
-    for spec in (str(tmp_path / "empty"), f"delta:{tmp_path / 'empty'}"):
-        with pytest.raises(InputError, match="config.json"):
-            rerankers.load(spec, index)
-    (tmp_path / "empty" / "config.json").write_text(
-        json.dumps({"model": "oracle", "config": {}, "tokenizer": SETTINGS})
-    )
-    for spec in (str(tmp_path / "empty"), f"delta:{tmp_path / 'empty'}"):
-        with pytest.raises(InputError, match="oracle"):
-            rerankers.load(spec, index)
-
-
-def test_class_from_elsewhere(index, tmp_path, monkeypatch):
-    write_package(tmp_path, "elsewhere_class")
-    monkeypatch.syspath_prepend(tmp_path)
-    one = rerankers.load("elsewhere_class.rerankers:TitleLength", index)
-    assert one.name == "title-length" and one.index is index
-    assert one.score(QUERY, small.candidates(index, [8, 1, 4])).tolist() == [5, 3, 0]
+@pytest.mark.parametrize("spec", ["pacrr", "pacrr:"])
+def test_models_that_do_not_come_along_need_a_checkpoint(index, spec):
+    assert "checkpoint" in refusal(spec, index) and register.entry_of("pacrr").bundled is None
 
 
 @pytest.mark.parametrize(
-    "spec",
+    "config, said",
+    [(None, "config.json"), ({"model": "oracle", "config": {}, "tokenizer": SETTINGS}, "oracle")],
+    ids=["empty", "foreign"],
+)
+def test_folders_that_are_no_checkpoints(index, tmp_path, config, said):
+    assert "no-such-folder" in refusal(f"delta:{tmp_path / 'no-such-folder'}", index)
+    if config is not None:
+        (tmp_path / "config.json").write_text(json.dumps(config))
+    for spec in (str(tmp_path), f"delta:{tmp_path}"):
+        assert said in refusal(spec, index)
+
+
+def test_class_from_elsewhere(index, elsewhere):
+    one = rerankers.load("elsewhere.rerankers:TitleLength", index)
+    assert one.name == "title-length" and one.index is index
+    assert scores(one, index, [8, 1, 4]).tolist() == [5, 3, 0]
+
+
+def test_entry_points_of_other_packages(index, elsewhere, tmp_path):
+    """With a checkpoint, without, and by a checkpoint folder alone, which names the model."""
+    (tmp_path / "config.json").write_text(json.dumps({"model": "title-length", "config": {}}))
+    for spec, folder in (("title-length:some/folder", "some/folder"), ("title-length", None), (tmp_path, tmp_path)):
+        one = rerankers.load(str(spec), index, RerankerOptions(batch_size=17))
+        assert (one.checkpoint, one.options.batch_size) == (folder and Path(folder), 17)
+        assert scores(one, index, [8, 1, 4]).tolist() == [5, 3, 0]
+
+
+@pytest.mark.parametrize(
+    "spec, said",
     [
-        "elsewhere_faults.rerankers:Missing",
-        "elsewhere_faults.missing:TitleLength",
-        "no_such_package.rerankers:TitleLength",
-        "elsewhere_faults.rerankers:NoScore",
-        "elsewhere_faults.broken:TitleLength",
+        ("elsewhere.rerankers:Missing", "Missing"),
+        ("elsewhere.missing:TitleLength", "elsewhere.missing"),
+        ("no_such_package.rerankers:TitleLength", "no_such_package"),
+        ("elsewhere.rerankers:NoScore", "no method score"),
+        ("elsewhere.broken:TitleLength", "no_such_library"),
+        ("broken", "no_such_library"),
+        ("bm25-title", "the name is taken"),
     ],
 )
-def test_class_from_elsewhere_that_cannot_be_used(index, tmp_path, monkeypatch, spec):
-    write_package(tmp_path, "elsewhere_faults")
-    (tmp_path / "elsewhere_faults" / "broken.py").write_text("import no_such_library\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(InputError) as raised:
-        rerankers.load(spec, index)
-    assert f"'{spec}'" in str(raised.value) and "\n" not in str(raised.value)
-
-
-def install(folder, name, source, entry_points):
-    """A distribution as pip would leave it: a package and its dist-info."""
-    write_package(folder, name, source)
-    information = folder / f"{name}-1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    lines = "".join(f"{entry} = {name}.rerankers:{target}\n" for entry, target in entry_points.items())
-    (information / "entry_points.txt").write_text(f"[rerank_plugin.rerankers]\n{lines}")
-
-
-SCRIPT = """
-import json, sys
-from pathlib import Path
-from rerank_plugin import rerankers
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
-from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex
-index = ForwardIndex(Path(sys.argv[1]), json.loads(sys.argv[2]))
-
-def told(one):
-    scores = one.score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1])).tolist()
-    return [one.name, str(one.checkpoint), one.options.batch_size, scores]
-
-found = {"names": rerankers.known_names()}
-found["with"] = told(rerankers.load("title-length:some/folder", index, rerankers.RerankerOptions("cpu", 17)))
-found["without"] = told(rerankers.load("title-length", index))
-found["folder"] = told(rerankers.load(sys.argv[3], index))
-try:
-    rerankers.load("broken", index)
-except InputError as error:
-    found["broken"] = str(error)
-found["neural"] = len(rerankers.load(sys.argv[4], index).score(Query("q", "heart"), Candidates(index, [8], [3])))
-found["java"] = sorted({"pyserini", "jnius"} & set(sys.modules))
-print(json.dumps(found))
-"""
-
-
-def test_entry_points_of_other_packages(index, checkpoint, tmp_path):
-    """With a checkpoint, without, and by a checkpoint folder alone, which names the model. Of a package that broke, the
-    user is told which reranker and why, in one line, and other names keep working. Java is never started."""
-    install(tmp_path, "title_length_plugin", TITLE_LENGTH, {"title-length": "from_entry_point"})
-    install(tmp_path, "broken_plugin", "import no_such_library\n", {"broken": "from_entry_point"})
-    folder = tmp_path / "trained"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"model": "title-length", "config": {}}))
-    arguments = [index.folder, json.dumps(index.mean_lengths), folder, checkpoint]
-    found = json.loads(run("-c", SCRIPT, *arguments, paths=[tmp_path, ROOT]))
-    assert {"title-length", "broken", "delta"} <= set(found["names"]) and "title-length" not in rerankers.known_names()
-    assert found["with"] == ["title-length", str(Path("some/folder")), 17, [5, 3, 0]]
-    assert found["without"] == ["title-length", "None", RerankerOptions().batch_size, [5, 3, 0]]
-    assert found["folder"] == ["title-length", str(folder), RerankerOptions().batch_size, [5, 3, 0]]
-    assert "broken" in found["broken"] and "no_such_library" in found["broken"] and "\n" not in found["broken"]
-    assert (found["neural"], found["java"]) == (1, [])
+def test_what_of_elsewhere_cannot_be_used(index, elsewhere, spec, said):
+    assert f"'{spec}'" in refusal(spec, index) and said in refusal(spec, index)
