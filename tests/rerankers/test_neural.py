@@ -13,7 +13,7 @@ from rerank_plugin.models.delta.model import Delta
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import small
-from tests.conformance.models import QUERY, Case, assert_same, inputs_of, make, opened, scatter, scores_of
+from tests.conformance.models import Case, assert_same, inputs_of, make, opened, scatter, scores_of
 
 CASE = Case("delta", {"filters": 6, "document_words": 20, "lexical_features": LEX3})
 
@@ -28,18 +28,9 @@ def pair(index, vectors, seed=1, **hyper):
 # ---------------------------------------------------------------------------------------------------- changed weights
 
 
-def other_weights(model):
-    return scatter(Delta(model.config, model.vectors), 99)
-
-
-def step(model):
-    model.zero_grad()
-    torch.stack([one.sum() for one in model.parameters()]).sum().backward()
-    torch.optim.Adagrad(model.parameters(), lr=0.05, fused=True).step()
-
-
 def load_by_assignment(model):
-    model.load_state_dict(other_weights(model).state_dict(), assign=True)
+    other = scatter(Delta(model.config, model.vectors), 99)
+    model.load_state_dict(other.state_dict(), assign=True)
 
 
 def replace_the_vectors(model):
@@ -55,7 +46,7 @@ def new_statistics(model):
     model.set_feature_statistics(torch.full((count,), -1.0), torch.full((count,), 0.25))
 
 
-@pytest.mark.parametrize("change", [step, load_by_assignment, replace_the_vectors, edit_the_vectors, new_statistics])
+@pytest.mark.parametrize("change", [load_by_assignment, replace_the_vectors, edit_the_vectors, new_statistics])
 def test_changed_weights_change_the_fused_scores(index, vectors, change):
     """Whatever the fused path made of the weights before is made again once it is told."""
     model, fused, plain = pair(index, vectors)
@@ -190,14 +181,6 @@ def test_a_batch_is_as_wide_as_its_longest_document(index, vectors, monkeypatch)
     monkeypatch.setattr(model, "forward", watched)
     scores_of(one)
     assert widths == sorted(widths, reverse=True) and widths[0] == 9 and widths[-1] == 1  # "Aspirin", and the empty one
-
-
-def test_infinite_scores_name_the_first_document_that_has_one(index, vectors):
-    """A vector of 1e30 for 'migraine' overflows the distance in the one document that says it."""
-    broken = vectors._replace(matrix=vectors.matrix.copy())
-    broken.matrix[vectors.vocabulary.ids["migraine"]] = 1e30
-    with pytest.raises(InputError, match="document Z for query q1"):
-        small.checked(opened(make(CASE, broken), "fast", index, broken), QUERY, small.candidates(index))
 
 
 def test_builder_maps_words_and_masks(index, vectors):

@@ -62,16 +62,16 @@ def test_scores_come_first(index):
     assert ranking.ranked_scores.tolist() == [2, 2, 1, -1]
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_scorer_without_a_number_is_refused(index, value):
-    with pytest.raises(InputError, match="document 100 for query q1"):
-        rank(QUERY, small.candidates(index, [3, 1]), Scoring(lambda count: np.full(count, value, np.float32)))
-
-
-@pytest.mark.parametrize("shape", [(2, 1), (3,), ()])
-def test_a_wrong_number_of_scores_is_refused(index, shape):
-    with pytest.raises(InputError, match="q1"):
-        rank(QUERY, small.candidates(index, [3, 1]), Scoring(lambda _: np.zeros(shape, np.float32)))
+@pytest.mark.parametrize(
+    "scores, said",
+    [
+        *((np.full(2, value, np.float32), "document 100 for query q1") for value in (np.nan, np.inf, -np.inf)),
+        *((np.zeros(shape, np.float32), "q1") for shape in ((2, 1), (3,), ())),
+    ],
+)
+def test_what_is_no_score_of_each_document_is_refused(index, scores, said):
+    with pytest.raises(InputError, match=said):
+        rank(QUERY, small.candidates(index, [3, 1]), Scoring(lambda count: scores))
 
 
 def test_no_candidates(index):
