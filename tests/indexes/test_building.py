@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 
 from rerank_plugin.corpora import Document, Problems
@@ -13,6 +12,7 @@ from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import END, Index
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import LuceneConfig
+from tests.indexes.alike import search_alike
 
 SMALL = [Document("a", "aspirin", "heart"), Document("b", "stroke", ""), Document("c", "", "kidney")]
 
@@ -31,17 +31,17 @@ def names(folder):
 
 
 def test_the_report_and_the_description(tmp_path):
-    report = build(tmp_path / "deep" / "index")
+    folder = tmp_path / "deep" / "index"
+    report = build(folder)
     assert (report.documents, report.terms, report.tokens) == (3, 4, 4)
     assert names(tmp_path / "deep") == ["index"]  # nothing temporary stays
-    folder = tmp_path / "deep" / "index"
     assert names(folder) == ["index.json", "lucene", "lucene_rows.000001.npy", "segments", "vocabulary"]
-    description = Index(tmp_path / "deep" / "index").description
+    description = Index(folder).description
     assert (description["documents"], description["terms"], description["source"]) == (3, 4, "a test")
     assert description["left_out"] == [] and description["format_version"] == 2 and description["number"] == 1
     assert description["segments"] == [{"name": "000001", "documents": 3}]
     assert description["vocabulary"] == [{"name": "000001", "terms": 4}]
-    below = {path.relative_to(tmp_path / "deep" / "index").as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    below = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert set(description["files"]) == below - {"index.json"}
 
 
@@ -82,7 +82,7 @@ def test_an_index_is_replaced_only_when_asked(tmp_path):
     before = (tmp_path / "index" / "index.json").read_bytes()
     documents = many(5)
     with pytest.raises(InputError, match="exists already.*overwrite"):
-        build_index(documents, tmp_path / "index", "a test", Problems())
+        build(tmp_path / "index", documents)
     assert next(documents).id == "d0"  # it was found before the first document was read
     assert (tmp_path / "index" / "index.json").read_bytes() == before
     assert build(tmp_path / "index", many(5), overwrite=True).documents == 5
@@ -123,11 +123,7 @@ def test_the_number_of_threads_changes_nothing_that_can_be_seen(tmp_path):
     indexes = Index(tmp_path / "1"), Index(tmp_path / "4")
     for index in indexes:
         assert sorted(index.forward.lucene_rows.tolist()) == list(range(2300))
-    stages = [index.first_stage(LuceneConfig()) for index in indexes]
-    for text in ("word3", "common 77", "other2 word16"):
-        first, second = (stage.search(Query("q", text), 150) for stage in stages)
-        assert first.ids == second.ids and len(first) > 100
-        np.testing.assert_array_equal(first.first_stage_scores, second.first_stage_scores)
+    search_alike(*indexes, ["word3", "common 77", "other2 word16"], depth=150)
 
 
 def test_texts_cross_to_java_unharmed(tmp_path):
@@ -161,29 +157,27 @@ def refusal(folder):
 
 
 def test_what_is_no_index_is_refused(tmp_path):
-    assert "no index at" in refusal(tmp_path / "nowhere") and "rerank_plugin.index" in refusal(tmp_path / "nowhere")
     (tmp_path / "file").write_text("x")
-    assert "no index at" in refusal(tmp_path / "file")
-    (tmp_path / "folder").mkdir()
-    assert "holds no index.json" in refusal(tmp_path / "folder")
-    (tmp_path / "folder" / "segments_1").touch()  # as Pyserini's command makes them
-    assert f"rerank_plugin.index --lucene {tmp_path / 'folder'}" in refusal(tmp_path / "folder")
+    for name in ("nowhere", "file"):
+        assert "no index at" in refusal(tmp_path / name) and "rerank_plugin.index" in refusal(tmp_path / name)
+    assert "holds no index.json" in refusal(tmp_path)
+    (tmp_path / "segments_1").touch()  # as Pyserini's command makes them
+    assert f"rerank_plugin.index --lucene {tmp_path}" in refusal(tmp_path)
 
 
-def rewritten(folder, **changes):
-    description = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    (folder / "index.json").write_text(json.dumps({**description, **changes}), encoding="utf-8")
-
-
-def test_an_index_of_another_format_or_tokenizer_is_refused(copy):
-    rewritten(copy, format_version=99)
-    assert "format version 99" in refusal(copy)
-    rewritten(copy, format_version=2, files=None)
-    assert "lacks files" in refusal(copy)
-    rewritten(copy, files={}, segments=[{"name": "000001"}, {"name": "000002"}])
-    assert "has 2 segments, this program reads one" in refusal(copy)
-    rewritten(copy, segments=[{"name": "000001"}], tokenizer={"name": "d18", "version": 0})
-    assert "was tokenized with" in refusal(copy)
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"format_version": 99}, "format version 99"),
+        ({"files": None}, "lacks files"),
+        ({"files": {}, "segments": [{"name": "000001"}, {"name": "000002"}]}, "has 2 segments, this program reads one"),
+        ({"files": {}, "tokenizer": {"name": "d18", "version": 0}}, "was tokenized with"),
+    ],
+)
+def test_an_index_of_another_format_or_tokenizer_is_refused(copy, changes, said):
+    description = json.loads((copy / "index.json").read_text(encoding="utf-8"))
+    (copy / "index.json").write_text(json.dumps({**description, **changes}), encoding="utf-8")
+    assert said in refusal(copy)
 
 
 @pytest.mark.parametrize(

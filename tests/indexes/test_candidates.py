@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rerank_plugin.indexes.candidates import Candidates
@@ -13,13 +13,10 @@ def of(index, rows):
     return Candidates(index, np.array(rows, np.int64), np.zeros(len(rows), np.float32))
 
 
-# Words by row: 0 "a b c" (title of 2), 1 none, 2 "d" (no title), 3 "a a a a a" (no abstract), 4 none.
-WORDS = [("9", "a b", "c"), ("10", "", ""), ("é", "", "d"), ("b", "a a a a a", ""), ("B", "!", "…")]
-
-
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
-    return small.build_index(tmp_path_factory.mktemp("words") / "forward", WORDS)
+    documents = [("9", "a b", "c"), ("10", "", ""), ("é", "", "d"), ("b", "a a a a a", ""), ("B", "!", "…")]
+    return small.build_index(tmp_path_factory.mktemp("words") / "forward", documents)
 
 
 def test_what_candidates_know(words):
@@ -32,33 +29,24 @@ def test_what_candidates_know(words):
     assert found.rows.dtype == np.int64 and found.first_stage_scores.dtype == np.float32
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 5, 9])
-def test_padded_to_any_width(words, width):
+@given(st.lists(st.integers(0, 4), max_size=8), st.integers(1, 9))
+@example([], 3)
+@example([1, 4], 3)
+@example([4, 0, 3, 1, 2, 0], 2)
+def test_their_words_padded_to_any_width_and_flat(words, rows, width):
     a, b, c, d = words.terms.find(["a", "b", "c", "d"]).tolist()
-    full = [[a, b, c], [], [d], [a] * 5, []]
-    ids, mask = of(words, [4, 0, 3, 1, 2, 0]).padded_tokens(width)
-    assert ids.dtype == np.uint32 and mask.dtype == bool and ids.shape == mask.shape == (6, width)
-    for place, row in enumerate([4, 0, 3, 1, 2, 0]):
-        kept = full[row][:width]
-        assert ids[place].tolist() == kept + [0] * (width - len(kept))
-        assert mask[place].tolist() == [True] * len(kept) + [False] * (width - len(kept))
-
-
-def test_flat_words(words):
-    a, b, c, d = words.terms.find(["a", "b", "c", "d"]).tolist()
-    flat = of(words, [1, 2, 0, 4, 2]).flat_tokens
-    assert flat.ids.tolist() == [d, a, b, c, d]
-    assert flat.candidate.tolist() == [1, 2, 2, 2, 4]
-    assert flat.position.tolist() == [0, 0, 1, 2, 0]
-
-
-def test_no_candidates_and_only_empty_ones(words):
-    none, empty = of(words, []), of(words, [1, 4])
-    assert none.ids == [] and none.padded_tokens(3)[0].shape == (0, 3) and none.order(np.zeros(0)).tolist() == []
-    for few in (none, empty):
-        assert [len(part) for part in few.flat_tokens] == [0, 0, 0]
-    ids, mask = empty.padded_tokens(3)
-    assert not ids.any() and not mask.any()
+    texts = [[[a, b, c], [], [d], [a] * 5, []][row] for row in rows]
+    found = of(words, rows)
+    ids, mask = found.padded_tokens(width)
+    assert ids.dtype == np.uint32 and mask.dtype == bool and ids.shape == mask.shape == (len(rows), width)
+    for text, padded, known in zip(texts, ids.tolist(), mask.tolist()):
+        kept = text[:width]
+        assert padded == kept + [0] * (width - len(kept))
+        assert known == [True] * len(kept) + [False] * (width - len(kept))
+    flat = found.flat_tokens
+    expected = [(id, place, at) for place, text in enumerate(texts) for at, id in enumerate(text)]
+    assert list(zip(flat.ids.tolist(), flat.candidate.tolist(), flat.position.tolist())) == expected
+    assert len(flat.ids) == len(flat.candidate) == len(flat.position) == len(expected)
 
 
 def test_a_collection_without_a_word(tmp_path):

@@ -16,6 +16,7 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.stored_encodings import find_encodings, write_encodings
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
+from tests.indexes.alike import search_alike
 
 
 @pytest.fixture
@@ -44,10 +45,9 @@ def test_lucene_of_another_build_is_refused(old):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_finds_the_same(old, index, name):
-    for text in ("aspirin and the prevention of heart attack", "twins share words", "stroke", "糖尿病"):
-        found, expected = (one.first_stage(LuceneConfig(name)).search(Query("q", text), 30) for one in (old, index))
-        assert found.ids == expected.ids and len(found)
-        np.testing.assert_array_equal(found.first_stage_scores, expected.first_stage_scores)
+    search_alike(
+        old, index, ["aspirin and the prevention of heart attack", "twins share words", "stroke", "糖尿病"], name
+    )
 
 
 def test_its_idf_masses_are_those_that_are_computed_now(old):

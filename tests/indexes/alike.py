@@ -1,0 +1,15 @@
+"""Two indexes of the same documents."""
+
+import numpy as np
+
+from rerank_plugin.files.records import Query
+from rerank_plugin.retrieval.lucene import LuceneConfig
+
+
+def search_alike(one, other, texts, name="bm25", depth=30):
+    """Check that both find the same documents with the same scores for each text, and some at all."""
+    stages = [index.first_stage(LuceneConfig(name)) for index in (one, other)]
+    for text in texts:
+        found, expected = (stage.search(Query("q", text), depth) for stage in stages)
+        assert found.ids == expected.ids and len(found)
+        np.testing.assert_array_equal(found.first_stage_scores, expected.first_stage_scores)
