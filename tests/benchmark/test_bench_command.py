@@ -130,7 +130,7 @@ def test_the_whole_query_tells_its_stages(tmp_path):
         ("--quick --reranker delta:missing", "missing"),
         ("--quick --reranker delta --depth 5000", "5000"),
         ("--quick --reranker delta --depth 0", "--depth"),
-        ("--quick --reranker delta --documents 100 --depth 5", "100"),
+        ("--quick --reranker delta --documents 100 --depth 5", "at least 200"),
         ("--quick --reranker delta --index missing", "--queries"),
         ("--quick --reranker delta --index missing --queries sample:test", "missing"),
         ("--quick --reranker delta --run x.run", "--index"),

@@ -6,7 +6,7 @@ import pytest
 
 from rerank_plugin import rerankers
 from rerank_plugin.benchmark import subjects
-from rerank_plugin.benchmark.collection import Collection, generated, with_candidates, with_scan
+from rerank_plugin.benchmark.collection import generated, with_candidates
 from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.benchmark.subjects import check_spec, measured_by_default, opened, random_vectors
 from rerank_plugin.files.errors import InputError
@@ -125,11 +125,6 @@ def test_a_generated_collection_is_made_once(tmp_path, in_this_process):
     assert len(in_this_process) == 4  # deep enough already
 
 
-def test_too_small_a_collection_is_refused(tmp_path):
-    with pytest.raises(InputError, match="at least 200"):
-        generated(tmp_path, 100, 3, 10, lucene=False)
-
-
 def test_queries_without_candidates_are_left_out(collection):
     class ThreeRows:
         name = "three-rows"
@@ -143,8 +138,3 @@ def test_queries_without_candidates_are_left_out(collection):
     assert found.mean_candidates(10) == 3 and found.source == "three rows"
     with pytest.raises(InputError, match="nothing at all"):
         with_candidates(replace(collection, queries=[Query("q2", "")]), ThreeRows(), 10, "nothing at all")
-
-
-def test_a_scan_finds_candidates_for_every_query(collection):
-    bare = Collection(collection.name, collection.index, collection.queries, [], "none")
-    assert [len(rows) for rows, _ in with_scan(bare, 7, 0).ranked] == [7] * 6

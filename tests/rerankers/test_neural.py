@@ -184,35 +184,24 @@ def test_a_batch_is_as_wide_as_its_longest_document(index, vectors, monkeypatch)
 
 
 def test_builder_maps_words_and_masks(index, vectors):
-    """The golden ids of one short document, one cut document, one empty document and a query."""
-    vocabulary = vectors.vocabulary
-    builder = InputBuilder(index, vocabulary, 4, 3, ())
-    rows = [2, 6, 4, 0]
-    ids, mask, terms, *concepts = builder.documents(small.candidates(index, rows))
-    assert concepts == [None, None]
-    word = vocabulary.ids
-    assert ids.tolist() == [
-        [word["aspirin"], 0, 0, 0],
-        [0, 0, 0, 0],  # xylitol quokka quokka xylitol: UNK
-        [0, 0, 0, 0],
-        [word["aspirin"], word["for"], word["heart"], word["attack"]],
-    ]
-    assert mask.tolist() == [[True, False, False, False], [True] * 4, [False] * 4, [True] * 4]
+    """The golden ids of one short document, one cut document of unknown words, one empty document, and a query."""
+    known, builder = vectors.vocabulary.ids, InputBuilder(index, vectors.vocabulary, 4, 3, ())
     term = dict(zip(index.terms.take(range(len(index.terms))), range(len(index.terms))))
-    assert terms.tolist() == [
-        [term["aspirin"], -1, -1, -1],
-        [term["xylitol"], term["quokka"], term["quokka"], term["xylitol"]],
-        [-1] * 4,
-        [term["aspirin"], term["for"], term["heart"], term["attack"]],
-    ]
+    read = [["aspirin"], ["xylitol", "quokka", "quokka", "xylitol"], [], ["aspirin", "for", "heart", "attack"]]
+    ids, mask, terms, *concepts = builder.documents(small.candidates(index, [2, 6, 4, 0]))
+    assert concepts == [None, None]
+    for row, words in enumerate(read):
+        pads = 4 - len(words)
+        assert ids[row].tolist() == [known.get(word, 0) for word in words] + [0] * pads
+        assert terms[row].tolist() == [term[word] for word in words] + [-1] * pads
+        assert mask[row].tolist() == [True] * len(words) + [False] * pads
     query = builder.query(index.query("heart nowhere risk women red"))
-    assert query.ids.tolist() == [word["heart"], 0, word["risk"]] and query.mask.tolist() == [True] * 3
+    assert query.ids.tolist() == [known["heart"], 0, known["risk"]] and query.mask.tolist() == [True] * 3
     assert (query.known, query.cut) == (2, 2)
     assert query.terms.tolist() == [term["heart"], -1, term["risk"]]
     # heart and risk are in 4 of the 10 documents each; a word that is nowhere has df 0
-    assert query.idf.tolist() == pytest.approx(
-        [math.log(1 + 6.5 / 4.5), math.log(1 + 10.5 / 0.5), math.log(1 + 6.5 / 4.5)]
-    )
+    heart, nowhere = math.log(1 + 6.5 / 4.5), math.log(1 + 10.5 / 0.5)
+    assert query.idf.tolist() == pytest.approx([heart, nowhere, heart])
     short = builder.query(index.query("quokka"))
     assert short.terms.tolist() == [term["quokka"], -1, -1] and short.idf[1:].tolist() == [0, 0]
     assert (short.mask.tolist(), short.known, short.cut) == ([True, False, False], 0, 0)
