@@ -184,6 +184,7 @@ def refused(tmp_path, monkeypatch, capsys):
 
     def said(line):
         name, *rest = line.split(" ")
+        capsys.readouterr()
         status = status_of(import_module(f"rerank_plugin.{name}").main, rest)
         out, err = capsys.readouterr()
         assert status == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1, err

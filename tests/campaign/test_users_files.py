@@ -9,9 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from rerank_plugin import clicks, embed, evaluate, fuse, search, train, weak
-from rerank_plugin import index as index_command
 from rerank_plugin import options as commandline
+from rerank_plugin import search
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
@@ -21,139 +20,176 @@ from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index, IndexReplacedError, checksum_of, open_whole, write_description
 from rerank_plugin.indexes.stored_encodings import write_encodings
 from rerank_plugin.indexes.verification import verify
-from rerank_plugin.knowledge import __main__ as knowledge
 from rerank_plugin.retrieval.lucene import LuceneConfig
-from tests.processes import start
+from tests.processes import inside, start, status_of
 
 QUERIES = "q1\taspirin and the heart\nq2\tvitamin\n"
+SEARCH = "search --index index --queries queries.tsv --output"
+MEASURE = "evaluate --qrels qrels.txt"
 
 
 @pytest.fixture
 def work(tmp_path, monkeypatch, index_folder):
-    """A folder to work in, with queries, a small corpus and the shared index under the name ``index``."""
+    """The test's folder, with what the commands read; the shared index has the name ``index``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
-    (tmp_path / "queries.tsv").write_text(QUERIES)
-    (tmp_path / "corpus.jsonl").write_text(json.dumps({"_id": "d1", "title": "aspirin", "text": "heart"}) + "\n")
+    files = {
+        "queries.tsv": QUERIES,
+        "qrels.txt": "q1 0 MED-1 2\nq1 0 MED-10 1\nq1 0 MED-100 0\n",
+        "corpus.jsonl": '{"_id": "d1", "title": "aspirin", "text": "heart"}\n',
+        "a.run": "q1 Q0 MED-1 1 2.0 t\nq1 Q0 MED-10 2 1.0 t\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
     (tmp_path / "index").symlink_to(index_folder)
     return tmp_path
 
 
-def run(module, line):
-    """A command in this process: its status and what it printed to stderr is left to ``capsys``."""
-    try:
-        commandline.run(module.main, line.split())
-    except SystemExit as stopped:
-        return stopped.code
-    return 0
+@pytest.mark.parametrize(
+    "line",
+    [
+        "index --corpus corpus.jsonl --index V --overwrite",
+        "index --corpus V --index V --overwrite",
+        "embed words --corpus corpus.jsonl --min-count 1 --epochs 1 --output V --overwrite",
+        "knowledge.__main__ compile --source sample --output V --overwrite",
+        "train --index index --words none --train q --validation q --output V --overwrite",
+        "weak --corpus corpus.jsonl --output V --overwrite",
+        "clicks --simulate sample --output V/corpus.jsonl --overwrite",
+        f"{SEARCH} V/corpus.jsonl --overwrite",
+        f"{SEARCH} V/corpus.jsonl --resume",
+        "fuse a.run a.run --output V/corpus.jsonl --overwrite",
+    ],
+)
+def test_a_users_folder_or_file_is_never_replaced(work, refused, line):
+    mine = {"corpus.jsonl": '{"_id": "d1", "title": "mine", "text": "all of it"}\n', "thesis.tex": "mine"}
+    (work / "V").mkdir()
+    for name, text in mine.items():
+        (work / "V" / name).write_text(text)
+    assert "it is left as it is" in refused(line)
+    assert {path.name: path.read_text() for path in (work / "V").iterdir()} == mine
 
 
-def refused(module, line, capsys, said):
-    capsys.readouterr()
-    assert run(module, line) == 2
-    out, err = capsys.readouterr()
-    assert said in err and err.count("\n") == 1 and not out, err
-
-
-SEARCH = "--index index --queries queries.tsv --output"
+CLICKS = (
+    "query_id\tquery\tdocument\timpressions\tsummary_clicks\tfull_text_clicks\tfull_text\nq\taspirin\td\t5\t3\t2\t1\n"
+)
 
 
 @pytest.mark.parametrize(
-    ("module", "line"),
+    ("name", "text", "line", "said"),
     [
-        (index_command, "--corpus corpus.jsonl --index V --overwrite"),
-        (index_command, "--corpus V --index V --overwrite"),
-        (embed, "words --corpus corpus.jsonl --min-count 1 --epochs 1 --output V --overwrite"),
-        (knowledge, "compile --source sample --output V --overwrite"),
-        (train, "--model delta --index index --words none --train q --validation q --output V --overwrite"),
-        (weak, "--corpus corpus.jsonl --output V --overwrite"),
-        (clicks, "--simulate sample --output V/corpus.jsonl --overwrite"),
-        (search, f"{SEARCH} V/corpus.jsonl --overwrite"),
-        (search, f"{SEARCH} V/corpus.jsonl --resume"),
-        (fuse, "a.run b.run --output V/corpus.jsonl --overwrite"),
+        *(
+            ("notes", text, f"{MEASURE} a.run --output notes", "is not a table of measures")
+            for text in (
+                '{\n  "name": "my-package"\n}\n', '{\n "queries": 1\n}\n',
+                "| my | table |\n|---|---|\n| precious | notes |\n", "run the following by hand: precious\n",
+                "run,by,hand\n", "labels and notes\n", QUERIES,
+            )
+        ),
+        ("log.tsv", CLICKS, "clicks --simulate sample:test --output log.tsv", "is not a simulated click log"),
+        ("folds/folds.tsv", "q1\t1\n", "train --index index --words w --train q --folds 5 --output folds",
+         "is not a cross-validation"),
+        ("p.run.part", "mine", f"{SEARCH} p.run", "p.run.part was not left by an interrupted search"),
+        ("p.run.part.journal", "mine", f"{SEARCH} p.run", "part.journal was not left by an interrupted search"),
     ],
 )  # fmt: skip
-def test_a_users_folder_or_file_is_never_replaced(work, capsys, module, line):
-    (work / "V").mkdir()
-    for name in ("corpus.jsonl", "thesis.tex"):
-        (work / "V" / name).write_text('{"_id": "d1", "title": "mine", "text": "all of it"}\n')
-    for name in ("a.run", "b.run"):
-        (work / name).write_text("q1 Q0 d1 1 1.0 t\n")
-    refused(module, line, capsys, "it is left as it is")
-    assert sorted(path.name for path in (work / "V").iterdir()) == ["corpus.jsonl", "thesis.tex"]
-    assert all("mine" in path.read_text() for path in (work / "V").iterdir())
+def test_what_only_looks_like_an_output_is_kept(work, refused, name, text, line, said):
+    (work / name).parent.mkdir(exist_ok=True)
+    (work / name).write_text(text)
+    before = sorted(work.rglob("*"))
+    assert said in refused(f"{line} --overwrite")
+    assert (work / name).read_text() == text and sorted(work.rglob("*")) == before
 
 
-def test_a_foreign_file_in_an_index_keeps_it(work, capsys):
-    assert run(index_command, "--corpus corpus.jsonl --index V") == 0
+def test_a_foreign_file_in_an_index_keeps_it(work, refused, index_folder):
+    shutil.copytree(index_folder, work / "V")
     (work / "V" / "lucene" / "thesis.tex").write_text("mine")
-    refused(index_command, "--corpus corpus.jsonl --index V --overwrite", capsys, "holds lucene/thesis.tex")
+    assert "holds lucene/thesis.tex" in refused("index --corpus corpus.jsonl --index V --overwrite")
     (work / "V" / "lucene" / "thesis.tex").unlink()
-    assert run(index_command, "--corpus corpus.jsonl --index V --overwrite") == 0
+    inside(work, "index --corpus corpus.jsonl --index V --overwrite")
+    assert len(Index(work / "V").forward) == 1
 
 
-def test_a_run_is_replaced_only_when_asked(work, capsys):
-    assert run(search, f"{SEARCH} o.run") == 0
-    before = (work / "o.run").read_bytes()
-    refused(search, f"{SEARCH} o.run", capsys, "o.run exists already: choose another place, or overwrite it")
-    assert run(search, f"{SEARCH} o.run --depth 1 --overwrite") == 0
-    assert len(before.splitlines()) > len((work / "o.run").read_text().splitlines()) == 2
-    assert run(search, f"{SEARCH} o.run --resume") == 0  # it is finished
-    assert len((work / "o.run").read_text().splitlines()) == 2
-    refused(search, f"{SEARCH} o.run --resume --tag other", capsys, "with the tag bm25 instead of other")
-    assert run(fuse, "o.run o.run --output fused.run") == 0
-    refused(fuse, "o.run o.run --output fused.run", capsys, "exists already")
-    assert run(fuse, "o.run o.run --output fused.run --overwrite") == 0
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"{MEASURE} a.run --format {form}" for form in ("table", "markdown", "csv", "json")),
+        f"{MEASURE} a.run b.run --format paper --against a.run=b.run",
+        f"{MEASURE} a.run b.run --format letters --letters P=b.run",
+        f"{MEASURE} --before before after",
+        f"{MEASURE} a.run b.run --pairs",
+        f"{MEASURE} a.run --per-query --format csv",
+        f"{MEASURE} a.run b.run --baseline b.run",
+        f"{MEASURE} --describe-subsets --queries queries.tsv --index index",
+        "fuse a.run b.run",
+        "clicks --simulate sample:test --sessions 2",
+    ],
+)
+def test_an_output_is_recognized_and_replaced_only_when_asked(work, refused, line):
+    for place in ("b.run", "before/a.run", "after/a.run"):
+        (work / place).parent.mkdir(exist_ok=True)
+        shutil.copy("a.run", place)
+    (work / "made").write_text("")  # as mktemp makes it: nothing is lost
+    inside(work, f"{line} --output made")
+    assert "made exists already: choose another place, or overwrite it" in refused(f"{line} --output made")
+    inside(work, f"{line} --output made --overwrite")
 
 
-def test_what_an_interrupted_search_left_is_replaced_only_when_asked(work, capsys):
+def test_a_run_is_replaced_only_when_asked(work, refused):
+    inside(work, f"{SEARCH} o.run")
+    before = (work / "o.run").read_text().splitlines()
+    assert "o.run exists already: choose another place, or overwrite it" in refused(f"{SEARCH} o.run")
+    inside(work, f"{SEARCH} o.run --depth 1 --overwrite")
+    inside(work, f"{SEARCH} o.run --resume")  # it is finished
+    assert len(before) > len((work / "o.run").read_text().splitlines()) == 2
+    assert "with the tag bm25 instead of other" in refused(f"{SEARCH} o.run --resume --tag other")
+
+
+def test_what_an_interrupted_search_left_is_replaced_only_when_asked(work, refused):
     with pytest.raises(KeyboardInterrupt), RunWriter("o.run", "bm25", {}) as writer:
         writer.write_ranked("q1", ["MED-1"], np.array([1.0], np.float32))
         raise KeyboardInterrupt
-    refused(search, f"{SEARCH} o.run", capsys, "o.run.part holds 1 queries of an interrupted search")
-    assert run(search, f"{SEARCH} o.run --overwrite") == 0 and read_run("o.run").keys() == {"q1", "q2"}
-    (work / "o.run.part.journal").write_text("mine")
-    refused(search, f"{SEARCH} o.run --overwrite", capsys, "o.run.part.journal was not left by an interrupted search")
-    assert (work / "o.run.part.journal").read_text() == "mine" and not (work / "o.run.part").exists()
-    (work / "p.run.part").write_text("mine")
-    refused(search, f"{SEARCH} p.run --overwrite", capsys, "p.run.part was not left by an interrupted search")
-    assert (work / "p.run.part").read_text() == "mine" and not (work / "p.run.part.journal").exists()
+    assert "o.run.part holds 1 queries of an interrupted search" in refused(f"{SEARCH} o.run")
+    inside(work, f"{SEARCH} o.run --overwrite")
+    assert read_run("o.run").keys() == {"q1", "q2"}
 
 
-def test_nothing_is_written_through_a_planted_link(work, capsys):
+@pytest.mark.parametrize("planted", ["o.run.part", "o.run.part.journal"])
+def test_nothing_is_written_through_a_planted_link(work, refused, planted):
     (work / "thesis.tex").write_text("mine")
-    for planted in ("o.run.part", "o.run.part.journal"):
-        (work / planted).symlink_to("thesis.tex")
-        refused(search, f"{SEARCH} o.run", capsys, f"{planted}: cannot be written")
-        (work / planted).unlink()
+    (work / planted).symlink_to("thesis.tex")
+    assert f"{planted}: cannot be written" in refused(f"{SEARCH} o.run")
     assert (work / "thesis.tex").read_text() == "mine"
 
 
-def test_the_second_search_at_one_output_is_refused(work, capsys):
+def test_the_second_search_at_one_output_is_refused(work, refused):
     with RunWriter("o.run", "bm25", {}) as writer:
-        refused(search, f"{SEARCH} o.run --overwrite", capsys, "o.run.part is being written by another process")
+        assert "o.run.part is being written by another process" in refused(f"{SEARCH} o.run --overwrite")
         writer.write_ranked("q1", ["MED-1"], np.array([1.0], np.float32))
     assert (work / "o.run").read_text() == "q1 Q0 MED-1 1 1 bm25\n"
 
 
-def test_many_processes_at_one_output_leave_one_whole_run(work):
+WRITER = """
+import sys, numpy as np
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.run_writer import RunWriter
+
+tag = sys.argv[1]
+try:
+    with RunWriter("o.run", tag, {"tag": tag}, overwrite=True) as writer:
+        for number in range(300):
+            writer.write_ranked(f"q{number}", ["a", "b"], np.array([2.0, 1.0], np.float32))
+except InputError:
+    sys.exit(2)
+"""
+
+
+def test_many_processes_at_one_output_leave_one_whole_run(tmp_path):
     """Each of them either writes the whole run, or is refused; their lines never mix."""
-    line = """if True:
-        import sys, numpy as np
-        from rerank_plugin.files.errors import InputError
-        from rerank_plugin.files.run_writer import RunWriter
-        tag = sys.argv[1]
-        try:
-            with RunWriter("o.run", tag, {"tag": tag}, overwrite=True) as writer:
-                for q in range(300): writer.write_ranked(f"q{q}", ["a", "b"], np.array([2.0, 1.0], np.float32))
-        except InputError: sys.exit(2)
-    """
-    processes = [start(work, "-c", line, f"t{number}") for number in range(6)]
+    processes = [start(tmp_path, "-c", WRITER, number) for number in range(6)]
     statuses = [process.wait(60) for process in processes]
-    assert set(statuses) <= {0, 2} and 0 in statuses
-    tags = {line.split()[-1] for line in (work / "o.run").read_text().splitlines()}
-    assert len(tags) == 1 and len((work / "o.run").read_text().splitlines()) == 600
-    assert statuses[int(tags.pop()[1:])] == 0
+    lines = (tmp_path / "o.run").read_text().splitlines()
+    [tag] = {line.split()[-1] for line in lines}
+    assert set(statuses) <= {0, 2} and statuses[int(tag)] == 0 and len(lines) == 600
 
 
 def test_a_device_is_written_into(work, capsys):
@@ -162,7 +198,7 @@ def test_a_device_is_written_into(work, capsys):
     except OSError:
         pytest.skip("only root can make a device")
     for line in (f"{SEARCH} null", f"{SEARCH} null --overwrite"):
-        assert run(search, line) == 0
+        inside(work, line)
     assert stat.S_ISCHR((work / "null").stat().st_mode)
     assert "null: 2 queries" in capsys.readouterr().err
 
@@ -172,65 +208,10 @@ def test_a_run_into_a_pipe(work):
     read = []
     reader = threading.Thread(target=lambda: read.append((work / "pipe").read_text()), daemon=True)
     reader.start()
-    assert run(search, f"{SEARCH} pipe") == 0
+    inside(work, f"{SEARCH} pipe")
     reader.join(60)
-    assert run(search, f"{SEARCH} o.run") == 0 and read == [(work / "o.run").read_text()]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{\n  "name": "my-package"\n}\n', '{\n "queries": 1\n}\n', "| my | table |\n|---|---|\n| precious | notes |\n",
-        "run the following by hand: precious\n", "run,by,hand\n", "labels and notes\n", QUERIES, "",
-    ],
-)  # fmt: skip
-def test_only_tables_of_measures_are_replaced_by_them(work, capsys, text):
-    (work / "qrels.txt").write_text("q1 0 MED-1 1\n")
-    (work / "o.run").write_text("q1 Q0 MED-1 1 1.0 t\n")
-    (work / "notes").write_text(text)
-    line = "--qrels qrels.txt o.run --output notes --overwrite"
-    if not text:
-        assert run(evaluate, line) == 0
-        return
-    refused(evaluate, line, capsys, "is not a table of measures")
-    assert (work / "notes").read_text() == text
-
-
-def test_what_evaluate_writes_in_any_form_is_replaced_only_when_asked(work, capsys):
-    """Written twice, so each is recognized as its own."""
-    (work / "qrels.txt").write_text("q1 0 MED-1 2\nq1 0 MED-10 1\nq1 0 MED-100 0\n")
-    for folder in ("before", "after"):
-        (work / folder).mkdir()
-    for name in ("before/a.run", "after/a.run", "o.run", "p.run"):
-        (work / name).write_text("q1 Q0 MED-1 1 2.0 t\nq1 Q0 MED-10 2 1.0 t\n")
-    forms = [
-        *(f"o.run --format {form}" for form in ("table", "markdown", "csv", "json")),
-        "o.run p.run --format paper --against o.run=p.run", "o.run p.run --format letters --letters P=p.run",
-        "--before before after", "o.run p.run --pairs", "o.run --per-query --format csv",
-        "o.run p.run --baseline p.run", "--describe-subsets --queries queries.tsv --index index",
-    ]  # fmt: skip
-    for number, form in enumerate(forms):
-        line = f"--qrels qrels.txt {form} --output table{number}"
-        assert run(evaluate, line) == 0, form
-        refused(evaluate, line, capsys, "exists already")
-        assert run(evaluate, f"{line} --overwrite") == 0, form
-
-
-def test_a_real_click_log_is_not_replaced_by_a_simulated_one(work, capsys):
-    (work / "qrels").mkdir()
-    columns = "query_id\tquery\tdocument\timpressions\tsummary_clicks\tfull_text_clicks\tfull_text\n"
-    (work / "real.tsv").write_text(columns + "q\taspirin\td1\t5\t3\t2\t1\n")
-    refused(clicks, "--simulate sample:test --output real.tsv --overwrite", capsys, "is not a simulated click log")
-    assert run(clicks, "--simulate sample:test --output log.tsv --sessions 2") == 0
-    assert run(clicks, "--simulate sample:test --output log.tsv --sessions 2 --overwrite") == 0
-    assert run(clicks, "--log log.tsv --min-documents 1 --min-clicked 1 --output judged") == 0
-
-
-def test_folds_made_by_hand_are_kept(work, capsys):
-    (work / "folds").mkdir()
-    (work / "folds" / "folds.tsv").write_text("q1\t1\n")
-    line = "--model delta --index index --words w --train q --folds 5 --output folds --overwrite"
-    refused(train, line, capsys, "is not a cross-validation")
+    inside(work, f"{SEARCH} o.run")
+    assert read == [(work / "o.run").read_text()]
 
 
 # One generation of an index is one thing.
@@ -253,7 +234,7 @@ def two_builds(tmp_path_factory):
 
 @pytest.fixture
 def copy(two_builds, tmp_path):
-    return shutil.copytree(two_builds / "old", tmp_path / "index")
+    return shutil.copytree(two_builds / "old", tmp_path / "copy")
 
 
 def exchange(build, place):
@@ -261,16 +242,26 @@ def exchange(build, place):
     shutil.copytree(build, place)
 
 
-def test_an_index_that_is_replaced_between_its_parts_is_not_mixed(two_builds, copy):
+def opened(folder):
+    """The first stage of an index, and its forward index, which is opened before."""
+    index = Index(folder)
+    return index.forward, index.first_stage(LuceneConfig())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (lambda index: index.description, lambda index: index.forward),
+        (lambda index: index.forward, lambda index: index.first_stage(LuceneConfig())),
+    ],
+    ids=["the forward index", "Lucene"],
+)
+def test_an_index_that_is_replaced_between_its_parts_is_not_mixed(two_builds, copy, before, after):
     index = Index(copy)
-    assert len(index.forward) == 60
+    before(index)
     exchange(two_builds / "new", copy)
     with pytest.raises(IndexReplacedError, match="was replaced while it was being opened"):
-        index.first_stage(LuceneConfig())
-    other = Index(copy)
-    exchange(two_builds / "old", copy)
-    with pytest.raises(IndexReplacedError):
-        other.forward
+        after(index)
 
 
 def test_what_is_replaced_while_it_is_opened_is_opened_again(two_builds, copy):
@@ -299,24 +290,20 @@ def test_lucene_of_another_build_is_refused(two_builds, copy):
 SEARCHER = """
 import sys
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
-from rerank_plugin.indexes.index_folder import Index, open_whole
-from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.files.java import start_jvm
+from rerank_plugin.files.records import Query
+from rerank_plugin.indexes.index_folder import open_whole
+from tests.campaign.test_users_files import opened
 
 start_jvm()
-for _ in range(int(sys.argv[2])):
-    def opening():
-        index = Index(sys.argv[1])
-        index.forward
-        return index.first_stage(LuceneConfig())
+for _ in range(150):
     try:
-        stage = open_whole(opening)
+        forward, stage = open_whole(lambda: opened(sys.argv[1]))
     except InputError as error:
         print("refused", error)
         continue
     found = stage.search(Query("q", "aspirin"), 60)
-    titles = stage.forward.titles.take(found.rows)
+    titles = forward.titles.take(found.rows)
     whole = {id[0] for id in found.ids}, {title.split()[0] for title in titles}
     print("whole" if whole in (({"a"}, {"aspirin"}), ({"b"}, {"vitamin"})) else f"mixed {whole}")
     stage.close()
@@ -325,7 +312,7 @@ for _ in range(int(sys.argv[2])):
 
 def test_searches_while_an_index_is_replaced_again_and_again(copy, tmp_path):
     """Real processes: whatever the moment, what is opened is one build."""
-    searching = start(tmp_path, "-c", SEARCHER, copy, 150)
+    searching = start(tmp_path, "-c", SEARCHER, copy)
     replaced = 0
     while searching.poll() is None:
         build(copy, (NEW, OLD)[replaced % 2])
@@ -341,107 +328,81 @@ def test_searches_while_an_index_is_replaced_again_and_again(copy, tmp_path):
 
 
 def change(path, **changes):
-    """Write changes into a description; None removes an entry. Returns the description as it was."""
-    description = json.loads(path.read_text())
-    changed = {name: value for name, value in {**description, **changes}.items() if value is not None}
+    """Write changes into a description; None removes an entry. Returns the description as it is then."""
+    changed = {**json.loads(path.read_text()), **changes}
+    changed = {name: value for name, value in changed.items() if value is not None}
     path.write_text(json.dumps(changed))
-    return description
+    return changed
 
 
-def test_verification_notices_a_changed_description(copy):
+def without_lucene(described):
+    return {"files": {name: file for name, file in described["files"].items() if not name.startswith("lucene/")}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (lambda old: {"fields": {**old["fields"], "text": {**old["fields"]["text"], "mean_length": 7.5}}},
+         "the field text has .*7.5"),
+        (without_lucene, "lucene/.* is not on the list of index.json: rebuild the index"),
+        (lambda old: {"documents": 61}, "does not say that there are 60 documents"),
+    ],
+    ids=["statistics", "files", "documents"],
+)  # fmt: skip
+def test_verification_notices_a_changed_description(copy, changes, said):
     path = copy / "index.json"
-    description = change(path)
-    fields = {**description["fields"], "text": {**description["fields"]["text"], "mean_length": 7.5}}
-    name = next(name for name in description["files"] if name.startswith("lucene/"))
-    files = {one: file for one, file in description["files"].items() if one != name}
-    for changes, said in (
-        ({"fields": fields}, "the field text has .*7.5"),
-        ({"files": files}, f"{name} is not on the list of index.json: rebuild the index"),
-        ({"documents": 61}, "does not say that there are 60 documents"),
-    ):
-        change(path, **changes)
-        with pytest.raises(InputError, match="index.json does not match its checksum"):
-            verify(Index(copy))
-        change(path, checksum=None)  # as older descriptions are
-        with pytest.raises(InputError, match=said):
-            verify(Index(copy))
-        path.write_text(json.dumps(description))
+    change(path, **changes(change(path)))
+    with pytest.raises(InputError, match="index.json does not match its checksum"):
+        verify(Index(copy))
+    change(path, checksum=None)  # as older descriptions are
+    with pytest.raises(InputError, match=said):
+        verify(Index(copy))
 
 
-@pytest.fixture
-def encoded(copy):
-    """The folder of encodings that is added to an index."""
-    forward = Index(copy).forward
-    folder = write_encodings(forward, "key", [np.ones((len(forward), 3), np.float32)], 3)
-    assert verify(Index(copy)) == len(json.loads((copy / "index.json").read_text())["files"]) + 2
-    return folder
+def damage(folder):
+    path = folder / "000001.npy"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
-def test_verification_notices_damaged_encodings(copy, encoded, capsys, monkeypatch):
-    monkeypatch.setattr(commandline, "set_up_logging", lambda verbose: None)
-    assert run(index_command, f"--verify --index {copy}") == 0 and "files match" in capsys.readouterr().out
-    path = encoded / "000001.npy"
-    damaged = bytearray(path.read_bytes())
-    damaged[-1] ^= 1
-    path.write_bytes(damaged)
-    refused(index_command, f"--verify --index {copy}", capsys, "000001.npy does not match its checksum")
-    path.unlink()
-    refused(index_command, f"--verify --index {copy}", capsys, "000001.npy does not match its checksum")
-
-
-def other_index(folder):
-    change(folder / "encodings.json", forward_index="0" * 32, checksum=None)
-    described = change(folder / "encodings.json")
-    change(folder / "encodings.json", checksum=checksum_of(described))
+def give_to_another_index(folder):
+    path = folder / "encodings.json"
+    change(path, checksum=checksum_of(change(path, forward_index="0" * 32, checksum=None)))
 
 
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
+        (damage, "000001.npy does not match its checksum"),
+        (lambda folder: (folder / "000001.npy").unlink(), "000001.npy does not match its checksum"),
         (lambda folder: (folder / "encodings.json").unlink(), "encodings.json cannot be read"),
         (lambda folder: change(folder / "encodings.json", files={}), "encodings.json is damaged, or of another index"),
-        (other_index, "encodings.json is damaged, or of another index"),
+        (give_to_another_index, "encodings.json is damaged, or of another index"),
         (lambda folder: folder.rename(folder.with_name("other")), "encodings.json is damaged, or of another index"),
         (lambda folder: (folder / "more.npy").write_text("mine"), "more.npy is not on the list of encodings.json"),
     ],
 )
-def test_verification_notices_encodings_that_do_not_belong(copy, encoded, spoil, said):
-    spoil(encoded)
-    with pytest.raises(InputError, match=said):
-        verify(Index(copy))
+def test_verification_notices_encodings_that_are_damaged_or_do_not_belong(copy, refused, spoil, said):
+    forward = Index(copy).forward
+    folder = write_encodings(forward, "key", [np.ones((len(forward), 3), np.float32)], 3)
+    assert verify(Index(copy)) == len(json.loads((copy / "index.json").read_text())["files"]) + 2
+    spoil(folder)
+    assert said in refused("index --verify --index copy")
 
 
-def test_damaged_terms_of_a_knowledge_base_are_made_again(work, capsys):
+def test_damaged_terms_of_a_knowledge_base_are_made_again(work):
     """Compiled code follows their offsets, so what is damaged must not be read."""
-    assert run(knowledge, "compile --source sample --output kb") == 0
-    line = ["annotate", "--knowledge", "kb", "--text", "colorectal cancer and migraine with heart failure"]
-    said = []
-    for name in ("", "concepts", "concept_offsets", "character_offsets", "gram_offsets"):
-        if name:
-            path = work / "kb" / "annotation" / f"{name}.npy"
-            array = np.load(path)
-            np.save(path, np.roll(array, 7))
-        capsys.readouterr()
-        knowledge.main(line)
-        said.append(capsys.readouterr().out)
-    assert "colorectal" in said[0] and said == [said[0]] * len(said)
+    inside(work, "knowledge.__main__ compile --source sample --output kb")
+    line = "knowledge.__main__ annotate --knowledge kb --text migraine"
+    expected = inside(work, line)
+    assert "migraine" in expected
+    for name in ("concepts", "concept_offsets", "character_offsets", "gram_offsets"):
+        path = work / "kb" / "annotation" / f"{name}.npy"
+        np.save(path, np.roll(np.load(path), 7))
+        assert inside(work, line) == expected
 
 
 # Going on with what was read.
-
-
-def killed_after(monkeypatch, count):
-    """Let the writing of a run stop, as by Ctrl-C, after so many queries."""
-    write, done = RunWriter.write_ranked, []
-
-    def stopping(self, *ranking):
-        if len(done) == count:
-            raise KeyboardInterrupt
-        done.append(ranking)
-        write(self, *ranking)
-
-    monkeypatch.setattr(RunWriter, "write_ranked", stopping)
-
 
 CHANGES = {
     "index": lambda work: build(work / "V", NEW),
@@ -451,14 +412,21 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("replace", CHANGES.values(), ids=CHANGES)
-def test_a_search_goes_on_only_with_what_it_began_with(work, capsys, monkeypatch, two_builds, replace):
+def test_a_search_goes_on_only_with_what_it_began_with(work, refused, monkeypatch, two_builds, replace):
     """Otherwise one run would be made of two collections, exit 0."""
     shutil.copytree(two_builds / "old", work / "V")
     (work / "a.run").write_text("q1 Q0 a1 1 1.0 t\nq2 Q0 a2 1 1.0 t\n")
     line = "--index V --queries queries.tsv --output o.run --run a.run --reranker bm25-title"
+    write = RunWriter.write_ranked
+
+    def stopping(self, *ranking):
+        if self.finished:
+            raise KeyboardInterrupt
+        write(self, *ranking)
+
     with monkeypatch.context() as patched:
-        killed_after(patched, 1)
-        assert run(search, line) == 130
+        patched.setattr(RunWriter, "write_ranked", stopping)
+        assert status_of(search.main, line.split()) == 130
     replace(work)
-    refused(search, f"{line} --resume", capsys, "was begun with other settings")
+    assert "was begun with other settings" in refused(f"search {line} --resume")
     assert not (work / "o.run").exists() and (work / "o.run.part").stat().st_size
