@@ -242,12 +242,6 @@ def exchange(build, place):
     shutil.copytree(build, place)
 
 
-def opened(folder):
-    """The first stage of an index, and its forward index, which is opened before."""
-    index = Index(folder)
-    return index.forward, index.first_stage(LuceneConfig())
-
-
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -292,13 +286,17 @@ import sys
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.java import start_jvm
 from rerank_plugin.files.records import Query
-from rerank_plugin.indexes.index_folder import open_whole
-from tests.campaign.test_users_files import opened
+from rerank_plugin.indexes.index_folder import Index, open_whole
+from rerank_plugin.retrieval.lucene import LuceneConfig
+
+def opening():
+    index = Index(sys.argv[1])
+    return index.forward, index.first_stage(LuceneConfig())
 
 start_jvm()
 for _ in range(150):
     try:
-        forward, stage = open_whole(lambda: opened(sys.argv[1]))
+        forward, stage = open_whole(opening)
     except InputError as error:
         print("refused", error)
         continue

@@ -101,6 +101,10 @@ class Problem:
             on_save or self.save, folder,
         )  # fmt: skip
 
+    def trained(self):
+        self.trainer.train()
+        return self
+
     def held_out(self):
         return {"AP": mean_average_precision(self.index, self.reranker, TOPICS[TRAINED:])}
 
