@@ -16,15 +16,17 @@ def split(options):
 def always(inputs, output, train, *more):
     """The options of every training; what is given twice counts as it is given last.
 
-    Of --train, which may be repeated, what is given replaces the usual.
+    Of --train, which may be repeated, what is given replaces the usual; a run has the candidates of one of them.
     """
     more = split(more)
-    return [
-        *f"--index {inputs}/index --words {inputs}/words --train-run {inputs}/{train}.run".split(),
-        *([] if "--train" in more else ["--train", f"{inputs}/{train}.tsv,{inputs}/{train}.qrels"]),
-        *"--filters 6 --document-words 12 --batch-size 16 --epochs 3 --measures AP P@3".split(),
-        "--output", str(output), *more,
-    ]  # fmt: skip
+    usual = f"--index {inputs}/index --words {inputs}/words --document-words 12 --batch-size 16 --epochs 3"
+    if "--model" not in more:
+        usual += " --filters 6"  # other models have none
+    if "--train" not in more:
+        usual += f" --train {inputs}/{train}.tsv,{inputs}/{train}.qrels"
+    if more.count("--train") < 2:
+        usual += f" --train-run {inputs}/{train}.run"
+    return [*usual.split(), "--measures", "AP", "P@3", "--output", str(output), *more]
 
 
 def held_out(inputs, name="dev", candidates="dev.run"):

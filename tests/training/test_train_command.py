@@ -1,6 +1,7 @@
 """``python -m rerank_plugin.train`` as it is run, with candidates from runs, so without Java."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,12 +11,11 @@ from rerank_plugin.features.lexical_features import LEX3
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.models.checkpoints import load_checkpoint, read_config
-from rerank_plugin.models.register import entry_of
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import word_vectors
 from rerank_plugin.training.session import TrainingSet, some_queries
 from tests.training import learnable
-from tests.training.commanded import always, held_out, resumed, run, validation_killed, weights_of
+from tests.training.commanded import resumed, run, validation_killed, weights_of
 
 
 def test_a_checkpoint_is_trained_and_described(inputs, corpus, tmp_path, capsys):
@@ -38,18 +38,19 @@ def test_a_checkpoint_is_trained_and_described(inputs, corpus, tmp_path, capsys)
     assert reached == pytest.approx(best["AP"], abs=1e-6)
 
 
+@pytest.fixture(scope="module")
+def first(inputs, tmp_path_factory):
+    """A checkpoint that a test may go on from."""
+    made = tmp_path_factory.mktemp("first") / "made"
+    run(inputs, made, "--epochs 1 --lexical-features lex3")
+    return made
+
+
 def test_any_hyper_parameter_by_name(inputs, tmp_path):
     run(inputs, tmp_path / "made", "--epochs 1 --set slope=0.125 differences=false", "hidden=[4, 3]")
     config = read_config(tmp_path / "made")["config"]
     assert (config["slope"], config["hidden"], config["differences"]) == (0.125, [4, 3], False)
     assert load_checkpoint(tmp_path / "made")[0].layers[1].weight.shape == (3, 4)
-
-
-def test_the_seed_decides(inputs, tmp_path):
-    for name, seed in [("first", 1), ("again", 1), ("other", 2)]:
-        run(inputs, tmp_path / name, f"--seed {seed} --epochs 1")
-    first, again, other = (weights_of(tmp_path / name) for name in ("first", "again", "other"))
-    assert first == again != other
 
 
 @pytest.mark.parametrize(
@@ -69,24 +70,17 @@ def test_resuming_a_killed_training(inputs, tmp_path, monkeypatch, how):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts", "whole"]
 
 
-def test_an_existing_checkpoint_is_kept_unless_told(inputs, tmp_path):
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "precious").write_text("x")
-    for more in ((), ("--overwrite",)):
-        with pytest.raises(InputError, match="made is not a trained checkpoint"):
-            run(inputs, tmp_path / "made", *more)
-    assert (tmp_path / "made" / "precious").exists()
-    run(inputs, tmp_path / "other", "--epochs 1")
-    with pytest.raises(InputError, match="other exists already"):
-        run(inputs, tmp_path / "other", "--epochs 1")
-    run(inputs, tmp_path / "other", "--overwrite --epochs 1 --seed 7")
-    assert read_config(tmp_path / "other")["seed"] == 7
-
-
-def test_training_and_validation_must_not_share_queries(inputs, tmp_path):
-    with pytest.raises(InputError, match="8 queries are both for training and for validation"):
-        run(inputs, tmp_path / "made", validation="train", validation_run="train.run")
-    assert not any(tmp_path.iterdir())
+def test_an_existing_checkpoint_is_kept_unless_told(inputs, first, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious").write_text("x")
+    with pytest.raises(InputError, match="mine is not a trained checkpoint"):
+        run(inputs, tmp_path / "mine", "--overwrite")
+    assert (tmp_path / "mine" / "precious").exists()
+    shutil.copytree(first, tmp_path / "made")
+    with pytest.raises(InputError, match="made exists already"):
+        run(inputs, tmp_path / "made", "--epochs 1")
+    run(inputs, tmp_path / "made", "--overwrite --epochs 1 --seed 7")
+    assert read_config(tmp_path / "made")["seed"] == 7
 
 
 def test_word_vectors_that_cannot_be_used_are_named(inputs, tmp_path):
@@ -103,6 +97,7 @@ def test_word_vectors_that_cannot_be_used_are_named(inputs, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ("--validation {inputs}/train.tsv,{inputs}/train.qrels", "8 queries are both for training and for validation"),
         ("--model oracle", "oracle"),
         ("--width 2", "width 2"),
         ("--lexical-features bm25_footnote", "bm25_footnote"),
@@ -119,7 +114,7 @@ def test_word_vectors_that_cannot_be_used_are_named(inputs, tmp_path):
 )
 def test_wrong_options(inputs, tmp_path, options, said):
     with pytest.raises(InputError, match=said):
-        run(inputs, tmp_path / "made", options)
+        run(inputs, tmp_path / "made", options.format(inputs=inputs))
     assert not any(tmp_path.iterdir())
 
 
@@ -148,75 +143,57 @@ def test_an_interrupted_selection_is_gone_on_with(inputs, tmp_path, monkeypatch)
     assert weights_of(tmp_path / "whole") == weights_of(tmp_path / "parts")
 
 
-def test_fine_tuning_starts_from_the_weights_of_a_checkpoint(inputs, tmp_path):
-    run(inputs, tmp_path / "first", "--epochs 1 --lexical-features lex3")
+def test_fine_tuning_starts_from_the_weights_of_a_checkpoint(inputs, first, tmp_path):
     still = "--learning-rate 1e-30 --l2-convolution 0 --l2-feed-forward 0 --epochs 1"
-    run(inputs, tmp_path / "second", f"--start-from {tmp_path / 'first'} --lexical-features lex3 {still}")
-    first, second = (load_checkpoint(tmp_path / name)[0].state_dict() for name in ("first", "second"))
-    assert all((first[name] == second[name]).all() for name in first)
-    assert read_config(tmp_path / "second")["training"]["start_from"] == str(tmp_path / "first")
-
-
-def without(options, *names):
-    """Some options with one value each left out."""
-    for name in names:
-        at = options.index(name)
-        options = options[:at] + options[at + 2 :]
-    return options
-
-
-def test_a_checkpoint_to_start_from_must_fit(inputs, tmp_path):
-    run(inputs, tmp_path / "first", "--epochs 1")
-    words = learnable.vectors()
-    words.matrix[1] += 1
-    word_vectors.save(words, tmp_path / "words", {})
-    given = always(inputs, tmp_path / "made", "train", held_out(inputs), f"--start-from {tmp_path / 'first'}")
-    for options, said in [
-        (["--lexical-features", "bm25_title"], "other lexical features"),
-        (["--set", "hidden=[4]"], "does not fit"),
-        (["--model", "knrm"], "holds the model 'delta'"),
-        (["--words", str(tmp_path / "words")], "other word vectors"),
-    ]:
-        with pytest.raises(InputError, match=said):
-            train.main(without(given, *["--filters"] * ("knrm" in options)) + options)  # knrm has no filters
+    run(inputs, tmp_path / "made", f"--start-from {first} --lexical-features lex3 {still}")
+    before, after = (load_checkpoint(folder)[0].state_dict() for folder in (first, tmp_path / "made"))
+    assert all((before[name] == after[name]).all() for name in before)
+    assert read_config(tmp_path / "made")["training"]["start_from"] == str(first)
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("options", "said"),
     [
-        ("", "hinge sqrt balanced 256 adagrad 0.01 5"),
-        ("--model sevmos", "bce sqrt balanced 256 adadelta 1.0 5"),
-        ("--model sevmos --loss hinge --weights none", "hinge none balanced 256 adadelta 1.0 5"),
-        ("--loss bce --optimizer adam", "bce none balanced 256 adam 0.001 5"),
+        ("--lexical-features bm25_title", "other lexical features"),
+        ("--set hidden=[4]", "does not fit"),
+        ("--model knrm", "holds the model 'delta'"),
+        ("--words {folder}/words", "other word vectors"),
+    ],
+)
+def test_a_checkpoint_to_start_from_must_fit(inputs, first, tmp_path, options, said):
+    words = learnable.vectors()
+    words.matrix[1] += 1
+    word_vectors.save(words, tmp_path / "words", {})
+    features = [] if "knrm" in options else ["--lexical-features lex3"]
+    with pytest.raises(InputError, match=said):
+        run(inputs, tmp_path / "made", f"--start-from {first}", *features, options.format(folder=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "measures"),
+    [
+        ("", "hinge sqrt balanced 256 adagrad 0.01 5", "nDCG@20 AP"),
+        ("--measures RR", "hinge sqrt balanced 256 adagrad 0.01 5", "RR"),
+        ("--model sevmos", "bce sqrt balanced 256 adadelta 1.0 5", "nDCG@20 AP"),
+        ("--model sevmos --loss hinge --weights none", "hinge none balanced 256 adadelta 1.0 5", "nDCG@20 AP"),
+        ("--loss bce --optimizer adam", "bce none balanced 256 adam 0.001 5", "nDCG@20 AP"),
         # [P] 2.2: mini-batches of 32 triples by groups; what is given wins, field by field.
-        *((f"--model {model}", "hinge none groups 32 adam 0.001 30")
+        *((f"--model {model}", "hinge none groups 32 adam 0.001 30", "ERR@20 nDCG@20")
           for model in ("pacrr", "drmm", "duet", "matchpyramid", "knrm", "conv-knrm")),
-        ("--model knrm --sampling balanced --optimizer sgd", "hinge none balanced 32 sgd 0.01 30"),
+        ("--model knrm --sampling balanced --optimizer sgd", "hinge none balanced 32 sgd 0.01 30", "ERR@20 nDCG@20"),
         # A classifier knows no groups of pairs, and the weights of one loss say nothing of the other's.
-        ("--model pacrr --loss bce", "bce none balanced 32 adam 0.001 30"),
-        ("--model delta-classifier --loss hinge", "hinge sqrt balanced 256 adadelta 1.0 5"),
+        ("--model pacrr --loss bce", "bce none balanced 32 adam 0.001 30", "ERR@20 nDCG@20"),
+        ("--model delta-classifier --loss hinge", "hinge sqrt balanced 256 adadelta 1.0 5", "nDCG@20 AP"),
+        *((f"--model {model}", "hinge none batch 20 adam 0.001 5", "AP nDCG@10") for model in ("ktrel", "ktrel-w")),
     ],
 )  # fmt: skip
-def test_a_model_is_trained_as_its_paper_says(given, expected):
+def test_a_model_is_trained_as_its_paper_says(given, expected, measures):
     options = f"--index i --train t --validation v --words w --output o {given}".split()
-    config = train.training_config(train.arguments().parse_args(options))
-    found = (config.loss, config.weights, config.sampling, config.batch_size, config.optimizer, config.learning_rate)
-    assert " ".join(map(str, (*found, config.patience))) == expected
-
-
-def test_the_validation_measures_of_a_recipe():
-    measures = {model: entry_of(model).recipe.measures for model in ("pacrr", "conv-knrm", "delta", "sevmos", "ktrel")}
-    assert measures["pacrr"] == measures["conv-knrm"] == ("ERR@20", "nDCG@20")
-    assert measures["delta"] == measures["sevmos"] == ("nDCG@20", "AP")
-    assert measures["ktrel"] == entry_of("ktrel-w").recipe.measures == ("AP", "nDCG@10")
-
-
-@pytest.mark.parametrize(("given", "expected"), [("", ["ERR@20", "nDCG@20"]), ("--measures RR", ["RR"])])
-def test_measures_that_are_given_win(inputs, tmp_path, given, expected):
-    options = always(inputs, tmp_path / "made", "train", held_out(inputs), "--model knrm --epochs 1")
-    at = options.index("--measures")
-    train.main(without(options[:at] + options[at + 3 :], "--filters") + given.split())
-    assert list(read_config(tmp_path / "made")["measures"]) == ["epoch", "loss", *expected]
+    task = train._task(train.arguments().parse_args(options))
+    found = (getattr(task.training, name) for name in "loss weights sampling batch_size optimizer".split())
+    learning_rate, patience = task.training.learning_rate, task.training.patience
+    assert " ".join(map(str, (*found, learning_rate, patience))) == expected
+    assert task.measures == measures.split()
 
 
 def test_groups_without_pairs_are_said(inputs, tmp_path):
@@ -228,11 +205,8 @@ def test_groups_without_pairs_are_said(inputs, tmp_path):
     assert not (tmp_path / "made").exists()
 
 
-def train_ktrel(inputs, output, *more, runs=True):
-    """KTRel has no filters."""
-    ktrel = "--model ktrel-w --set heads=2 feed_forward=8 --batch-size 8"
-    options = always(inputs, output, "train", *more, ktrel, held_out(inputs))
-    train.main(without(options, "--filters", *([] if runs else ["--train-run"])))
+def train_ktrel(inputs, output, *more):
+    run(inputs, output, "--model ktrel-w --set heads=2 feed_forward=8 --batch-size 8", *more)
     return read_config(output)["training"]
 
 
@@ -275,10 +249,10 @@ def test_other_texts_of_the_same_queries(inputs, tmp_path):
     (tmp_path / "longer.tsv").write_text("".join(f"{line} patients\n" for line in lines))
     one, other = f"{inputs}/train.tsv,{inputs}/train.qrels", f"{tmp_path}/longer.tsv,{inputs}/train.qrels"
     both = f"--train {one} --train {other}"
-    found = train_ktrel(inputs, tmp_path / "both", both, runs=False)
+    found = train_ktrel(inputs, tmp_path / "both", both)
     assert found["train"] == [one, other]
-    train_ktrel(inputs, tmp_path / "one", f"--train {one}", runs=False)
-    found = train_ktrel(inputs, tmp_path / "some", f"{both} --train-queries 5", runs=False)
+    train_ktrel(inputs, tmp_path / "one", f"--train {one}")
+    found = train_ktrel(inputs, tmp_path / "some", f"{both} --train-queries 5")
     assert found["queries_at_most"] == 5
     assert len({read_config(tmp_path / name)["measures"]["loss"] for name in ("both", "one", "some")}) == 3
 
