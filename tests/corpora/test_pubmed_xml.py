@@ -1,70 +1,33 @@
 """PubMed XML: texts, versions, deletions, damage, and what a hostile or very long file can do."""
 
-import gzip
 import re
 import tracemalloc
+from itertools import islice
+from pathlib import Path
 
 import pytest
 
-from rerank_plugin.corpora import Document, Problems, documents, pubmed_xml
+from rerank_plugin.corpora import Document, Problems, documents
+from rerank_plugin.corpora.safe_xml import Records
 from rerank_plugin.files.errors import InputError
+from tests.corpora.pubmed import BOOK, ENTITY, OLD, article, deletion, read, xml
 
-DOCTYPE = (
-    '<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2024//EN" '
-    '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_240101.dtd">'
-)
-ENTITY = '<!DOCTYPE PubmedArticleSet [<!ENTITY y "9">]>'
+
+@pytest.fixture
+def only(put):
+    """The document of an article with these parts."""
+
+    def only(**parts):
+        [document] = documents(put("a.xml", xml(article("1", **parts))))
+        return document
+
+    return only
 
 
 def math(tags):
     """MathML as in PubMed, with a prefix at every tag."""
     prefixed = re.sub("<(/?)(?=[a-z])", r"<\1mml:", tags)
     return f'<mml:math xmlns:mml="http://www.w3.org/1998/Math/MathML">{prefixed}</mml:math>'
-
-
-def article(pmid, title="A title.", abstract="<AbstractText>Words.</AbstractText>", after="", version=1):
-    return f"""
-    <PubmedArticle>
-      <MedlineCitation Status="MEDLINE" Owner="NLM">
-        <PMID Version="{version}">{pmid}</PMID>
-        <DateRevised><Year>2020</Year><Month>01</Month><Day>02</Day></DateRevised>
-        <Article PubModel="Print">
-          <Journal><Title>Journal of Titles</Title></Journal>
-          <ArticleTitle>{title}</ArticleTitle>
-          {f"<Abstract>{abstract}<CopyrightInformation>Copyright</CopyrightInformation></Abstract>" if abstract else ""}
-          {after}
-        </Article>
-        <CommentsCorrectionsList><CommentsCorrections RefType="CommentIn"><PMID Version="1">999</PMID>
-        </CommentsCorrections></CommentsCorrectionsList>
-        <OtherAbstract Type="Publisher" Language="spa"><AbstractText>Palabras.</AbstractText></OtherAbstract>
-      </MedlineCitation>
-      <PubmedData><ArticleIdList><ArticleId IdType="pubmed">{pmid}</ArticleId></ArticleIdList></PubmedData>
-    </PubmedArticle>"""
-
-
-def deletion(*pmids):
-    return "<DeleteCitation>" + "".join(f'<PMID Version="1">{pmid}</PMID>' for pmid in pmids) + "</DeleteCitation>"
-
-
-def xml(*parts, doctype=DOCTYPE):
-    return f"<?xml version='1.0' encoding='UTF-8'?>\n{doctype}\n<PubmedArticleSet>{''.join(parts)}\n</PubmedArticleSet>"
-
-
-def write(path, *parts, doctype=DOCTYPE):
-    data = xml(*parts, doctype=doctype).encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return str(path)
-
-
-def read(path):
-    """The ids of the documents of a file or folder, and how many problems of each kind it has."""
-    problems = Problems()
-    return [document.id for document in documents(str(path), problems)], problems.counts
-
-
-def only(tmp_path, **parts):
-    [document] = documents(write(tmp_path / "a.xml", article("1", **parts)))
-    return document
 
 
 @pytest.mark.parametrize(
@@ -88,11 +51,11 @@ def only(tmp_path, **parts):
         (math("<mfrac><mn>1<!-- a comment -->0</mn><mn>2</mn></mfrac>"), "10/2"),
     ],
 )
-def test_inline_markup_becomes_text(tmp_path, markup, text):
-    assert only(tmp_path, title=markup, abstract=f"<AbstractText>{markup}</AbstractText>")[1:3] == (text, text)
+def test_inline_markup_becomes_text(only, markup, text):
+    assert only(title=markup, abstract=f"<AbstractText>{markup}</AbstractText>")[1:3] == (text, text)
 
 
-def test_labels_of_structured_abstracts(tmp_path):
+def test_labels_of_structured_abstracts(only):
     sections = (
         '<AbstractText Label="BACKGROUND" NlmCategory="BACKGROUND">Why.</AbstractText>'
         '<AbstractText Label="METHODS:">How.</AbstractText>'
@@ -100,7 +63,7 @@ def test_labels_of_structured_abstracts(tmp_path):
         '<AbstractText Label="UNLABELLED">What.</AbstractText>'
         "<AbstractText>So.</AbstractText>"
     )
-    assert only(tmp_path, abstract=sections).abstract == "BACKGROUND: Why. METHODS: How. What. So."
+    assert only(abstract=sections).abstract == "BACKGROUND: Why. METHODS: How. What. So."
 
 
 VERNACULAR = "<VernacularTitle>Über die <i>Leber</i>.</VernacularTitle>"
@@ -120,164 +83,147 @@ VERNACULAR = "<VernacularTitle>Über die <i>Leber</i>.</VernacularTitle>"
         ("[On the liver].", VERNACULAR, "On the liver"),
     ],
 )
-def test_titles(tmp_path, title, after, expected):
-    assert only(tmp_path, title=title, after=after).title == expected
+def test_titles(only, title, after, expected):
+    assert only(title=title, after=after).title == expected
 
 
-def test_a_missing_abstract_is_empty_and_an_empty_document_a_problem(tmp_path):
-    spec = write(tmp_path / "a.xml", article("1", abstract=""), article("2", title="", abstract=""))
-    problems = Problems()
-    assert [d[:3] for d in documents(spec, problems)] == [("1", "A title.", "")]
-    assert problems.examples == {"empty document": [f"{spec}: PMID 2"]}
-
-
-def test_articles_without_a_usable_pmid(tmp_path):
-    spec = write(tmp_path / "a.xml", article("", title="One"), article("", title="Two"), article("a b"), article("5"))
-    assert read(spec) == (["5"], {"missing id": 2, "unusable id": 1})
-    with pytest.raises(InputError, match="missing id: .*'One'"):
-        list(documents(spec, Problems(strict=True)))
-    assert [d.title for d in documents(spec, Problems(), ids_required=False)][:2] == ["One", "Two"]
-
-
-def test_books_and_the_older_citation_set(tmp_path):
-    book = """<PubmedBookArticle><BookDocument><PMID Version="1">7</PMID>
-      <Book><BookTitle>A Book</BookTitle></Book><Abstract><AbstractText>About.</AbstractText></Abstract>
-      </BookDocument><PubmedBookData/></PubmedBookArticle>"""
-    chapter = book.replace(">7<", ">8<").replace("</Book>", "</Book><ArticleTitle>A Chapter</ArticleTitle>")
-    assert [d[:3] for d in documents(write(tmp_path / "a.xml", book, chapter))] == [
-        ("7", "A Book", "About."), ("8", "A Chapter", "About.")]  # fmt: skip
-    old = "<MedlineCitation><PMID>{0}</PMID><Article><ArticleTitle>Old {0}</ArticleTitle></Article></MedlineCitation>"
-    (tmp_path / "old.xml").write_text(f"<MedlineCitationSet>{old.format(3)}{old.format(4)}</MedlineCitationSet>")
-    assert [d.title for d in documents(str(tmp_path / "old.xml"))] == ["Old 3", "Old 4"]
-
-
-def test_the_last_version_wins_across_files_and_within_one(tmp_path):
-    # Names, not the order of writing, decide; the version number does not.
-    write(tmp_path / "pubmed24n0002.xml.gz", article("2", "two, later"), article("1", "one, later", version=1))
-    write(
-        tmp_path / "pubmed24n0001.xml",
-        article("1", "one", version=3), article("2", "two"), article("3", "three"), article("4", "four"),
-        article("4", "four, again", version=2),
-    )  # fmt: skip
-    assert [(d.id, d.title) for d in documents(str(tmp_path))] == [
-        ("3", "three"), ("4", "four, again"), ("2", "two, later"), ("1", "one, later")]  # fmt: skip
-
-
-def test_deletions_remove_what_came_before_them(tmp_path):
-    write(tmp_path / "1.xml", article("10"), article("20"), article("30"))
-    write(tmp_path / "2.xml", article("40"), deletion("10", "15", "30", "40", "777"))
-    write(tmp_path / "3.xml", article("30", "back again"), article("50"))
-    assert [(d.id, d.title) for d in documents(str(tmp_path))] == [
-        ("20", "A title."), ("30", "back again"), ("50", "A title.")]  # fmt: skip
-
-
-def test_the_tree_of_nlm_is_read_by_file_name(tmp_path):
-    for folder, name, title in (("2024updates", "pubmed24n0002.xml", "new"), ("baseline", "pubmed24n0001.xml", "old")):
-        (tmp_path / folder).mkdir()
-        write(tmp_path / folder / name, article("1", title))
-    assert [d.title for d in documents(str(tmp_path))] == ["new"]
-
-
-def test_a_later_version_that_cannot_be_read_does_not_hide_the_one_before(tmp_path):
-    write(tmp_path / "1.xml", article("1", "readable"))
-    write(tmp_path / "2.xml", article("1", "a \x0b in it"), article("2", "later"))
-    assert [d.title for d in documents(str(tmp_path), Problems())] == ["readable", "later"]
-
-
-def test_a_truncated_gzip(tmp_path):
-    text = "<PubmedArticleSet>" + "".join(article(i, f"Title {i * 7919}") for i in range(1, 4001))
-    packed = gzip.compress(text.encode())
-    (tmp_path / "1.xml.gz").write_bytes(packed[: len(packed) // 2])
-    write(tmp_path / "2.xml.gz", article("9001"))
-    ids, counts = read(tmp_path)
-    assert ids == [*map(str, range(1, len(ids))), "9001"] and 1500 < len(ids) < 2500
-    assert counts == {"damaged gzip file": 1}
-
-
-def test_entities_are_not_expanded_and_nothing_is_fetched(tmp_path):
-    secret = tmp_path / "secret.txt"
-    secret.write_text("SECRET")
-    doctype = f'<!DOCTYPE PubmedArticleSet [<!ENTITY x SYSTEM "{secret.as_uri()}"><!ENTITY y "EXPANDED">]>'
-    folder = tmp_path / "xml"
-    folder.mkdir()
-    spec = write(folder / "a.xml", article("1", "before &x; &y; after &amp;"), article("2"), doctype=doctype)
-    problems = Problems()
-    assert [document.title for document in documents(str(folder), problems)] == ["before after &", "A title."]
-    assert problems.examples == {"unexpanded entity": [f"{spec}: PMID 1 (&x;, &y;)"]}
-    assert problems.summary(kept=False) == []
-    with pytest.raises(InputError, match="unexpanded entity: .*PMID 1 "):
-        list(documents(str(folder), Problems(strict=True)))
+def test_books_and_the_older_citation_set(put, tmp_path):
+    chapter = BOOK.replace("</Book>", "</Book><ArticleTitle>A Chapter</ArticleTitle>")
+    put("1.xml", xml(BOOK.format(7), chapter.format(8)))
+    put("2.xml", f"<MedlineCitationSet>{OLD.format(3)}{OLD.format(4)}</MedlineCitationSet>")
+    assert [document[:3] for document in documents(str(tmp_path))] == [
+        ("7", "A Book", "About."), ("8", "A Chapter", "About."), ("3", "Old 3", ""), ("4", "Old 4", "")]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "parts",
+    "files, titles, problems",
     [
-        dict(title="Caf&eacute;"),
-        dict(abstract="<AbstractText>One.</AbstractText><AbstractText>An <i>&alpha;</i> is lost.</AbstractText>"),
-        dict(title="", after="<VernacularTitle>&Uuml;ber</VernacularTitle>"),
-    ],
-)
-def test_an_entity_of_a_dtd_that_is_not_loaded_is_counted_and_its_record_kept(tmp_path, parts):
-    spec = write(tmp_path / "a.xml", article("1", **parts), article("2", after="<Affiliation>&nbsp;</Affiliation>"))
-    assert read(spec) == (["1", "2"], {"unexpanded entity": 1})  # what is no part of a document loses nothing
-
-
-def test_a_pmid_with_an_entity_is_not_the_rest_of_it(tmp_path):
-    """12&y;3 would be read as 12, and take the place of that article."""
-    spec = write(tmp_path / "a.xml", article("12", "Twelve"), article("12&y;3"), doctype=ENTITY)
-    assert read(spec) == (["12"], {"missing id": 1})
-    assert next(documents(spec, Problems())).title == "Twelve"
-
-
-def test_deletions_of_no_whole_pmid_delete_nothing(tmp_path):
-    spec = write(tmp_path / "a.xml", article("1"), article("2"), deletion("", "1&y;", " 2 "), doctype=ENTITY)
-    assert read(spec) == (["1"], {})
-
-
-@pytest.mark.parametrize(
-    "text, root",
-    [
-        ("<html><body><p>Not found</p></body></html>", "html"),
-        (f'<PubmedArticleSet xmlns="https://example.org/x">{article("1")}</PubmedArticleSet>',
-         "{https://example.org/x}PubmedArticleSet"),
-        (f'<PubmedArticleSet>{article("1").replace("PubmedArticle", "Article")}</PubmedArticleSet>'.replace(
-            "MedlineCitation", "Citation"), "PubmedArticleSet"),
+        pytest.param(
+            {
+                "pubmed24n0002.xml.gz": xml(article("2", "two, later"), article("1", "one, later", version=1)),
+                "pubmed24n0001.xml": xml(
+                    article("1", "one", version=3), article("2", "two"), article("3", "three"), article("4", "four"),
+                    article("4", "four, again", version=2),
+                ),
+            },
+            ["three", "four, again", "two, later", "one, later"], {},
+            id="the last version by names and places wins, whatever its number",
+        ),
+        pytest.param(
+            {
+                "1.xml": xml(article("10"), article("20", "stays"), article("30")),
+                "2.xml": xml(article("40"), deletion("10", "15", "30", "40", "777")),
+                "3.xml": xml(article("30", "back again"), article("50", "new")),
+            },
+            ["stays", "back again", "new"], {},
+            id="deletions remove what came before them",
+        ),
+        pytest.param(
+            {"2024updates/pubmed24n0002.xml": xml(article("1", "new")),
+             "baseline/pubmed24n0001.xml": xml(article("1", "old"))},
+            ["new"], {},
+            id="files in folders are read by name",
+        ),
+        pytest.param(
+            {"1.xml": xml(article("1", "readable")), "2.xml": xml(article("1", "a \x0b in it"), article("2", "later"))},
+            ["readable", "later"], {"malformed XML": ["2.xml, PMID 1 (PCDATA invalid Char value 11)"]},
+            id="a later version that cannot be read does not hide the one before",
+        ),
+        pytest.param(
+            {"1.xml": xml(article("1"), article("2", "two")), "2.xml": xml(deletion("1")),
+             "3.xml": "<PubmedArticleSet/>", "4.xml": "<PubmedBookArticleSet>\n<!-- none -->\n</PubmedBookArticleSet>"},
+            ["two"], {},
+            id="a set of nothing or of deletions is sound",
+        ),
+        pytest.param({"1.xml": xml(deletion("1"))}, [], {}, id="deletions alone"),
+        pytest.param(
+            {"1.xml": xml(article("1", "no abstract", abstract=""), article("2", title="", abstract=""))},
+            ["no abstract"], {"empty document": ["1.xml: PMID 2"]},
+            id="a missing abstract is empty",
+        ),
+        pytest.param(
+            {"1.xml": xml(article("", "One"), article("", "Two"), article("a b"), article("5", "five"))},
+            ["five"], {"missing id": ["1.xml: 'One'", "1.xml: 'Two'"], "unusable id": ["1.xml: PMID a b ('a b')"]},
+            id="articles without a usable PMID",
+        ),
+        pytest.param(
+            {"1.xml": xml(article("12", "Twelve"), article("12&y;3", "entity"), doctype=ENTITY)},
+            ["Twelve"], {"missing id": ["1.xml: 'entity'"]},
+            id="a PMID with an entity is not the rest of it",  # 12, whose place it would take
+        ),
+        pytest.param(
+            {"1.xml": xml(article("1", "one"), article("2"), deletion("", "1&y;", " 2 "), doctype=ENTITY)}, ["one"], {},
+            id="deletions of no whole PMID delete nothing",
+        ),
+        pytest.param(
+            {
+                "1.xml": xml(
+                    article("1", "Caf&eacute;"),
+                    article("2", "two", "<AbstractText>One.</AbstractText><AbstractText><i>&alpha;</i></AbstractText>"),
+                    article("3", "", after="<VernacularTitle>&Uuml;ber</VernacularTitle>"),
+                    article("4", "four", after="<Affiliation>&nbsp;</Affiliation>"),  # no part of the document
+                )
+            },
+            ["Caf", "two", "ber", "four"],
+            {"unexpanded entity": ["1.xml: PMID 1 (&eacute;)", "1.xml: PMID 2 (&alpha;)", "1.xml: PMID 3 (&Uuml;)"]},
+            id="entities of a DTD that is not loaded are told, and their records kept",
+        ),
+        pytest.param(
+            {
+                "1.xml": "<html><body><p>Not found</p></body></html>",
+                "2.xml": f'<PubmedArticleSet xmlns="https://example.org/x">{article("1")}</PubmedArticleSet>',
+                "3.xml": "<PubmedArticleSet><Article/></PubmedArticleSet>",
+                "4.xml": xml(article("4", "four")),
+            },
+            ["four"],
+            {"file without PubMed records": ["1.xml (<html>)", "2.xml (<{https://example.org/x}PubmedArticleSet>)",
+                                             "3.xml (<PubmedArticleSet>)"]},
+            id="sound files without a record are told",
+        ),
     ],
 )  # fmt: skip
-def test_a_sound_file_that_holds_no_record_is_told(tmp_path, text, root):
-    (tmp_path / "1.xml").write_text(text)
-    write(tmp_path / "2.xml", article("4"))
-    problems = Problems()
-    assert [d.id for d in documents(str(tmp_path), problems)] == ["4"]
-    assert problems.summary() == [f"1 file without PubMed records: {tmp_path / '1.xml'} (<{root}>)"]
-    with pytest.raises(InputError, match="file without PubMed records: .*1.xml "):
-        list(documents(str(tmp_path), Problems(strict=True)))
+def test_what_files_give_and_what_is_said_of_them(put, tmp_path, files, titles, problems):
+    for name, text in files.items():
+        put(name, text)
+    found, told = read(tmp_path)
+    assert [document.title for document in found] == titles and told == problems
+    if problems:
+        with pytest.raises(InputError, match=next(iter(problems))):
+            list(documents(str(tmp_path), Problems(strict=True)))
 
 
-def test_a_set_of_nothing_or_of_deletions_is_sound(tmp_path):
-    write(tmp_path / "1.xml", article("1"), article("2"))
-    write(tmp_path / "2.xml", deletion("1"))
-    (tmp_path / "3.xml").write_text("<PubmedArticleSet/>")
-    (tmp_path / "4.xml").write_text("<PubmedBookArticleSet>\n<!-- none -->\n</PubmedBookArticleSet>")
-    assert [d.id for d in documents(str(tmp_path), Problems(strict=True))] == ["2"]
+def test_ids_may_be_absent_where_only_words_matter(put):
+    spec = put("a.xml", xml(article("", "One"), article("", "Two")))
+    assert [document[:2] for document in documents(spec, Problems(), ids_required=False)] == [("", "One"), ("", "Two")]
 
 
-@pytest.mark.parametrize("change", [lambda text: text.replace("Words", "W\x0brds"), lambda text: text[:1500] + "</x>",
-                                    lambda text: "<PubmedArticleSet/>"])  # fmt: skip
-def test_a_file_that_changes_between_the_readings_is_an_error(tmp_path, monkeypatch, change):
-    path = tmp_path / "a.xml"
-    write(path, *(article(pmid) for pmid in range(1, 10)))
-    write(tmp_path / "b.xml", article("20"))
-    read = pubmed_xml._last_versions
+def test_entities_are_not_expanded_and_nothing_is_fetched(put, tmp_path):
+    secret = Path(put("secret.txt", "SECRET")).as_uri()
+    doctype = f'<!DOCTYPE PubmedArticleSet [<!ENTITY x SYSTEM "{secret}"><!ENTITY y "EXPANDED">]>'
+    put("xml/a.xml", xml(article("1", "before &x; &y; after &amp;"), article("2"), doctype=doctype))
+    found, told = read(tmp_path / "xml")
+    assert [document.title for document in found] == ["before after &", "A title."]
+    assert told == {"unexpanded entity": ["a.xml: PMID 1 (&x;, &y;)"]}
 
-    def then_change(*arguments):
-        result = read(*arguments)
-        path.write_text(change(path.read_text()))
-        return result
 
-    monkeypatch.setattr(pubmed_xml, "_last_versions", then_change)
-    with pytest.raises(InputError, match="changed while it was being read"):
-        list(documents(str(tmp_path), Problems()))
+@pytest.mark.parametrize(
+    "change, named",
+    [
+        (lambda text: text.replace("Words", "W\x0brds"), "b.xml"),
+        (lambda text: text[:1500] + "</x>", "b.xml"),
+        (lambda text: "<PubmedArticleSet/>", "c.xml"),
+        (lambda text: xml(*map(article, (20, 21, 22))), "c.xml"),
+    ],
+    ids=["no character of XML", "cut", "fewer articles", "more articles"],
+)
+def test_a_file_that_changes_between_the_readings_is_an_error(put, tmp_path, change, named):
+    for name, pmids in (("a.xml", [1]), ("b.xml", [20, 21]), ("c.xml", [30])):
+        put(name, xml(*map(article, pmids)))
+    stream = documents(str(tmp_path), Problems())
+    assert next(stream).id == "1"  # all have been read once
+    put("b.xml", change((tmp_path / "b.xml").read_text()))
+    with pytest.raises(InputError, match=f"{named}: changed while it was being read"):
+        list(stream)
 
 
 @pytest.mark.parametrize(
@@ -286,32 +232,28 @@ def test_a_file_that_changes_between_the_readings_is_an_error(tmp_path, monkeypa
         article("1", "a &e11; b"),
         article("1", abstract='<AbstractText Label="&e11;">x</AbstractText>'),  # attributes have rules of their own
     ],
+    ids=["text", "attribute"],
 )
-def test_an_xml_bomb_does_not_go_off(tmp_path, bomb):
+def test_an_xml_bomb_does_not_go_off(put, tmp_path, bomb):
+    """libxml2 refuses such a file or leaves the entity alone, as its version has it; expanded, the text would have
+    300 GB. The other file is read in any case."""
     levels = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 12))
-    doctype = f'<!DOCTYPE PubmedArticleSet [<!ENTITY e0 "lol">{levels}]>'
-    write(tmp_path / "b.xml", article("2"))
-    (tmp_path / "a.xml").write_text(f"{doctype}<PubmedArticleSet>{bomb}</PubmedArticleSet>")
+    put("a.xml", xml(bomb, doctype=f'<!DOCTYPE PubmedArticleSet [<!ENTITY e0 "lol">{levels}]>'))
+    put("b.xml", xml(article("2")))
     problems = Problems()
-    # libxml2 either refuses such a file or leaves the entity alone, as its version has it; expanded, the text would
-    # have 300 GB. The other file is read in any case.
     found = list(documents(str(tmp_path), problems))
     assert sum(len("".join(document[:3])) for document in found) < 1000
     assert found[-1].id == "2"
     assert problems.counts == ({"malformed XML": 1} if len(found) == 1 else {})
 
 
-def test_elements_are_freed_while_a_long_file_is_read(tmp_path):
-    spec = write(tmp_path / "a.xml.gz", *(article(pmid) for pmid in range(1, 4001)))
-    # What the tree of the file holds at any moment: libxml2's memory is not Python's, so elements are counted.
-    largest = read = 0
-    for record in pubmed_xml._records(tmp_path / "a.xml.gz", None, Problems()):
-        read += 1
-        if read % 100 == 0:
-            largest = max(largest, sum(1 for _ in record.getroottree().iter()))
-    assert read == 4000
+def test_elements_are_freed_while_a_long_file_is_read(put):
+    """The memory of libxml2 is not Python's, so that the elements of its tree are counted."""
+    spec = put("a.xml.gz", xml(*map(article, range(1, 4001))))
+    some = islice(Records(Path(spec), "PubmedArticle"), 0, None, 100)
+    trees = [sum(1 for _ in record.getroottree().iter()) for record in some]
     per_article = 25
-    assert largest < 100 * per_article  # a chunk of the file, not 4,000 articles
+    assert len(trees) == 40 and max(trees) < 100 * per_article  # a chunk of the file, not 4,000 articles
 
     tracemalloc.start()
     assert sum(1 for _ in documents(spec)) == 4000
@@ -332,17 +274,16 @@ HEADINGS = """</Article><MedlineJournalInfo><MedlineTA>J Titles</MedlineTA></Med
   <CommentsCorrectionsList><CommentsCorrections RefType="RetractionIn"/></CommentsCorrectionsList><Article>"""
 
 
-def test_metadata(tmp_path):
+def test_metadata(only):
     """The date of the article online, as the issue has none; headings and journal stand beside the article."""
-    assert only(tmp_path) == Document("1", "A title.", "Words.", {"journal": "Journal of Titles", "retracted": False})
-    assert only(tmp_path, after=METADATA).metadata == {
+    assert only() == Document("1", "A title.", "Words.", {"journal": "Journal of Titles", "retracted": False})
+    assert only(after=METADATA).metadata == {
         "date": "2014-12-01", "journal": "Journal of Titles", "authors": ["Müller JA", "The Heart Group"],
         "types": ["Review", "Meta-Analysis"], "languages": ["eng", "ger"], "retracted": False,
     }  # fmt: skip
-    found = only(tmp_path, after=HEADINGS).metadata
+    found = only(after=HEADINGS).metadata
     assert found == {"journal": "J Titles", "mesh": ["Aspirin", "Heart Diseases"], "retracted": True}
-    retracted = METADATA.replace("Review", "Retracted Publication")
-    assert only(tmp_path, after=retracted).metadata["retracted"]
+    assert only(after=METADATA.replace("Review", "Retracted Publication")).metadata["retracted"]
 
 
 @pytest.mark.parametrize(
@@ -350,6 +291,7 @@ def test_metadata(tmp_path):
     [
         ("<Year>2015</Year>", "2015"),
         ("<Year>2015</Year><Month>Mar</Month>", "2015-03"),
+        ("<Year>2015</Year><Month>Jan</Month><Day>1</Day>", "2015-01-01"),
         ("<Year>2015</Year><Month>3</Month><Day>7</Day>", "2015-03-07"),
         ("<Year>2015</Year><Season>Spring</Season><Day>7</Day>", "2015"),
         ("<MedlineDate>2015 Mar-Apr</MedlineDate>", "2015-03"),
@@ -360,7 +302,7 @@ def test_metadata(tmp_path):
         ("", None),
     ],
 )
-def test_dates(tmp_path, date, expected):
+def test_dates(put, date, expected):
     issue = f"<Journal><JournalIssue><PubDate>{date}</PubDate></JournalIssue>"
-    [document] = documents(write(tmp_path / "a.xml", article("1").replace("<Journal>", issue)))
+    [document] = documents(put("a.xml", xml(article("1").replace("<Journal>", issue))))
     assert document.metadata.get("date") == expected
