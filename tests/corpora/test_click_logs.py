@@ -2,14 +2,13 @@
 
 import json
 import math
-import random
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.corpora import click_logs, judgments, queries, queries_and_judgments
+from rerank_plugin.corpora import Query, click_logs, judgments, queries, queries_and_judgments
 from rerank_plugin.corpora.click_filters import filters, has_field, is_author_search, is_boolean
 from rerank_plugin.corpora.click_folder import balanced, filtered, split, write
 from rerank_plugin.corpora.click_logs import ClickLog, Counts, LoggedQuery, derived_id, merged
@@ -66,11 +65,7 @@ def test_columns_in_another_order_with_ids_and_others(put):
 
 def test_several_files_are_one_log(put):
     files = [Path(put(name, LOG)) for name in ("one.tsv", "two.tsv.gz")]
-    once, twice = click_logs.read(files[0]).queries, click_logs.read(*files).queries
-    assert [*twice] == [*once]
-    for id, query in once.items():
-        doubled = {document: Counts(*(2 * one for one in counts)) for document, counts in query.documents.items()}
-        assert twice[id].documents == doubled
+    assert click_logs.read(*files) == read(put("both.tsv", LOG + LOG.removeprefix(HEADER)))
     named = Path(put("named.tsv", HEADER.replace("\n", "\tquery_id\n") + "gout\td1\t1\t1\t0\t1\tQ1\n"))
     with pytest.raises(InputError, match=r"named\.tsv:2: some files of the log have query_id and others not"):
         click_logs.read(*files, named)
@@ -232,8 +227,7 @@ def test_a_split_is_drawn_by_chance_and_not_by_order():
     parts = split(ids, 42)
     assert {name: len(part) for name, part in parts.items()} == {"train": 600, "dev": 200, "test": 200}
     assert sorted(id for part in parts.values() for id in part) == sorted(ids)
-    shuffled = random.Random(0).sample(ids, len(ids))
-    assert split(shuffled, 42) == parts != split(ids, 43)
+    assert split(ids[::-1], 42) == parts != split(ids, 43)
     # of the 600 lowest ids, about 60% are in train: 360, with a standard deviation of 7.6
     assert 320 < len(set(sorted(ids)[:600]) & set(parts["train"])) < 400
 
@@ -250,90 +244,84 @@ def test_balancing_by_hand():
     assert {id for id in found if id[0] == "r"} == {f"r{n}" for n in range(11, 31)}
     assert sum(id[0] == "n" for id in found) == 20 and list(found) == sorted(found)
     assert all(judged[id] == level for id, level in found.items())
-    backwards = dict(reversed(judged.items()))
-    assert balanced(backwards, 20, 1, "q") == found
-    assert found != balanced(judged, 20, 2, "q") and found != balanced(judged, 20, 1, "other")
+    assert balanced(dict(reversed(judged.items())), 20, 1, "q") == found
+    assert found not in (balanced(judged, 20, 2, "q"), balanced(judged, 20, 1, "other"))
     few = {"a": 1.5, "b": 2.5, "c": 0.5, "n": 0}
     assert balanced(few, 20, 1, "q") == few
+    assert len(balanced({"a": 1.5, "n": 0, "m": 0}, 20, 1, "q")) == 2
     assert balanced({**few, "m": 0}, 1, 1, "q").keys() in ({"b", "n"}, {"b", "m"})
 
 
 def test_chance_decides_between_equally_relevant_documents():
     judged = {"low": 1.0, **{f"d{n}": 2.0 for n in range(10)}}
-    taken = [frozenset(balanced(judged, 5, seed, "q")) for seed in range(20)]
-    assert len(set(taken)) > 10 and all(len(one) == 5 and "low" not in one for one in taken)
+    taken = {frozenset(balanced(judged, 5, seed, "q")) for seed in range(20)}
+    assert len(taken) > 10 and all(len(one) == 5 and "low" not in one for one in taken)
 
 
-def _log(number=20):
-    """Queries with 30 documents, the first of them clicked."""
-    return [f"query about x{q}\td{d}\t5\t{max(3 + q - d, 0)}\t0\t{d % 2}\n" for q in range(number) for d in range(30)]
+SPLITS = {"train": 12, "dev": 4, "test": 4}  # of 20 queries with 30 documents, the first of them clicked
+LOGGED = {
+    derived_id(text): LoggedQuery(text, {f"d{d}": Counts(5, max(3 + q - d, 0), 0) for d in range(30)})
+    for q, text in enumerate(f"query about x{q}" for q in range(20))
+}
+FULL_TEXT = {f"d{d}" for d in range(1, 30, 2)}
 
 
-def test_a_folder_is_read_like_any_other(tmp_path, put):
-    log = read(put("log.tsv", HEADER + "".join(_log())))
+def made(folder, name="d18", logged=LOGGED, **options):
+    """A folder written of the log, and the judgments of its splits."""
+    summary = write(folder, ClickLog(logged, FULL_TEXT, False), formula(name), *PAPERS, **{"seed": 1, **options})
+    return summary, {name: judgments(f"{folder}:{name}") for name in SPLITS}
+
+
+def test_a_folder_is_read_like_any_other(tmp_path):
     folder = tmp_path / "made" / "clicks"
-    summary = write(folder, log, formula("d18"), *PAPERS, seed=7, source="log.tsv")
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["clicks"]
+    summary, judged = made(folder, source="log.tsv", seed=7)
+    assert [path.name for path in folder.parent.iterdir()] == ["clicks"]
     assert list(beir.splits(folder)) == ["dev", "test", "train"]
-    sizes = {name: part["queries"] for name, part in summary.splits.items()}
-    assert sizes == {"train": 12, "dev": 4, "test": 4} and summary.read == 20
-    together = {}
-    for name in sizes:
-        found, judged = queries_and_judgments(f"{folder}:{name}")
-        assert [query.id for query in found] == sorted(judged) and len(judged) == sizes[name]
-        assert queries(f"{folder}:{name}") == found
-        together |= judged
-    expected = {id: grades(query, log.full_text, formula("d18")) for id, query in merged(log.queries).items()}
-    assert together == expected  # to the last digit
-    assert {query.id: query.text for query in queries(str(folder))} == {
-        derived_id(query.text): query.text for query in log.queries.values()
-    }
-    for name in sizes:
-        judged, run = judgments(f"{folder}:{name}"), read_run(folder / "runs" / f"{name}.run")
+    assert {name: part["queries"] for name, part in summary.splits.items()} == SPLITS and summary.read == 20
+    assert queries(str(folder)) == [Query(id, LOGGED[id].text) for id in sorted(LOGGED)]
+    for name, of_split in judged.items():
+        assert len(of_split) == SPLITS[name]
+        assert queries_and_judgments(f"{folder}:{name}") == (queries(f"{folder}:{name}"), of_split)
+        assert [query.id for query in queries(f"{folder}:{name}")] == sorted(of_split)
+        run = read_run(folder / "runs" / f"{name}.run")
         assert {id: list(ranking.doc_ids) for id, ranking in run.items()} == {
-            id: sorted(of_query, reverse=True) for id, of_query in judged.items()
+            id: sorted(of_query, reverse=True) for id, of_query in of_split.items()
         }
+    together = {id: of_query for of_split in judged.values() for id, of_query in of_split.items()}
+    assert together == {
+        id: grades(query, FULL_TEXT, formula("d18")) for id, query in LOGGED.items()
+    }  # to the last digit
     described = json.loads((folder / "clicks.json").read_text())
     assert (described["formula"], described["mu"], described["lambda"], described["seed"]) == ("d18", 0.333, 0.067, 7)
     assert described["splits"]["test"]["documents"] == 120 and described["log"] == "log.tsv"
 
 
-def test_the_order_of_lines_does_not_count_and_the_seed_does(tmp_path, put):
-    lines, found = _log(), []
-    for order, seed in ((lines, 1), (random.Random(3).sample(lines, len(lines)), 1), (lines, 2)):
+def test_the_order_of_the_log_does_not_count_and_the_seed_does(tmp_path):
+    backwards = {
+        id: LoggedQuery(text, dict(reversed(documents.items()))) for id, (text, documents) in reversed(LOGGED.items())
+    }
+    found = []
+    for logged, seed in ((LOGGED, 1), (backwards, 1), (LOGGED, 2)):
         folder = tmp_path / str(len(found))
-        log = read(put("log.tsv", HEADER + "".join(order)))
-        write(folder, log, formula("d17"), *PAPERS, seed=seed, balance=5)
-        found.append(
-            {path.name: path.read_bytes() for path in sorted(folder.rglob("*.*sv")) + [folder / "queries.jsonl"]}
-        )
+        made(folder, "d17", logged, seed=seed, balance=5)
+        files = [folder / "queries.jsonl", *folder.rglob("*.tsv")]
+        found.append({path.name: path.read_bytes() for path in files})
     assert found[0] == found[1] and found[0]["train.tsv"] != found[2]["train.tsv"]
     assert found[0]["queries.jsonl"] == found[2]["queries.jsonl"]
 
 
-def test_the_test_split_is_not_balanced(tmp_path, put):
-    log = read(put("log.tsv", HEADER + "".join(_log())))
-    for name, balance in (("all", None), ("balanced", 2)):
-        write(tmp_path / name, log, formula("d18"), *PAPERS, seed=1, balance=balance)
-    every, some = (
-        {split: judgments(f"{tmp_path / name}:{split}") for split in ("train", "dev", "test")}
-        for name in ("all", "balanced")
-    )
+def test_the_test_split_is_not_balanced(tmp_path):
+    (_, every), (_, some) = (made(tmp_path / str(balance), balance=balance) for balance in (None, 2))
     for name in ("train", "dev"):
         every[name] = {id: balanced(judged, 2, 1, id) for id, judged in every[name].items()}
     assert some == every
 
 
 def test_a_folder_that_is_there(tmp_path, put):
-    log = read(put("log.tsv", HEADER + "".join(_log())))
-
-    def make(folder, overwrite=False):
-        write(folder, log, formula("d18"), *PAPERS, seed=1, overwrite=overwrite)
-
     (tmp_path / "empty").mkdir()
-    make(tmp_path / "empty")
+    made(tmp_path / "empty")
     with pytest.raises(InputError, match="exists already.*overwrite"):
-        make(tmp_path / "empty")
-    make(tmp_path / "empty", overwrite=True)
+        made(tmp_path / "empty")
+    made(tmp_path / "empty", overwrite=True)
     with pytest.raises(InputError, match="is a file"):
-        make(tmp_path / "log.tsv", overwrite=True)
+        made(Path(put("log.tsv", LOG)), overwrite=True)

@@ -29,6 +29,7 @@ def test_every_id_and_text_key(tmp_path, id_key, text_key):
         ({"pmid": 7, "id": "", "_id": None, "text": "", "body": "b", "abstract": "a"}, ("7", "", "a")),
         ({"id": 0, "title": None, "abstract": ["One.", "Two."]}, ("0", "", "One. Two.")),
         ({"id": "1", "title": 10**400}, ("1", str(10**400), "")),
+        ({"id": "1", "title": [1.5], "text": 7}, ("1", "1.5", "7")),
         # half a surrogate pair becomes something that can be written
         (
             '{"id": "1", "title": "a \\ud83d b \\ud83d\\ude00", "text": "\\uDC00"}',
@@ -58,49 +59,41 @@ def test_a_folder_is_read_in_the_order_of_its_names(tmp_path):
     assert [d.id for d in documents(str(tmp_path))] == ["1", "2", "3"]
 
 
-def test_what_cannot_be_used_is_named_and_left_out(tmp_path):
-    path = tmp_path / "a.jsonl"
-    lines = [
-        b'{"id": "1", "title": "good"}',
-        b'{"id": "2", "title": ',
-        b'["3"]',
-        b'{"id": "4", "title": "\xe9"}',
-        b'{"title": "no id"}',
-        b'{"id": "6 6", "title": "x"}',
-        b'{"id": 7.0, "title": "x"}',
-        b'{"id": "8", "title": " ", "text": "\\n"}',
-        b'{"id": "9", "title": {"en": "x"}}',
-        b'{"id": true, "title": "x"}',
-        b"[" * 100_000,
-        b'{"id": "12", "title": "x", "score": NaN}',
-        b'{"id": "13", "text": "good"}',
-    ]
-    path.write_bytes(b"\n".join(lines))
-    problems = Problems()
-    assert [d.id for d in documents(str(path), problems)] == ["1", "13"]
-    assert problems.counts == {"bad JSON line": 6, "missing id": 1, "unusable id": 3, "empty document": 1}
-    found = {kind: [int(where.removeprefix(f"{path}:").split()[0]) for where in places]
-             for kind, places in problems.examples.items()}  # fmt: skip
-    assert found == {"bad JSON line": [2, 3, 4, 9, 11], "missing id": [5], "unusable id": [6, 7, 10],
-                     "empty document": [8]}  # fmt: skip
-
-
 @pytest.mark.parametrize(
-    "value, message",
+    "line, problem",
     [
-        ("NaN", "NaN is not JSON: write null where there is no value"),
-        ("-Infinity", "-Infinity is not JSON: write null where there is no value"),
-        ("true", "expected a text, found bool"),
-        ('["One.", false]', "expected a text, found bool"),
-        ("1e999", "expected a text, found float"),
+        ('{"id": "2", "title": ', "bad JSON line"),
+        ('["3"]', "bad JSON line: expected an object, found list"),
+        ('{"id": "4", "title": "\udce9"}', "bad JSON line"),  # a byte that is no UTF-8
+        ('{"title": "no id"}', "missing id"),
+        ('{"id": "6 6", "title": "x"}', "unusable id: '6 6'"),
+        ('{"id": 7.0, "title": "x"}', "unusable id: 7.0"),
+        ('{"id": true, "title": "x"}', "unusable id: True"),
+        ('{"id": "8", "title": " ", "text": "\\n"}', "empty document: 8"),
+        ("[" * 100_000, "bad JSON line"),
+        ('{"id": "12", "title": "x", "score": NaN}', "bad JSON line"),
+        *(
+            (f'{{"id": "1", "{key}": {value}}}', f"bad JSON line: {message}")
+            for key in ("title", "text")
+            for value, message in {
+                "NaN": "NaN is not JSON: write null where there is no value",
+                "-Infinity": "-Infinity is not JSON: write null where there is no value",
+                "true": "expected a text, found bool",
+                '["One.", false]': "expected a text, found bool",
+                '{"en": "x"}': "expected a text, found dict",
+                "1e999": "expected a text, found float",
+            }.items()
+        ),
     ],
 )
-@pytest.mark.parametrize("key", ["title", "text"])
-def test_what_is_no_text_does_not_become_a_word(tmp_path, key, value, message):
-    spec = write(tmp_path / "a.jsonl", f'{{"id": "1", "{key}": {value}}}', {"id": "2", key: 7}, {"id": "3", key: [1.5]})
+def test_what_cannot_be_used_is_named_and_left_out(put, line, problem):
+    spec = put("a.jsonl", f'{{"id": "first", "title": "x"}}\n{line}\n{{"id": "last", "text": "x"}}')
     problems = Problems()
-    assert [(d.id, d.title or d.abstract) for d in documents(spec, problems)] == [("2", "7"), ("3", "1.5")]
-    assert problems.examples == {"bad JSON line": [f"{spec}:1 ({message})"]}
+    assert [document.id for document in documents(spec, problems)] == ["first", "last"]
+    kind, _, reason = problem.partition(": ")
+    assert problems.counts == {kind: 1}
+    place, _, said = problems.examples[kind][0].partition(" ")
+    assert place == f"{spec}:2" and reason in said
 
 
 def test_ids_may_be_absent_where_only_words_matter(tmp_path):
@@ -148,12 +141,15 @@ def test_summary_counts_all_and_names_the_first_few():
     problems.add("malformed XML", "a.xml:3")
     problems.add("malformed XML", "b.xml:4")
     problems.add("duplicate id", "42")
+    problems.add("unexpanded entity", "c.xml")
     assert problems.summary() == [
         "7 bad JSON lines: a.jsonl:1, a.jsonl:2, a.jsonl:3, a.jsonl:4, a.jsonl:5, ...",
         "2 malformed XML: a.xml:3, b.xml:4",
         "1 duplicate id: 42",
+        "1 unexpanded entity: c.xml",
     ]
-    assert problems.total == 10
+    assert problems.summary(kept=True) == ["1 unexpanded entity: c.xml"]
+    assert problems.summary(kept=False) == problems.summary()[:3] and problems.total == 11
 
 
 def test_metadata(tmp_path):
