@@ -3,6 +3,7 @@
 The JVM starts in the process of the tests and stays there, so no test may fork after it; subprocesses are fine.
 """
 
+import gzip
 import logging
 import os
 from functools import cache
@@ -146,6 +147,22 @@ def sample_words(tmp_path_factory):
     folder = tmp_path_factory.mktemp("words") / "words"
     embed.main(f"words --corpus sample --min-count 3 --dimension 20 --epochs 2 --output {folder}".split())
     return folder
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Writes a file of this name, packed where the name says so, and gives its path as text.
+
+    A lone surrogate stands for a byte that is no UTF-8.
+    """
+
+    def put(name, text):
+        data = text.encode(errors="surrogateescape")
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return str(tmp_path / name)
+
+    return put
 
 
 @cache

@@ -7,7 +7,6 @@ import pytest
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from tests.knowledge import test_umls
 from tests.processes import attempt
 
 
@@ -38,23 +37,8 @@ def test_many_neighbours_are_counted(tmp_path, capsys):
     assert "<- parent: N1; N2; N3; N4; N5; N6; N7; N8; N9; N10; and 4 more" in capsys.readouterr().out
 
 
-def test_umls_with_types_and_language(tmp_path, caplog):
-    folder = tmp_path / "2024AA"
-    test_umls.write(folder)
-
-    def compiled(*more):
-        output = tmp_path / "kb"
-        main(["compile", "--source", str(folder), "--output", str(output), "--overwrite", *more])
-        opened = KnowledgeBase(output)
-        return opened.ids.take(range(len(opened))), opened.description["edition"]
-
-    assert compiled() == (["C0001", "C0004"], "2024AA")
-    assert compiled("--types", "all") == (["C0001", "C0003", "C0004", "C0006"], "2024AA")
-    assert compiled("--types", "CONC", "--edition", "mine") == (["C0003", "C0004"], "mine")
-    assert compiled("--language", "GER") == (["C0001", "C0002"], "2024AA")
-
-
 def test_bad_input_is_one_line_and_status_2(tmp_path):
+    """In a process of its own, as a user starts it."""
     status, out, err = attempt(tmp_path, "knowledge compile --source no --output kb")
     assert (status, out) == (2, "")
     assert err.startswith("error: no: no such file") and err.count("\n") == 1

@@ -1,12 +1,12 @@
 """MeSH in its three formats, and what is said of files that are none."""
 
-import gzip
+from pathlib import Path
 
 import pytest
 
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.knowledge import mesh
 from rerank_plugin.knowledge.entries import Concept, Relation
+from rerank_plugin.knowledge.sources import open_source
 
 HEART = Concept("D006331", "Heart Diseases", ("Cardiac Diseases", "Diseases, Cardiac"), ("C", "X"))
 ISCHEMIA = Concept("D017202", "Myocardial Ischemia", ("Ischämie", "Ischemic Heart Disease"), ("C", "Q"))
@@ -100,41 +100,35 @@ XML = f"{HEAD}{XML_HEART}{XML_ISCHEMIA}{XML_ASPIRIN}{END}"
 
 
 @pytest.fixture
-def read(tmp_path):
-    """Reads a text as a file of this name."""
+def read(put):
+    """Reads a text as a file of this name, or as one of the files of a folder: its concepts and relations."""
 
-    def reading(name, text, parents=None):
-        data = text.encode()
-        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        if parents is not None:
-            (tmp_path / "parents.tsv").write_text(parents)
-        if "tsv" in name:
-            source = mesh.tsv_source(tmp_path)
-        else:
-            source = (mesh.xml_source if "xml" in name else mesh.ascii_source)(tmp_path / name)
+    def reading(name, text, format="mesh-ascii"):
+        path = Path(put(name, text))
+        source = open_source(str(path.parent if ".tsv" in name else path))
+        assert source.format == format
         return list(source.concepts), list(source.relations)
 
     return reading
 
 
 @pytest.mark.parametrize(
-    "name, text, relations",
+    "format, name, text, relations",
     [
-        ("d2024.bin", RECORDS, [RELATED, PARENT, ACTION]),
-        ("d2024.bin.gz", RECORDS, [RELATED, PARENT, ACTION]),
-        ("desc2024.xml", XML, [RELATED, PARENT, ACTION]),
-        ("desc2024.xml.gz", XML, [RELATED, PARENT, ACTION]),
-        ("descriptors.tsv", HEADER + ROWS, [PARENT]),
-        ("descriptors.tsv.gz", HEADER + ROWS, [PARENT]),
+        *(("mesh-ascii", name, RECORDS, [RELATED, PARENT, ACTION]) for name in ("d2024.bin", "d2024.bin.gz")),
+        *(("mesh-xml", name, XML, [RELATED, PARENT, ACTION]) for name in ("desc2024.xml", "desc2024.xml.gz")),
+        ("mesh-xml", "no-suffix", "\ufeff  " + XML.split("\n", 1)[1], [RELATED, PARENT, ACTION]),
+        *(("mesh-tsv", name, HEADER + ROWS, [PARENT]) for name in ("descriptors.tsv", "descriptors.tsv.gz")),
     ],
 )
-def test_all_formats_give_the_same(read, name, text, relations):
-    assert read(name, text) == ([HEART, ISCHEMIA, ASPIRIN], relations)
+def test_all_formats_are_recognized_and_give_the_same(read, format, name, text, relations):
+    assert read(name, text, format) == ([HEART, ISCHEMIA, ASPIRIN], relations)
 
 
-def test_a_file_of_parents_counts_and_not_the_trees(read):
-    parents = "child_ui\tparent_ui\nD017202\tD001241\nD017202\tD006331\n"
-    assert read("descriptors.tsv", HEADER + ROWS, parents)[1] == [Relation("D017202", "parent", "D001241"), PARENT]
+def test_a_file_of_parents_counts_and_not_the_trees(read, put):
+    put("parents.tsv", "child_ui\tparent_ui\nD017202\tD001241\nD017202\tD006331\n")
+    _, relations = read("descriptors.tsv", HEADER + ROWS, "mesh-tsv")
+    assert relations == [Relation("D017202", "parent", "D001241"), PARENT]
 
 
 def test_a_heading_that_is_not_there_relates_to_nothing(read):
@@ -157,7 +151,7 @@ def test_places_in_several_trees(read, caplog):
 @pytest.mark.parametrize(
     "name, text, message",
     [
-        ("d.bin", RECORDS.replace("*NEWRECORD\n", "", 1), r":1: expected \*NEWRECORD: 'RECTYPE = D'"),
+        ("d.bin", RECORDS.replace("*NEWRECORD", "*NEWRECORDS", 1), r":1: expected \*NEWRECORD: '\*NEWRECORDS'"),
         ("d.bin", RECORDS.replace("AQ = BL", "AQ BL"), r":4: expected KEY = value: 'AQ BL CF CI'"),
         ("d.bin", RECORDS.replace("MH = Myocardial Ischemia\n", ""), r":13: a record with 0 lines MH"),
         ("d.bin", RECORDS.replace("UI = D001241\n", "UI = D001241\nUI = D2\n"), r":23: a record with 2 lines UI"),
@@ -177,48 +171,28 @@ def test_places_in_several_trees(read, caplog):
         ("x.xml", XML.replace("<String>Heart Diseases</String>", "", 1), ":4: a .* without DescriptorName"),
         ("x.xml", f"{HEAD}{XML_ASPIRIN * 2}{END}", r":10: the descriptor D001241 is there already \(.*:4\)"),
         ("x.xml", "<SupplementalRecordSet><SupplementalRecord/></SupplementalRecordSet>", "no DescriptorRecord"),
+        ("parents.tsv", "child_ui\tparent_ui\nD2\t\n", r"parents.tsv:2: a child and a parent"),
+        ("parents.tsv", "child\tparent\nD2\tD1\n", r"parents.tsv:1: the header lacks child_ui, parent_ui"),
+        ("parents.tsv", "child_ui\tparent_ui\tchild_ui\nD2\tD1\tD3\n", r"parents.tsv:1: the header names a column tw"),
     ],
 )
-def test_what_is_malformed_is_named_with_its_line(read, name, text, message):
+def test_what_is_malformed_is_named_with_its_line(put, name, text, message):
+    put("descriptors.tsv", HEADER + ROWS)
+    path = Path(put(name, text))
+    source = open_source(str(path.parent if ".tsv" in name else path))
     with pytest.raises(InputError, match=message):
-        read(name, text)
+        list(source.concepts)
 
 
-@pytest.mark.parametrize(
-    "parents, message",
-    [
-        ("child_ui\tparent_ui\nD2\t\n", r"parents.tsv:2: a child and a parent"),
-        ("child\tparent\nD2\tD1\n", r"parents.tsv:1: the header lacks child_ui, parent_ui"),
-        ("child_ui\tparent_ui\tchild_ui\nD2\tD1\tD3\n", r"parents.tsv:1: the header names a column twice"),
-    ],
-)
-def test_malformed_parents_are_named_with_their_line(read, parents, message):
-    with pytest.raises(InputError, match=message):
-        read("descriptors.tsv", HEADER + ROWS, parents)
-
-
-def test_a_truncated_gzip_is_an_error(tmp_path):
-    path = tmp_path / "desc2024.xml.gz"
-    path.write_bytes(gzip.compress(f"{HEAD}{XML_HEART * 500}{END}".encode())[:-20])
+def test_a_truncated_gzip_is_an_error(put):
+    path = Path(put("desc2024.xml.gz", f"{HEAD}{XML_HEART}{END}"))
+    path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match="desc2024.xml.gz: damaged gzip file"):
-        list(mesh._of_xml(path))
+        list(open_source(str(path)).concepts)
 
 
-def test_entities_are_not_expanded_and_files_not_opened(read, tmp_path):
-    secret = tmp_path / "secret"
-    secret.write_text("Secret")
-    bad = f'<!DOCTYPE r [<!ENTITY s SYSTEM "file://{secret}"><!ENTITY t "Expanded">]>'
+def test_entities_are_not_expanded_and_files_not_opened(read, put):
+    bad = f'<!DOCTYPE r [<!ENTITY s SYSTEM "file://{put("secret", "Secret")}"><!ENTITY t "Expanded">]>'
     record = XML_ASPIRIN.replace("Aspirin", "Aspirin&s;&t;")
-    concepts, _ = read("x.xml", f"{bad}<DescriptorRecordSet>{record}{END}")
+    concepts, _ = read("x.xml", f"{bad}<DescriptorRecordSet>{record}{END}", "mesh-xml")
     assert concepts[0].name == "Aspirin"
-
-
-def test_records_are_freed_while_reading(tmp_path, monkeypatch):
-    (tmp_path / "x.xml").write_text(HEAD + "".join(XML_HEART.replace("D006331", f"D{i}") for i in range(2000)) + END)
-    held = []
-    original = mesh._of_record
-    monkeypatch.setattr(
-        mesh, "_of_record", lambda record, path: held.append(len(record.getparent())) or original(record, path)
-    )
-    assert sum(1 for _ in mesh._of_xml(tmp_path / "x.xml")) == 2000
-    assert max(held) < 100  # what the parser has read ahead, not what it has read

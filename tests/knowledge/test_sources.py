@@ -1,56 +1,29 @@
-import gzip
-
 import pytest
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.sources import edition_of, open_source
-from tests.knowledge import test_mesh, test_umls
-
-XML = test_mesh.XML
 
 
 @pytest.mark.parametrize(
-    "name, text, format",
+    "name, text, spec, message",
     [
-        ("desc2024.xml", XML, "mesh-xml"),
-        ("no-suffix", "\ufeff  " + XML.split("\n", 1)[1], "mesh-xml"),
-        ("desc.xml.gz", XML, "mesh-xml"),
-        ("d2024.bin", test_mesh.RECORDS, "mesh-ascii"),
-        ("d2024.bin.gz", test_mesh.RECORDS, "mesh-ascii"),
-        ("tsv/descriptors.tsv", test_mesh.HEADER + test_mesh.ROWS, "mesh-tsv"),
-        ("umls/MRCONSO.RRF.gz", test_umls.NAMES, "umls"),
+        ("other.txt", "words", "other.txt", "format is not known"),
+        ("a/MRCONSO.RRF", "C1|", "a/MRCONSO.RRF", "give the folder that it is in: .*/a$"),
+        ("a/other.txt", "", "a", "without MRCONSO.RRF or descriptors.tsv"),
+        ("META/MRCONSO.RRF", "", "", "give .*META"),
+        ("other.txt", "", "gone", "no such file or folder; expected MeSH XML"),
     ],
 )
-def test_formats_are_recognized(tmp_path, name, text, format):
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    data = text.encode()
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    spec = path
-    if "/" in name:
-        spec = path.parent
-        (spec / "MRSTY.RRF").write_text(test_umls.TYPES)
-    source = open_source(str(spec))
-    assert source.format == format
-    assert next(source.concepts).name in ("Heart Diseases", "Myocardial infarction")
-
-
-@pytest.mark.parametrize(
-    "name, data, spec, message",
-    [
-        ("other.txt", b"words", "other.txt", "format is not known"),
-        ("a/MRCONSO.RRF", b"C1|", "a/MRCONSO.RRF", "give the folder that it is in: .*/a$"),
-        ("cut.bin.gz", b"no gzip", "cut.bin.gz", "damaged gzip file"),
-        ("a/other.txt", b"", "a", "without MRCONSO.RRF or descriptors.tsv"),
-        ("META/MRCONSO.RRF", b"", "", "give .*META"),
-        ("other.txt", b"", "gone", "no such file or folder; expected MeSH XML"),
-    ],
-)
-def test_what_is_not_known_is_said(tmp_path, name, data, spec, message):
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_bytes(data)
+def test_what_is_not_known_is_said(put, tmp_path, name, text, spec, message):
+    put(name, text)
     with pytest.raises(InputError, match=message):
         open_source(str(tmp_path / spec))
+
+
+def test_what_cannot_be_unpacked_is_said(tmp_path):
+    (tmp_path / "cut.bin.gz").write_bytes(b"no gzip")
+    with pytest.raises(InputError, match="damaged gzip file"):
+        open_source(str(tmp_path / "cut.bin.gz"))
 
 
 @pytest.mark.parametrize(

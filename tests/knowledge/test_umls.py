@@ -1,12 +1,12 @@
-import gzip
+"""UMLS: what is read of its files, and what the command keeps of it."""
 
 import pytest
 
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.knowledge import umls
-from rerank_plugin.knowledge.compiling import compile_knowledge
+from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.entries import Concept, Relation
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from rerank_plugin.knowledge.sources import open_source
 
 
 def conso(cui, string, language="ENG", ts="P", stt="PF", preferred="Y", suppress="N"):
@@ -49,20 +49,16 @@ RELATIONS = (
 )
 
 
-def write(folder):
-    folder.mkdir(exist_ok=True)
-    for name, text in (("MRCONSO", NAMES), ("MRSTY", TYPES), ("MRREL", RELATIONS)):
-        (folder / f"{name}.RRF").write_text(text, encoding="utf-8")
-    return folder
-
-
 @pytest.fixture
-def folder(tmp_path):
-    return write(tmp_path)
+def folder(put, tmp_path):
+    for name, text in (("MRCONSO", NAMES), ("MRSTY", TYPES), ("MRREL", RELATIONS)):
+        put(f"2024AA/{name}.RRF", text)
+    return tmp_path / "2024AA"
 
 
 def read(folder, language="ENG"):
-    source = umls.source(folder, language)
+    source = open_source(str(folder), language)
+    assert source.format == "umls"
     return list(source.concepts), list(source.relations)
 
 
@@ -82,11 +78,10 @@ def test_names_types_and_relations_are_read(folder):
     ]
 
 
-def test_packed_files_and_rows_without_the_last_pipe_are_the_same(folder):
+def test_packed_files_and_rows_without_the_last_pipe_are_the_same(folder, put):
     expected = read(folder)
     for path in list(folder.iterdir()):
-        rows = path.read_text(encoding="utf-8").replace("|\n", "\n")
-        (folder / f"{path.name}.gz").write_bytes(gzip.compress(rows.encode()))
+        put(f"2024AA/{path.name}.gz", path.read_text(encoding="utf-8").replace("|\n", "\n"))
         path.unlink()
     assert read(folder) == expected
 
@@ -97,15 +92,23 @@ def test_another_language(folder):
         read(folder, "FRE")
 
 
-def test_by_default_concepts_without_a_medical_type_are_left_out(folder):
-    source = umls.source(folder, "ENG")
-    described = compile_knowledge(source, folder / "kb", "S", kept_types=source.kept_types)
-    knowledge = KnowledgeBase(folder / "kb")
-    assert knowledge.description == described
-    assert knowledge.ids.take([0, 1]) == ["C0001", "C0004"] and len(knowledge) == 2
+def test_the_command_keeps_what_has_a_medical_type_or_is_asked_for(folder, tmp_path):
+    def compiled(*more):
+        main(["compile", "--source", str(folder), "--output", str(tmp_path / "kb"), "--overwrite", *more])
+        knowledge = KnowledgeBase(tmp_path / "kb")
+        return knowledge.ids.take(range(len(knowledge))), knowledge
+
+    ids, knowledge = compiled()
+    described = knowledge.description
+    assert ids == ["C0001", "C0004"] and described["edition"] == "2024AA"
     assert (described["concepts_left_out"], described["relations_left_out"]) == (2, 1)
     assert knowledge.relation_names == ["RO", "inverse_isa", "isa"]
     assert list(zip(knowledge.heads, knowledge.relations, knowledge.tails)) == [(0, 2, 1), (1, 0, 0), (1, 1, 0)]
+
+    assert compiled("--types", "all")[0] == ["C0001", "C0003", "C0004", "C0006"]
+    ids, knowledge = compiled("--types", "CONC", "--edition", "mine")
+    assert ids == ["C0003", "C0004"] and knowledge.description["edition"] == "mine"
+    assert compiled("--language", "GER")[0] == ["C0001", "C0002"]
 
 
 @pytest.mark.parametrize(
