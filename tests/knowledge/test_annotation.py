@@ -57,12 +57,6 @@ def annotator(knowledge):
     return Annotator(knowledge, AnnotatorConfig(**ALL), threads=1)
 
 
-def found(annotator, text):
-    """What is marked: the text, and the candidates by name."""
-    names = annotator.knowledge.names
-    return [(text[one.start : one.end], [names[row] for row in one.concepts]) for one in annotator.annotate(text)]
-
-
 @pytest.mark.parametrize(
     "threshold, text, similarity",
     [
@@ -83,15 +77,38 @@ def test_similarity_by_hand(knowledge, threshold, text, similarity):
     assert found == ([] if similarity is None else [(0, len(text), (row,), (similarity,))])
 
 
-def test_permuted_terms_plurals_and_spellings(annotator):
-    text = "Myocardial infarctions, heart attacks; oesophageal tumours and Alzheimer's disease (TNFα)."
-    assert [(what, names[0]) for what, names in found(annotator, text)] == [
-        ("Myocardial infarctions", "Myocardial Infarction"),
-        ("heart attacks", "Myocardial Infarction"),
-        ("oesophageal tumours", "Esophageal Neoplasms"),
-        ("Alzheimer's disease", "Alzheimer Disease"),
-        ("TNFα", "Tumor Necrosis Factor-alpha"),
-    ]
+LONG = "acid phosphatase of a very long name with more than five words"
+
+
+@pytest.mark.parametrize(
+    "text, marked",
+    [
+        pytest.param(
+            "Myocardial infarctions, heart attacks; oesophageal tumours and Alzheimer's disease (TNFα).",
+            {"Myocardial infarctions": "Myocardial Infarction", "heart attacks": "Myocardial Infarction",
+             "oesophageal tumours": "Esophageal Neoplasms", "Alzheimer's disease": "Alzheimer Disease",
+             "TNFα": "Tumor Necrosis Factor-alpha"},
+            id="permuted terms, plurals and spellings",
+        ),
+        pytest.param(
+            f"Type 2 diabetes, vitamin A and {LONG}, diabetes mellitus type 2; it.",
+            {"Type 2 diabetes": "Diabetes Mellitus, Type 2", "vitamin A": "Vitamin A", LONG: NAMES[12][0],
+             "diabetes mellitus type 2": "Diabetes Mellitus, Type 2"},
+            id="exact matches may have numbers, stop words and any length",
+        ),
+        pytest.param(
+            "🙂 Sjo\u0308gren—ﬁne… 糖尿病 & “Hypertension” naïve\u00a0heart  attack",
+            {"糖尿病": "糖尿病", "Hypertension": "Hypertension", "heart  attack": "Myocardial Infarction"},
+            id="places are of the text as it is",
+        ),
+        *(pytest.param(f"heart{mark}attack infarction", {"infarction": "Infarction"}, id=f"no mention spans {mark!r}")
+          for mark in (". ", ", ", "\n", " (")),
+    ],
+)  # fmt: skip
+def test_what_is_marked(annotator, text, marked):
+    names = annotator.knowledge.names
+    found = [(text[one.start : one.end], names[one.concepts[0]]) for one in annotator.annotate(text)]
+    assert found == list(marked.items())
 
 
 def test_an_ambiguous_term_has_its_concepts_by_row_at_most_k(annotator):
@@ -114,19 +131,6 @@ def test_overlap_by_score_or_by_length(tmp_path):
     assert by_length == [(0, 15, (0,), (13 / 14,))]
 
 
-def test_exact_matches_may_have_numbers_stop_words_and_any_length(annotator):
-    long = "acid phosphatase of a very long name with more than five words"
-    text = f"Type 2 diabetes, vitamin A and {long}, diabetes mellitus type 2; it."
-    assert [what for what, _ in found(annotator, text)] == [
-        "Type 2 diabetes", "vitamin A", long, "diabetes mellitus type 2",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("between", [". ", ", ", "\n", " ("])
-def test_no_mention_spans_a_break(annotator, between):
-    assert not any("Myocardial Infarction" in names for _, names in found(annotator, f"heart{between}attack"))
-
-
 def test_only_equal_names_without_approximation(knowledge):
     exact = Annotator(knowledge, AnnotatorConfig(approximate=False), threads=1)
     assert exact.annotate("hypertensione") == []
@@ -137,15 +141,7 @@ def test_only_equal_names_without_approximation(knowledge):
 def test_texts_without_mentions(annotator, text):
     assert annotator.annotate(text) == []
     assert [one.tolist() for one in annotator.concepts([text, "cold"])] == [[], [2, 3]]
-
-
-def test_no_texts(annotator):
-    assert annotator.concepts([]) == [] and annotator.annotate_all([]) == []
-
-
-def test_places_are_of_the_text_as_it_is(annotator):
-    text = "🙂 Sjo\u0308gren—ﬁne… 糖尿病 & “Hypertension” naïve\u00a0heart  attack"
-    assert [what for what, _ in found(annotator, text)] == ["糖尿病", "Hypertension", "heart  attack"]
+    assert annotator.concepts([]) == annotator.annotate_all([]) == []
 
 
 def test_many_repeated_mentions(annotator):
@@ -252,7 +248,7 @@ def test_equal_names_are_those_of_an_automaton(knowledge):
     automaton.make_automaton()
     text = "heart attacks after a cold with Vitamin A and esophageal tumours in type 2 diabetes"
     exact = Annotator(knowledge, AnnotatorConfig(approximate=False), threads=1)
-    ours = {" ".join(words(what).forms) for what, _ in found(exact, text)}
+    ours = {" ".join(words(text[one.start : one.end]).forms) for one in exact.annotate(text)}
     assert ours == {form for _, form in automaton.iter(f" {' '.join(words(text).forms)} ")}
 
 

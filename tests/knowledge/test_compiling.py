@@ -34,15 +34,17 @@ def compiled(folder, concepts=CONCEPTS, relations=RELATIONS, **options):
     return knowledge_base(folder, concepts, relations, **options)
 
 
-def test_what_is_written_is_read(tmp_path):
-    knowledge = compiled(tmp_path / "kb", edition="2024")
+@pytest.fixture
+def kb(tmp_path):
+    """The folder of these concepts, compiled."""
+    return compiled(tmp_path / "kb", edition="2024").folder
+
+
+def test_what_is_written_is_read(kb):
+    knowledge = KnowledgeBase(kb)
     assert len(knowledge) == 4
-    assert knowledge.ids.take(range(4)) == ["D1", "D2", "D3", "D4"]
     assert knowledge.ids.find(["D3", "nothing", "D1"]).tolist() == [2, -1, 0]
-    assert knowledge.names[3] == "Crohn’s disease 🙂"
     assert knowledge.term_offsets.tolist() == [0, 3, 6, 9, 10] and knowledge.term_offsets.dtype == np.uint64
-    assert [knowledge.terms_of(row) for row in range(4)] == [[one.name, *one.synonyms] for one in CONCEPTS]
-    assert [knowledge.semantic_types(row) for row in range(4)] == [("C",), ("C", "F"), (), ("D",)]
     assert knowledge.concepts_of_terms(range(10)).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
     assert knowledge.relation_names == ["aaa", "parent", "zzz"]
     edges = list(zip(knowledge.heads.tolist(), knowledge.relations.tolist(), knowledge.tails.tolist()))
@@ -53,12 +55,11 @@ def test_what_is_written_is_read(tmp_path):
     assert (described["relations_left_out"], described["edition"]) == (3, "2024")
 
 
-def test_names_are_found_in_any_case(tmp_path):
-    knowledge = compiled(tmp_path / "kb")
-    assert knowledge.named(" heart  ATTACK") == [1]
-    assert knowledge.named("mi") == [1, 2]
-    assert knowledge.named("crohn’s disease 🙂") == [3]
-    assert knowledge.named("heart") == knowledge.named("") == []
+@pytest.mark.parametrize(
+    "name, rows", [(" heart  ATTACK", [1]), ("mi", [1, 2]), ("crohn’s disease 🙂", [3]), ("heart", []), ("", [])]
+)
+def test_names_are_found_in_any_case(kb, name, rows):
+    assert KnowledgeBase(kb).named(name) == rows
 
 
 words = st.text(st.characters(exclude_categories=("Cs", "Zs", "Zl", "Zp", "Cc")), min_size=1, max_size=8)
@@ -89,25 +90,17 @@ def test_any_vocabulary_comes_back(tmp_path_factory, drawn, data):
     assert len(knowledge.heads) == len(edges)
 
 
-def test_batches_do_not_show(tmp_path, monkeypatch):
-    one = compiled(tmp_path / "one")
+def test_the_checksum_is_of_the_content_and_not_of_the_batches(kb, tmp_path, monkeypatch):
     monkeypatch.setattr("rerank_plugin.knowledge.compiling.BATCH", 2)
-    other = compiled(tmp_path / "other")
-    assert one.checksum == other.checksum
-
-
-def test_the_checksum_is_of_the_content(tmp_path):
-    one = compiled(tmp_path / "one")
     again = compiled(tmp_path / "again", relations=RELATIONS[::-1], edition="later")
-    assert one.checksum == again.checksum
-    changed = (CONCEPTS[0]._replace(synonyms=("Cardiac Diseases", "heart diseasE")), *CONCEPTS[1:])
-    retyped = (CONCEPTS[0]._replace(semantic_types=("X",)), *CONCEPTS[1:])
-    renamed = tuple(one._replace(relation="isa") for one in RELATIONS)
-    others = [
-        compiled(tmp_path / str(number), **change).checksum
-        for number, change in enumerate([{"concepts": changed}, {"concepts": retyped}, {"relations": renamed}])
+    assert again.checksum == KnowledgeBase(kb).checksum
+    changes = [
+        {"concepts": (CONCEPTS[0]._replace(synonyms=("Cardiac Diseases", "heart diseasE")), *CONCEPTS[1:])},
+        {"concepts": (CONCEPTS[0]._replace(semantic_types=("X",)), *CONCEPTS[1:])},
+        {"relations": tuple(one._replace(relation="isa") for one in RELATIONS)},
     ]
-    assert len({one.checksum, *others}) == 4
+    others = {compiled(tmp_path / str(number), **change).checksum for number, change in enumerate(changes)}
+    assert len({again.checksum, *others}) == 4
 
 
 def test_types_select_concepts_and_what_relates_them(tmp_path):
@@ -119,26 +112,18 @@ def test_types_select_concepts_and_what_relates_them(tmp_path):
         compiled(tmp_path / "none", kept_types=frozenset({"Q"}))
 
 
-def test_an_id_twice_is_an_error_and_leaves_nothing(tmp_path):
-    with pytest.raises(InputError, match=r"D2 \(Myocardial Infarction\) occurs twice"):
-        compiled(tmp_path / "kb", [*CONCEPTS, CONCEPTS[1]])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_is_replaced_only_when_asked(tmp_path):
-    compiled(tmp_path / "kb")
+def test_a_folder_is_replaced_only_when_asked_and_by_what_is_sound(kb):
     with pytest.raises(InputError, match="exists already"):
-        compiled(tmp_path / "kb", CONCEPTS[:1])
-    with pytest.raises(InputError, match="occurs twice"):
-        compiled(tmp_path / "kb", CONCEPTS[:1] * 2, overwrite=True)
-    assert len(KnowledgeBase(tmp_path / "kb")) == 4
-    assert len(compiled(tmp_path / "kb", CONCEPTS[:1], overwrite=True)) == 1
+        compiled(kb, CONCEPTS[:1])
+    with pytest.raises(InputError, match=r"D1 \(Heart Diseases\) occurs twice"):
+        compiled(kb, CONCEPTS[:1] * 2, overwrite=True)
+    assert [path.name for path in kb.parent.iterdir()] == ["kb"] and len(KnowledgeBase(kb)) == 4
+    assert len(compiled(kb, CONCEPTS[:1], overwrite=True)) == 1
 
 
-def test_more_files_in_the_folder_are_nobody_elses_business(tmp_path):
-    compiled(tmp_path / "kb")
-    (tmp_path / "kb" / "cache.npy").write_bytes(b"anything")
-    assert len(KnowledgeBase(tmp_path / "kb")) == 4
+def test_more_files_in_the_folder_are_nobody_elses_business(kb):
+    (kb / "cache.npy").write_bytes(b"anything")
+    assert len(KnowledgeBase(kb)) == 4
 
 
 def rewritten(**changes):
@@ -162,8 +147,7 @@ def rewritten(**changes):
         (lambda folder: (folder / "terms.bytes.npy").write_bytes(b"x"), "has 1 bytes, expected"),
     ],
 )
-def test_what_cannot_be_opened_is_said(tmp_path, change, message):
-    compiled(tmp_path / "kb")
-    change(tmp_path / "kb")
+def test_what_cannot_be_opened_is_said(kb, change, message):
+    change(kb)
     with pytest.raises(InputError, match=message):
-        KnowledgeBase(tmp_path / "kb")
+        KnowledgeBase(kb)

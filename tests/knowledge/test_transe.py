@@ -12,16 +12,6 @@ from rerank_plugin.knowledge.transe_step import steps
 PLAIN = TransEConfig(relation_length=0, decay=False, bernoulli=False)  # as in the paper
 
 
-def one_step(entities, relations, positives, negatives, margin, rate, norm, longest=np.inf):
-    return steps(entities, relations, positives, negatives, len(positives), margin, rate, norm, longest)
-
-
-def by_hand():
-    entities = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
-    relations = np.array([[-0.5, 0.5]], np.float32)
-    return entities, relations, np.array([[0, 0, 1]], np.int32), np.array([[0, 0, 2]], np.int32)
-
-
 @pytest.mark.parametrize(
     "norm, loss, relation, moved",
     [
@@ -34,33 +24,23 @@ def by_hand():
     ],
 )
 def test_a_step_by_hand(norm, loss, relation, moved):
-    entities, relations, positives, negatives = by_hand()
-    assert one_step(entities, relations, positives, negatives, 1.0, 0.1, norm) == pytest.approx(loss)
+    entities = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
+    relations = np.array([[-0.5, 0.5]], np.float32)
+    positive, negative = np.array([[0, 0, 1]], np.int32), np.array([[0, 0, 2]], np.int32)
+    assert steps(entities, relations, positive, negative, 1, 1.0, 0.1, norm, np.inf) == pytest.approx(loss)
     assert relations[0] == pytest.approx(relation)
     assert entities == pytest.approx(np.array(moved) / np.linalg.norm(moved, axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("longest, length", [(0.5, 0.5), (1.0, np.hypot(0.7, 0.5))])
-def test_a_relation_is_shortened_but_never_lengthened(longest, length):
-    entities, relations, positives, negatives = by_hand()
-    one_step(entities, relations, positives, negatives, 1.0, 0.1, 1, longest)
-    assert relations[0] == pytest.approx(np.array([-0.7, 0.5]) * length / np.hypot(0.7, 0.5))
-
-
-def test_a_corruption_that_is_far_enough_changes_nothing():
-    entities, relations, positives, negatives = by_hand()
-    before = entities.copy()
-    assert one_step(entities, relations, negatives, positives, 0.3, 0.1, 2) == 0
-    assert (entities == before).all() and relations[0] == pytest.approx([-0.5, 0.5])
-
-
 def twin_step(entities, relations, positives, negatives, margin, rate, norm, longest):
-    """The same with plain numpy, in float64: gradients where the vectors stood, then all entities normalized."""
+    """The same with plain numpy, in float64: gradients where the vectors stood, then all normalized; and the loss."""
+    loss = 0
     moves, relation_moves = np.zeros(entities.shape), np.zeros(relations.shape)
     for good, bad in zip(positives, negatives):
         residuals = [entities[h] + relations[r] - entities[t] for h, r, t in (good, bad)]
         distances = [abs(one).sum() if norm == 1 else (one**2).sum() for one in residuals]
         if margin + distances[0] - distances[1] > 0:
+            loss += margin + distances[0] - distances[1]
             for (h, r, t), one, sign in zip((good, bad), residuals, (-1, 1)):
                 gradient = sign * rate * (np.sign(one) if norm == 1 else 2 * one)
                 moves[h] += gradient
@@ -69,21 +49,23 @@ def twin_step(entities, relations, positives, negatives, margin, rate, norm, lon
     moved = entities + moves
     free = relations + relation_moves
     lengths = np.linalg.norm(free, axis=1, keepdims=True)
-    return moved / np.linalg.norm(moved, axis=1, keepdims=True), free / np.maximum(1, lengths / longest)
+    return moved / np.linalg.norm(moved, axis=1, keepdims=True), free / np.maximum(1, lengths / longest), loss
 
 
-@pytest.mark.parametrize("norm, longest", [(1, np.inf), (2, np.inf), (2, 0.9)])
-def test_steps_agree_with_a_plain_twin(norm, longest):
+@pytest.mark.parametrize("norm, longest, margin", [(1, np.inf, 1), (1, 5, 0.3), (2, np.inf, 0.3), (2, 0.9, 1)])
+def test_steps_agree_with_a_plain_twin(norm, longest, margin):
+    """Relations are shortened where they are too long; what is far enough apart already does not move."""
     random = np.random.default_rng(3)
     vectors = start(20, 3, 8, random)
     vectors.relations[:] *= min(1, longest)
-    expected = [matrix.astype(np.float64) for matrix in vectors]
+    *expected, total = *(matrix.astype(np.float64) for matrix in vectors), 0
     triples = np.stack([random.integers(0, high, 23) for high in (20, 3, 20)], axis=1).astype(np.int32)
     corrupted = np.stack([random.integers(0, 20, 23), triples[:, 1], triples[:, 2]], axis=1).astype(np.int32)
     for begin in range(0, 23, 5):
         batch = triples[begin : begin + 5], corrupted[begin : begin + 5]
-        expected = twin_step(*expected, *batch, 1.0, 0.05, norm, longest)
-    steps(*vectors, triples, corrupted, 5, 1.0, 0.05, norm, longest)
+        *expected, loss = twin_step(*expected, *batch, margin, 0.05, norm, longest)
+        total += loss
+    assert steps(*vectors, triples, corrupted, 5, margin, 0.05, norm, longest) == pytest.approx(total, rel=1e-4)
     for matrix, other in zip(vectors, expected):
         assert matrix == pytest.approx(other, abs=1e-5)
 
