@@ -1,6 +1,7 @@
 """``python -m rerank_plugin.embed``: word vectors of a small corpus, imported, compact and extended ones."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,8 +10,7 @@ from gensim.models import KeyedVectors
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.text.tokenizer import SETTINGS as SETTINGS_OF_TEXTS
 from rerank_plugin.text.tokenizer import tokenize
-from rerank_plugin.text.vocabulary import Vocabulary
-from rerank_plugin.text.word_vectors import WordVectors, compact, load, save
+from rerank_plugin.text.word_vectors import compact, load
 from tests import small
 from tests.models import encodable
 from tests.processes import inside, run
@@ -18,35 +18,35 @@ from tests.processes import inside, run
 TEXTS = ["Aspirin lowers the risk of stroke. It is cheap.", "The risk of bleeding rises on aspirin, 5% a year."] * 6
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("embed")
-    with open(folder / "corpus.jsonl", "w", encoding="utf-8") as file:
-        for number, text in enumerate(TEXTS):
-            file.write(json.dumps({"_id": str(number), "title": "Aspirin", "text": text}) + "\n")
-    return folder
-
-
 WORDS = "embed words --corpus corpus.jsonl --dimension 8 --min-count 6 --epochs 1 --output"
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A corpus, and word vectors of it in ``words``."""
+    folder = tmp_path_factory.mktemp("embed")
+    records = [{"_id": str(number), "title": "Aspirin", "text": text} for number, text in enumerate(TEXTS)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    inside(folder, f"{WORDS} words")
+    return folder
+
+
 def test_a_corpus_gives_the_same_vectors_in_every_process(folder):
-    for name in ("first", "second"):
-        said = run("-m", *f"rerank_plugin.{WORDS} {name}".split(), folder=folder, PYTHONHASHSEED=str(len(name)))
-        assert said.startswith(f"{name}: ") and "8 dimensions" in said
-    vectors = load(folder / "first")
+    said = run("-m", *f"rerank_plugin.{WORDS} other".split(), folder=folder, PYTHONHASHSEED="6")
+    assert said.startswith("other: ") and "8 dimensions" in said
+    vectors = load(folder / "words")
     assert {"aspirin", "risk", "<percentage>"} <= set(vectors.vocabulary.words)
     assert vectors.matrix.shape == (len(vectors.vocabulary), 8)
     for name in ("vocab.txt", "embeddings.safetensors"):
-        assert (folder / "first" / name).read_bytes() == (folder / "second" / name).read_bytes()
-    described = json.loads((folder / "first" / "words.json").read_text())
-    assert described["seed"] == 42 and described["word2vec"]["minimum_count"] == 6
-    assert described["corpora"] == ["corpus.jsonl"]
+        assert (folder / "words" / name).read_bytes() == (folder / "other" / name).read_bytes()
+    described = json.loads((folder / "words" / "words.json").read_text())
+    assert described["seed"] == 42 and described["corpora"] == ["corpus.jsonl"]
+    assert (described["word2vec"]["minimum_count"], described["word2vec"]["model"]) == (6, "skip-gram")
 
 
 def test_a_folder_is_replaced_only_when_asked_and_the_seed_matters(folder):
-    inside(folder, f"{WORDS} again")
-    before = load(folder / "again").matrix
+    before = load(folder / "words").matrix
+    shutil.copytree(folder / "words", folder / "again")
     with pytest.raises(InputError, match="again exists already"):
         inside(folder, f"{WORDS} again --seed 1")
     np.testing.assert_array_equal(load(folder / "again").matrix, before)
@@ -57,14 +57,12 @@ def test_a_folder_is_replaced_only_when_asked_and_the_seed_matters(folder):
 
 
 def test_cbow_gives_other_vectors_and_the_folder_says_so(folder):
-    found = []
-    for method in ("skip-gram", "cbow"):
-        inside(folder, f"{WORDS} {method} --method {method}")
-        found.append(load(folder / method))
-        described = json.loads((folder / method / "words.json").read_text())["word2vec"]
-        assert described["model"] == method and described["hierarchical_softmax"]
-    assert found[0].vocabulary.words == found[1].vocabulary.words
-    assert np.abs(found[0].matrix - found[1].matrix)[1:].max() > 1e-5
+    inside(folder, f"{WORDS} cbow --method cbow")
+    skip_gram, cbow = load(folder / "words"), load(folder / "cbow")
+    described = json.loads((folder / "cbow" / "words.json").read_text())["word2vec"]
+    assert described["model"] == "cbow" and described["hierarchical_softmax"]
+    assert cbow.vocabulary.words == skip_gram.vocabulary.words
+    assert np.abs(cbow.matrix - skip_gram.matrix)[1:].max() > 1e-5
 
 
 def test_vectors_are_imported(folder):
@@ -95,13 +93,10 @@ def test_bad_usage_and_bad_input_are_one_line_and_status_2(folder, tmp_path, ref
 
 
 def test_compact_vectors(folder):
-    matrix = np.random.default_rng(2).normal(size=(4, 16)).astype(np.float32)
-    vectors = WordVectors(Vocabulary(["a", "b", "c"]), matrix)
-    save(vectors, folder / "words", {"corpora": ["x"]})
     assert "3 words" in inside(folder, "embed compact --words words --most-frequent 2 --output s")
-    assert load(folder / "s").matrix.tobytes() == compact(vectors, 2).matrix.tobytes()
+    assert load(folder / "s").matrix.tobytes() == compact(load(folder / "words"), 2).matrix.tobytes()
     described = json.loads((folder / "s" / "words.json").read_text())
-    assert (described["words"], described["corpora"], described["precision"]) == (3, ["x"], "int8")
+    assert (described["words"], described["corpora"], described["precision"]) == (3, ["corpus.jsonl"], "int8")
     with pytest.raises(InputError, match="s exists already"):
         inside(folder, "embed compact --words words --output s")
 
@@ -109,10 +104,9 @@ def test_compact_vectors(folder):
 def test_words_of_an_index_that_have_no_vectors(folder):
     """Every word of the index has one then; a second folder of the same name is refused."""
     small.describe(encodable.build_index(folder / "index"), tokenizer=SETTINGS_OF_TEXTS)
-    inside(folder, f"{WORDS} few")
-    extend = "embed extend --words few --index index --output many"
+    extend = "embed extend --words words --index index --output many"
     printed = inside(folder, extend)
-    few, many = load(folder / "few"), load(folder / "many")
+    few, many = load(folder / "words"), load(folder / "many")
     words = {word for _, title, abstract in small.DOCUMENTS for word in tokenize(f"{title} {abstract}")}
     assert words <= set(many.vocabulary.words) and not words <= set(few.vocabulary.words)
     assert np.array_equal(many.matrix[: len(few.matrix)], few.matrix)
