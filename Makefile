@@ -26,7 +26,7 @@ SAMPLE := indexes/sample
 CHECKPOINT := checkpoints/sample-delta32lex3
 
 run: install
-	$(BIN)/python -m rerank_plugin.index --corpus sample --index $(SAMPLE) --overwrite
+	test -d $(SAMPLE) || $(BIN)/python -m rerank_plugin.index --corpus sample --index $(SAMPLE)
 	$(BIN)/python -m rerank_plugin.embed words --corpus sample --min-count 3 --dimension 100 --epochs 20 \
 		--output embeddings/sample --overwrite
 	$(BIN)/python -m rerank_plugin.train --model delta --lexical-features lex3 --index $(SAMPLE) \

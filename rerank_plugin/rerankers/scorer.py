@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_TOLD = 10_000  # queries that are remembered as told of: a service runs for months, and its ids are whole queries
+
 
 def shown(query: Query) -> str:
     """The id of a query for the log, where it may be the whole text of a query."""
@@ -56,12 +58,14 @@ class Scorer(ABC):
 
     @cached_property
     def unknown_queries(self) -> set[str]:
-        """The ids of the queries that it could not read."""
+        """The ids of the queries that it could not read, the latest 10,000 at most."""
         return set()
 
     def left_as_found(self, query: Query, candidates: Candidates, why: str) -> np.ndarray:
         """The first-stage scores, float32 [C], for a query that it cannot read; says so once a query."""
         if query.id not in self.unknown_queries:
+            if len(self.unknown_queries) == MOST_TOLD:
+                self.unknown_queries.clear()
             self.unknown_queries.add(query.id)
             log.warning("query %s: %s; left in first-stage order", shown(query), why)
         return candidates.first_stage_scores.copy()

@@ -113,7 +113,8 @@ class ServedIndex:
         found = self.first_stages.get(stage)
         if found is None:
             known = ", ".join(self.first_stages)
-            raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}", "first_stage")
+            hint = "; hybrid needs: python -m rerank_plugin.index --encode ktrel" if stage.startswith("hybrid") else ""
+            raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}{hint}", "first_stage")
         if settings:
             if stage not in NAMES:
                 raise RequestError(

@@ -13,7 +13,7 @@ from rerank_plugin import rerankers
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.models import checkpoints
-from rerank_plugin.rerankers import RerankerOptions, wmd, wmd_fused
+from rerank_plugin.rerankers import RerankerOptions, scorer, wmd, wmd_fused
 from rerank_plugin.rerankers.least_distances import least_distances
 from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, relaxed_cost, transport_cost
 from rerank_plugin.text import word_vectors
@@ -273,6 +273,14 @@ def test_a_query_without_known_words_is_named_once(index, vectors, caplog):
         for text in ("xylitol quokka", "", "unheard") * 2:
             reranker.score(Query(f"q {text}", text), small.candidates(index))
     assert len(caplog.records) == 3 and "q xylitol quokka" in caplog.records[0].getMessage()
+
+
+def test_the_memory_of_named_queries_is_bounded(index, vectors, monkeypatch):
+    monkeypatch.setattr(scorer, "MOST_TOLD", 3)
+    reranker = WordMoversDistance(index, vectors, FAST)
+    for number in range(8):
+        reranker.score(Query(f"q{number}", "unheard"), small.candidates(index))
+    assert reranker.unknown_queries == {"q6", "q7"}
 
 
 def test_lucene_s_stop_words():
