@@ -21,6 +21,7 @@ from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.tokenizer import tokenizer
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import small
+from tests.conformance.models import inputs_of
 from tests.models import tiny_encoders
 from tests.models.conftest import Trap, change_json
 
@@ -116,6 +117,21 @@ def test_the_scores_of_transformers_itself(name, folders, index):
         expected = plain_scores(folders[name], index, query.text, model.head if name == "bare" else None)
         assert np.ptp(expected) > 0.1
         np.testing.assert_allclose(scores_of(one, query), expected, rtol=0, atol=1e-5)
+
+
+def test_golden_sequence(folders, index):
+    """[CLS] query [SEP] document [SEP] with types and mask; the document is cut so that 10 pieces hold all."""
+    model = headed(folders["bare"])
+    one = NeuralReranker(model, Vocabulary([]), index)
+    model.longest = 10
+    ids, mask, types = model.sequences(inputs_of(one, Query("q", "aspirin heart"), [0, EMPTY]))
+    query = model.pieces.encode("aspirin heart", add_special_tokens=False).tokens
+    document = model.pieces.encode("aspirin for heart attack daily aspirin", add_special_tokens=False).tokens
+    asked, room = ["[CLS]", *query, "[SEP]"], 8 - len(query)
+    assert [model.pieces.id_to_token(id) for id in ids[0]] == [*asked, *document[: room - 1], "[SEP]"]
+    assert [model.pieces.id_to_token(id) for id in ids[1]] == [*asked, "[SEP]", *["[PAD]"] * (room - 1)]
+    assert types[0].tolist() == [0] * len(asked) + [1] * room
+    assert mask.sum(dim=1).tolist() == [10, len(asked) + 1]
 
 
 def test_what_is_read_at_most(folders, index, caplog):
