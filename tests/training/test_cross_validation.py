@@ -1,21 +1,22 @@
 """``train --folds``: every query is ranked by a model that never saw it, and each is that of a training of its own."""
 
+import numpy as np
 import pytest
 
 from rerank_plugin import index, search, train
 from rerank_plugin.corpora import judgments
 from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.runs import RankedList, read_run
+from rerank_plugin.files.runs import read_run
 from rerank_plugin.models.checkpoints import load_checkpoint, read_config
-from rerank_plugin.ranking.pipeline import rank
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training import session
 from rerank_plugin.training.cross_validation import FOLDS_FILE, RUN_FILE, TABLE_FILE
+from rerank_plugin.training.validation import HeldOut, Validation
 from tests import small
 from tests.evaluation.runs import mean_measures
 from tests.training import learnable
-from tests.training.commanded import always, cross_validate, run, validation_killed, weights_of
+from tests.training.commanded import cross_validate, run, validation_killed, weights_of
 
 HOW = "--lexical-features lex3"
 IDS = [f"q-{topic}" for topic in learnable.TOPICS]
@@ -69,26 +70,28 @@ def test_a_fold_is_trained_on_nothing_else(inputs, made, tmp_path):
         for kind in ("tsv", "qrels", "run"):
             lines = (inputs / f"all.{kind}").read_text().splitlines(keepends=True)
             (tmp_path / f"{name}.{kind}").write_text("".join(line for line in lines if line.split()[0] in ids))
-    files = {name: f"{tmp_path / name}.tsv,{tmp_path / name}.qrels" for name in parts}
-    given = (
-        f"{HOW} --epochs 2 --train {files['train']} --validation {files['dev']} --train-run {tmp_path / 'train.run'}"
-    )
-    train.main(always(inputs, tmp_path / "made", "all", f"{given} --validation-run {tmp_path / 'dev.run'}"))
+    for name in ("index", "words"):
+        (tmp_path / name).symlink_to(inputs / name)
+    run(tmp_path, tmp_path / "made", f"{HOW} --epochs 2")
     assert weights_of(tmp_path / "made") == weights_of(made / "fold-2")
     assert read_config(tmp_path / "made")["measures"] == read_config(made / "fold-2")["measures"]
 
 
+def searched(inputs, made, name, output, candidates):
+    """The lines of all queries that search writes with the checkpoint of a fold."""
+    given = f"--index {inputs}/index --queries {inputs}/all.tsv {candidates}"
+    search.main(f"{given} --reranker {made}/fold-{name} --output {output}".split())
+    return output
+
+
 def test_each_query_is_ranked_by_the_model_of_its_fold(inputs, made, tmp_path):
-    """The lines of the run are those that search writes with the fold's checkpoint."""
+    """The lines of the run are those that search writes with the fold's checkpoint, and not those with another's."""
     assert list(read_run(made / RUN_FILE)) == IDS
-    differing = 0
     for name, ids in folds_of(made).items():
-        given = f"--index {inputs}/index --queries {inputs}/all.tsv --run {inputs}/all.run"
-        search.main(f"{given} --reranker {made}/fold-{name} --output {tmp_path}/{name}.run".split())
-        assert lines_of(tmp_path / f"{name}.run", ids) == lines_of(made / RUN_FILE, ids)
+        found = searched(inputs, made, name, tmp_path / f"{name}.run", f"--run {inputs}/all.run")
         others = [id for id in IDS if id not in ids]
-        differing += lines_of(tmp_path / f"{name}.run", others) != lines_of(made / RUN_FILE, others)
-    assert differing == 3
+        assert lines_of(found, ids) == lines_of(made / RUN_FILE, ids)
+        assert lines_of(found, others) != lines_of(made / RUN_FILE, others)
 
 
 def test_folds_over_the_whole_collection(inputs, tmp_path):
@@ -98,9 +101,8 @@ def test_folds_over_the_whole_collection(inputs, tmp_path):
     train.main([*f"{given} {how} --epochs 2 --output {tmp_path}/made".split()])
     for name, ids in folds_of(tmp_path / "made").items():
         index.main(f"--index {inputs}/index --encode {tmp_path}/made/fold-{name}".split())  # the same arithmetic
-        searched = f"--index {inputs}/index --queries {inputs}/all.tsv --first-stage all --depth 4"
-        search.main(f"{searched} --reranker {tmp_path}/made/fold-{name} --output {tmp_path}/{name}.run".split())
-        assert lines_of(tmp_path / f"{name}.run", ids) == lines_of(tmp_path / "made" / RUN_FILE, ids)
+        found = searched(inputs, tmp_path / "made", name, tmp_path / f"{name}.run", "--first-stage all --depth 4")
+        assert lines_of(found, ids) == lines_of(tmp_path / "made" / RUN_FILE, ids)
     assert {len(one.doc_ids) for one in read_run(tmp_path / "made" / RUN_FILE).values()} == {4}
 
 
@@ -165,18 +167,18 @@ def test_keeping_epochs(inputs, made, tmp_path):
 
 
 def test_candidates_and_features_are_made_once(inputs, tmp_path, monkeypatch):
-    calls, make_pools, read = [], session.make_pools, session.word_vectors.load
-    monkeypatch.setattr(session, "make_pools", lambda *given: calls.append("pools") or make_pools(*given))
-    monkeypatch.setattr(session.word_vectors, "load", lambda path: calls.append("words") or read(path))
-    find = session.Session.find_candidates
-    monkeypatch.setattr(session.Session, "find_candidates", lambda *given: calls.append("candidates") or find(*given))
-    options = train.arguments().parse_args(always(inputs, "nowhere", "all", "--folds 3"))
-    session.Session(train._task(options)).pools
-    of_one = list(calls)
-    calls.clear()
+    calls = []
+
+    def counted(owner, name):
+        function = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given: calls.append(name) or function(*given))
+
+    counted(session, "make_pools")
+    counted(session.word_vectors, "load")
+    counted(session.Session, "find_candidates")
     cross_validate(inputs, tmp_path / "made", "--epochs 1 --document-words 4")
-    assert calls.count("pools") == calls.count("candidates") == of_one.count("pools") == of_one.count("candidates") == 1
-    assert calls.count("words") == 1 + 3  # and once with each fold's checkpoint, when it ranks its fold
+    assert calls.count("make_pools") == calls.count("find_candidates") == 1
+    assert calls.count("load") == 1 + 3  # and once with each fold's checkpoint, when it ranks its fold
 
 
 def test_the_depths(inputs, tmp_path):
@@ -203,30 +205,21 @@ def test_err_has_one_scale(inputs, corpus, tmp_path):
     lines = (inputs / "all.qrels").read_text().splitlines(keepends=True)
     low = "".join(line for line in lines if line.startswith("q-gout ") or not line.endswith(" 3\n"))
     (tmp_path / "low.qrels").write_text(low)
-    judged = judgments(str(tmp_path / "low.qrels"))
-    given = f"--train {inputs / 'all.tsv'},{tmp_path / 'low.qrels'} --measures ERR@20 --epochs 1"
-    cross_validate(inputs, tmp_path / "made", given, folds=2)
-    made = read_run(tmp_path / "made" / RUN_FILE)
-    values = {}
-    for name, ids in [*folds_of(tmp_path / "made").items(), ("all", IDS)]:
+    made, judged = tmp_path / "made", judgments(str(tmp_path / "low.qrels"))
+    cross_validate(inputs, made, f"--train {inputs}/all.tsv,{tmp_path}/low.qrels --measures ERR@20 --epochs 1", folds=2)
+    run, values, folds = read_run(made / RUN_FILE), {}, folds_of(made)
+    for name, ids in {**folds, "all": IDS}.items():
         evaluator = Evaluator({id: judged[id] for id in ids}, ["ERR@20"], highest=3)
-        values[name] = f"{evaluator.values(made)['ERR@20'].mean():.4f}"
-    rows = [line.split("|") for line in (tmp_path / "made" / TABLE_FILE).read_text().splitlines()[2:5]]
+        values[name] = f"{evaluator.values(run)['ERR@20'].mean():.4f}"
+    rows = [line.split("|") for line in (made / TABLE_FILE).read_text().splitlines()[2:5]]
     assert {row[1].strip(): row[-2].strip()[:-1] for row in rows} == values
-    name, ids = next((name, ids) for name, ids in folds_of(tmp_path / "made").items() if "q-gout" in ids)
-    folder = tmp_path / "made" / f"fold-{name}"  # none of its validation queries has a 3
-    validated = read_config(folder)["training"]["validation_queries"]
-    model, vocabulary = load_checkpoint(folder)
-    reranker = NeuralReranker(model, vocabulary, corpus)
-    run = {}
-    for query in learnable.queries(learnable.TOPICS):
-        if query.id in validated:
-            found = small.candidates(corpus, scores=[1000 - rank for rank in range(1, len(corpus) + 1)])
-            ranking = rank(query, found, reranker)
-            run[query.id] = RankedList(ranking.doc_ids, ranking.ranked_scores)
-    evaluator = Evaluator({id: judged[id] for id in validated}, ["ERR@20"], highest=3)
-    reached = read_config(folder)["measures"]["ERR@20"]
-    assert reached == pytest.approx(evaluator.values(run)["ERR@20"].mean(), abs=1e-6)
+    [folder] = [made / f"fold-{name}" for name, ids in folds.items() if "q-gout" in ids]
+    validated = read_config(folder)["training"]["validation_queries"]  # none of them has a 3
+    asked = [query for query in learnable.queries(learnable.TOPICS) if query.id in validated]
+    found = small.candidates(corpus, scores=np.arange(len(corpus), 0, -1, np.float32))
+    held_out = HeldOut(asked, {id: judged[id] for id in validated}, dict.fromkeys(validated, found), 3)
+    measured = Validation(held_out, NeuralReranker(*load_checkpoint(folder), corpus), ["ERR@20"])()
+    assert read_config(folder)["measures"]["ERR@20"] == pytest.approx(measured["ERR@20"], abs=1e-6)
 
 
 def test_queries_of_the_same_words_are_named(inputs, tmp_path, capsys):
