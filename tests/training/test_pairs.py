@@ -31,8 +31,7 @@ def relevance_by_id(pool):
 
 
 def make(index, one, judged, retrieved=("9", "10", "a7", "b"), documents="candidates", text="heart attack"):
-    rows = [IDS.index(id) for id in retrieved]
-    candidates = {"q1": small.candidates(index, rows)}
+    candidates = {} if retrieved is None else {"q1": small.candidates(index, [IDS.index(id) for id in retrieved])}
     pools = make_pools([Query("q1", text)], {"q1": judged}, candidates, one.builder, documents)
     assert all(len(set(pool.rows.tolist())) == len(pool.rows) == len(pool.relevance) for pool in pools)
     return pools
@@ -47,12 +46,16 @@ JUDGED = {"b": 2, "Z": 1, "not-in-the-index": 2, "10": 0, "a7": -1, "2": 0}
         ("candidates", {"b": 2, "10": 0, "a7": 0, "9": 0}),  # judged and retrieved, and the unjudged 9
         ("judged", {"b": 2, "Z": 1, "10": 0, "a7": 0, "2": 0}),
         ("all", {"b": 2, "Z": 1, "10": 0, "a7": 0, "2": 0, "9": 0}),
+        ("relevant", {"b": 2, "Z": 1}),
+        ("collection", {**dict.fromkeys(IDS, 0), "b": 2, "Z": 1}),
     ],
 )
 def test_documents_of_a_pool(index, one, documents, expected):
-    """What is not judged, or judged negative, counts as 0."""
-    [pool] = make(index, one, JUDGED, documents=documents)
-    assert relevance_by_id(pool) == expected
+    """What is not judged, or judged negative, counts as 0; some kinds need no candidates."""
+    pools = make(index, one, JUDGED, documents=documents)
+    if documents not in ("candidates", "all"):
+        pools += make(index, one, JUDGED, None, documents)
+    assert [relevance_by_id(pool) for pool in pools] == [expected] * len(pools)
 
 
 def test_unknown_kind_of_documents(index, one):
@@ -79,21 +82,11 @@ def test_queries_that_teach_nothing_are_left_out(index, one, case):
     assert make(index, one, **case) == []
 
 
-def test_a_query_without_judgments(index, one):
-    candidates = {id: small.candidates(index) for id in ("q1", "q2")}
-    queries = [Query("q1", "heart"), Query("q2", "aspirin")]
-    [pool] = make_pools(queries, {"q2": {"9": 1}}, candidates, one.builder)
-    assert pool.query_id == "q2" and len(pool.rows) == len(index)
-
-
-def test_words_of_the_query(index, one, vectors):
-    [pool] = make(index, one, JUDGED, text="attack xylitol heart attack women")
-    ids = vectors.vocabulary.ids
-    assert pool.words.ids.tolist() == [ids["attack"], 0, ids["heart"], ids["attack"]]
-    assert pool.words.mask.tolist() == [True] * 4
-    [pool] = make(index, one, JUDGED, text="heart")
-    assert pool.words.ids.tolist() == [ids["heart"], 0, 0, 0]
-    assert pool.words.mask.tolist() == [True, False, False, False]
+def test_a_relevant_document_alone_is_enough_where_no_other_is_asked_for(index, one):
+    judged = {"q1": {"9": 1}, "q2": {"9": 0}, "q3": {"not-in-the-index": 1}}
+    queries = [Query(id, "heart") for id in (*judged, "not judged")]
+    [pool] = make_pools(queries, judged, {}, one.builder, "relevant")
+    assert (pool.query_id, relevance_by_id(pool)) == ("q1", {"9": 1})
 
 
 @pytest.mark.parametrize("text", ["heart attack in women", "aspirin quokka", "risk of stroke risk of cancer"])
@@ -125,9 +118,16 @@ def test_first_stage_score_of_what_was_not_retrieved_is_zero(index, one):
 relevances = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=5)
 
 
+def equal(drawn, other):
+    return all(np.array_equal(one, another) for one, another in zip(drawn, other, strict=True))
+
+
 @given(pools=relevances, limit=st.integers(1, 20), seed=st.integers(0, 5))
 def test_drawn_pairs(pools, limit, seed):
-    pairs = triples(draw_pairs([pool_of(relevance) for relevance in pools], limit, np.random.default_rng(seed)))
+    made = [pool_of(relevance) for relevance in pools]
+    drawn, again = (draw_pairs(made, limit, np.random.default_rng(seed)) for _ in range(2))
+    assert equal(drawn, again)
+    pairs = triples(drawn)
     assert len(set(pairs)) == len(pairs)
     for number, relevance in enumerate(pools):
         mine = [(better, worse) for pool, better, worse in pairs if pool == number]
@@ -139,13 +139,6 @@ def test_drawn_pairs(pools, limit, seed):
         levels = [level for level in relevance if level > 0] + [0] * min(relevance.count(0), relevant)
         possible = sum(a > b for a in levels for b in levels)
         assert len(mine) == min(possible, limit)
-
-
-def test_draws_follow_the_generator():
-    pools = [pool_of([2, 1, 0, 0, 0, 0, 0, 1, 0]), pool_of([0, 0, 0, 3])]
-    first, again, other = (draw_pairs(pools, 3, np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert all(np.array_equal(a, b) for a, b in zip(first, again))
-    assert not all(np.array_equal(a, b) for a, b in zip(first, other))
 
 
 def test_every_non_relevant_document_is_drawn_sooner_or_later():
@@ -183,25 +176,12 @@ grades = st.lists(st.lists(st.sampled_from([-1, 0, 0.5, 1, 1.5, 2, 4]), min_size
 @given(pools=grades, count=st.integers(1, 9), seed=st.integers(0, 5))
 def test_pairs_by_groups(pools, count, seed):
     """Every pair is of one query and two neighbouring groups; there are as many as asked for, if there are any."""
-    possible = documents_with_partners(pools)
-    drawn = draw_pairs_by_groups([pool_of(one) for one in pools], count, np.random.default_rng(seed))
-    assert all(part.dtype == np.int64 for part in drawn)
+    possible, made = documents_with_partners(pools), [pool_of(relevance) for relevance in pools]
+    drawn, again = (draw_pairs_by_groups(made, count, np.random.default_rng(seed)) for _ in range(2))
+    assert equal(drawn, again) and all(part.dtype == np.int64 for part in drawn)
     assert len(triples(drawn)) == (count * len(pools) if possible else 0)
     for number, better, worse in triples(drawn):
         assert worse in possible[number, better]
-    again = draw_pairs_by_groups([pool_of(one) for one in pools], count, np.random.default_rng(seed))
-    assert all(np.array_equal(one, other) for one, other in zip(drawn, again))
-
-
-def test_pairs_by_groups_by_hand():
-    """Of the second query 3 is the only better document, of the third 1; the first, fourth and fifth have no pair."""
-    pools = [pool_of(one) for one in ([2, 2, 0], [0, 3, 1], [1, 0], [0, 0], [1, 1])]
-    drawn = draw_pairs_by_groups(pools[:1] + pools[3:], 5, np.random.default_rng(0))
-    assert triples(drawn) == []
-    drawn = draw_pairs_by_groups(pools, 20, np.random.default_rng(0))
-    assert set(triples(drawn)) == {(1, 1, 2), (1, 2, 0), (2, 0, 1)}
-    drawn = draw_pairs_by_groups([], 5, np.random.default_rng(0))
-    assert triples(drawn) == []
 
 
 def test_groups_are_drawn_in_proportion_to_their_sizes():
@@ -219,18 +199,3 @@ def test_groups_are_drawn_in_proportion_to_their_sizes():
     assert share.keys() == expected.keys()
     for pair, value in expected.items():
         assert share[pair] == pytest.approx(value, abs=4 * (value / count) ** 0.5), pair  # four standard deviations
-
-
-def test_the_whole_collection_needs_no_candidates(index, one):
-    """Every document of the index is in the pool, whatever was retrieved, and a negative judgment counts as 0."""
-    for retrieved in ({}, {"q1": small.candidates(index, [0])}):
-        [pool] = make_pools([Query("q1", "heart")], {"q1": JUDGED}, retrieved, one.builder, "collection")
-        assert relevance_by_id(pool) == {id: max(JUDGED.get(id, 0), 0) for id in IDS}
-
-
-def test_relevant_documents_alone(index, one):
-    """A pool for the queries that have any, even if all are of one grade."""
-    judged = {"q1": JUDGED, "q2": {"9": 1}, "q3": {"9": 0}, "q4": {"not-in-the-index": 1}}
-    queries = [Query(id, "heart") for id in judged]
-    pools = make_pools(queries, judged, {}, one.builder, "relevant")
-    assert [(pool.query_id, relevance_by_id(pool)) for pool in pools] == [("q1", {"b": 2, "Z": 1}), ("q2", {"9": 1})]
