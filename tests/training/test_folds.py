@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
-from rerank_plugin.training.folds import (
-    SHARE,
-    as_text,
-    make_folds,
-    random_parts,
-    read_parts,
-    warn_of_repeated_texts,
-)
+from rerank_plugin.training import folds
+from rerank_plugin.training.folds import SHARE, as_text, make_folds, random_parts, read_parts
 
 
 def queries(count):
@@ -53,15 +47,15 @@ def test_the_papers_folds():
     """[P] 3.1: six years of 50 queries; of the 250 others 50 random ones validate and 200 train."""
     parts = {str(2009 + year): queries(300)[50 * year : 50 * year + 50] for year in range(6)}
     for held_out in (50, SHARE):
-        folds = make_folds(parts, held_out, 3)
-        assert [fold.name for fold in folds] == list(parts)
-        for fold in folds:
+        made = make_folds(parts, held_out, 3)
+        assert [fold.name for fold in made] == list(parts)
+        for fold in made:
             assert fold.test == parts[fold.name]
             assert (len(fold.validation), len(fold.train)) == (50, 200)
             assert sorted(fold.train + fold.validation + fold.test) == sorted(queries(300))
-    assert make_folds(parts, 50, 3) == folds
-    assert make_folds(parts, 50, 4) != folds
-    assert len({query for fold in folds for query in fold.validation}) > 150  # a sample of its own for each fold
+    assert make_folds(parts, 50, 3) == made
+    assert make_folds(parts, 50, 4) != made
+    assert len({query for fold in made for query in fold.validation}) > 150  # a sample of its own for each fold
 
 
 def test_the_order_of_the_parts_does_not_matter():
@@ -81,11 +75,10 @@ def test_a_small_share_is_one_query():
     assert [len(fold.validation) for fold in make_folds(random_parts(queries(6), 3, 1), 0.01, 1)] == [1, 1, 1]
 
 
-@given(
-    names=st.lists(st.sampled_from(["2009", "wt10", "x-1.a", "é"]), min_size=2, max_size=20).filter(
-        lambda n: len(set(n)) > 1
-    )
-)
+fold_names = st.lists(st.sampled_from(["2009", "wt10", "x-1.a", "é"]), min_size=2, max_size=20)
+
+
+@given(fold_names.filter(lambda names: len(set(names)) > 1))
 def test_what_is_written_is_read(tmp_path_factory, names):
     asked = queries(len(names))
     parts = {name: [query for query, one in zip(asked, names) if one == name] for name in dict.fromkeys(names)}
@@ -129,20 +122,16 @@ def test_bad_files(tmp_path, text, said):
 
 def test_repeated_texts(caplog):
     """Same words once they are tokenized; within a fold they do no harm."""
-    parts = {
-        "a": [Query("q1", "Heart attack"), Query("q2", "stroke"), Query("q3", "gout")],
-        "b": [
-            Query("q4", "heart  ATTACK?"),
-            Query("q5", "migraine"),
-            Query("q6", "migraine"),
-            Query("q7", "attack heart"),
-        ],
-        "c": [Query("q8", "gout")],
+    texts = {
+        "a": {"q1": "Heart attack", "q2": "stroke", "q3": "gout"},
+        "b": {"q4": "heart  ATTACK?", "q5": "migraine", "q6": "migraine", "q7": "attack heart"},
+        "c": {"q8": "gout"},
     }
+    parts = {name: [Query(*one) for one in of_fold.items()] for name, of_fold in texts.items()}
     with caplog.at_level(logging.WARNING):
-        warn_of_repeated_texts(parts)
+        folds.warn_of_repeated_texts(parts)
     said = r"4 queries have the same words .* on: q1 \(fold a\) = q4 \(fold b\); q3 \(fold a\) = q8 \(fold c\)\n"
     assert re.search(said, caplog.text)
     caplog.clear()
-    warn_of_repeated_texts(random_parts(queries(9), 3, 1))
+    folds.warn_of_repeated_texts(random_parts(queries(9), 3, 1))
     assert not caplog.text
