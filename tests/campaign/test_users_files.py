@@ -15,7 +15,6 @@ from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.files.run_writer import RunWriter
-from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index, IndexReplacedError, checksum_of, open_whole, write_description
 from rerank_plugin.indexes.stored_encodings import write_encodings
@@ -142,15 +141,6 @@ def test_a_run_is_replaced_only_when_asked(work, refused):
     inside(work, f"{SEARCH} o.run --resume")  # it is finished
     assert len(before) > len((work / "o.run").read_text().splitlines()) == 2
     assert "with the tag bm25 instead of other" in refused(f"{SEARCH} o.run --resume --tag other")
-
-
-def test_what_an_interrupted_search_left_is_replaced_only_when_asked(work, refused):
-    with pytest.raises(KeyboardInterrupt), RunWriter("o.run", "bm25", {}) as writer:
-        writer.write_ranked("q1", ["MED-1"], np.array([1.0], np.float32))
-        raise KeyboardInterrupt
-    assert "o.run.part holds 1 queries of an interrupted search" in refused(f"{SEARCH} o.run")
-    inside(work, f"{SEARCH} o.run --overwrite")
-    assert read_run("o.run").keys() == {"q1", "q2"}
 
 
 @pytest.mark.parametrize("planted", ["o.run.part", "o.run.part.journal"])

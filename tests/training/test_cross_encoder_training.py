@@ -20,16 +20,12 @@ from tests.models import tiny_encoders
 from tests.training import learnable
 from tests.training.commanded import held_out, resumed, split, weights_of
 
+WORDS = learnable.TOPICS + learnable.FILLERS
+
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
-    return tiny_encoders.bert(tmp_path_factory.mktemp("encoder") / "tiny", learnable.TOPICS + learnable.FILLERS)
-
-
-@pytest.fixture(scope="module")
-def with_head(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("with-head") / "tiny"
-    return tiny_encoders.bert(folder, learnable.TOPICS + learnable.FILLERS, head=True)
+    return tiny_encoders.bert(tmp_path_factory.mktemp("encoder") / "tiny", WORDS)
 
 
 def trained(encoder, index, folder, layers, **training):
@@ -123,13 +119,12 @@ def test_fine_tuning_goes_on_from_a_checkpoint(encoder, inputs, corpus, tmp_path
     np.testing.assert_allclose(*(scores_of(load_checkpoint(one)[0], corpus) for one in (first, second)), atol=1e-5)
 
 
-def test_a_cross_encoder_keeps_its_head(with_head, inputs, corpus, tmp_path):
+def test_a_cross_encoder_keeps_its_head(inputs, corpus, tmp_path):
     """What it has learned before is what its training starts from."""
+    with_head = tiny_encoders.bert(tmp_path / "tiny", WORDS, head=True)
     after = made(inputs, with_head, tmp_path / "made", STILL)
-    np.testing.assert_allclose(
-        *(scores_of(rerankers.load(f"bert:{folder}", corpus).model, corpus) for folder in (with_head, after)),
-        atol=1e-5,
-    )
+    models = [rerankers.load(f"bert:{folder}", corpus).model for folder in (with_head, after)]
+    np.testing.assert_allclose(*(scores_of(model, corpus) for model in models), atol=1e-5)
     assert not any(name.startswith("head.") for name in load_file(after / "model.safetensors"))
 
 
@@ -144,10 +139,7 @@ def test_words_are_not_read(encoder, inputs, tmp_path, capsys):
 
 
 def test_other_models_still_need_words_and_this_one_its_encoder(inputs, tmp_path):
-    for more, said in (
-        (["--model delta"], "'delta' needs word vectors: give their folder"),
-        ([], "set encoder to its"),
-    ):
+    for more, said in ((["--model delta"], "'delta' needs word vectors: give"), ([], "set encoder to its")):
         with pytest.raises(InputError, match=said):
             made(inputs, None, tmp_path / "made", *more)
     assert not any(tmp_path.iterdir())

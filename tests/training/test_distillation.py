@@ -25,19 +25,18 @@ from tests.conftest import DOCUMENTS
 SENTENCES = [f"Aspirin number {number} lowers the risk of stroke in old men." for number in range(12)]
 
 
-def corpus():
-    long = " ".join(SENTENCES)
-    return [
-        Document("1", "Aspirin and stroke", long),
-        Document("2", "Aspirin and stroke", "Too short for a beginning."),
-        Document("3", "Migraine", long),
-        Document("4", "", long.replace("Aspirin", "Warfarin")),
-    ]
+BODY = " ".join(SENTENCES)
+CORPUS = [
+    Document("1", "Aspirin and stroke", BODY),
+    Document("2", "Aspirin and stroke", "Too short for a beginning."),
+    Document("3", "Migraine", BODY),
+    Document("4", "", BODY.replace("Aspirin", "Warfarin")),
+]
 
 
 def texts_of(passages=30, beginnings=3, seed=1):
     texts = DistillationTexts()
-    texts.add_documents(corpus(), passages, beginnings, seed)
+    texts.add_documents(CORPUS, passages, beginnings, seed)
     return texts
 
 
@@ -46,10 +45,8 @@ def test_titles_passages_and_beginnings_become_texts_and_pairs():
     assert texts.texts[0] == "Aspirin and stroke"  # once, though two documents are called so
     assert "Migraine" not in texts.texts  # a title of one word says too little
     assert " ".join(SENTENCES[2:4]) in texts.texts and " ".join(SENTENCES[1:3]) not in texts.texts
-    beginning = " ".join(SENTENCES)
-    assert [(texts.texts[title], texts.texts[body]) for title, body in texts.documents] == [
-        ("Aspirin and stroke", beginning)
-    ]
+    [(title, body)] = texts.documents
+    assert (texts.texts[title], texts.texts[body]) == ("Aspirin and stroke", BODY)
     assert len(texts.texts) == len(set(texts.texts))
     assert texts.words["aspirin"] == 26 and texts.words["migraine"] == 1
 
@@ -74,26 +71,21 @@ def test_the_losses_are_their_formulas():
     torch.manual_seed(3)
     student, teacher = (torch.nn.functional.normalize(torch.randn(5, 4, dtype=torch.float64)) for _ in range(2))
 
-    def shares(one, other, t, own):
-        products = (one @ other.T).numpy() / t
-        products[own] = -np.inf
-        exponentials = np.exp(products)
+    def shares(one, other, left_out=0):
+        exponentials = np.exp((one @ other.T).numpy() / 0.1) * (1 - left_out)
         return exponentials / exponentials.sum(axis=1, keepdims=True)
 
     def divergence(p, q):
         kept = p > 0
         return (p[kept] * np.log(p[kept] / q[kept])).sum() / len(p)
 
-    own = np.eye(5, dtype=bool)
     expected = 1 - np.mean((student * teacher).sum(dim=1).numpy())
-    expected += divergence(shares(teacher, teacher, 0.1, own), shares(student, student, 0.1, own))
+    expected += divergence(shares(teacher, teacher, np.eye(5)), shares(student, student, np.eye(5)))
     assert float(distillation._loss_of_texts(student, teacher, 0.1)) == pytest.approx(expected, abs=1e-9)
-    nothing = np.zeros((5, 5), bool)
-    queries, documents = student, student.flip(0)
-    other = divergence(shares(teacher, teacher, 0.1, nothing), shares(queries, documents, 0.1, nothing))
-    other += divergence(shares(teacher, teacher, 0.1, nothing), shares(documents, queries, 0.1, nothing))
-    found = float(distillation._loss_of_pairs(queries, documents, teacher, teacher, 0.1))
-    assert found == pytest.approx(other / 2, abs=1e-9)
+    other, taught = student.flip(0), shares(teacher, teacher)
+    expected = (divergence(taught, shares(student, other)) + divergence(taught, shares(other, student))) / 2
+    found = float(distillation._loss_of_pairs(student, other, teacher, teacher, 0.1))
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
 def test_what_cannot_teach_is_refused(tmp_path):
@@ -156,15 +148,17 @@ def test_half_precision_gives_almost_the_same_vectors(minilm):
     assert (half != full).any() and ((half * full).sum(axis=1) > 0.999).all()
 
 
-def test_too_few_texts_are_refused_before_anything_is_encoded():
-    texts = texts_of()
-    for config, said in [
-        (DistillationConfig(dimension=8), "too few for batches of 1024"),
-        (DistillationConfig(batch_size=8), "and 256 dimensions"),
-        (DistillationConfig(dimension=8, batch_size=8, minimum_count=1000), "0 texts and 0 documents"),
-    ]:
-        with pytest.raises(InputError, match=said):
-            distil(texts, None, config)
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"dimension": 8}, "too few for batches of 1024"),
+        ({"batch_size": 8}, "and 256 dimensions"),
+        ({"dimension": 8, "batch_size": 8, "minimum_count": 1000}, "0 texts and 0 documents"),
+    ],
+)
+def test_too_few_texts_are_refused_before_anything_is_encoded(how, said):
+    with pytest.raises(InputError, match=said):
+        distil(texts_of(), None, DistillationConfig(**how))
 
 
 def test_where_no_word_is_rare_the_rarest_tell_the_length_of_hashed_vectors(minilm):
@@ -177,8 +171,7 @@ def test_where_no_word_is_rare_the_rarest_tell_the_length_of_hashed_vectors(mini
 @pytest.fixture
 def distilled(minilm, tmp_path):
     """The command over documents with a long body; gives the checkpoint."""
-    body = " ".join(SENTENCES)
-    records = [{"id": one.id, "title": one.title, "abstract": f"{one.abstract} {body}"} for one in DOCUMENTS]
+    records = [{"id": one.id, "title": one.title, "abstract": f"{one.abstract} {BODY}"} for one in DOCUMENTS]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
 
     def run(options):
@@ -189,24 +182,28 @@ def distilled(minilm, tmp_path):
     return run
 
 
+def first_found(capsys, folder, output, query):
+    """The line of the document that is found first by an encoder whose encodings are added to an index."""
+    index.main(["--encode", str(output), "--index", str(folder)])
+    capsys.readouterr()
+    search.main(["--index", str(folder), "--first-stage", f"dense:{output}", "--query", query])
+    return capsys.readouterr().out.splitlines()[1]
+
+
 def test_the_command_makes_an_encoder_that_indexes_and_searches(distilled, tmp_path, index_folder, capsys):
     output, copy = distilled("--dimension 32 --batch-size 32"), tmp_path / "index"
     model, vocabulary = load_checkpoint(output)
     assert model.config.fixed_words and model.encoding_size == 32 and "malaria" in vocabulary
     assert not list(model.parameters())[0].ndim  # its words are no parameters: only the factor is
-    assert (
-        rp.Reranker.load(output).rerank("malaria in children", ["Costs", "Malaria nets protect children"])[0].index == 1
-    )
+    texts = ["Costs", "Malaria nets protect children"]
+    assert rp.Reranker.load(output).rerank("malaria in children", texts)[0].index == 1
     index.main(["--corpus", str(tmp_path / "corpus.jsonl"), "--index", str(tmp_path / "same")])
     kept, expected = CollectionStatistics.load(output), CollectionStatistics.of_index(Index(tmp_path / "same").forward)
     assert (kept.documents, kept.mean_lengths) == (expected.documents, expected.mean_lengths)
     rows = expected.terms.find(kept.terms.strings)
     assert kept.document_frequency["text"].tolist() == expected.document_frequency["text"][rows].tolist()
     shutil.copytree(index_folder, copy)
-    index.main(["--encode", str(output), "--index", str(copy)])
-    capsys.readouterr()
-    search.main(["--index", str(copy), "--first-stage", f"dense:{output}", "--query", "malaria in children"])
-    assert "Malaria" in capsys.readouterr().out.splitlines()[1]
+    assert "Malaria" in first_found(capsys, copy, output, "malaria in children")
 
 
 def test_the_command_makes_an_encoder_of_words_and_concepts(distilled, tmp_path, capsys):
@@ -220,8 +217,4 @@ def test_the_command_makes_an_encoder_of_words_and_concepts(distilled, tmp_path,
     attack, cancer, colon = (knowledge.ids.find([id])[0] for id in ("H01", "H06", "H07"))
     assert vectors[colon] @ vectors[cancer] > vectors[colon] @ vectors[attack]  # no text has them, so by their names
     index.main(f"--corpus {tmp_path}/corpus.jsonl --knowledge {knowledge.folder} --index {tmp_path}/index".split())
-    index.main(["--encode", str(output), "--index", str(tmp_path / "index")])
-    capsys.readouterr()
-    found = ["--index", str(tmp_path / "index"), "--first-stage", f"dense:{output}", "--query", "myocardial infarction"]
-    search.main(found)
-    assert "prevention of heart attack" in capsys.readouterr().out.splitlines()[1]
+    assert "prevention of heart attack" in first_found(capsys, tmp_path / "index", output, "myocardial infarction")

@@ -14,6 +14,10 @@ def objective(loss, weights, sampling="balanced"):
     return OBJECTIVES[loss](weights, sampling)
 
 
+def drawn_from(pools, count, loss, sampling="balanced", seed=1):
+    return objective(loss, "none", sampling).draw([pool_of(one) for one in pools], count, np.random.default_rng(seed))
+
+
 def tensor(*values):
     return torch.tensor(values, dtype=torch.float32, requires_grad=True)
 
@@ -62,33 +66,32 @@ def test_losses_by_hand(loss, weights, scores, relevance, expected):
 
 
 def test_a_classifier_draws_as_many_relevant_documents_as_others():
-    pools = [pool_of(relevance) for relevance in ([2, 1, 1, 0, 0, 0, 0], [1, 0], [3, 1, 1, 0])]
-    drawn = objective("bce", "none").draw(pools, 4, np.random.default_rng(1))
+    pools = [[2, 1, 1, 0, 0, 0, 0], [1, 0], [3, 1, 1, 0]]
+    drawn, again = (drawn_from(pools, 4, "bce") for _ in range(2))
     assert drawn.places.shape == (1, len(drawn.pool))
-    for number, (per_class, one) in enumerate(zip([2, 1, 1], pools)):
-        places = drawn.places[0][drawn.pool == number]
-        assert len(set(places.tolist())) == len(places) == 2 * per_class
-        assert (one.relevance[places] > 0).sum() == per_class
-    again = objective("bce", "none").draw(pools, 4, np.random.default_rng(1))
+    for number, (per_class, relevance) in enumerate(zip([2, 1, 1], pools)):
+        places = drawn.places[0][drawn.pool == number].tolist()
+        assert len(set(places)) == len(places) == 2 * per_class
+        assert sum(relevance[place] > 0 for place in places) == per_class
     assert (again.places == drawn.places).all() and (again.pool == drawn.pool).all()
 
 
 def test_every_document_is_drawn_in_time():
-    generator, one = np.random.default_rng(3), pool_of([1, 1, 1, 0, 0, 0])
-    seen = {int(place) for _ in range(60) for place in objective("bce", "none").draw([one], 2, generator).places[0]}
-    assert seen == set(range(6))
+    drawn = [drawn_from([[1, 1, 1, 0, 0, 0]], 2, "bce", seed=seed).places for seed in range(60)]
+    assert set(np.concatenate(drawn, axis=1)[0]) == set(range(6))
 
 
-def test_no_pools():
-    for name, sampling, documents in (("hinge", "balanced", 2), ("hinge", "groups", 2), ("bce", "balanced", 1)):
-        drawn = objective(name, "none", sampling).draw([], 5, np.random.default_rng(1))
-        assert drawn.pool.shape == (0,) and drawn.places.shape == (documents, 0)
+@pytest.mark.parametrize(("loss", "sampling", "documents"), [
+    ("hinge", "balanced", 2), ("hinge", "groups", 2), ("bce", "balanced", 1),
+])  # fmt: skip
+def test_no_pools(loss, sampling, documents):
+    drawn = drawn_from([], 5, loss, sampling)
+    assert drawn.pool.shape == (0,) and drawn.places.shape == (documents, 0)
 
 
-def test_sampling_by_groups():
-    """A highly relevant document is never drawn against one that is not relevant."""
-    one = pool_of([2, 1, 0, 0, 0])
-    better, worse = objective("hinge", "none", "groups").draw([one], 50, np.random.default_rng(1)).places
-    assert {tuple(pair) for pair in one.relevance[np.stack([better, worse], 1)].tolist()} == {(2, 1), (1, 0)}
-    better, worse = objective("hinge", "none").draw([one], 50, np.random.default_rng(1)).places
-    assert (2, 0) in {tuple(pair) for pair in one.relevance[np.stack([better, worse], 1)].tolist()}
+@pytest.mark.parametrize(("sampling", "pairs"), [("groups", {(1, 0), (2, 1)}), ("balanced", {(1, 0), (2, 1), (2, 0)})])
+def test_sampling(sampling, pairs):
+    """By groups, a highly relevant document is never drawn against one that is not relevant."""
+    relevance = [2, 1, 0, 0, 0]
+    better, worse = drawn_from([relevance], 50, "hinge", sampling).places.tolist()
+    assert {(relevance[one], relevance[other]) for one, other in zip(better, worse)} == pairs

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rerank_plugin import index as index_command
-from rerank_plugin import search, train
+from rerank_plugin import search
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import read_run
@@ -20,8 +20,7 @@ from rerank_plugin.models.sevmos.model import SevMosConfig
 from rerank_plugin.text import word_vectors
 from rerank_plugin.training.starting_point import start_from, starting_concepts
 from tests import annotated
-from tests.training import learnable
-from tests.training.commanded import split
+from tests.training import commanded, learnable
 
 CONCEPTS = [
     Concept(f"T{number:02}", topic, (f"morbus {topic[::-1]}",)) for number, topic in enumerate(learnable.TOPICS)
@@ -51,13 +50,8 @@ def made(tmp_path_factory):
 
 
 def run(made, output, *more, model="ktrel"):
-    given = (
-        f"--model {model} --index {made}/index --words {made}/words --train {made}/train.tsv,{made}/train.qrels "
-        f"--train-run {made}/train.run --validation {made}/dev.tsv,{made}/dev.qrels --validation-run {made}/dev.run "
-        "--measures AP --epochs 2 --batch-size 16 --dropout 0 --learning-rate 0.01 --sampling balanced "
-        f"--training-documents candidates --output {output}"
-    )
-    train.main(split([given, *more]))
+    given = f"--model {model} --measures AP --epochs 2 --dropout 0 --learning-rate 0.01"
+    commanded.run(made, output, given, "--sampling balanced --training-documents candidates", *more)
 
 
 @pytest.mark.parametrize("model", ["ktrel", "ktrel-c"])

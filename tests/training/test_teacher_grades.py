@@ -20,14 +20,25 @@ QUERIES = {"q1": "stroke", "q2": "malaria in children", "q3": "cholesterol", "q4
 TOLD = {"v1": ("heart attack", "1"), "v2": ("statins and muscle pain", "MED-10")}
 
 
+ASKED = [Query(*one) for one in QUERIES.items()]
+
+
+@pytest.fixture(scope="module")
+def collection(index_folder):
+    return Index(index_folder)
+
+
+@pytest.fixture(scope="module")
+def candidates(collection):
+    stage = collection.first_stage(configure("bm25"))
+    return {query.id: stage.search(query, 5) for query in ASKED}
+
+
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
-def test_grades_are_the_cosines_and_the_scores_of_the_first_stage(minilm, index_folder, weight):
-    index, queries = Index(index_folder), [Query(*one) for one in QUERIES.items()]
-    stage = index.first_stage(configure("bm25"))
-    candidates = {query.id: stage.search(query, 5) for query in queries}
-    grades = TeacherGrades(minilm, weight)(index.forward, queries, candidates)
+def test_grades_are_the_cosines_and_the_scores_of_the_first_stage(minilm, collection, candidates, weight):
+    grades = TeacherGrades(minilm, weight)(collection.forward, ASKED, candidates)
     texts = {one.id: f"{one.title} {one.abstract}".strip() for one in DOCUMENTS}
-    for query in queries:
+    for query in ASKED:
         found = candidates[query.id]
         vectors = minilm.model.encode([query.text, *(texts[id] for id in found.ids)])
         parts = np.stack([vectors[1:] @ vectors[0], found.first_stage_scores])
@@ -36,11 +47,9 @@ def test_grades_are_the_cosines_and_the_scores_of_the_first_stage(minilm, index_
         assert len(expected) > 1 and grades[query.id] == pytest.approx(expected, abs=0.01)  # vectors of half precision
 
 
-def test_a_reranker_can_have_the_rest_of_the_grade(minilm, index_folder):
-    index, query = Index(index_folder), Query("q1", "stroke in the young")
-    candidates = {"q1": index.first_stage(configure("bm25")).search(query, 5)}
-    found = TeacherGrades(minilm, 0.0, "bm25-title")(index.forward, [query], candidates)["q1"]
-    expected = load("bm25-title", index.forward).score(query, candidates["q1"])
+def test_a_reranker_can_have_the_rest_of_the_grade(minilm, collection, candidates):
+    found = TeacherGrades(minilm, 0.0, "bm25-title")(collection.forward, ASKED[:1], candidates)["q1"]
+    expected = load("bm25-title", collection.forward).score(ASKED[0], candidates["q1"])
     assert list(found.values()) == pytest.approx((expected - expected.min()) / np.ptp(expected))
 
 
