@@ -1,5 +1,7 @@
 """The table of formats: what it says and finds, and a format of another package, installed."""
 
+from pathlib import Path
+
 import pytest
 
 from rerank_plugin.corpora import CORPUS, JUDGMENTS, QUERIES, Document, Query, accepted, documents, judgments, queries
@@ -7,83 +9,63 @@ from rerank_plugin.corpora.register import FORMATS, READERS, Format
 from rerank_plugin.files.errors import InputError
 
 SOURCE = '''
-"""RIS, which reference managers write: documents, and the tags of reading lists as queries and judgments."""
+"""Cards: an id, a title, an abstract and what is relevant to the title, between bars."""
 
 from rerank_plugin.corpora.problems import usable
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, Format
 from rerank_plugin.files.text_files import lines
 
 
-def records(path):
-    record = {}
+def cards(path):
     for number, line in lines(path):
-        key, value = line[:2], line[6:]
-        if key == "ER":
-            yield f"{path}:{number}", record
-            record = {}
-        else:
-            record[key] = value
+        yield f"{path}:{number}", *line.split("|")
 
 
 def documents(paths, problems, ids_required):
     for path in paths:
-        for where, record in records(path):
-            document = usable(
-                record.get("ID"), record.get("TI", ""), record.get("AB", ""), where, problems, ids_required
-            )
-            if document is not None:
-                yield document
+        for where, id, title, abstract, _ in cards(path):
+            yield usable(id, title, abstract, where, problems, ids_required)
 
 
 def queries(path):
-    for where, record in records(path):
-        yield where, record["ID"], record["TI"]
+    return [(where, id, title) for where, id, title, *_ in cards(path)]
 
 
 def judgments(path):
-    return {record["ID"]: {record["KW"]: 1} for _, record in records(path)}
+    return {id: {relevant: 1} for _, id, *_, relevant in cards(path)}
 
 
-ENTRY = Format("RIS", __name__, dict.fromkeys((CORPUS, QUERIES, JUDGMENTS), "RIS files"), suffixes=(".ris",))
+ENTRY = Format("cards", __name__, dict.fromkeys((CORPUS, QUERIES, JUDGMENTS), "cards"), suffixes=(".card",))
 '''
-RIS = "ID  - r1\nTI  - Aspirin\nAB  - It helps.\nKW  - d1\nER  - \nID  - r2\nTI  - Statins\nKW  - d2\nER  - \n"
 
 
 @pytest.fixture
-def installed(tmp_path, monkeypatch):
-    (tmp_path / "ris_format.py").write_text(SOURCE)
-    information = tmp_path / "ris_format-1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: ris-format\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text("[rerank_plugin.formats]\nRIS = ris_format:ENTRY\n")
+def file(put, tmp_path, monkeypatch):
+    """A file in a format that is installed."""
+    put("cards.py", SOURCE)
+    put("cards-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: cards\nVersion: 1.0\n")
+    put("cards-1.0.dist-info/entry_points.txt", "[rerank_plugin.formats]\ncards = cards:ENTRY\n")
     monkeypatch.syspath_prepend(tmp_path)
-    folder = tmp_path / "library"
-    folder.mkdir()
-    (folder / "a.ris").write_text(RIS)
-    return folder
+    return put("library/a.card", "r1|Aspirin|It helps.|d1\nr2|Statins||d2\n")
 
 
-def test_a_format_of_another_package_is_read_wherever_one_is(installed):
+def test_a_format_of_another_package_is_read_wherever_one_is(file, put):
+    folder = str(Path(file).parent)
     expected = [Document("r1", "Aspirin", "It helps."), Document("r2", "Statins", "")]
-    file = str(installed / "a.ris")
-    assert list(documents(file)) == list(documents(str(installed))) == expected
+    assert list(documents(file)) == list(documents(folder)) == expected
     assert queries(file) == [Query("r1", "Aspirin"), Query("r2", "Statins")]
     assert judgments(file) == {"r1": {"d1": 1}, "r2": {"d2": 1}}
-    (installed / "b.jsonl").write_text("{}")
-    with pytest.raises(InputError, match=r"both JSON lines \(b\.jsonl\) and RIS \(a\.ris\)"):
-        documents(str(installed))
-
-
-def test_help_and_errors_name_it(installed):
-    assert "RIS (a format of another package)" in accepted(CORPUS)
-    (installed / "a.pdf").write_text("x")
-    with pytest.raises(InputError, match=r"documents are read from .*\*\.ris\[\.gz\] \(RIS\)"):
-        documents(str(installed / "a.pdf"))
-
-
-def test_queries_of_a_format_that_cannot_select(installed):
+    put("library/b.jsonl", "{}")
+    with pytest.raises(InputError, match=r"both JSON lines \(b\.jsonl\) and cards \(a\.card\)"):
+        documents(folder)
     with pytest.raises(InputError, match="only of a JSON lines file some queries can be selected"):
-        queries(f"{installed / 'a.ris'}:split=dev")
+        queries(f"{file}:split=dev")
+
+
+def test_help_and_errors_name_it(file, put):
+    assert "cards (a format of another package)" in accepted(CORPUS)
+    with pytest.raises(InputError, match=r"documents are read from .*\*\.card\[\.gz\] \(cards\)"):
+        documents(put("a.pdf", "x"))
 
 
 def test_our_formats_have_the_readers_that_they_declare():
