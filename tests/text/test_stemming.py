@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.corpora import documents
-from rerank_plugin.embed import main as embed
 from rerank_plugin.features.inputs import InputBuilder
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
-from rerank_plugin.index import main as index_command
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
 from rerank_plugin.rerankers import load as load_reranker
@@ -26,7 +24,7 @@ from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, SETTINGS, Tokenizer, t
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
-from tests.processes import run
+from tests.processes import inside, run
 
 STEMMED = {**SETTINGS, "stemmer": "krovetz"}
 # By Krovetz's own program, in C++.
@@ -88,9 +86,8 @@ def test_a_word_is_stemmed_once(monkeypatch):
 
 def test_settings_of_a_tokenizer_without_a_stemmer_are_those_of_all_older_files():
     assert tokenizer(None).settings == {"name": "d18", "version": 2} and tokenizer("krovetz").settings == STEMMED
-    assert tokenizer_of(dict(SETTINGS), "x was") is tokenizer(None) and tokenizer_of(STEMMED, "x") is tokenizer(
-        "krovetz"
-    )
+    assert tokenizer_of(dict(SETTINGS), "x was") is tokenizer(None)
+    assert tokenizer_of(STEMMED, "x was") is tokenizer("krovetz")
 
 
 @pytest.mark.parametrize("unknown", [None, {}, {**SETTINGS, "stemmer": "porter"}, {**STEMMED, "version": 1}, "d18"])
@@ -100,70 +97,72 @@ def test_settings_that_no_tokenizer_has(unknown):
     assert str(unknown) in str(raised.value) and "krovetz" in str(raised.value)
 
 
+# ------------------------------------------------------------------------- indexes, word vectors, models of one kind
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("stems") / "corpus.jsonl"
+    with open(path, "w", encoding="utf-8") as file:
+        for document in islice(documents("sample"), 60):
+            file.write(json.dumps({"_id": document.id, "title": document.title, "text": document.abstract}) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def stemmed(corpus):
+    inside(corpus.parent, "index --corpus corpus.jsonl --threads 1 --index stemmed --stem krovetz")
+    return Index(corpus.parent / "stemmed")
+
+
+@pytest.fixture(scope="module")
+def plain(corpus):
+    inside(corpus.parent, "index --corpus corpus.jsonl --threads 1 --index plain")
+    return Index(corpus.parent / "plain")
+
+
+@pytest.fixture(scope="module")
+def words(corpus):
+    """A folder of word vectors of stems."""
+    sizes = "--dimension 8 --min-count 5 --epochs 1"
+    inside(corpus.parent, f"embed words --corpus corpus.jsonl {sizes} --stem krovetz --output words")
+    return corpus.parent / "words"
+
+
 def test_java_starts_with_the_first_word_that_is_stemmed(stemmed):
     code = f"""
 import sys
 from rerank_plugin.indexes.index_folder import Index
-index = Index({str(stemmed)!r}).forward
+index = Index({str(stemmed.folder)!r}).forward
 assert "jnius" not in sys.modules
 print(index.query("Therapies").terms, "jnius" in sys.modules)
 """
     assert run("-c", code) == "['therapy'] True\n"
 
 
-# ------------------------------------------------------------------------- indexes, word vectors, models of one kind
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Two indexes of 60 documents and word vectors of stems, made by the commands."""
-    folder = tmp_path_factory.mktemp("stems")
-    with open(folder / "corpus.jsonl", "w", encoding="utf-8") as file:
-        for document in islice(documents("sample"), 60):
-            file.write(json.dumps({"_id": document.id, "title": document.title, "text": document.abstract}) + "\n")
-    build = ["--corpus", str(folder / "corpus.jsonl"), "--threads", "1"]
-    index_command([*build, "--index", str(folder / "stemmed"), "--stem", "krovetz"])
-    index_command([*build, "--index", str(folder / "plain")])
-    sizes = ["--dimension", "8", "--min-count", "5", "--epochs", "1"]
-    embed(["words", *build[:2], *sizes, "--stem", "krovetz", "--output", str(folder / "words")])
-    return folder
-
-
-@pytest.fixture(scope="module")
-def stemmed(folders):
-    return folders / "stemmed"
-
-
-def test_the_forward_index_holds_stems_and_lucene_is_as_it_was(folders):
-    of_stems, plain = Index(folders / "stemmed"), Index(folders / "plain")
-    assert of_stems.description["tokenizer"] == STEMMED and plain.description["tokenizer"] == SETTINGS
-    assert of_stems.description["fields"]["text"]["tokens"] == plain.description["fields"]["text"]["tokens"]
+def test_the_forward_index_holds_stems_and_lucene_is_as_it_was(stemmed, plain):
+    assert stemmed.description["tokenizer"] == STEMMED and plain.description["tokenizer"] == SETTINGS
+    assert stemmed.description["fields"]["text"]["tokens"] == plain.description["fields"]["text"]["tokens"]
+    stems, words = stemmed.forward, plain.forward
     for row in (0, 7, 59):
-        words = plain.forward.terms.take(plain.forward.document_tokens(row).tolist())
-        stems = of_stems.forward.terms.take(of_stems.forward.document_tokens(row).tolist())
-        assert stems == list(map(stemming.krovetz, words)) != words
-    assert of_stems.forward.titles.take([3]) == plain.forward.titles.take([3])  # as written
-    found = [
-        index.first_stage(LuceneConfig()).search(Query("q", "therapies of diseases"), 50) for index in (of_stems, plain)
-    ]
-    assert found[0].rows.tolist() == found[1].rows.tolist()
-    assert found[0].first_stage_scores.tolist() == found[1].first_stage_scores.tolist()
+        of_row = words.terms.take(words.document_tokens(row).tolist())
+        found = stems.terms.take(stems.document_tokens(row).tolist())
+        assert found == list(map(stemming.krovetz, of_row)) != of_row
+    assert stems.titles.take([3]) == words.titles.take([3])  # as written
+    query = Query("q", "therapies of diseases in 1999")
+    assert stems.query(query.text).terms == "therapy of disease in <19xx>".split()
+    assert words.query(query.text).terms == "therapies of diseases in <19xx>".split()
+    one, other = (index.first_stage(LuceneConfig()).search(query, 50) for index in (stemmed, plain))
+    assert one.rows.tolist() == other.rows.tolist()
+    assert one.first_stage_scores.tolist() == other.first_stage_scores.tolist()
 
 
-def test_a_query_is_tokenized_as_the_index_was(folders):
-    text = "therapies of diseases in 1999"
-    assert Index(folders / "stemmed").forward.query(text).terms == "therapy of disease in <19xx>".split()
-    assert Index(folders / "plain").forward.query(text).terms == "therapies of diseases in <19xx>".split()
-
-
-def test_word_vectors_of_stems(folders, tmp_path):
-    vectors = word_vectors.load(folders / "words")
-    assert json.loads((folders / "words" / "words.json").read_text())["tokenizer"] == STEMMED
-    assert vectors.vocabulary.tokenizer == STEMMED
+def test_word_vectors_of_stems(stemmed, words, tmp_path):
+    vectors = word_vectors.load(words)
+    assert json.loads((words / "words.json").read_text())["tokenizer"] == vectors.vocabulary.tokenizer == STEMMED
     assert "study" in vectors.vocabulary and "studies" not in vectors.vocabulary
-    index = Index(folders / "stemmed").forward
-    assert (index.terms.find(vectors.vocabulary.words[1:]) >= 0).all()
-    embed(["compact", "--words", str(folders / "words"), "--output", str(tmp_path / "small")])
+    assert (stemmed.forward.terms.find(vectors.vocabulary.words[1:]) >= 0).all()
+    inside(tmp_path, f"embed compact --words {words} --output small")
     assert word_vectors.load(tmp_path / "small").vocabulary.tokenizer == STEMMED
 
 
@@ -174,48 +173,47 @@ def test_imported_vectors_of_stems(tmp_path):
     assert vectors.vocabulary.tokenizer == STEMMED
 
 
-def models(folder, tokenizer_settings):
-    """A checkpoint over a few stems, in the folder."""
-    words = ["therapy", "disease", "study", "risk"]
+def checkpoint(folder, settings):
+    """A checkpoint over a few words of the tokenizer with these settings, and its vectors."""
     matrix = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
-    vectors = WordVectors(Vocabulary(words, tokenizer_settings), matrix)
+    vectors = WordVectors(Vocabulary(["therapy", "disease", "study", "risk"], settings), matrix)
     save_checkpoint(folder, small.delta(vectors, lexical_features=()), vectors, {})
     return vectors
 
 
-def test_a_checkpoint_keeps_the_setting_and_goes_with_such_an_index_alone(folders, tmp_path):
-    vectors = models(tmp_path / "model", STEMMED)
-    assert json.loads((tmp_path / "model" / "config.json").read_text())["tokenizer"] == STEMMED
-    assert load_checkpoint(tmp_path / "model")[1].tokenizer == STEMMED
-    index = Index(folders / "stemmed").forward
-    one = load_reranker(f"delta:{tmp_path / 'model'}", index)
-    found, same = (one.score(Query("q", text), small.candidates(index, range(50))) for text in ("studies", "study"))
+def test_a_checkpoint_keeps_the_setting_and_goes_with_such_an_index_alone(stemmed, plain, tmp_path):
+    model, older = tmp_path / "model", tmp_path / "older"
+    vectors = checkpoint(model, STEMMED)
+    checkpoint(older, SETTINGS)
+    assert json.loads((model / "config.json").read_text())["tokenizer"] == STEMMED
+    assert load_checkpoint(model)[1].tokenizer == STEMMED
+    reranker, rows = load_reranker(f"delta:{model}", stemmed.forward), small.candidates(stemmed.forward, range(50))
+    found, same = (reranker.score(Query("q", text), rows) for text in ("studies", "study"))
     assert found.tolist() == same.tolist() and np.ptp(found) > 0
-    plain = Index(folders / "plain").forward
     with pytest.raises(InputError, match="same stemmer") as raised:
-        load_reranker(f"delta:{tmp_path / 'model'}", plain)
-    assert str(tmp_path / "model") in str(raised.value) and str(folders / "plain") in str(raised.value)
-    with pytest.raises(InputError, match="same stemmer"):
-        InputBuilder(plain, vectors.vocabulary, 5, 5, ())
-    with pytest.raises(InputError, match="same stemmer"):
-        WordMoversDistance(plain, vectors)
-    models(tmp_path / "older", SETTINGS)
-    with pytest.raises(InputError, match="same stemmer"):
-        load_reranker(f"delta:{tmp_path / 'older'}", index)
+        load_reranker(f"delta:{model}", plain.forward)
+    assert str(model) in str(raised.value) and str(plain.folder) in str(raised.value)
+    for fails in (
+        lambda: load_reranker(f"delta:{older}", stemmed.forward),
+        lambda: InputBuilder(plain.forward, vectors.vocabulary, 5, 5, ()),
+        lambda: WordMoversDistance(plain.forward, vectors),
+    ):
+        with pytest.raises(InputError, match="same stemmer"):
+            fails()
 
 
 def test_a_checkpoint_whose_parts_were_tokenized_differently(tmp_path):
-    models(tmp_path / "model", STEMMED)
+    checkpoint(tmp_path / "model", STEMMED)
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "tokenizer": SETTINGS}))
     with pytest.raises(InputError, match="files of different checkpoints"):
         load_checkpoint(tmp_path / "model")
 
 
-def test_word_mover_s_distance_reads_stems(folders):
-    index, vectors = Index(folders / "stemmed").forward, word_vectors.load(folders / "words")
-    one, rows = WordMoversDistance(index, vectors, stop_words=STOP_WORDS), small.candidates(index, range(40))
-    found, same, other = (one.score(Query("q", text), rows) for text in ("the studies", "study", "the risk"))
+def test_word_mover_s_distance_reads_stems(stemmed, words):
+    reranker = WordMoversDistance(stemmed.forward, word_vectors.load(words), stop_words=STOP_WORDS)
+    rows = small.candidates(stemmed.forward, range(40))
+    found, same, other = (reranker.score(Query("q", text), rows) for text in ("the studies", "study", "the risk"))
     assert found.tolist() == same.tolist() != other.tolist()
 
 
