@@ -35,78 +35,82 @@ def test_one_damaged_record_costs_itself(put, tmp_path, damage):
         list(documents(spec, Problems(strict=True)))
 
 
-SECOND = article("2")
-AROUND = (article("3"), article("4"))
+FIRST, SECOND, *AROUND = map(article, "1234")
 CITED = article("3").replace("<PubmedArticle>", "<\x00>")
+SET = "<PubmedArticleSet>"
+
+
+def damaged(tag, changed):
+    return [xml(FIRST, SECOND.replace(tag, changed, 1), *AROUND)]
 
 
 @pytest.mark.parametrize(
-    "text, expected",
+    "texts, expected, places",
     [
         # a damaged tag costs its record, but the citation in a damaged article is whole
-        (xml(article("1"), SECOND.replace("</PubmedArticle>", "</Pubmed\x00Article>"), *AROUND), "1 3 4"),
-        (xml(article("1"), SECOND.replace("</PubmedArticle>", ""), *AROUND), "1 3 4"),
-        (xml(article("1"), SECOND.replace("<PubmedArticle>", "<Pubmed\x00Article>"), *AROUND), "1 2 3 4"),
-        (xml(article("1"), SECOND.replace("<MedlineCitation ", "<Medline\x00Citation "), *AROUND), "1 3 4"),
-        (xml(article("1"), SECOND.replace("</ArticleTitle>", "</ArticleTitle"), *AROUND), "1 3 4"),
-        (xml(article("1"), SECOND.replace("<PMID", "<P\x00MID", 1), *AROUND), "1 3 4"),
+        (damaged("</PubmedArticle>", "</Pubmed\x00Article>"), "1 3 4", ["1.xml, PMID 2 "]),
+        (damaged("</PubmedArticle>", ""), "1 3 4", ["1.xml, PMID 2 "]),
+        (damaged("<PubmedArticle>", "<Pubmed\x00Article>"), "1 2 3 4", ["1.xml "]),
+        (damaged("<MedlineCitation ", "<Medline\x00Citation "), "1 3 4", ["1.xml, PMID 2 "]),
+        (damaged("</ArticleTitle>", "</ArticleTitle"), "1 3 4", ["1.xml, PMID 2 "]),
+        (damaged("<PMID", "<P\x00MID"), "1 3 4", ["1.xml "]),
         # an end and the next beginning damaged cost no more than the first
-        (xml(article("1"), SECOND.replace("</PubmedArticle>", "</PubmedArticle\x00>"), CITED, article("4")), "1 3 4"),
+        ([xml(FIRST, SECOND.replace("</PubmedArticle>", "</PubmedArticle\x00>"), CITED, article("4"))], "1 3 4",
+         ["1.xml, PMID 2 "]),
+        # a damaged beginning
+        ([xml(CITED, article("4"))], "3 4", ["1.xml "]),
+        ([xml(*AROUND, doctype="<!DOCTYPE \x00>")], "3 4", ["1.xml "]),
         # files put one behind the other, a file that is one record, and a record in a comment
-        (xml(article("1")) + "\n" + xml(article("2")), "1 2"),
-        ("<?xml version='1.0'?>" + article("1", "&").strip(), ""),
-        (xml(article("1"), f"<!-- withdrawn: {SECOND} -->", article("3", "&"), article("4")), "1 4"),
+        ([xml(SECOND) + "\n" + xml(article("3"))], "2 3", ["1.xml "]),
+        (["<?xml version='1.0'?>" + article("1", "&").strip()], "", ["1.xml, PMID 1 "]),
+        ([xml(FIRST, f"<!-- withdrawn: {SECOND} -->", article("3", "&"), article("4"))], "1 4", ["1.xml, PMID 3 "]),
         # bytes that are no UTF-8
-        (xml(article("1"), article("2", "Caf\udce9"), article("3")), "1 3"),
+        ([xml(FIRST, article("2", "Caf\udce9"), *AROUND)], "1 3 4", ["1.xml, PMID 2 "]),
+        # an unusable PMID is not replaced by one that the record mentions
+        ([xml(article("2 &"), *AROUND)], "3 4", ["1.xml "]),
+        # books, older sets and deletions: that of 1 holds, that of 2 cannot be read
+        ([xml(article("1"), article("2"), article("3")),
+          xml(article("4\x0b"), BOOK.format(5), deletion("1"), "<DeleteDocument/>", article("6")),
+          xml(BOOK.format(7).replace("<PubmedBookA", "<Pubmed\x00BookA"), deletion("2\x0b"), BOOK.format(8)),
+          f"<MedlineCitationSet>{OLD.format(9)}{OLD.format(chr(1))}{OLD.format(11)}</MedlineCitationSet>"],
+         "2 3 5 6 8 9 11",
+         ["2.xml, PMID 4 ", "3.xml, PMID 7 (the tags around it are damaged)", "3.xml, PMID 2 ", "4.xml "]),
+        # a file that breaks off keeps what came before
+        ([f"{SET}{article('1')}{article('2')}\n{article('3').split('</Journal>')[0]}",
+          f"{SET}{article('4')}", f"{SET}{article('5')}{article('6 <')}{article('7')}", "", xml(article("8"))],
+         "1 2 4 5 7 8",
+         ["1.xml, PMID 3 (Premature end of data in tag Journal)", "2.xml (Premature end of data in tag Pubmed",
+          "3.xml, PMID 6 (StartTag: invalid element name)", "3.xml (the file breaks off after this record)",
+          "4.xml (no element found; no record of this file could be read)"]),
     ],
-    ids=map(str, range(11)),
-)
-def test_one_fault_is_told_once_and_costs_a_record_at_most(put, tmp_path, text, expected):
-    put("a.xml", text)
+    ids=map(str, range(16)),
+)  # fmt: skip
+def test_a_fault_is_told_once_and_costs_a_record_at_most(put, tmp_path, texts, expected, places):
+    for number, text in enumerate(texts, 1):
+        put(f"{number}.xml", text)
     found, told = read(tmp_path)
-    assert ids(found) == expected and list(map(len, told.values())) == [1]
+    assert ids(found) == expected
+    assert [place[: len(begin)] for begin, place in zip(places, told[BROKEN], strict=True)] == places
 
 
-def test_books_older_sets_and_deletions_around_a_damaged_record(put, tmp_path):
-    put("1.xml", xml(article("1"), article("2"), article("3")))
-    put("2.xml", xml(article("4\x0b"), BOOK.format(5), deletion("1"), "<DeleteDocument/>", article("6")))
-    put("3.xml", xml(BOOK.format(7).replace("<PubmedBookA", "<Pubmed\x00BookA"), deletion("2\x0b"), BOOK.format(8)))
-    put("4.xml", f"<MedlineCitationSet>{OLD.format(9)}{OLD.format(chr(1))}{OLD.format(11)}</MedlineCitationSet>")
-    problems = Problems()
-    assert ids(documents(str(tmp_path), problems)) == "2 3 5 6 8 9 11"  # the deletion of 2 cannot be read
-    assert problems.counts == {BROKEN: 4}
-    assert problems.examples[BROKEN][1] == f"{tmp_path}/3.xml:3, PMID 7 (the tags around it are damaged)"
+def test_damage_between_records_is_told_with_its_line(put):
+    spec, problems = put("a.xml", xml("\n", BOOK.format(7).replace("<PubmedBookA", "<Pubmed\x00BookA"))), Problems()
+    assert list(documents(spec, problems)) == []
+    assert problems.examples[BROKEN] == [f"{spec}:4, PMID 7 (the tags around it are damaged)"]
 
 
-def test_a_file_that_breaks_off_keeps_what_came_before_and_the_other_files(put, tmp_path):
-    put("1.xml", f"<PubmedArticleSet>{article('1')}{article('2')}\n{article('3').split('</Journal>')[0]}")
-    put("2.xml", f"<PubmedArticleSet>{article('4')}")
-    put("3.xml", f"<PubmedArticleSet>{article('5')}{article('6 <')}{article('7')}")
-    put("4.xml", "")
-    put("5.xml", xml(article("8")))
-    found, told = read(tmp_path)
-    assert ids(found) == "1 2 4 5 7 8"
-    assert told[BROKEN] == [
-        "1.xml, PMID 3 (Premature end of data in tag Journal)",
-        "2.xml (Premature end of data in tag PubmedArticleSet line 1)",
-        "3.xml, PMID 6 (StartTag: invalid element name)",
-        "3.xml (the file breaks off after this record)",
-        "4.xml (no element found; no record of this file could be read)",
-    ]
-
-
-@pytest.mark.parametrize("damaged", [[], ["7"]])
-def test_a_truncated_gzip_keeps_what_came_before_and_the_other_files(put, tmp_path, damaged):
+@pytest.mark.parametrize("faulty", [[], ["7"]])
+def test_a_truncated_gzip_keeps_what_came_before_and_the_other_files(put, tmp_path, faulty):
     pmids = [str(pmid) for pmid in range(1, 4001)]
-    titles = (f"Title {int(pmid) * 7919}" + "\x0b" * (pmid in damaged) for pmid in pmids)
+    titles = (f"Title {int(pmid) * 7919}" + "\x0b" * (pmid in faulty) for pmid in pmids)
     packed = gzip.compress(xml(*map(article, pmids, titles)).encode())
     (tmp_path / "1.xml.gz").write_bytes(packed[: len(packed) // 2])
     put("2.xml.gz", xml(article("9001")))
     found, told = read(tmp_path)
     *before, last = (document.id for document in found)
     assert last == "9001" and 1500 < len(before) < 2500
-    assert before == [pmid for pmid in pmids if pmid not in damaged][: len(before)]
-    assert [*told] == [*[BROKEN] * len(damaged), "damaged gzip file"]
+    assert before == [pmid for pmid in pmids if pmid not in faulty][: len(before)]
+    assert [*told] == [*[BROKEN] * len(faulty), "damaged gzip file"]
 
 
 def test_entities_and_namespaces_of_the_file_hold_for_every_record(put, tmp_path):
@@ -117,13 +121,6 @@ def test_entities_and_namespaces_of_the_file_hold_for_every_record(put, tmp_path
     found, told = read(tmp_path)
     assert [document.title for document in found] == ["a b", "x c"]
     assert list(told) == [BROKEN, "unexpanded entity"]
-
-
-def test_a_damaged_beginning_costs_the_first_record_at_most(put, tmp_path):
-    put("1.xml", xml(article("1").replace("<PubmedArticle>", "<\x00"), article("2"), article("3", "&nbsp;x")))
-    put("2.xml", xml(article("4"), article("5"), doctype="<!DOCTYPE \x00>"))
-    found, told = read(tmp_path)
-    assert ids(found[-4:]) == "2 3 4 5" and len(told[BROKEN]) == 2
 
 
 @pytest.mark.parametrize(
@@ -210,12 +207,6 @@ def test_what_is_not_touched_is_read_once_and_in_order(tmp_path_factory, count, 
     lost = len(expected.keys() - set(read))
     assert lost <= problems.counts.get(BROKEN, 0) <= max(len(damages), lost)
     assert bool(problems.total) == bool(touched)
-
-
-def test_an_unusable_pmid_is_not_replaced_by_one_that_the_record_mentions(put, tmp_path):
-    put("a.xml", xml(article("3 &"), article("4")))
-    found, told = read(tmp_path)
-    assert ids(found) == "4" and "PMID" not in told[BROKEN][0]
 
 
 def test_the_command_says_what_was_left_out_and_what_is_incomplete(put, tmp_path, index_command, caplog):
