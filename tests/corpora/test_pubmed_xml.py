@@ -95,93 +95,61 @@ def test_books_and_the_older_citation_set(put, tmp_path):
         ("7", "A Book", "About."), ("8", "A Chapter", "About."), ("3", "Old 3", ""), ("4", "Old 4", "")]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "files, titles, problems",
-    [
-        pytest.param(
-            {
-                "pubmed24n0002.xml.gz": xml(article("2", "two, later"), article("1", "one, later", version=1)),
-                "pubmed24n0001.xml": xml(
-                    article("1", "one", version=3), article("2", "two"), article("3", "three"), article("4", "four"),
-                    article("4", "four, again", version=2),
-                ),
-            },
-            ["three", "four, again", "two, later", "one, later"], {},
-            id="the last version by names and places wins, whatever its number",
-        ),
-        pytest.param(
-            {
-                "1.xml": xml(article("10"), article("20", "stays"), article("30")),
-                "2.xml": xml(article("40"), deletion("10", "15", "30", "40", "777")),
-                "3.xml": xml(article("30", "back again"), article("50", "new")),
-            },
-            ["stays", "back again", "new"], {},
-            id="deletions remove what came before them",
-        ),
-        pytest.param(
-            {"2024updates/pubmed24n0002.xml": xml(article("1", "new")),
-             "baseline/pubmed24n0001.xml": xml(article("1", "old"))},
-            ["new"], {},
-            id="files in folders are read by name",
-        ),
-        pytest.param(
-            {"1.xml": xml(article("1", "readable")), "2.xml": xml(article("1", "a \x0b in it"), article("2", "later"))},
-            ["readable", "later"], {"malformed XML": ["2.xml, PMID 1 (PCDATA invalid Char value 11)"]},
-            id="a later version that cannot be read does not hide the one before",
-        ),
-        pytest.param(
-            {"1.xml": xml(article("1"), article("2", "two")), "2.xml": xml(deletion("1")),
-             "3.xml": "<PubmedArticleSet/>", "4.xml": "<PubmedBookArticleSet>\n<!-- none -->\n</PubmedBookArticleSet>"},
-            ["two"], {},
-            id="a set of nothing or of deletions is sound",
-        ),
-        pytest.param({"1.xml": xml(deletion("1"))}, [], {}, id="deletions alone"),
-        pytest.param(
-            {"1.xml": xml(article("1", "no abstract", abstract=""), article("2", title="", abstract=""))},
-            ["no abstract"], {"empty document": ["1.xml: PMID 2"]},
-            id="a missing abstract is empty",
-        ),
-        pytest.param(
-            {"1.xml": xml(article("", "One"), article("", "Two"), article("a b"), article("5", "five"))},
-            ["five"], {"missing id": ["1.xml: 'One'", "1.xml: 'Two'"], "unusable id": ["1.xml: PMID a b ('a b')"]},
-            id="articles without a usable PMID",
-        ),
-        pytest.param(
-            {"1.xml": xml(article("12", "Twelve"), article("12&y;3", "entity"), doctype=ENTITY)},
-            ["Twelve"], {"missing id": ["1.xml: 'entity'"]},
-            id="a PMID with an entity is not the rest of it",  # 12, whose place it would take
-        ),
-        pytest.param(
-            {"1.xml": xml(article("1", "one"), article("2"), deletion("", "1&y;", " 2 "), doctype=ENTITY)}, ["one"], {},
-            id="deletions of no whole PMID delete nothing",
-        ),
-        pytest.param(
-            {
-                "1.xml": xml(
-                    article("1", "Caf&eacute;"),
-                    article("2", "two", "<AbstractText>One.</AbstractText><AbstractText><i>&alpha;</i></AbstractText>"),
-                    article("3", "", after="<VernacularTitle>&Uuml;ber</VernacularTitle>"),
-                    article("4", "four", after="<Affiliation>&nbsp;</Affiliation>"),  # no part of the document
-                )
-            },
-            ["Caf", "two", "ber", "four"],
-            {"unexpanded entity": ["1.xml: PMID 1 (&eacute;)", "1.xml: PMID 2 (&alpha;)", "1.xml: PMID 3 (&Uuml;)"]},
-            id="entities of a DTD that is not loaded are told, and their records kept",
-        ),
-        pytest.param(
-            {
-                "1.xml": "<html><body><p>Not found</p></body></html>",
-                "2.xml": f'<PubmedArticleSet xmlns="https://example.org/x">{article("1")}</PubmedArticleSet>',
-                "3.xml": "<PubmedArticleSet><Article/></PubmedArticleSet>",
-                "4.xml": xml(article("4", "four")),
-            },
-            ["four"],
-            {"file without PubMed records": ["1.xml (<html>)", "2.xml (<{https://example.org/x}PubmedArticleSet>)",
-                                             "3.xml (<PubmedArticleSet>)"]},
-            id="sound files without a record are told",
-        ),
-    ],
-)  # fmt: skip
+COLLECTIONS = {
+    "the last version by names and places wins, whatever its number": (
+        {"pubmed24n0002.xml.gz": xml(article("2", "two, later"), article("1", "one, later", version=1)),
+         "pubmed24n0001.xml": xml(
+             article("1", "one", version=3), article("2", "two"), article("3", "three"), article("4", "four"),
+             article("4", "four, again", version=2))},
+        ["three", "four, again", "two, later", "one, later"], {}),
+    "deletions remove what came before them": (
+        {"1.xml": xml(article("10"), article("20", "stays"), article("30")),
+         "2.xml": xml(article("40"), deletion("10", "15", "30", "40", "777")),
+         "3.xml": xml(article("30", "back again"), article("50", "new"))},
+        ["stays", "back again", "new"], {}),
+    "files in folders are read by name": (
+        {"2024updates/pubmed24n0002.xml": xml(article("1", "new")),
+         "baseline/pubmed24n0001.xml": xml(article("1", "old"))},
+        ["new"], {}),
+    "a later version that cannot be read does not hide the one before": (
+        {"1.xml": xml(article("1", "readable")), "2.xml": xml(article("1", "a \x0b in it"), article("2", "later"))},
+        ["readable", "later"], {"malformed XML": ["2.xml, PMID 1 (PCDATA invalid Char value 11)"]}),
+    "a set of nothing or of deletions is sound": (
+        {"1.xml": xml(article("1"), article("2", "two")), "2.xml": xml(deletion("1")),
+         "3.xml": "<PubmedArticleSet/>", "4.xml": "<PubmedBookArticleSet>\n<!-- none -->\n</PubmedBookArticleSet>"},
+        ["two"], {}),
+    "deletions alone": ({"1.xml": xml(deletion("1"))}, [], {}),
+    "a missing abstract is empty": (
+        {"1.xml": xml(article("1", "no abstract", abstract=""), article("2", title="", abstract=""))},
+        ["no abstract"], {"empty document": ["1.xml: PMID 2"]}),
+    "articles without a usable PMID": (
+        {"1.xml": xml(article("", "One"), article("", "Two"), article("a b"), article("5", "five"))},
+        ["five"], {"missing id": ["1.xml: 'One'", "1.xml: 'Two'"], "unusable id": ["1.xml: PMID a b ('a b')"]}),
+    "a PMID with an entity is not the rest of it": (  # 12, whose place it would take
+        {"1.xml": xml(article("12", "Twelve"), article("12&y;3", "entity"), doctype=ENTITY)},
+        ["Twelve"], {"missing id": ["1.xml: 'entity'"]}),
+    "deletions of no whole PMID delete nothing": (
+        {"1.xml": xml(article("1", "one"), article("2"), deletion("", "1&y;", " 2 "), doctype=ENTITY)}, ["one"], {}),
+    "entities of a DTD that is not loaded are told, and their records kept": (
+        {"1.xml": xml(
+            article("1", "Caf&eacute;"),
+            article("2", "two", "<AbstractText>One.</AbstractText><AbstractText><i>&alpha;</i></AbstractText>"),
+            article("3", "", after="<VernacularTitle>&Uuml;ber</VernacularTitle>"),
+            article("4", "four", after="<Affiliation>&nbsp;</Affiliation>"))},  # no part of the document
+        ["Caf", "two", "ber", "four"],
+        {"unexpanded entity": ["1.xml: PMID 1 (&eacute;)", "1.xml: PMID 2 (&alpha;)", "1.xml: PMID 3 (&Uuml;)"]}),
+    "sound files without a record are told": (
+        {"1.xml": "<html><body><p>Not found</p></body></html>",
+         "2.xml": f'<PubmedArticleSet xmlns="https://example.org/x">{article("1")}</PubmedArticleSet>',
+         "3.xml": "<PubmedArticleSet><Article/></PubmedArticleSet>",
+         "4.xml": xml(article("4", "four"))},
+        ["four"],
+        {"file without PubMed records": ["1.xml (<html>)", "2.xml (<{https://example.org/x}PubmedArticleSet>)",
+                                         "3.xml (<PubmedArticleSet>)"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("files, titles, problems", COLLECTIONS.values(), ids=COLLECTIONS)
 def test_what_files_give_and_what_is_said_of_them(put, tmp_path, files, titles, problems):
     for name, text in files.items():
         put(name, text)
