@@ -1,4 +1,4 @@
-"""The judged collections that lie beside the project, where they do: counts, and the first, tenth and last record."""
+"""The judged collections that lie beside the project, where they do: counts, and the first and last record."""
 
 import json
 import shutil
@@ -17,21 +17,14 @@ pytestmark = [
 ]
 
 
-def test_documents_of_nfcorpus():
+def test_documents_and_queries_of_nfcorpus():
     problems = Problems()
-    found = list(documents(str(NFCORPUS), problems))
+    first, *_, last = found = list(documents(str(NFCORPUS), problems))
     assert len(found) == 3633 and problems.total == 0
-    first, tenth, last = found[0], found[9], found[-1]
     assert (first.id, first.title, len(first.abstract)) == (
         "MED-10", "Statin Use and Breast Cancer Survival: A Nationwide Cohort Study from Finland", 1724)  # fmt: skip
-    assert first.abstract.startswith("Recent studies have suggested that statins")
-    assert (tenth.id, len(tenth.abstract)) == ("MED-335", 1695)
-    assert tenth.title.startswith("Differences among total and in vitro digestible phosphorus")
     assert (last.id, last.title) == ("MED-961", "Vitamin D(3) is more potent than vitamin D(2) in humans.")
     assert last.abstract.endswith("when correcting vitamin D deficiency.")
-
-
-def test_queries_of_nfcorpus():
     assert len(queries(str(NFCORPUS))) == 3237
     assert queries(str(NFCORPUS))[0][:2] == ("PLAIN-3", "Breast Cancer Cells Feed on Cholesterol")
 

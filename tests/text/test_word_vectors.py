@@ -1,6 +1,7 @@
 """Word vectors: training with gensim itself, import of gensim's own files, and the folder they are kept in."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,22 +31,19 @@ def test_training_gives_a_vector_for_each_frequent_word_and_unk_first():
     vectors = train(TEXTS, SMALL, seed=1)
     words = vectors.vocabulary.words
     assert words[0] == UNKNOWN
-    assert set(words[1:3]) == {"the", "of"}  # 25 times each, in order of frequency
-    assert words[3] == "risk"  # 20 times
-    assert {"tnfalpha", "il2", "<integer>", "<percentage>"} <= set(words)
+    assert set(words[1:3]) == {"the", "of"} and words[3] == "risk"  # 25 times each and 20 times: by frequency
+    assert {"tnfalpha", "il2", "<integer>", "<percentage>", "aspirin", "women"} <= set(words)  # five times or more
     assert vectors.matrix.shape == (len(words), 12) and vectors.matrix.dtype == np.float32
     assert np.isfinite(vectors.matrix).all()
     assert len(np.unique(vectors.matrix, axis=0)) == len(words)
+    few = train(TEXTS, replace(SMALL, minimum_count=10), seed=1).vocabulary
+    assert "aspirin" in few and "women" not in few  # 10 times and 5 times
 
 
-def test_rare_words_have_no_vector():
-    vectors = train(TEXTS, Word2VecConfig(dimension=4, minimum_count=10, epochs=1), seed=1)
-    assert "aspirin" in vectors.vocabulary  # 10 times
-    assert "women" not in vectors.vocabulary  # 5 times
-    with pytest.raises(InputError, match="no word occurs 1000 times; lower the minimum count"):
-        train(TEXTS, Word2VecConfig(dimension=4, minimum_count=1000), seed=1)
-    with pytest.raises(InputError, match="no word occurs 1 times"):
-        train(["", "!?"], Word2VecConfig(dimension=4, minimum_count=1), seed=1)
+@pytest.mark.parametrize("texts, count", [(TEXTS, 1000), (["", "!?"], 1)])
+def test_no_word_that_is_frequent_enough(texts, count):
+    with pytest.raises(InputError, match=f"no word occurs {count} times; lower the minimum count"):
+        train(texts, replace(SMALL, minimum_count=count), seed=1)
 
 
 def test_words_are_neighbours_within_a_sentence_only():
@@ -188,7 +186,8 @@ def test_compact_vectors_keep_their_values(tmp_path):
     """8 bits: within half a step of the vector's largest number; once compact, nothing changes any more."""
     random = np.random.default_rng(4)
     matrix = np.vstack([random.normal(size=(5, 8)), np.zeros((1, 8)), np.full((1, 8), 3e-30)]).astype(np.float32)
-    small = compact(WordVectors(Vocabulary(list("abcdef")), matrix))
+    vectors = WordVectors(Vocabulary(list("abcdef")), matrix)
+    small = compact(vectors)
     steps = np.abs(matrix).max(axis=1, keepdims=True) / 127
     assert (np.abs(small.matrix - matrix) <= steps * 0.5001).all()
     save(small, tmp_path / "small", {})
@@ -198,11 +197,9 @@ def test_compact_vectors_keep_their_values(tmp_path):
     files = [(tmp_path / name / "embeddings.safetensors").read_bytes() for name in ("small", "again")]
     assert files[0] == files[1]
 
-
-def test_compact_keeps_the_first_words():
-    vectors = WordVectors(Vocabulary(list("abc")), np.arange(8, dtype=np.float32).reshape(4, 2))
-    assert compact(vectors, 2).vocabulary.words == ["<unk>", "a", "b"]
-    assert compact(vectors, 2).matrix.shape == (3, 2) and compact(vectors, 9).matrix.shape == (4, 2)
+    first = compact(vectors, 2)
+    assert first.vocabulary.words == ["<unk>", "a", "b"] and (first.matrix == small.matrix[:3]).all()
+    assert compact(vectors, 9).matrix.shape == (7, 8)
 
 
 def test_extended_vectors():
