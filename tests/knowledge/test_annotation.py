@@ -1,8 +1,8 @@
 """The annotator: similarities by hand, against the plain twin, and at the borders."""
 
-import gzip
 import json
 import shutil
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rerank_plugin.corpora import documents
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge import term_arrays
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
@@ -256,11 +257,8 @@ def test_equal_names_are_those_of_an_automaton(knowledge):
 def test_equals_the_plain_twin_on_real_abstracts_and_names(real_data, tmp_path):
     names = [[one.name, *one.synonyms] for one in open_source(str(real_data / "mesh")).concepts][::12]
     knowledge = knowledge_of(names, tmp_path / "kb")
-    texts = []
-    with gzip.open(real_data / "abstracts" / "ncbi-disease.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for line, _ in zip(lines, range(3)):
-            record = json.loads(line)
-            texts.append(f"{record['title']}\n{record['abstract'][:300]}")
+    abstracts = documents(str(real_data / "abstracts" / "ncbi-disease.jsonl.gz"), ids_required=False)
+    texts = [f"{one.title}\n{one.abstract[:300]}" for one in islice(abstracts, 3)]
     config = AnnotatorConfig(threshold=0.6)
     plain = PlainAnnotator(names, config)
     expected = [plain.annotate(text) for text in texts]
