@@ -112,8 +112,8 @@ COLLECTIONS = {
          "baseline/pubmed24n0001.xml": xml(article("1", "old"))},
         ["new"], {}),
     "a later version that cannot be read does not hide the one before": (
-        {"1.xml": xml(article("1", "readable")), "2.xml": xml(article("1", "a \x0b in it"), article("2", "later"))},
-        ["readable", "later"], {"malformed XML": ["2.xml, PMID 1 (PCDATA invalid Char value 11)"]}),
+        {"1.xml": xml(article("1", "readable")), "2.xml.gz": xml(article("1", "a \x0b"), article("2", "later"))},
+        ["readable", "later"], {"malformed XML": ["2.xml.gz, PMID 1 (PCDATA invalid Char value 11)"]}),
     "a set of nothing or of deletions is sound": (
         {"1.xml": xml(article("1"), article("2", "two")), "2.xml": xml(deletion("1")),
          "3.xml": "<PubmedArticleSet/>", "4.xml": "<PubmedBookArticleSet>\n<!-- none -->\n</PubmedBookArticleSet>"},
