@@ -138,7 +138,7 @@ def check_free(path: str | Path, kind: FileKind | FolderKind, overwrite: bool = 
     if fault is not None:
         raise InputError(f"{path} {fault}: it is left as it is; choose another place, or move it away yourself")
     if not overwrite and not free:
-        raise InputError(f"{path} exists already: choose another place, or overwrite it (--overwrite)")
+        raise InputError(f"{path} exists already: choose another place, or overwrite it")
     return place
 
 
