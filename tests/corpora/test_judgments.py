@@ -30,6 +30,7 @@ def test_grades_that_are_no_whole_numbers(put):
         ("1 0 d 1\n1 0 e nan\n", r"q\.txt:2: the grade 'nan' is not finite"),
         ("1 0 d 0.5\n1 0 e -inf\n", r"q\.txt:2: the grade '-inf' is not finite"),
         ("1 0 d 0.5\n2 0 d 1\n1 0 d 0.25\n", r"q\.txt:3: query 1, document d was judged 0\.5 before and 0\.25 here"),
+        ("1 0 d 1\n1 0 d 2\n", r"q\.txt:2: query 1, document d was judged 1 before and 2 here"),
         ("1 0 d 1\n1 d 1\n", r"q\.txt:2: expected 4 columns, found 3"),
         ("1 d\n", r"q\.txt:1: expected 4 .* or 3 .* columns, found 2"),
         ("1 0 d 1 tag 0.3\n", r"q\.txt:1: expected 4 .* columns, found 6"),
