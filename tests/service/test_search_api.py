@@ -122,5 +122,5 @@ def test_indexes_say_what_can_be_asked_of_them(service):
 
 
 def test_only_a_service_with_a_token_reloads_over_http(service):
-    get(service, "/healthz")
+    assert get(service, "/healthz") == {"status": "ok"}
     assert service.post("/admin/reload").status_code == 403
