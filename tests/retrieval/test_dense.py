@@ -180,12 +180,13 @@ def plain_feedback(model, documents, text, stage, weight, count):
     return scores
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.8])
 @pytest.mark.parametrize("text", QUERIES[:4])
-def test_feedback_moves_the_query_towards_the_best_documents(workspace, text):
+def test_feedback_moves_the_query_towards_the_best_documents(workspace, text, weight):
     """Over many ties, so the scores of the ranks are compared, and which documents have them."""
-    without, stage = opened(workspace), opened(workspace, feedback=7, feedback_weight=0.8)
+    without, stage = opened(workspace), opened(workspace, feedback=7, feedback_weight=weight)
     model = stage.encoder.reranker.model
-    expected = plain_feedback(model, np.asarray(stage.vectors), text, without, 0.8, 7)
+    expected = plain_feedback(model, np.asarray(stage.vectors), text, without, weight, 7)
     result = stage.search(Query("q", text), 50)
     np.testing.assert_allclose(result.first_stage_scores, np.sort(expected)[::-1][:50], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(result.first_stage_scores, expected[result.rows], rtol=1e-5, atol=1e-5)
