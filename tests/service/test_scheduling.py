@@ -108,11 +108,11 @@ def test_closing_finishes_what_waits(scheduler):
     squares = Squares()
 
     async def ask():
-        tasks = await all_asked(scheduler, squares, 1, 2)
+        tasks = await all_asked(scheduler, squares, 1, 2, 3)
         closing = asyncio.create_task(asyncio.to_thread(scheduler.close))
         await asyncio.sleep(0.01)
         squares.go.set()
         await closing
-        return await asyncio.gather(*tasks)
+        return await asyncio.wait_for(asyncio.gather(*tasks), 10)
 
-    assert asyncio.run(ask()) == [1, 4]
+    assert asyncio.run(ask()) == [1, 4, 9]
