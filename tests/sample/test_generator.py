@@ -186,6 +186,21 @@ def test_invented_words_differ():
     assert all(word.isalpha() and word.islower() for word in made)
 
 
+def test_an_existing_collection_is_left_alone(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "corpus.jsonl.gz").write_bytes(b"precious")
+    with pytest.raises(InputError, match="mine exists already"):
+        generator.generate(tmp_path / "mine", documents=100, queries=10)
+    assert contents(tmp_path) == {"mine/corpus.jsonl.gz": b"precious"}
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(generator, "_judged", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        generator.generate(tmp_path / "new", documents=100, queries=10)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("counts, culprit", [((99, 10), "99 documents"), ((100, 9), "9 queries")])
 def test_impossible_counts(tmp_path, counts, culprit):
     with pytest.raises(InputError, match=culprit):
