@@ -325,3 +325,8 @@ def test_a_folder_that_is_there(tmp_path, put):
     made(tmp_path / "empty", overwrite=True)
     with pytest.raises(InputError, match="is a file"):
         made(Path(put("log.tsv", LOG)), overwrite=True)
+    (tmp_path / "collection").mkdir()
+    for name in ("queries.jsonl", "corpus.jsonl"):
+        (tmp_path / "collection" / name).write_text("")
+    with pytest.raises(InputError, match="is not a folder made of a click log"):
+        made(tmp_path / "collection", overwrite=True)
