@@ -42,7 +42,7 @@ def test_weights_are_square_roots_of_the_difference():
 
 
 PAIRS = torch.tensor([[2.0, 1.0, 0.0], [0.5, 1.0, 1.0]])
-SINGLE, LOSSES = torch.tensor([[0.0, math.log(3), math.log(3)]]), (math.log(2), math.log(4), math.log(4 / 3))
+SINGLE, LOSSES = torch.tensor([[math.log(3)] * 3]), (math.log(4 / 3), math.log(4), math.log(4 / 3))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ SINGLE, LOSSES = torch.tensor([[0.0, math.log(3), math.log(3)]]), (math.log(2), 
         ("hinge", "none", PAIRS, [[4, 2, 4], [0, 1, 0]], (0, 1, 2)),
         # Differences of scores 1.5, 0 and -1 should be 0.5, 1 and 0.25: errors 1, -1 and -1.25.
         ("margin", "none", PAIRS, [[0.75, 1, 0.5], [0.25, 0, 0.25]], (1, 1, 1.5625)),
-        # Scores 0 and ln 3 are the probabilities 1/2 and 3/4; ln(1 + 1) < 1.
+        # The score ln 3 is the probability 3/4; ln(1 + 1) < 1.
         ("bce", "none", SINGLE, [[1, 0, 15]], LOSSES),
         ("bce", "log", SINGLE, [[1, 0, 15]], (*LOSSES[:2], math.log(16) * LOSSES[2])),
         ("bce", "sqrt", SINGLE, [[1, 0, 15]], (*LOSSES[:2], math.sqrt(15) * LOSSES[2])),
