@@ -1,6 +1,7 @@
 """What is timed for a reranker, with rerankers that note what they are given."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,12 +43,14 @@ def setup():
 
 def test_both_paths_score_one_query_after_the_other_and_never_the_same_candidates_twice_in_a_row(collection, setup):
     paths = {PLAIN: Noting(0.01), FAST: Noting(0.002)}
-    plain, fast = scoring_rows(Subject("noting", paths, 0.25), collection, 10, 1, setup)
+    half = replace(setup, precision="bfloat16")
+    plain, fast = scoring_rows(Subject("noting", paths, 0.25), collection, 10, 1, half)
     for reranker in paths.values():
         assert {query for query, _ in reranker.calls} == {query.id for query in collection.queries}
         assert {len(rows) for _, rows in reranker.calls} == {10}
         assert all(one != other for one, other in zip(reranker.calls, reranker.calls[1:]))
     assert (plain.path, fast.path) == (PLAIN, FAST)
+    assert (plain.precision, fast.precision) == ("float32", "bfloat16")
     assert plain.ratio_to_plain == 1
     assert fast.ratio_to_plain == pytest.approx(plain.median_ms / fast.median_ms)
     assert plain.median_ms >= 10 and fast.median_ms >= 2
