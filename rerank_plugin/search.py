@@ -183,8 +183,9 @@ def search_batch(options) -> None:
     from rerank_plugin.ranking.pipeline import rank_all
     from rerank_plugin.retrieval.register import RANKING, entry_of
 
-    stages = (options.first_stage, *options.fuse, f"run:{options.run or ''}")
-    check_not_read(options.output, [stage[len("run:") :] for stage in stages if stage.startswith("run:")])
+    stages = (options.first_stage, *options.fuse)
+    read = [stage.removeprefix("run:") for stage in stages if stage.startswith("run:")]
+    check_not_read(options.output, [options.run, *read])
     check_free(options.output, RUN, options.overwrite or options.resume)
     filter = _filter(options)
     queries = [query._replace(filter=filter) for query in read_queries(options.queries)]

@@ -210,7 +210,7 @@ def _is_ours(path: Path) -> bool:
 RUN = FileKind("a run", _is_ours)
 
 
-def check_not_read(output: str | Path, read: Iterable[str | Path]) -> None:
+def check_not_read(output: str | Path, read: Iterable[str | Path | None]) -> None:
     """An `InputError` if an output is one of the runs that the same command reads: overwriting it would lose them."""
     place = os.path.realpath(output)
     if not is_stream(output) and any(path and place == os.path.realpath(path) for path in read):
