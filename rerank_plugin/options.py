@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
 from rerank_plugin.files.settings import chosen, settings
 
@@ -198,7 +199,8 @@ def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _end)
     try:
-        main(argv)
+        with naming_extras():
+            main(argv)
     except InputError as error:
         print(f"error: {as_called(' '.join(str(error).split()))}", file=sys.stderr)
         sys.exit(2)

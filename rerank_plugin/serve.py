@@ -57,15 +57,13 @@ def main(argv: list[str] | None = None) -> None:
     if options.mcp and options.click_log:
         raise InputError("--click-log is for clicks over HTTP, which --mcp does not serve: leave one of them out")
     config = _config(options)
-    try:
-        import uvicorn
+    import uvicorn
 
-        from rerank_plugin.service.administration import reload
-        from rerank_plugin.service.app import create_app
-        from rerank_plugin.service.mcp import mcp_server
-        from rerank_plugin.service.state import Service
-    except ImportError as error:
-        raise InputError(f"{error.name} is not installed: pip install 'rerank_plugin[serve]'") from None
+    from rerank_plugin.service.administration import reload
+    from rerank_plugin.service.app import create_app
+    from rerank_plugin.service.mcp import mcp_server
+    from rerank_plugin.service.state import Service
+
     if not options.index:
         _build_sample()
     if options.mcp:

@@ -23,7 +23,7 @@ from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case
 from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, Measurement, measurements
 from rerank_plugin.benchmark.scoring import Setup, affordable
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import require
 from rerank_plugin.files.outputs import scratch_folder
 
 PIECES = 30_522  # word pieces of BERT's vocabulary
@@ -32,7 +32,6 @@ PIECES_PER_WORD = 1.4  # of English biomedical text in BERT's general vocabulary
 LONGEST = 256  # where sequences are cut
 BATCHES = (32, 128)  # candidates at once
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-INSTALL = "pip install 'rerank_plugin[bench]'"
 
 Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -44,12 +43,9 @@ SHAPES = {  # what BertConfig takes
 
 
 def check_installed() -> None:
-    """An `InputError` if an optional library is missing."""
-    from importlib.util import find_spec
-
-    missing = [name for name in ("transformers", "onnx", "onnxruntime") if find_spec(name) is None]
-    if missing:
-        raise InputError(f"measuring cross-encoders needs {', '.join(missing)}: {INSTALL}")
+    """A `MissingExtraError` if an optional library is missing."""
+    for module in ("onnx", "onnxruntime", "transformers"):
+        require(module, "measuring cross-encoders")
 
 
 def cross_encoder_rows(collection: Collection, depth: int, setup: Setup, seed: int) -> Iterator[Measurement]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.register import Register
 
 # What a format can give.
@@ -64,7 +65,8 @@ class Format:
 
     @property
     def reader(self) -> ModuleType:
-        return importlib.import_module(self.module)
+        with naming_extras(f"the format {self.name}"):
+            return importlib.import_module(self.module)
 
 
 FORMATS = Register("format", "rerank_plugin.corpora.formats", "rerank_plugin.formats", Format)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import naming_extras
 
 if TYPE_CHECKING:
     import ir_measures
@@ -26,7 +27,8 @@ def parse(name: str) -> ir_measures.Measure:
     Raises:
         InputError: there is no such measure, or nothing that is installed can compute it.
     """
-    import ir_measures
+    with naming_extras("a measure"):
+        import ir_measures
 
     written = name
     for pattern, meaning in PAPER_NAMES:

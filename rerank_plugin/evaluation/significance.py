@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.runs import RankedList
 
 TOP = 10
@@ -33,7 +34,8 @@ def paired_t_test(values: np.ndarray, baseline: np.ndarray) -> Comparison:
 
     No difference at all, or a single query or none, gives t 0 and p 1, where the formula divides by zero.
     """
-    from scipy.stats import ttest_rel
+    with naming_extras("a t-test"):
+        from scipy.stats import ttest_rel
 
     differences = np.asarray(values, np.float64) - np.asarray(baseline, np.float64)  # [Q]
     difference = float(differences.mean()) if len(differences) else 0.0
@@ -73,7 +75,8 @@ class Agreement(NamedTuple):
 
 def agreement(run: Mapping[str, RankedList], other: Mapping[str, RankedList]) -> Agreement:
     """How much ``run`` agrees with ``other``."""
-    from scipy.stats import kendalltau
+    with naming_extras("Kendall's tau"):
+        from scipy.stats import kendalltau
 
     taus, tops = [], []
     for query in [query for query in run if query in other]:

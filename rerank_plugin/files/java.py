@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import naming_extras, require
 
 MINIMUM_JAVA = 21
 # Java ends the stack of the thread that starts it after so much. Its own default of 1 MB is not enough for the depth of
@@ -73,10 +74,8 @@ def java_home() -> Path:
 
 def anserini_jar() -> Path:
     """The jar of Anserini and Lucene that Pyserini brings; an `InputError` if there is none."""
-    spec = importlib.util.find_spec("pyserini")  # finds without importing
-    if spec is None or not spec.submodule_search_locations:
-        raise InputError("pyserini is not installed; install it with: pip install 'pyserini>=1.2'")
-    folder = Path(spec.submodule_search_locations[0])
+    require("pyserini", "Lucene")
+    folder = Path(importlib.util.find_spec("pyserini").submodule_search_locations[0])  # finds without importing
     if not (jars := sorted((folder / "resources" / "jars").glob("anserini-*-fatjar.jar"))):
         raise InputError(f"pyserini at {folder} holds no anserini fatjar; reinstall it")
     return jars[-1]
@@ -89,7 +88,9 @@ _lock = threading.RLock()  # neither pyjnius nor functools.cache keeps two threa
 def start_jvm() -> None:
     """Start the JVM, once. RERANK_PLUGIN_JVM_OPTIONS adds options, and may replace those of ``DEFAULTS``."""
     with _lock:
-        import jnius_config
+        jar = anserini_jar()
+        with naming_extras("Lucene"):
+            import jnius_config
 
         if not jnius_config.vm_running:
             os.environ["JAVA_HOME"] = str(java_home())
@@ -101,7 +102,7 @@ def start_jvm() -> None:
                 options.append(SMALL_COLLECTOR)
             # Signals stay Python's: otherwise Ctrl-C ends the process within Java, and nothing is tidied up.
             options += ["-Xrs", "--enable-native-access=ALL-UNNAMED", *ERRORS_ONLY]  # native access: of Lucene 10
-            jnius_config.set_classpath(str(anserini_jar()))
+            jnius_config.set_classpath(str(jar))
             jnius_config.add_options(*options)
         _import_jnius()
         from jnius import autoclass

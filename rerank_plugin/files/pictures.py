@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing
 
 WIDTH = 9.0  # inches; at 120 dots an inch letters are as large as a page's when it is shown at a page's width
@@ -22,8 +23,9 @@ def panels(
         overwrite: whether a picture that is there already is replaced.
         subplots: what else matplotlib's ``Figure.subplots`` takes.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with naming_extras("a picture"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
     FigureCanvasAgg(figure)

@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.files.settings import setting
@@ -45,11 +46,10 @@ MOST_OF_GPU = 2048  # documents that faiss returns from a GPU
 
 
 def faiss_module():
-    """faiss; an `InputError` if it is not installed."""
-    try:
+    """faiss; a `MissingExtraError` if it is not installed."""
+    with naming_extras("such dense retrieval"):
         import faiss
-    except ImportError as error:
-        raise InputError(f"dense retrieval needs faiss ({error}): pip install faiss-cpu") from None
+
     return faiss
 
 

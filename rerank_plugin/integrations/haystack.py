@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.filters import Filter
-from rerank_plugin.integrations import extra
 from rerank_plugin.integrations.documents import rerank, retrieve
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
 
-with extra("haystack"):
+with naming_extras():
     from haystack import Document, component
 
 

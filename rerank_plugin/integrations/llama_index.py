@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.integrations import extra
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.integrations.documents import rerank, retrieve
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
 
-with extra("llama-index"):
+with naming_extras():
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.java import anserini_jar
 from rerank_plugin.indexes.index_folder import DESCRIPTION, Index
-from rerank_plugin.integrations import extra
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
 
-with extra("pyterrier"):
+with naming_extras():
     import pandas as pd
     import pyterrier as pt
 

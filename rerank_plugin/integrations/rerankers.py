@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rerank_plugin.integrations import extra
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.integrations.documents import rerank
 from rerank_plugin.ranking.reranker import Reranker
 
-with extra("rerankers"):
+with naming_extras():
     from rerankers.documents import Document
     from rerankers.models.ranker import BaseRanker
     from rerankers.results import RankedResults, Result

@@ -9,16 +9,19 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import MissingExtraError, naming_extras
 from rerank_plugin.files.register import one_line
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.fast_paths import DevicePath, EncodingScorer, FastPath, InnerProductScorer
-from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
 from rerank_plugin.models.register import MODELS, ModelEntry, entry_of, resolve
+
+if TYPE_CHECKING:
+    from rerank_plugin.models.ranking_model import RankingModel
 
 CONFIG_FIELDS = ("document_words", "query_words", "lexical_features")
 
@@ -42,6 +45,9 @@ def classes_of(name: str) -> ModelClasses:
         InputError: the name is unknown, or a class cannot be imported or lacks something.
     """
     entry = entry_of(name)
+    with naming_extras(f"the module of the model '{name}'"):
+        from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
+
     module, config = _class(entry, "module", RankingModel), _class(entry, "config", ModelConfig)
     fast, device = _class(entry, "fast", FastPath), _class(entry, "device", DevicePath)
     encoder = _class(entry, "encoder", EncodingScorer)
@@ -82,7 +88,10 @@ def _resolved(entry: ModelEntry, role: str) -> Any:
     """What the entry gives for a role, imported where it is named; None if it gives nothing."""
     target = vars(entry)[role]
     try:
-        return resolve(target)
+        with naming_extras(f"the {role} of the model '{entry.name}'"):
+            return resolve(target)
+    except MissingExtraError:
+        raise
     except Exception as error:  # whatever another package does when it is imported
         raise _fault(
             entry, f"its {role} {target} cannot be loaded: {type(error).__name__}: {one_line(error)}"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, scratch_folder
 from rerank_plugin.files.register import one_line
@@ -53,7 +54,8 @@ def push(checkpoint: Path, repo_id: str, private: bool | None = None, token: str
     Raises:
         InputError: it is no checkpoint, or the hub cannot be reached or refuses.
     """
-    from huggingface_hub import HfApi
+    with naming_extras("the hub"):
+        from huggingface_hub import HfApi
 
     with scratch_folder() as scratch:
         save_shared(checkpoint, scratch / "checkpoint", repo_id)
@@ -74,7 +76,8 @@ def fetch(name: str | Path, revision: str | None = None, token: str | None = Non
     if not folder.is_dir():
         if not isinstance(name, str) or len(name.split("/")) != 2:
             raise InputError(f"there is no folder {name}, and an id of the hub has the form OWNER/NAME")
-        from huggingface_hub import snapshot_download
+        with naming_extras(f"there is no folder {name}, and the hub"):
+            from huggingface_hub import snapshot_download
 
         with _hub(f"there is no folder {name}, and it cannot be got from the hub"):
             allowed = [CHECKSUMS_FILE, *FILES]
@@ -131,7 +134,8 @@ def model_card(config: Mapping[str, Any], name: str) -> str:
     Args:
         config: the checkpoint's ``config.json``.
     """
-    from huggingface_hub import ModelCardData
+    with naming_extras("a model card"):
+        from huggingface_hub import ModelCardData
 
     model = config["model"]
     data = ModelCardData(library_name="rerank_plugin", pipeline_tag="text-ranking", tags=["reranking", model])

