@@ -1,3 +1,4 @@
+# make install  what the commands and the tests need, into .venv; torch for the CPU first
 # make run      everything from nothing to an evaluated, re-ranked run on the bundled sample
 # make serve    the live service over the bundled sample, at http://localhost:8080
 # make check    style, types and layers: ruff, mypy, import-linter
@@ -8,6 +9,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# PyTorch's own builds for the CPU; pip's default build, which brings CUDA's libraries, where they cannot be reached. For a
+# GPU: make install TORCH_INDEX=https://pypi.org/simple
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PYTHONS ?= 3.10 3.11 3.12 3.13
 WORKERS ?= 2
 
@@ -17,8 +21,9 @@ install: $(VENV)/.installed
 
 # The editable install follows the sources; it is repeated only when the packaging changes.
 $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
+	@echo "Installing what the commands and the tests need into $(VENV): about 2.8 GB, torch without CUDA first"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) torch
+	$(PIP) --retries 1 --index-url $(TORCH_INDEX) torch || $(PIP) torch
 	$(PIP) --editable '.[test]'
 	touch $@
 

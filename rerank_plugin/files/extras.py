@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 
 from rerank_plugin.files.errors import InputError
 
@@ -71,15 +71,15 @@ def naming_extras(what: str = "") -> Iterator[None]:
 
 def require(module: str, what: str) -> None:
     """Raise a `MissingExtraError` unless a module is installed, which is not imported."""
-    if find_spec(module) is None:
+    if importlib.util.find_spec(module) is None:
         raise _missing(module, what)
 
 
-def missing_of() -> dict[str, list[str]]:
-    """The extras that install the modules of ``EXTRA_OF``, and which of those modules are not there."""
+def modules_of() -> dict[str, list[str]]:
+    """``EXTRA_OF`` by extra."""
     found: dict[str, list[str]] = {}
     for module, extra in EXTRA_OF.items():
-        found.setdefault(extra, []).extend([module] if find_spec(module) is None else [])
+        found.setdefault(extra, []).append(module)
     return found
 
 

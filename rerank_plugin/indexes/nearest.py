@@ -47,7 +47,7 @@ MOST_OF_GPU = 2048  # documents that faiss returns from a GPU
 
 def faiss_module():
     """faiss; a `MissingExtraError` if it is not installed."""
-    with naming_extras("such dense retrieval"):
+    with naming_extras("approximate or half-precision dense retrieval"):
         import faiss
 
     return faiss

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.extras import require
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.nearest import FLAT, HNSW, KINDS, AnnSearch, FlatSearch
@@ -115,6 +116,7 @@ class QueryEncoder:
     """
 
     def __init__(self, forward, checkpoint: str | Path):
+        require("torch", "dense retrieval")
         from rerank_plugin.models.classes import classes_of
         from rerank_plugin.models.document_encodings import encodings_key
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rerank_plugin.features.lexical_features import named_features
+from rerank_plugin.files.extras import require
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.models.checkpoints import build_config, model_classes, read_config
 from rerank_plugin.models.register import checkpoint_folder
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.training.config import by_recipe
-from rerank_plugin.training.saving import TRAINED, Outcome
-from rerank_plugin.training.session import Session, Task
+
+if TYPE_CHECKING:
+    from rerank_plugin.training.saving import Outcome
 
 
 def train_model(
@@ -62,6 +64,10 @@ def train_model(
     Raises:
         InputError: something cannot be read, is unknown, does not fit the rest, or must not be replaced.
     """
+    require("torch", "training")
+    from rerank_plugin.training.saving import TRAINED
+    from rerank_plugin.training.session import Session, Task
+
     check_free(Path(output), TRAINED, overwrite)
     before = None
     if start_from is not None:

