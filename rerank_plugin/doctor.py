@@ -15,8 +15,8 @@ from rerank_plugin.files.extras import MissingExtraError, modules_of, naming_ext
 from rerank_plugin.files.register import one_line
 
 CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
-EPILOG = f"""The extra lucene brings Pyserini, which needs torch. On Linux pip's torch brings the libraries of CUDA, 4.6 GB
-on disk. Where there is no GPU, install the build for the CPU first, 0.8 GB:
+EPILOG = f"""The extra lucene brings Pyserini, which needs torch. On Linux pip's torch brings the libraries of CUDA,
+4.6 GB on disk. Where there is no GPU, install the build for the CPU first, 0.8 GB:
   {CPU_TORCH}
 
 examples:
@@ -27,12 +27,14 @@ examples:
 def main(argv: list[str] | None = None) -> None:
     parser = commandline.parser(
         "doctor",
-        "Check the installation, and an index if one is named. The status is 1 if something that is installed does not work, else 0.",
+        "Check the installation, and an index if one is named. The status is 1 if something that is installed does\n"
+        "not work, else 0.",
         EPILOG,
     )
     parser.add_argument("--index", type=Path, help="verify this index, too, and open it")
     options = commandline.parse(parser, argv)
-    checks = {"Python": python, "Java": java, "Pyserini": pyserini, "torch": torch, "kernels": kernels, "extras": extras}
+    checks = {"Python": python, "Java": java, "Pyserini": pyserini, "torch": torch, "kernels": kernels}
+    checks["extras"] = extras
     if options.index:
         checks[str(options.index)] = lambda: index(options.index)
     width, faults = max(map(len, checks)), 0
@@ -68,6 +70,7 @@ def pyserini() -> str:
     """The versions of Pyserini, its Lucene and the running Java."""
     from rerank_plugin.files.java import java_class
 
+    require("pyserini", "Lucene")
     lucene = java_class("org.apache.lucene.util.Version").LATEST.toString()
     runs = java_class("java.lang.System").getProperty("java.version")
     return f"{version('pyserini')} with Lucene {lucene}, on Java {runs}"

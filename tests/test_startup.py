@@ -14,7 +14,7 @@ from tests.processes import ROOT, run
 
 HEAVY = set("torch jnius pyserini ir_datasets ir_measures gensim matplotlib scipy lxml safetensors faiss".split())
 # What comes with a library of its extra.
-BROUGHT = {("starlette", "serve"), ("pydantic", "serve"), ("pandas", "pyterrier")}
+BROUGHT = {"starlette", "pydantic", "pandas"}
 COMMANDS = sorted(
     {path.stem for path in (ROOT / "rerank_plugin").glob("[a-z]*.py") if path.stem != "options"}
     | {path.parent.name for path in (ROOT / "rerank_plugin").glob("*/__main__.py")}
@@ -66,40 +66,43 @@ def test_delta_re_ranks_texts_where_no_extra_is_installed():
     assert run("-c", code) == "[1, 0]\n"
 
 
+def setup():
+    found = ConfigParser()
+    found.read(ROOT / "setup.cfg")
+    return found
+
+
+def packages(requirements):
+    """The packages that requirements name, those of our own extras included."""
+    found = set()
+    for line in filter(None, requirements.splitlines()):
+        if ours := re.fullmatch(r"rerank_plugin\[(.+)\]", line):
+            extras = setup()["options.extras_require"]
+            found.update(*(packages(extras[name]) for name in ours[1].split(", ")))
+        else:
+            found.add(re.match(r"[\w-]+", line)[0].replace("_", "-"))
+    return found
+
+
 def test_every_library_is_of_the_base_or_of_an_extra_that_installs_it():
-    config = ConfigParser()
-    config.read(ROOT / "setup.cfg")
-
-    def packages(text):
-        """The packages of some requirements, those of our own extras included."""
-        found = set()
-        for line in filter(None, text.splitlines()):
-            if ours := re.fullmatch(r"rerank_plugin\[(.+)\]", line):
-                for extra in ours[1].split(", "):
-                    found |= packages(config["options.extras_require"][extra])
-            else:
-                found.add(re.match(r"[\w-]+", line)[0].replace("_", "-"))
-        return found
-
-    base = packages(config["options"]["install_requires"])
     trees = (ast.parse(path.read_text("utf-8")) for path in (ROOT / "rerank_plugin").rglob("*.py"))
     nodes = [node for tree in trees for node in ast.walk(tree)]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
     imported = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"rerank_plugin"}
+    base = packages(setup()["options"]["install_requires"])
     assert imported - EXTRA_OF.keys() == base | {"llvmlite"}  # numba's own
-    known = packages_distributions()
-    lacking = {
-        (module, extra)
-        for module, extra in EXTRA_OF.items()
-        if not packages(config["options.extras_require"][extra]).intersection(
-            one.replace("_", "-") for one in [module, *known.get(module, [])]
-        )
-    }
-    assert lacking <= BROUGHT
-    names = set(config["options.extras_require"])
+    extras, known = setup()["options.extras_require"], packages_distributions()
+    of_package = {module: {one.replace("_", "-") for one in [module, *known.get(module, [])]} for module in EXTRA_OF}
+    assert {
+        module for module, extra in EXTRA_OF.items() if of_package[module].isdisjoint(packages(extras[extra]))
+    } == BROUGHT
+
+
+def test_every_extra_is_in_the_table_of_the_page():
     page = (ROOT / "docs" / "installing.md").read_text("utf-8")
-    assert names == {name for row in re.findall(r"^\| (`.+?) \|", page, re.M) for name in re.findall("`(.+?)`", row)}
+    rows = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \|", page, re.MULTILINE)
+    assert {name for row in rows for name in re.findall("[a-z-]+", row)} == set(setup()["options.extras_require"])
 
 
 def test_help_imports_nothing_heavy():
