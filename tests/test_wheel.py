@@ -62,14 +62,14 @@ def test_the_wheel_indexes_and_searches(site, tmp_path):
     assert found.strip() == str(site / "rerank_plugin" / "__init__.py")
 
 
+TEXTS = ["Aspirin tablets are white.", "Low-dose aspirin prevents a second myocardial infarction."]
 BASE = """
 import importlib.util, sys
 import rerank_plugin as rp
 
-texts = ["Aspirin tablets are white.", "Low-dose aspirin prevents a second myocardial infarction."]
-for one in rp.Reranker.load("delta").rerank("aspirin after a heart attack", texts):
-    print(one.index, round(one.score, 4))
-print([name for name in sys.argv[1:] if importlib.util.find_spec(name)])
+print([name for name in sys.argv[3:] if importlib.util.find_spec(name)])
+for one in rp.Reranker.load("delta").rerank("aspirin after a heart attack", sys.argv[1:3]):
+    print(one.index, round(one.score, 3))
 try:
     rp.Reranker.load("ktrel")
 except rp.InputError as error:
@@ -77,8 +77,8 @@ except rp.InputError as error:
 """
 
 
-def test_the_wheel_alone_re_ranks_texts(wheel, site, tmp_path):
-    """In an environment of its own, as ``pip install WHEEL`` makes it; scores are those beside all libraries."""
+def test_the_wheel_alone_re_ranks_texts(wheel, tmp_path):
+    """In an environment of its own, as ``pip install WHEEL`` makes it, where it compiles its kernels without scipy."""
     asked = [*PIP, "download", "--no-deps", "--retries", "1", "--timeout", "20", "--dest", tmp_path, "safetensors"]
     if subprocess.run([sys.executable, *asked], capture_output=True).returncode:
         pytest.skip("no package registry can be reached, from which pip would get numpy, numba and safetensors")
@@ -86,10 +86,10 @@ def test_the_wheel_alone_re_ranks_texts(wheel, site, tmp_path):
     run("-m", "venv", "--without-pip", tmp_path / "base")
     versions = ("--constraint", ROOT / "constraints.txt")
     run(*PIP, "--python", python, "install", "--no-compile", *versions, wheel)
-    # The same wheel, from the folder in which the other tests have compiled its kernels.
-    *ranked, found, refused = run("-c", BASE, *EXTRA_OF, program=python, folder=tmp_path, paths=[site]).splitlines()
+    how = {"program": python, "folder": tmp_path, "paths": []}
+    found, *ranked, refused = run("-c", BASE, *TEXTS, *EXTRA_OF, **how).splitlines()
     assert found == "[]" and refused.endswith("needs torch: pip install 'rerank_plugin[train]'")
-    assert ranked == run("-c", BASE, folder=tmp_path, paths=[site]).splitlines()[:2]
-    searching = run("-m", "rerank_plugin", "index", "--corpus", "sample", "--index", "index", program=python, status=2,
-                    folder=tmp_path, paths=[site])  # fmt: skip
-    assert searching == "error: Lucene needs pyserini: pip install 'rerank_plugin[lucene]'\n"
+    here = rerank_plugin.Reranker.load("delta").rerank("aspirin after a heart attack", TEXTS)
+    assert ranked == [f"{one.index} {round(one.score, 3)}" for one in here]
+    said = run("-m", "rerank_plugin.index", "--corpus", "sample", "--index", "index", status=2, **how)
+    assert said == "error: Lucene needs pyserini: pip install 'rerank_plugin[lucene]'\n"
