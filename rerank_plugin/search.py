@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -302,7 +303,8 @@ def _settings(options, config, index) -> dict:
 
 
 def search_one(options) -> None:
-    """Print rank, score, first-stage rank, title, date and journal of the best documents for one query."""
+    """Print rank, score, first-stage rank, title, date and journal of the best documents for one query, and
+    mark those that are retracted."""
     from rerank_plugin.corpora import Query
     from rerank_plugin.indexes.index_folder import Index, open_whole
     from rerank_plugin.ranking.pipeline import rank
@@ -317,12 +319,13 @@ def search_one(options) -> None:
         with ThreadPoolExecutor(1) as helper:  # Java starts and searches while the reranker loads
             found = helper.submit(lambda: _open_source(options, index, config)(query)) if by_lucene else None
             reranker = _open_reranker(options, index, config)
-            return found.result() if found else _open_source(options, index, config)(query), reranker
+            return index, found.result() if found else _open_source(options, index, config)(query), reranker
 
-    print_ranking(rank(query, *open_whole(searched)), options.show)
+    index, *ranked = open_whole(searched)
+    print_ranking(rank(query, *ranked), options.show, index)
 
 
-def print_ranking(ranking, show: int) -> None:
+def print_ranking(ranking, show: int, opened) -> None:
     if not len(ranking.order):
         print("no document matches the query")
         return
@@ -332,14 +335,34 @@ def print_ranking(ranking, show: int) -> None:
     published = [""] * len(titles)
     if index.published is not None:
         published = index.published.take(ranking.candidates.rows[shown])
-    ids = ranking.doc_ids[:show]
+    ids, retracted = ranking.doc_ids[:show], _retracted(opened, ranking.candidates.rows[shown])
     width = max(len("document"), *map(len, ids))
     print(f"{'rank':>4}  {'score':>9}  {'first stage':>11}  {'document':<{width}}  title")
-    for place, (at, id, title, when) in enumerate(zip(shown.tolist(), ids, titles, published), 1):
+    for place, (at, id, title, when, mark) in enumerate(zip(shown.tolist(), ids, titles, published, retracted), 1):
         date, _, journal = when.partition("\t")
         source = ", ".join(filter(None, (journal, date)))
         said = f"{title or '(no title)'} ({source})" if source else title or "(no title)"
+        said = f"{_red('RETRACTED:')} {said}" if mark else said
         print(f"{place:>4}  {ranking.scores[at]:>9.4f}  {at + 1:>11}  {id:<{width}}  {said}")
+
+
+def _retracted(index, rows) -> list[bool]:
+    """Whether each document of the rows is stored as retracted; starts Java only where one may be."""
+    having = index.description.get("lucene", {}).get("metadata")  # None of an index that somebody else built
+    if having is not None and not having.get("retracted"):
+        return [False] * len(rows)
+    from contextlib import closing
+
+    from rerank_plugin.ranking.stored_documents import StoredDocuments
+
+    with closing(StoredDocuments(index)) as stored:
+        found = [stored.as_indexed(int(row)) for row in rows]
+    return [bool(one and one.metadata and one.metadata.get("retracted")) for one in found]
+
+
+def _red(text: str) -> str:
+    """The text, in red on a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    return f"\033[31m{text}\033[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import numpy as np
 from lxml import etree
 
 from rerank_plugin.corpora import broken_xml
-from rerank_plugin.corpora.metadata import LONGEST
+from rerank_plugin.corpora.metadata import LONGEST, pubmed_address
 from rerank_plugin.corpora.problems import DAMAGED_GZIP, MALFORMED_XML, NOT_PUBMED, UNEXPANDED, Problems, usable
 from rerank_plugin.corpora.safe_xml import Malformed, Records
 from rerank_plugin.files.errors import InputError
@@ -162,14 +162,16 @@ def _document(record: Any, path: Path, problems: Problems, ids_required: bool) -
     pmid = _whole(citation.find("PMID"))
     title = _title(article)
     where = f"{path}: PMID {pmid}" if pmid else f"{path}: {title[:60]!r}"
-    document = usable(pmid, title, _abstract(article), where, problems, ids_required, _metadata(citation, article))
+    document = usable(
+        pmid, title, _abstract(article), where, problems, ids_required, _metadata(citation, article, pmid)
+    )
     entities = _entities(article) if document is not None else []
     if entities:
         problems.add(UNEXPANDED, f"{where} ({', '.join(entities)})")
     return document
 
 
-def _metadata(citation: Any, article: Any) -> dict[str, Any]:
+def _metadata(citation: Any, article: Any, pmid: str) -> dict[str, Any]:
     """The metadata of an article, as :mod:`rerank_plugin.files.filters` names them."""
     types = _texts(article.iter("PublicationType"))
     notes = citation.iterfind("CommentsCorrectionsList/CommentsCorrections")
@@ -181,8 +183,9 @@ def _metadata(citation: Any, article: Any) -> dict[str, Any]:
         "types": types,
         "languages": _texts(article.iterfind("Language")),
         "retracted": "Retracted Publication" in types or any(one.get("RefType") == "RetractionIn" for one in notes),
+        "url": pubmed_address(pmid),
     }
-    return {name: value for name, value in found.items() if value not in ("", [])}
+    return {name: value for name, value in found.items() if value not in ("", [], None)}
 
 
 def _texts(elements: Iterable[Any]) -> list[str]:

@@ -10,6 +10,7 @@ mesh        mesh              a list of texts: the MeSH headings
 types       type              a list of texts: the publication types
 languages   language          a list of texts
 retracted   retracted         whether the article was retracted; a filter says ``yes`` or ``no``
+url         (none)            the http(s) address of the document, such as its page at PubMed
 ==========  ================  ===================================================================================
 """
 
@@ -26,6 +27,7 @@ FILTERS = {
     "year": "date", "journal": "journal", "author": "authors", "mesh": "mesh", "type": "types",
     "language": "languages", "retracted": "retracted",
 }  # fmt: skip
+STORED_ONLY = ("url",)  # metadata that no filter is by
 LISTS = ("authors", "mesh", "types", "languages")
 Values: TypeAlias = Mapping[str, str | Sequence[str]]
 YEARS = re.compile("([0-9]{4})|([0-9]{4})?-([0-9]{4})?")

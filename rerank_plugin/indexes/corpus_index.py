@@ -55,7 +55,8 @@ def _checked(document: Document) -> Document:
     if wrong := [*unusable, *((document.metadata or {}).keys() - NAMES)]:
         raise InputError(
             f"document {document.id} has unusable metadata ({', '.join(wrong)}); known are {', '.join(sorted(NAMES))}: "
-            "texts, of authors, mesh, types and languages lists of texts, and retracted is true or false"
+            "texts, of authors, mesh, types and languages lists of texts, retracted is true or false, and url an http "
+            "address"
         )
     if document.id.split() != [document.id]:
         raise InputError(f"the document id {document.id!r} is empty or holds white space, which a run file cannot take")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.filters import FILTERS, folded
+from rerank_plugin.files.filters import FILTERS, STORED_ONLY, folded
 from rerank_plugin.files.java import java_class
 from rerank_plugin.files.records import Document
 
@@ -22,8 +22,8 @@ SEPARATOR = "\n"  # between the values of a metadata field
 class LuceneWriter:
     """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors.
 
-    The metadata of documents are fields, too, whose terms are whole values, folded. A document is stored under ``raw``
-    as a JSON object with its id, contents, title, abstract and metadata.
+    Metadata that a filter is by are fields, too, whose terms are whole values, folded. A document is stored under
+    ``raw`` as a JSON object with its id, contents, title, abstract and metadata.
 
     Attributes:
         metadata: number of documents that have each field of metadata.
@@ -65,6 +65,8 @@ class LuceneWriter:
         contents, fields = f"{title} {abstract}", {"title": title, "abstract": abstract}
         raw = json.dumps({"id": id, "contents": contents, **fields, **(metadata or {})}, ensure_ascii=False)
         for name, value in (metadata or {}).items():
+            if name in STORED_ONLY:
+                continue
             self.metadata[name] += 1
             fields[name] = SEPARATOR.join(map(folded, _terms(value)))
         return {"id": id, "contents": contents, "raw": raw, "fields": fields}

@@ -60,6 +60,7 @@ def _without_sentence(ranking: Ranking, place: int, scorer: Scorer | None, docum
         reranker=None if scorer is None else scorer.name,
         title=texts[0].text,
         abstract=texts[1].text,
+        metadata=dict(document.metadata or {}) if document else {},
         rank=int(np.flatnonzero(ranking.order == place)[0]) + 1,
         score=score,
         first_stage_rank=place + 1,

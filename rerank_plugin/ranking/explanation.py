@@ -59,6 +59,7 @@ class Explanation:
     Attributes:
         query: its text.
         title, abstract: of the document, as they were indexed, or where they are not stored as the index's words.
+        metadata: what else is known of the document (:mod:`rerank_plugin.files.filters`); empty for nothing.
         rank, score: the reranker's. first_stage_rank, first_stage_score: before.
         sentence: why it moved, in words.
         base: the score without the document's words and with average features.
@@ -76,6 +77,7 @@ class Explanation:
     reranker: str | None
     title: str
     abstract: str
+    metadata: dict[str, Any]
     rank: int
     score: float
     first_stage_rank: int

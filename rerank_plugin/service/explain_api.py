@@ -40,6 +40,9 @@ class ExplainAnswer(IndexAnswer):
     reranker: str
     title: str
     abstract: str
+    metadata: dict[str, Any] = Field(
+        description="What else is stored: date, journal, authors, mesh, types, languages, retracted, url."
+    )
     rank: int
     score: float
     first_stage_rank: int

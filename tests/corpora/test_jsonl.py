@@ -31,7 +31,8 @@ def test_every_id_and_text_key(write, id_key, text_key):
     "record, expected",
     [
         # the first key that is not empty wins
-        ({"pmid": 7, "id": "", "_id": None, "text": "", "body": "b", "abstract": "a"}, ("7", "", "a")),
+        ({"pmid": 7, "id": "", "_id": None, "text": "", "body": "b", "abstract": "a"},
+         ("7", "", "a", {"url": "https://pubmed.ncbi.nlm.nih.gov/7/"})),
         ({"id": 0, "title": None, "abstract": ["One.", "Two."]}, ("0", "", "One. Two.")),
         ({"id": "1", "title": 10**400}, ("1", str(10**400), "")),
         ({"id": "1", "title": [1.5], "text": 7}, ("1", "1.5", "7")),
@@ -152,9 +153,35 @@ def test_summary_counts_all_and_names_the_first_few():
     assert problems.summary(kept=False) == problems.summary()[:3] and problems.total == 11
 
 
+@pytest.mark.parametrize(
+    "record, expected",
+    [
+        (
+            {"metadata": {"url": "http://www.ncbi.nlm.nih.gov/pubmed/25329299"}},
+            "http://www.ncbi.nlm.nih.gov/pubmed/25329299",
+        ),
+        ({"pmid": 123, "doi": "10.1000/x", "url": "https://example.org"}, "https://pubmed.ncbi.nlm.nih.gov/123/"),
+        (
+            {"metadata": {"doi": "doi:10.1002/(SICI)1<2::A>3"}, "pmid": None},
+            "https://doi.org/10.1002/%28SICI%291%3C2%3A%3AA%3E3",
+        ),
+        ({"doi": "https://dx.doi.org/10.1000/x", "pmid": "PMC1"}, "https://doi.org/10.1000/x"),
+        *(
+            ({"url": url}, None)
+            for url in ("javascript:alert(1)", "JavaScript://doi.org/%0aalert(1)", "//doi.org/10.1/x", "https://", 7)
+        ),
+    ],
+)
+def test_the_address_of_a_document(write, record, expected):
+    problems = Problems()
+    [found] = documents(write({"id": "1", "title": "x", **record}), problems)
+    assert found.metadata == (expected and {"url": expected})
+    assert problems.counts == ({} if expected else {"unusable metadata entry": 1})
+
+
 def test_metadata(write):
     """At the top or inside ``metadata``, which wins; a text for a list of one, a year for a date; what is of no use."""
-    given = {"journal": " The  Lancet ", "mesh": "Aspirin", "types": ["Review", "Letter"], "authors": [], "url": "x"}
+    given = {"journal": " The  Lancet ", "mesh": "Aspirin", "types": ["Review", "Letter"], "authors": [], "color": "x"}
     inner = {"date": "2015-03-02T10:00", "retracted": False, "languages": ["eng"]}
     spec = write(
         {"id": "1", "title": "x", **given, "journal": "Lancet", "metadata": {**inner, "journal": given["journal"]}},

@@ -244,13 +244,14 @@ HEADINGS = """</Article><MedlineJournalInfo><MedlineTA>J Titles</MedlineTA></Med
 
 def test_metadata(only):
     """The date of the article online, as the issue has none; headings and journal stand beside the article."""
-    assert only() == Document("1", "A title.", "Words.", {"journal": "Journal of Titles", "retracted": False})
+    always = {"journal": "Journal of Titles", "retracted": False, "url": "https://pubmed.ncbi.nlm.nih.gov/1/"}
+    assert only() == Document("1", "A title.", "Words.", always)
     assert only(after=METADATA).metadata == {
-        "date": "2014-12-01", "journal": "Journal of Titles", "authors": ["Müller JA", "The Heart Group"],
-        "types": ["Review", "Meta-Analysis"], "languages": ["eng", "ger"], "retracted": False,
+        **always, "date": "2014-12-01", "authors": ["Müller JA", "The Heart Group"],
+        "types": ["Review", "Meta-Analysis"], "languages": ["eng", "ger"],
     }  # fmt: skip
     found = only(after=HEADINGS).metadata
-    assert found == {"journal": "J Titles", "mesh": ["Aspirin", "Heart Diseases"], "retracted": True}
+    assert found == {**always, "journal": "J Titles", "mesh": ["Aspirin", "Heart Diseases"], "retracted": True}
     assert only(after=METADATA.replace("Review", "Retracted Publication")).metadata["retracted"]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from itertools import product
 
 import numpy as np
@@ -39,6 +40,7 @@ def metadata(row):
     if row % 3 == 2:
         return None
     found = {"date": ("2014", "2015-03", "2016-12-31", "2017-01-01")[row % 4], "retracted": row % 7 == 0}
+    found["url"] = f"https://pubmed.ncbi.nlm.nih.gov/{row}/"
     if row % 5:
         found["journal"] = ("N Engl J Med", "BMJ", 'Ängström\'s "J"', "Med")[row % 4]
     if row % 2:
@@ -222,9 +224,23 @@ def test_a_list_shows_date_and_journal(dated, capsys):
     rows = dated.forward.rows([line.split()[3] for line in lines])
     assert len(rows) > 1
     for line, row in zip(lines, rows):
-        assert line.endswith(f"  {dated.forward.titles[row]} (BMJ, {metadata(row)['date']})")
+        mark = "RETRACTED: " if metadata(row)["retracted"] else ""
+        assert line.endswith(f"  {mark}{dated.forward.titles[row]} (BMJ, {metadata(row)['date']})")
     search(["--index", str(dated.folder), "--query", "migraine", "--filter", "retracted:no"])
     assert "BMJ" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "terminal, no_color, mark", [(True, "", "\033[31mRETRACTED:\033[0m"), (True, "1", "RETRACTED:")]
+)
+def test_a_retracted_article_is_marked_in_red_on_a_terminal(dated, capsys, monkeypatch, terminal, no_color, mark):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    search(["--index", str(dated.folder), "--query", "cancer aspirin stroke", "--show", "500"])
+    for line in capsys.readouterr().out.splitlines()[1:]:
+        row = dated.forward.rows([line.split()[3]])[0]
+        title = dated.forward.titles[row]
+        assert line.partition(title)[0].endswith(f"  {mark} " if (metadata(row) or {}).get("retracted") else "  ")
 
 
 def test_a_run_holds_only_what_fits(dated, tmp_path):
