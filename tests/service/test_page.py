@@ -23,6 +23,15 @@ HOSTILE = (
     rp.Document("long", "Statins" + "andothers" * 60, "Statins 🙂 and statins lower LDL cholesterol."),
     *(rp.Document(f"d{at}", f"Cholesterol {at}", "Statins lower cholesterol. " * at) for at in range(1, 15)),
 )
+METADATA = {
+    "script": {
+        "authors": ["<b>One</b> A", "Two B", "Three C", *(f"Author {at}" for at in range(10))],
+        "journal": "<i>J</i> Statins", "languages": ["ger"], "types": ["Meta-Analysis"],
+        "mesh": ["Cholesterol, LDL", "Humans"], "retracted": True, "url": "https://pubmed.ncbi.nlm.nih.gov/1/",
+    },
+    "rtl": {"authors": ["One A"], "retracted": False, "url": "http://www.ncbi.nlm.nih.gov/pubmed/25329299"},
+    "long": {"url": "https://doi.org.example.org/10.1000/x"},
+}  # fmt: skip
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's Chromium: apt-get install chromium")
 
 
@@ -34,7 +43,8 @@ def click_log(tmp_path_factory):
 @pytest.fixture(scope="module")
 def indexes(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("page") / "index")
-    rp.build_index([one._replace(metadata={"date": str(2000 + at)}) for at, one in enumerate(HOSTILE)], folder)
+    dated = (METADATA.get(one.id, {}) | {"date": f"{2000 + at}-03"} for at, one in enumerate(HOSTILE))
+    rp.build_index([one._replace(metadata=more) for one, more in zip(HOSTILE, dated)], folder)
     return {"statins": folder}
 
 
@@ -149,12 +159,63 @@ def test_a_click_is_logged_with_what_was_shown(page, address, click_log):
 def test_what_documents_hold_is_text(page, address):
     shown(page, address, "?query=statins&hits=20")
     titles = page.eval_on_selector_all("#side-right h3", "titles => titles.map(title => title.textContent)")
-    assert {HOSTILE[0].title, HOSTILE[1].title, "No title", HOSTILE[3].title} <= set(titles)
+    assert {f"Retracted {HOSTILE[0].title}", HOSTILE[1].title, "No title", HOSTILE[3].title} <= set(titles)
     for docid in ("script", "rtl", "untitled", "long"):
         opened(page, f"#side-right [data-docid={docid}]")
         assert page.text_content(".abstract") == next(one.abstract for one in HOSTILE if one.id == docid)
         page.keyboard.press("Escape")
     assert page.evaluate("window.bad") is None
+
+
+def test_what_is_stored_is_shown(page, address):
+    shown(page, address, "?query=statins&hits=20")
+    row, known = page.locator("#side-right [data-docid=script]"), METADATA["script"]
+    line = "<b>One</b> A, Two B, Three C, et al. · <i>J</i> Statins · 2000 · script at PubMed, in a new tab ↗"
+    assert row.locator(".details").text_content() == line
+    assert page.locator("#side-right .retracted").all_text_contents() == ["Retracted"]
+    opened(page, "#side-right [data-docid=script]")
+    page.click(".authors summary")
+    for text in (", ".join(known["authors"]), f"{known['journal']} · 2000-03 · German · script · PubMed", "Retracted"):
+        assert page.locator("dialog").get_by_text(text).is_visible()
+    assert page.locator(".headings li").all_text_contents() == [*known["types"], *known["mesh"]]
+
+
+def test_only_addresses_at_pubmed_and_of_dois_are_links(page, address):
+    bad = ("javascript:alert(1)//pubmed.ncbi.nlm.nih.gov/1/", "https://doi.org@example.org/1", "//doi.org/10.1/x", 7)
+
+    def answer(route):
+        answered = route.fetch()
+        body = answered.json()
+        for one, url in zip((one for one in body["candidates"] if one["docid"] not in METADATA), bad):
+            one["doc"]["url"] = url
+        route.fulfill(response=answered, json=body)
+
+    page.route("**/v1/statins/search*", answer)
+    shown(page, address, "?query=statins&hits=20")
+    links = "links => links.map(one => [one.href, one.target, one.rel])"
+    expected = [[METADATA[id]["url"], "_blank", "noopener noreferrer"] for id in ("rtl", "script")]
+    assert sorted(page.eval_on_selector_all("#side-right .details a", links)) == expected
+
+
+def test_notes_are_said_once_above_the_results(page, address):
+    def answer(route):
+        answered = route.fetch()
+        mine = ["of a reranker"] if "reranker=delta" in route.request.url else []
+        route.fulfill(response=answered, json=answered.json() | {"notes": ["<b>AND</b> is read as a word", *mine]})
+
+    small(page)
+    page.route("**/v1/statins/search*", answer)
+    shown(page, address)
+    notes = page.get_by_role("status").locator("p").all_text_contents()
+    assert notes == ["<b>AND</b> is read as a word", "of a reranker"] and nothing_in_the_way(page)
+
+
+def test_the_description_of_the_api_opens(page, address):
+    page.goto(address)
+    page.click("text=API documentation")
+    page.wait_for_selector("[id^=operations-search-search_index]")
+    page.click("text=Search and compare")
+    page.wait_for_selector("#examples button")
 
 
 def test_judgements_stay_and_are_exported(page, address):
@@ -188,7 +249,7 @@ def test_filters_and_the_order_by_date_are_sent_and_kept_in_the_address(page, ad
     wait_for_address(page, "sort", ["date"])
     assert documents(page, "right") == ["long", "untitled", "rtl", "script"]  # the newest first
     dates = page.locator("#side-right .details").all_text_contents()
-    assert [one.split(" · ")[0] for one in dates] == ["2003", "2002", "2001", "2000"]
+    assert [one.split(" · ")[-2] for one in dates] == ["2003", "2002", "2001", "2000"]
     opened(page)
     page.go_back()
     page.go_back()
@@ -283,8 +344,8 @@ def test_nothing_is_in_the_way(page, address, scheme, width):
     page.goto(address)
     page.wait_for_selector("#examples button")
     assert violations(page) == []
-    shown(page, address)
+    shown(page, address, "?query=statins&hits=20")
     assert nothing_in_the_way(page)
-    opened(page)
+    opened(page, "#side-right [data-docid=script]")
     assert violations(page) == []
     assert page.evaluate("(one => one.scrollWidth <= one.clientWidth)(document.querySelector('dialog'))")

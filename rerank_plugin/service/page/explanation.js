@@ -3,6 +3,7 @@
 import { element, withPlaces } from "./dom.js";
 import { matrixOf } from "./matrix.js";
 import { judging } from "./results.js";
+import { headings, retraction, source } from "./stored.js";
 
 const FEATURES = 8;
 
@@ -10,15 +11,17 @@ const FEATURES = 8;
 export function explanation(found) {
   return [
     element("h2", { id: "document-title", dir: "auto", tabindex: "-1" },
-      found.title ? shaded(found, "title") : "No title"),
-    element("p", { class: "details" }, 
-      `${found.docid} · ranked by ${found.reranker} at ${found.rank}, before at ${found.first_stage_rank} `,
+      retraction(found.metadata), found.title ? shaded(found, "title") : "No title"),
+    ...source(found.metadata, found.docid),
+    element("p", { class: "details" },
+      `Ranked by ${found.reranker} at ${found.rank}, before at ${found.first_stage_rank} `,
       judging(found, found.docid, found.title || "No title")),
     element("p", { class: "sentence" }, found.sentence),
     element("p", { class: "abstract", dir: "auto" }, found.abstract ? shaded(found, "abstract") : "No abstract"),
     found.unread
       ? element("p", { class: "details" }, `The reranker does not read the last ${found.unread} words.`)
       : null,
+    headings(found.metadata),
     element("h3", {}, "What the score is made of"),
     madeOf(found),
     ...(found.matrix[0]?.length ? [element("h3", {}, `Match matrix: ${found.matrix_name}`), matrixOf(found)] : []),

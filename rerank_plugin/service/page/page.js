@@ -103,7 +103,9 @@ async function search() {
       byId(`side-${name}`).replaceChildren(...side(shown[name], (docid) => click(docid, name)));
     drawLines();
     const found = `${right.candidates.length} documents on the right`;
-    byId("status").replaceChildren(element("span", { class: "unseen" }, found));
+    const notes = new Set([left.notes, right.notes].flat().filter(Boolean)); // both sides mostly say the same
+    const lines = [...notes].map((note) => element("p", { class: "notice" }, note));
+    byId("status").replaceChildren(element("span", { class: "unseen" }, found), ...lines);
     if (state.doc) await open(state.doc, state.side || "right");
     else dialog.close();
   });

@@ -2,6 +2,7 @@
 
 import { element, withPlaces } from "./dom.js";
 import { judge, judgement } from "./judgements.js";
+import { retraction, summary } from "./stored.js";
 
 const SNIPPET = 260; // code points
 const STAGES = { first_stage_ms: "first stage", features_ms: "features", model_ms: "model", rest: "rest" };
@@ -44,7 +45,6 @@ function hit(one, answer, open) {
   const title = one.title || "No title";
   const abstract = one.doc?.abstract ?? one.doc?.contents ?? "";
   const places = (field) => one.highlights.filter((place) => place.field === field);
-  const details = [one.doc?.journal, one.doc?.date, one.docid].filter((value) => typeof value === "string" && value);
   return element(
     "li",
     { "data-docid": one.docid },
@@ -56,9 +56,9 @@ function hit(one, answer, open) {
         "h3",
         { dir: "auto", class: one.title ? null : "untitled" },
         element("button", { class: "open", "aria-haspopup": "dialog", click: () => open(one.docid) },
-          one.title ? marks(title, places("title")) : title),
+          retraction(one.doc), one.title ? marks(title, places("title")) : title),
       ),
-      element("p", { class: "details", dir: "auto" }, details.join(" · ")),
+      summary(one.doc, one.docid),
       element("p", { class: "snippet", dir: "auto" }, snippet(abstract, places("abstract"))),
       element("div", { class: "below" },
         answer.reranker === "none" ? null : movement(one),
