@@ -44,6 +44,7 @@ function timings(times) {
 function hit(one, answer, open) {
   const title = one.title || "No title";
   const abstract = one.doc?.abstract ?? one.doc?.contents ?? "";
+  const stored = { ...one.doc, ...one.doc?.metadata }; // where BEIR and others keep it
   const places = (field) => one.highlights.filter((place) => place.field === field);
   return element(
     "li",
@@ -56,9 +57,9 @@ function hit(one, answer, open) {
         "h3",
         { dir: "auto", class: one.title ? null : "untitled" },
         element("button", { class: "open", "aria-haspopup": "dialog", click: () => open(one.docid) },
-          retraction(one.doc), one.title ? marks(title, places("title")) : title),
+          retraction(stored), one.title ? marks(title, places("title")) : title),
       ),
-      summary(one.doc, one.docid),
+      summary(stored, one.docid),
       element("p", { class: "snippet", dir: "auto" }, snippet(abstract, places("abstract"))),
       element("div", { class: "below" },
         answer.reranker === "none" ? null : movement(one),

@@ -16,15 +16,15 @@ const joined = (parts) => parts.flat().filter(Boolean).flatMap((part, at) => (at
 
 /** The mark of a retracted article, and nothing of others. */
 export const retraction = (stored) =>
-  stored?.retracted === true ? [element("strong", { class: "retracted" }, "Retracted"), " "] : [];
+  stored.retracted === true ? [element("strong", { class: "retracted" }, "Retracted"), " "] : [];
 
 /** One line for a list: authors, journal, year, and the id, which is a link where the address is known. */
 export function summary(stored, docid) {
-  const authors = texts(stored?.authors);
+  const authors = texts(stored.authors);
   const shown = [...authors.slice(0, AUTHORS), ...(authors.length > AUTHORS ? ["et al."] : [])].join(", ");
-  const year = texts(stored?.date).map((date) => date.slice(0, 4));
+  const year = texts(stored.date).map((date) => date.slice(0, 4));
   const id = link(stored, docid, (place) => ` at ${place}`) ?? docid;
-  return element("p", { class: "details", dir: "auto" }, joined([shown, texts(stored?.journal), year, id]));
+  return element("p", { class: "details", dir: "auto" }, joined([shown, texts(stored.journal), year, id]));
 }
 
 /** Below the title of the open document: all authors, and its source. */
@@ -37,7 +37,7 @@ export function source(stored, docid) {
       ? element("details", { class: "authors" },
           element("summary", { dir: "auto" }, `${authors.slice(0, AUTHORS).join(", ")} and ${authors.length - AUTHORS} more`),
           element("p", { dir: "auto" }, authors.join(", ")))
-      : element("p", { class: "authors", dir: "auto" }, authors.join(", ")),
+      : authors.length ? element("p", { class: "authors", dir: "auto" }, authors.join(", ")) : null,
     element("p", { class: "details", dir: "auto" },
       joined([texts(stored.journal), texts(stored.date), foreign, docid, link(stored)])),
   ];
@@ -61,7 +61,7 @@ function languageName(one) {
 /** A link to the stored address with this text, or the place's name; null where it is none of the web at such a place:
  * what else documents hold is no link. */
 function link(stored, text = "", unseen = () => "") {
-  const found = URL.canParse(stored?.url) ? new URL(stored.url) : { protocol: "" };
+  const found = URL.canParse(stored.url) ? new URL(stored.url) : { protocol: "" };
   const isPlace = ([, beginning]) => beginning.test(found.host + found.pathname);
   const [place] = (["http:", "https:"].includes(found.protocol) && Object.entries(PLACES).find(isPlace)) || [];
   return place === undefined ? null : element("a", { href: found.href, target: "_blank", rel: "noopener noreferrer" },
