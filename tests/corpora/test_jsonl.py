@@ -157,7 +157,7 @@ def test_summary_counts_all_and_names_the_first_few():
     "record, expected",
     [
         (
-            {"metadata": {"url": "http://www.ncbi.nlm.nih.gov/pubmed/25329299"}},
+            {"metadata": {"url": "http://www.ncbi.nlm.nih.gov/pubmed/ 25329299"}},
             "http://www.ncbi.nlm.nih.gov/pubmed/25329299",
         ),
         ({"pmid": 123, "doi": "10.1000/x", "url": "https://example.org"}, "https://pubmed.ncbi.nlm.nih.gov/123/"),
