@@ -4,6 +4,7 @@
 # make check    style, types and layers: ruff, mypy, import-linter
 # make test     the tests, as many at once as WORKERS says
 # make test-all-pythons   the tests with every Python of PYTHONS, each in an environment of its own
+# make docs     the pages as a site, in build/site; python -m http.server --directory build/site shows it
 # make wheel    the source distribution and the wheel, in dist/
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +16,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PYTHONS ?= 3.10 3.11 3.12 3.13
 WORKERS ?= 2
 
-.PHONY: install run serve check format test test-all-pythons wheel clean
+.PHONY: install run serve check format test test-all-pythons docs wheel clean
 
 install: $(VENV)/.installed
 
@@ -66,6 +67,16 @@ test-all-pythons:
 	failed=; for version in $(PYTHONS); do \
 		PYENV_VERSION=$$version $(MAKE) test PYTHON=python$$version VENV=.venv-$$version || failed="$$failed $$version"; \
 	done; test -z "$$failed" || { echo "failed with Python$$failed" >&2; exit 1; }
+
+# Nothing of the package runs for it: the reference is read from the sources.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo build/site/index.html
+
+$(VENV)/.docs: setup.cfg constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[docs]'
+	touch $@
 
 wheel: install
 	$(BIN)/python -m build --no-isolation

@@ -7,6 +7,7 @@ loops mean what they mean to a reader. Then each command line is read by the com
 import argparse
 import importlib.util
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,6 +120,8 @@ def test_the_examples_of_the_library_run(tmp_path):
 def test_every_public_name_stands_on_the_page():
     page = (DOCS / "api.md").read_text("utf-8")
     assert not [name for name in rp.__all__ if not re.search(rf"\b{name}\b", page)]
+    reference = (DOCS / "reference.md").read_text("utf-8")
+    assert sorted(re.findall(r"^::: rerank_plugin\.(\w+)$", reference, re.MULTILINE)) == rp.__all__
 
 
 def anchors(page):
@@ -130,7 +133,7 @@ def anchors(page):
 
 def test_every_link_leads_somewhere():
     broken = []
-    for page in [*PAGES, ROOT / "CHANGELOG.md"]:
+    for page in [*PAGES, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]:
         for link in LINK.findall(page.read_text("utf-8")):
             name, _, anchor = link.partition("#")
             target = (page.parent / name).resolve() if name else page
@@ -146,3 +149,48 @@ def test_every_page_says_for_whom_it_is_and_stands_in_the_reading_order():
             second = page.read_text("utf-8").split("\n\n")[1]
             assert second.startswith("This page is for "), page.name
             assert page in listed or page == DOCS / "README.md", page.name
+
+
+@pytest.fixture(scope="module")
+def hooks():
+    pytest.importorskip("mkdocs", reason="make docs installs it")
+    spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "page, text, on_the_site",
+    [
+        (
+            "index.md",
+            "[a](docs/api.md#search), ![b](docs/models/models.png)",
+            "[a](api.md#search), ![b](models/models.png)",
+        ),
+        ("index.md", '<img src="docs/models/models.png">', '<img src="models/models.png">'),
+        ("index.md", "[![a](docs/models/models.png)](LICENSE)", "[![a](models/models.png)](LICENSE.md)"),
+        ("models/delta.md", "[a](../../README.md), [b](README.md)", "[a](../index.md), [b](README.md)"),
+        (
+            "CHANGELOG.md",
+            "[pages](docs/README.md), [site](https://a.org/b)",
+            "[pages](README.md), [site](https://a.org/b)",
+        ),
+        ("api.md", r"[tests/test\_docs.py](../tests/test_docs.py)", "`tests/test_docs.py`"),
+        ("api.md", "[the tests](../tests), [gone](../gone.md)", "the tests (`tests`), [gone](../gone.md)"),
+    ],
+)
+def test_links_that_leave_the_pages(page, text, on_the_site, hooks):
+    assert hooks.on_page_markdown(text, SimpleNamespace(file=SimpleNamespace(src_uri=page))) == on_the_site
+
+
+def test_no_page_of_the_site_fetches_from_another_host(hooks):
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="api.md"))
+    hooks.on_post_page('<a class="b" href="https://a.org"><img src="a.png"></a>', page)
+    for fetching in (
+        '<img src="https://a.org/b.png">',
+        "<link rel=x href=//a.org/b.css>",
+        '<script src="http://a.org/b.js">',
+    ):
+        with pytest.raises(hooks.PluginError, match=r"api\.md fetches .*//a\.org/b"):
+            hooks.on_post_page(fetching, page)

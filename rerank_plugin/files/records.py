@@ -10,7 +10,7 @@ class Document(NamedTuple):
     """A title and an abstract, each possibly empty, under an external id.
 
     Attributes:
-        metadata: what else is known of it, as :mod:`rerank_plugin.files.filters` names it; None for nothing.
+        metadata: what else is known of it, by the names of the fields that filters search; None for nothing.
     """
 
     id: str

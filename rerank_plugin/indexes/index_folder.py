@@ -165,7 +165,10 @@ class Index:
     """An index opened for reading. Opening is cheap: files are mapped on first use, and only a search starts Java.
 
     ``index.json`` is read again after a part was opened: if it has changed, the part may belong to another build
-    (`IndexReplacedError`). Parts that are already open stay valid.
+    (`IndexReplacedError`). Parts that are already open stay valid. ``len(index)`` is the number of documents.
+
+    Attributes:
+        folder: where it is.
 
     Raises:
         InputError: the folder is missing, was not finished, is damaged, or has another format version.

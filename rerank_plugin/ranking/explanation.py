@@ -58,17 +58,26 @@ class Explanation:
 
     Attributes:
         query: its text.
-        title, abstract: of the document, as they were indexed, or where they are not stored as the index's words.
+        docid: the document's external id; of texts without an index, their place in the list.
+        reranker: its name; None for the first stage alone.
+        title: of the document, as it was indexed, or where it is not stored as the index's words.
+        abstract: the same.
         metadata: what else is known of the document (:mod:`rerank_plugin.files.filters`); empty for nothing.
-        rank, score: the reranker's. first_stage_rank, first_stage_score: before.
+        rank: the reranker's, from 1 on.
+        score: the reranker's.
+        first_stage_rank: before re-ranking.
+        first_stage_score: before re-ranking.
         sentence: why it moved, in words.
         base: the score without the document's words and with average features.
         exact: whether only rounding separates the sum from the score; otherwise integrated gradients were summed up.
         error: by how much the sum misses the score.
         adds_up: ``document_words``; None of a reranker that does not say what its scores are made of.
         unread: how many words of the document the reranker does not read.
+        query_words: those that the reranker reads, each with its contribution.
+        document_words: the same of the document.
         features: lexical features, and concepts.
-        matrix: similarities, query words by document words; empty where there are none. matrix_name: what they are.
+        matrix: similarities, query words by document words; empty where there are none.
+        matrix_name: what these are.
         pooled: (query word, document word) of the cells that the model kept.
     """
 

@@ -165,7 +165,8 @@ class Reranker:
 
         Args:
             name: its folder, or its id on the Hugging Face hub, from where it is downloaded once.
-            index, options: as for `load`.
+            index: as for `load`.
+            options: the other arguments of `load`.
             revision: a branch, tag or commit on the hub.
             token: of the hub, for a private repository.
 

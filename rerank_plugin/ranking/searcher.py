@@ -63,7 +63,7 @@ class Searcher:
             reranker: what `Reranker.load` takes, a `Reranker` over this index, or an object with
                 ``score(query, candidates)``.
             first_stage: as the commands name one (``bm25``, ``qld``, ``bm25+rm3``, ``dense:CHECKPOINT``, ``all``, ...),
-                or a configuration object of :mod:`rerank_plugin.retrieval`.
+                or a configuration object of ``rerank_plugin.retrieval``.
             depth: how many candidates are retrieved for a query.
 
         Raises:

@@ -44,8 +44,9 @@ def train_model(
     Args:
         model: its name, such as ``delta``.
         index: the folder of an index.
-        train, validation: queries and judgments: ``sample:train``, a BEIR folder with its split, an ir-datasets id, or
+        train: queries and judgments: ``sample:train``, a BEIR folder with its split, an ir-datasets id, or
             ``QUERIES,QRELS``.
+        validation: the same of the queries that choose the epoch.
         output: the checkpoint folder to write.
         words: folder of word vectors; by default those of ``start_from``.
         concepts: folder of concept vectors, for a model that reads concepts.
@@ -53,7 +54,8 @@ def train_model(
             the hyper-parameters, too.
         hyper_parameters: of the model, by their names in a checkpoint's ``config.json``.
         training: fields of the training, such as ``epochs``, ``batch_size``, ``learning_rate`` and ``seed``.
-        first_stage, depth: what retrieves the candidates, and how many, as for `Searcher`.
+        first_stage: what retrieves the candidates, as for `Searcher`.
+        depth: how many it retrieves.
         measures: validation measures, of which the first decides.
         device: torch device.
         overwrite: replace a checkpoint that is there already.
