@@ -45,6 +45,10 @@ SETTINGS_TITLES = {
     CANDIDATES: "The first stage's candidates, re-ranked",
     JUDGED: "The judged documents alone",
 }
+COUNTERPARTS = {
+    CANDIDATES: "Here the paper has all queries alone, in table 7; its tables 1 to 6 are of judged documents.",
+    JUDGED: "This is the setting of the paper's tables 1 to 6.",
+}
 ALL_QUERIES = "all queries"
 
 
@@ -132,6 +136,8 @@ class DeltaPage(Page):
     def _tables(self, setting: str) -> Iterator[str]:
         """Tables 1 to 5 in one setting."""
         yield f"## {SETTINGS_TITLES[setting]}"
+        yield COUNTERPARTS[setting]
+        yield from self.departures()
         yield "### Table 1: the test data and its subsets"
         run, at_least = self.runs[setting].get(ORDER), self.at_least[setting]
         yield subsets.markdown(
@@ -140,6 +146,8 @@ class DeltaPage(Page):
         against = {name: (ORDER, *others) for name, others in AGAINST.items()}
         for number, (subset, ids) in enumerate(self.subsets[setting].items(), 2):
             yield f"### Table {number}: {subset} ({len(ids)} queries)"
+            if subset == f"Neg{at_least}+" and at_least < HARD[0]:
+                yield f"The paper's table is of Neg{HARD[0]}+, of which there is no query here."
             if ids:
                 yield self._marked(self.evaluation(setting, subset, MAIN), against)
             else:
@@ -150,6 +158,7 @@ class DeltaPage(Page):
         if "delta32" not in names:
             return
         yield "## Table 6: difference vectors, Delta features and lexical features"
+        yield from self.departures()
         for setting in self.judgments:
             yield f"{SETTINGS_TITLES[setting]}:"
             evaluation = self.evaluation(setting, ALL_QUERIES, names, MEASURES[:2])
@@ -162,8 +171,9 @@ class DeltaPage(Page):
         yield "## Figure 3: the number of filters"
         yield (
             f"Delta without lexical features, trained on {self.settings.sweep_pairs} pairs a query and epoch, so its "
-            "32 filters are not the row above."
+            "32 filters are not the row above. Differences are not tested."
         )
+        yield from self.departures()
         curves, names = {}, [sweep_row(count) for count in filters]
         for setting in self.judgments:
             evaluation = self.evaluation(setting, ALL_QUERIES, names, MEASURES[:2])
@@ -181,6 +191,7 @@ class DeltaPage(Page):
         ranked = sorted(names, key=lambda name: values[self.titles[name]]["NDCG.20"])
         evaluation = self.evaluation(CANDIDATES, ALL_QUERIES, ranked, MEASURES[:2])
         yield f"## Table 7: re-ranking the first stage's top {self.settings.depth}, by NDCG.20"
+        yield from self.departures()
         yield self._marked(evaluation, {name: (ORDER,) for name in ranked if name != ORDER})
 
     def _selection(self) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """What the runs of the experiments of [K] measure: sets of test queries alone and pooled, and tests of differences.
 
 The same id may stand in several sets with different texts, so sets are measured one by one and their values put after
-one another: a query text counts as often as it occurs. Letters in shapes: Q test queries of all sets.
+one another. A query that stands in several sets with the same text counts in means as often as it occurs, as in the
+paper's pool, and in tests once (`once`). Letters in shapes: Q test queries of all sets.
 """
 
 from __future__ import annotations
@@ -71,6 +72,18 @@ def measure(sets: Mapping[str, Judgments], runs: Mapping[str, Mapping[str, Path]
 def words(text: str) -> str:
     """A query's words in small letters, for comparisons."""
     return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def once(sets: Mapping[str, Iterable[rp.Query]]) -> set[tuple[str, str]]:
+    """The sets and ids of the queries, but of those that an earlier set has under the same id and with the same words.
+
+    NFCorpus's video titles are titles, too: a test that takes them twice sees more evidence than there is.
+    """
+    first: dict[tuple[str, str], tuple[str, str]] = {}
+    for name, queries in sets.items():
+        for query in queries:
+            first.setdefault((query.id, words(query.text)), (name, query.id))
+    return set(first.values())
 
 
 def unseen(sets: Mapping[str, Iterable[rp.Query]], training: Iterable[rp.Query]) -> set[tuple[str, str]]:

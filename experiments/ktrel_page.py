@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.figures import Line, plot_sizes
 from experiments.ktrel import KtrelPlan, read
-from experiments.ktrel_measures import Measured, measure, unseen
+from experiments.ktrel_measures import Measured, measure, once, unseen
 from experiments.ktrel_rows import (
     BM25,
     BY_NAME,
@@ -49,6 +49,7 @@ class KtrelPage(Page):
         for one in self.settings.tests:
             self.queries[one.name], self.judgments[one.name] = read(one)
         self.first, self.several = self.settings.tests[0].name, len(self.judgments) > 1
+        self.once = once(self.queries)
         self.rows = [row for row in plan.rows() if row.kind != Kind.NOT_RUN]
 
     @cached_property
@@ -69,7 +70,7 @@ class KtrelPage(Page):
         return (
             f"Table 1 and figure 2 of Frej et al., CIRCLE 2020, on `{settings.corpus}`: trained on {train}, chosen on "
             f"`{settings.validation}`, measured on {tests}.",
-            ", but those of the paper, which stand in italics below ours. All rows rank the whole collection and are "
+            ", but the paper's values, which stand in italics below ours. All rows rank the whole collection and are "
             f"measured on the best {settings.depth:,} documents, re-ranked ones on {settings.rerank_depth:,}. MAP, P "
             "and R take every grade above 0 as relevant; judged queries without results count as 0.",
         )
@@ -94,6 +95,7 @@ class KtrelPage(Page):
             groups.append((f"{POOLED} ({', '.join(self.judgments)})", self.measured, True))
         for title, measured, published in groups:
             yield f"### {_capital(title)}: {len(measured.queries):,} queries"
+            yield from self.departures()
             if published:
                 yield "In italics: the paper's table 1, which is of all query fields."
             yield self._table(measured, published)
@@ -109,24 +111,29 @@ class KtrelPage(Page):
         """Rows by measures; with ``published``, a line below each row that the paper has."""
         means = {row.name: measured.means(row.name) for row in self.rows}
         highest = {name: max(of_row[name] for of_row in means.values()) for name in MEASURES}
-        comparisons = len(self.rows) - 1
+        comparisons, tested = len(self.rows) - 1, self._tested(measured)
         lines = [HEADER]
         for row in self.plan.rows():
             if row.kind != Kind.NOT_RUN:
                 cells = [value_cell(means[row.name][name], highest[name]) for name in MEASURES]
                 if row.name != RM3:
-                    marks = (measured.mark(row.name, RM3, name, comparisons, ALPHA) for name in MEASURES)
+                    marks = (tested.mark(row.name, RM3, name, comparisons, ALPHA) for name in MEASURES)
                     cells = [cell + mark for cell, mark in zip(cells, marks)]
                 lines.append([row.title, *cells])
             elif published:
-                lines.append([row.title, "not run: no weights", *[""] * (len(MEASURES) - 1)])
+                lines.append([row.title, "not run", *[""] * (len(MEASURES) - 1)])
             if published and row.name in PUBLISHED:
                 lines.append(published_line(row.name))
+        repeated = " (those in several sets once)" if len(tested.queries) < len(measured.queries) else ""
         return tables.markdown(lines) + (
-            f"\n+ higher, - lower than BM25-RM3: two-tailed paired t-test over {len(measured.queries):,} queries, "
-            f"p < {ALPHA:g} after Bonferroni correction for {comparisons} comparisons a measure. The highest of our "
-            "values are in bold.\n"
+            f"\n+ higher, - lower than BM25-RM3: two-tailed paired t-test over {len(tested.queries):,} queries"
+            f"{repeated}, p < {ALPHA:g} after Bonferroni correction for {comparisons} comparisons a measure. The "
+            "highest of our values are in bold.\n"
         )
+
+    def _tested(self, measured: Measured) -> Measured:
+        """For tests: queries that are in several sets once."""
+        return measured.part([query in self.once for query in measured.queries])
 
     def _against_the_hybrid(self) -> Iterator[str]:
         """What was added to the hybrid, on the first set, compared with it."""
@@ -164,8 +171,8 @@ class KtrelPage(Page):
             lines.append([one.title, *values, difference])
         yield "## What each contributed"
         yield (
-            "Trainings that differ from our recipe in one thing, by their best epoch on the validation queries. "
-            "Differences are from the same model (KTRel, KTRel-W or KTRel-C) by our recipe."
+            "Trainings that differ from our recipe in one thing, by their best epoch on the validation queries: one "
+            "training each, not tested. Differences are from the same model (KTRel, KTRel-W or KTRel-C) by our recipe."
         )
         yield tables.markdown(lines)
 
@@ -186,6 +193,7 @@ class KtrelPage(Page):
             f"correction for {len(rows)} models). The trainings with fewer queries are the tables' otherwise, with "
             "the parameters that were chosen with all queries."
         )
+        yield from self.departures()
         groups = [(self.first, together.of_set(self.first), "first")]
         if self.several:
             groups.append((POOLED, together, "pooled"))
@@ -197,11 +205,11 @@ class KtrelPage(Page):
         """The figure, and its numbers."""
         rows, sizes = self.plan.figure_rows(), self.settings.sizes
         counts = [len(self.plan.training_queries()) if size == ALL else int(size) for size in sizes]
-        lines, table = [], [["", *(f"{count:,}" for count in counts)]]
+        lines, table, tested = [], [["", *(f"{count:,}" for count in counts)]], self._tested(measured)
         for row in rows:
             names = [f"{row.name}@{size}" for size in sizes]
             points = [measured.means(name)["AP"] for name in names]
-            tests = [measured.comparison(name, RM3, "AP", len(rows)) for name in names]
+            tests = [tested.comparison(name, RM3, "AP", len(rows)) for name in names]
             stars = [test.p < FIGURE_ALPHA and test.difference > 0 for test in tests]
             lines.append(Line(row.title, points, stars))
             table.append([row.title, *(f"{point:.4f}{'*' if star else ''}" for point, star in zip(points, stars))])

@@ -21,7 +21,7 @@ class Kind(Enum):
     NEIGHBOURS = "the judgments of similar training queries"
     FUSED = "runs of other rows"
     RERANKED = "the best of HYBRID"
-    NOT_RUN = "nothing: no weights"
+    NOT_RUN = "nothing"
 
 
 ENCODERS = (Kind.PAPER, Kind.OURS)

@@ -84,6 +84,7 @@ class CollectionPart:
         for stage in FIRST_STAGES:
             runs, against = self._reranked(stage)
             yield f"### Table 1: re-ranking the top {self.settings.depth} of {FIRST_STAGE_TITLES[stage][0]}"
+            yield from self.page.departures()
             yield letters.markdown(evaluate(self.judgments, runs, TABLE_1), against)
 
     def _reranked(self, stage: str) -> tuple[dict, dict[str, str]]:
@@ -94,6 +95,7 @@ class CollectionPart:
 
     def _table_2(self) -> Iterator[str]:
         yield "### Table 2 and figure 3: re-ranking runs of many first stages"
+        yield from self.page.departures()
         for documents in ("all", "judged") if self.collection.judged else ("all",):
             after = {
                 title: many_runs.RunFolder(self.plan.run(self.collection, documents, name).output)
@@ -118,6 +120,7 @@ class CollectionPart:
 
     def _table_3(self) -> Iterator[str]:
         yield "### Table 3: document pairs"
+        yield from self.page.departures()
         if self.collection.judged:
             runs = {title: self._read("pairs", name) for name, title in self.titles.items()}
             yield "All judged documents, retrieved or not:"
@@ -148,9 +151,11 @@ class CollectionPart:
             curves.append(Curve(symbol, [getattr(one, field) for one in line], lines, chosen))
         plot_hyper_parameters(curves, measure, figure)
         yield "### Figure 5: the hyper-parameters of PACRR-kwindow"
+        yield from self.page.departures()
         yield (
-            "One is varied at a time. Validation queries re-rank BM25's candidates, test queries those of QLD; a cross "
-            "is the model in the tables above, which the validation queries chose."
+            "One is varied at a time, in one training each; differences are not tested. Validation queries re-rank "
+            "BM25's candidates, test queries those of QLD; a cross is the model in the tables above, which the "
+            "validation queries chose."
         )
         yield image(f"{measure} by hyper-parameter", figure)
         yield tables.markdown(rows)

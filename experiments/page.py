@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from experiments.plan import Plan, Runner, Step, history
@@ -11,6 +11,7 @@ from rerank_plugin.benchmark import machine
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 
 MADE_BY = rb"# The \w+ experiments\n[^#]*```sh\npython -m (experiments|rerank_plugin\.experiment) "
+DEPARTURES = "Where the rows depart from the papers"  # a heading of the notes
 PAGE = FileKind("a page of this experiment", lambda path: re.match(MADE_BY, beginning(path)) is not None)
 
 
@@ -41,13 +42,21 @@ class Page:
             f"{what} Made by",
             f"```sh\n{self.command}\n```",
             f"on {machine.processor()}, {settings.at_once} steps at a time with a thread each, seed {settings.seed}. "
-            f"Every figure below comes from that command{how}",
+            f"The tables and pictures below come from that command{how}",
         ]
-        if settings.notes is not None:
-            parts.append(settings.notes.read_text(encoding="utf-8"))
+        if notes := self.notes():
+            parts.append(notes)
         parts += self.parts()
         with replacing(settings.output, PAGE, overwrite=True) as file:
             file.write(("\n\n".join(part.strip() for part in parts) + "\n").encode())
+
+    def notes(self) -> str:
+        return self.settings.notes.read_text(encoding="utf-8") if self.settings.notes is not None else ""
+
+    def departures(self) -> Iterator[str]:
+        """For above a table of results: a link to the notes on what differs from the papers, if there are such."""
+        if f"## {DEPARTURES}\n" in self.notes():
+            yield f"[{DEPARTURES}](#{DEPARTURES.lower().replace(' ', '-')})"
 
     def figure(self, name: str) -> Path:
         """Where a figure of the page is."""

@@ -9,7 +9,7 @@ import pytest
 import rerank_plugin as rp
 from experiments.figures import Line, plot_sizes
 from experiments.ktrel import KtrelPlan, mean_average_precision, read
-from experiments.ktrel_measures import Measured, measure, unseen, words
+from experiments.ktrel_measures import Measured, measure, once, unseen, words
 from experiments.ktrel_page import published_line, value_cell
 from experiments.ktrel_rows import BEST, BY_NAME, INGREDIENTS, MEASURES, PUBLISHED, RECIPE, RM3, ROWS, merged
 from experiments.ktrel_settings import GRID, KtrelSettings, Queries, Shape, drawn
@@ -294,6 +294,13 @@ def test_texts_that_training_has_seen():
     assert unseen(TEXTS, training) == {("titles", "q2"), ("descriptions", "q1")}
 
 
+def test_a_query_of_several_sets_is_tested_once():
+    """Where its words are the same: titles that are video titles, too."""
+    again = {**TEXTS, "video-titles": [rp.Query("q1", TEXTS["titles"][0].text.upper()), rp.Query("q3", "other")]}
+    assert once(again) == {*once(TEXTS), ("video-titles", "q3")}
+    assert once(TEXTS) == {(name, query.id) for name, queries in TEXTS.items() for query in queries}
+
+
 def test_differences_are_tested_in_pairs_and_corrected():
     from scipy.stats import ttest_rel
 
@@ -361,6 +368,9 @@ def test_from_the_command_to_the_page(tmp_path, page_of):
         assert len(rows) >= 2
         plain = [[cell.split("<")[0].strip(" *") for cell in row] for row in rows]
         assert plain[0] == plain[1]  # the same queries twice: the means of the pool are those of the set
-    assert "| BERT | not run: no weights |" in page and page.count("*in the paper*") == 5
+    assert re.search(
+        r"two-tailed paired t-test over (\d+) queries, .*over \1 queries \(those in several sets once\)", page, re.S
+    )
+    assert "| BERT | not run |" in page and page.count("*in the paper*") == 5
     assert "for 9 comparisons a measure" in page
     assert len(figures) == len(set(figures)) == 2

@@ -9,11 +9,11 @@ import pytest
 import experiments
 import rerank_plugin as rp
 from experiments.__main__ import main
-from experiments.page import PAGE
+from experiments.page import DEPARTURES, PAGE
 from experiments.plan import Plan, Runner, Step
 from experiments.settings import Settings
 from rerank_plugin import options as commandline
-from tests.processes import run
+from tests.processes import ROOT, run
 
 
 def weak(tmp_path, name, *more):
@@ -183,3 +183,12 @@ def test_the_experiments_are_not_in_the_package():
     included = config["options.packages.find"]["include"].split()
     found = find_packages(str(ROOT), include=included)
     assert "rerank_plugin.evaluation" in found and all(name.split(".")[0] == "rerank_plugin" for name in found)
+
+
+@pytest.mark.parametrize("paper", ["delta", "ktrel", "pacrr"])
+def test_a_page_holds_its_notes_and_leads_from_its_tables_to_what_departs(paper):
+    notes = (ROOT / "experiments" / "notes" / f"{paper}.md").read_text("utf-8").strip()
+    page = (ROOT / "docs" / "results" / f"{paper}.md").read_text("utf-8")
+    head, tables = page.split(notes)
+    assert f"--notes experiments/notes/{paper}.md" in head and f"## {DEPARTURES}\n" in notes
+    assert tables.count(f"[{DEPARTURES}](#") >= 3
