@@ -25,7 +25,7 @@ set -euo pipefail
 python() {{ printf '%s\\0' "$@" >> {log}; printf '\\n' >> {log}; }}
 .venv/bin/python() {{ python "$@"; }}
 rerank-plugin() {{ python -m "rerank_plugin.$1" "${{@:2}}"; }}
-for program in make pip curl unzip tar gzip zcat awk hey source .venv/bin/ruff .venv/bin/pre-commit; do
+for program in make pip hf curl unzip tar gzip zcat awk hey source .venv/bin/ruff .venv/bin/pre-commit; do
     eval "$program() {{ :; }}"
 done
 mkdir -p runs data/nfcorpus/qrels
