@@ -2,7 +2,7 @@
 
 The names in ``__all__`` are the library's public interface (``docs/api.md``); everything else is internal. Each is
 imported when it is first used, so that importing the package costs nothing. The commands are
-``python -m rerank_plugin.index``, ``.search``, ``.train``, ``.evaluate`` and ``.embed``.
+``rerank-plugin index``, ``search``, ``train``, ``evaluate``, ``embed`` and others (``rerank-plugin --help``).
 """
 
 from importlib import import_module as _import_module

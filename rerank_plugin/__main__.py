@@ -48,6 +48,9 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--version", action="version", version=f"rerank_plugin {__version__}")
     parser.add_argument("command", choices=known, metavar="COMMAND", help="what to do")
+    if not argv:
+        parser.print_help()
+        return
     parser.parse_args(argv)
 
 

@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.bench``: latency, throughput and memory of rerankers, fast paths against plain ones."""
+"""``rerank-plugin bench``: measures latency, throughput and memory of rerankers, fast paths against PyTorch."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import RerankerOptions
 
 EXAMPLES = """examples:
-  # all models at their papers' sizes, with random weights, scoring 500 candidates from 10,000 generated documents
-  python -m rerank_plugin.bench --json bench.json --markdown bench.md --plot bench.png
-  # does it run at all: seconds instead of minutes
-  python -m rerank_plugin.bench --quick
-  # the whole query through Lucene, on 200,000 documents that are kept for the next time
-  python -m rerank_plugin.bench --reranker delta --whole --documents 200000 --work-folder /var/tmp/bench
-  # how latency grows with depth and with collection size
-  python -m rerank_plugin.bench --reranker delta --depth 500 100 200 1000 2000 --batch 1 --work-folder /var/tmp/bench
-  python -m rerank_plugin.bench --reranker delta --documents 10000 100000 1000000 --batch 1 --work-folder /var/tmp/bench
+  # smoke test: seconds instead of minutes
+  rerank-plugin bench --quick
   # your own model on your own index and queries
-  python -m rerank_plugin.bench --reranker delta:checkpoints/d --index indexes/mine --queries mine.tsv --whole
-  # retrieval from KTRel's stored encodings, without a first stage
-  python -m rerank_plugin.bench --reranker ktrel-w --dense --documents 10000 100000 --batch 1
-  # 500 abstracts that are in no index
-  python -m rerank_plugin.bench --reranker delta:checkpoints/d --texts data/nfcorpus --batch 1
-  # what else you could run: MiniLM- and TinyBERT-shaped cross-encoders, in float32 and int8
-  python -m rerank_plugin.bench --reranker delta --cross-encoders
-  # the service over HTTP: what it adds to the library, and how it answers at some rates and to a crowd
-  python -m rerank_plugin.bench --service --reranker delta --documents 200000 --rate 10 50 --clients 200 --seconds 60
-  # on a GPU
-  python -m rerank_plugin.bench --device cuda --precision float16 --batch 1 8 64 256
+  rerank-plugin bench --reranker delta:checkpoints/d --index indexes/mine --queries mine.tsv --whole
 
-A measurement is warmed up first, garbage collection rests, every repetition has another query with other candidates,
-and the paths take turns, so that whatever else the machine does hits both. p99 of few repetitions is their maximum:
-give more --seconds where it matters, and nothing else to do to the machine."""
+  # all models at their papers' sizes, with random weights, scoring 500 candidates from 10,000 generated documents
+  rerank-plugin bench --json bench.json --markdown bench.md --plot bench.png
+  # the whole query through Lucene, on 200,000 documents that are kept for the next time
+  rerank-plugin bench --reranker delta --whole --documents 200000 --work-folder /var/tmp/bench
+  # how latency grows with depth and with collection size
+  rerank-plugin bench --reranker delta --depth 500 100 200 1000 2000 --batch 1 --work-folder /var/tmp/bench
+  rerank-plugin bench --reranker delta --documents 10000 100000 1000000 --batch 1 --work-folder /var/tmp/bench
+  # retrieval from KTRel's stored encodings, without a first stage
+  rerank-plugin bench --reranker ktrel-w --dense --documents 10000 100000 --batch 1
+  # 500 abstracts that are in no index
+  rerank-plugin bench --reranker delta:checkpoints/d --texts data/nfcorpus --batch 1
+  # for comparison: MiniLM- and TinyBERT-shaped cross-encoders, in float32 and int8
+  rerank-plugin bench --reranker delta --cross-encoders
+  # the service over HTTP: its overhead over the library, and its latency at some rates and with many clients
+  rerank-plugin bench --service --reranker delta --documents 200000 --rate 10 50 --clients 200 --seconds 60
+  # on a GPU
+  rerank-plugin bench --device cuda --precision float16 --batch 1 8 64 256
+
+Each measurement is warmed up first, without garbage collection; every repetition has another query with other
+candidates, and the paths take turns, so that other load hits both. p99 of few repetitions is their maximum: give more
+--seconds where it matters, on an idle machine."""
 
 DEPTH, BATCHES, DOCUMENTS, SECONDS, REPETITIONS = 500, (1, 8, 64), 10_000, 5.0, 500
 QUICK_DEPTH, QUICK_BATCHES, QUICK_DOCUMENTS, QUICK_SECONDS, QUICK_REPETITIONS = 50, (1, 8), 1_000, 0.1, 3
@@ -55,55 +56,51 @@ def arguments():
     )
     add = parser.add_argument
     rerankers = (
-        "a known name (random weights), NAME:CHECKPOINT, a checkpoint folder, or package.module:Class (default: all "
-        "known models)"
+        "rerankers: known names (random weights), NAME:CHECKPOINT, checkpoint folders, or package.module:Class "
+        "(default: all models)"
     )
     add("--reranker", "--rerankers", nargs="+", metavar="R", help=rerankers)
-    depth = f"candidates a query (default: {DEPTH}; {QUICK_DEPTH} with --quick)"
+    depth = f"candidates of each query (default: {DEPTH}; {QUICK_DEPTH} with --quick)"
     add("--depth", type=int, nargs="+", metavar="N", help=depth)
     add("--whole", action="store_true", help="measure the whole query, too (needs Java)")
-    add("--quick", action="store_true", help="small sizes and few repetitions: figures mean little")
-    add("--json", type=Path, metavar="FILE", help="write the rows as a JSON list")
+    add("--quick", action="store_true", help="smoke test: small sizes, few repetitions; timings are not meaningful")
+    add("--index", type=Path, help="index folder to measure on (default: generated collections)")
+    add("--queries", help="queries of --index, as search takes them")
+    add("--json", type=Path, metavar="FILE", help="JSON file to write, a list of the rows")
+    add("--markdown", type=Path, metavar="FILE", help="Markdown file to write, with the printed table")
+    add("--plot", type=Path, metavar="FILE.png", help="plot of the latencies to write")
+    add("--overwrite", action="store_true", help="replace existing files")
     _add_measured(parser.add_argument_group("what is measured").add_argument)
     running = parser.add_argument_group("running")
     commandline.add_settings(running, RerankerOptions)
-    threads = "of both paths (default: OMP_NUM_THREADS, or the processors)"
+    threads = "threads of both paths (default: OMP_NUM_THREADS, or all cores)"
     running.add_argument("--threads", type=int, help=threads)
-    seconds = f"for each path of a row, roughly (default: {SECONDS:g}; {QUICK_SECONDS:g} with --quick)"
+    seconds = f"seconds for each path of a row, roughly (default: {SECONDS:g}; {QUICK_SECONDS:g} with --quick)"
     running.add_argument("--seconds", type=float, metavar="S", help=seconds)
-    at_most = (
-        f"of each path of a row, at most; 5 of them in any case (default: {REPETITIONS}; {QUICK_REPETITIONS} with "
-    )
-    running.add_argument("--repetitions", type=int, metavar="N", help=f"{at_most}--quick)")
-    output = parser.add_argument_group("output")
-    output.add_argument("--markdown", type=Path, metavar="FILE", help="write the table that goes to stdout")
-    output.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the latencies")
-    output.add_argument("--overwrite", action="store_true", help="replace such files where they are there already")
+    quick = f"(default: {REPETITIONS}; {QUICK_REPETITIONS} with --quick)"
+    repetitions = f"largest number of repetitions of each path of a row, at least 5 {quick}"
+    running.add_argument("--repetitions", type=int, metavar="N", help=repetitions)
     commandline.add_first_stage_options(parser)
     return parser
 
 
 def _add_measured(add) -> None:
-    batch = "queries scored together; those but 1 at the first depth only (default: 1 8 64; 1 8 with --quick)"
+    batch = "queries scored together; more than 1 at the first depth only (default: 1 8 64; 1 8 with --quick)"
     add("--batch", type=int, nargs="+", metavar="N", help=batch)
     documents = f"sizes of generated collections (default: {DOCUMENTS}; {QUICK_DOCUMENTS} with --quick)"
     add("--documents", type=int, nargs="+", metavar="N", help=documents)
-    add("--work-folder", type=Path, help="keep generated collections here (default: a temporary folder)")
-    add("--index", type=Path, help="measure on this index instead")
-    add("--queries", help="queries of --index: what the search command takes")
-    run = "a TREC run with the candidates of --queries (default: first stage with --whole, or a scan)"
+    add("--work-folder", type=Path, help="folder that keeps generated collections (default: a temporary folder)")
+    run = "TREC run with the candidates of --queries (default: first stage with --whole, or a scan)"
     add("--run", type=Path, help=run)
-    dense = "measure dense search over all documents, too, of models that can (ktrel)"
+    dense = "measure dense search over all documents, too, for models that support it (ktrel)"
     add("--dense", action="store_true", help=dense)
-    texts = f"measure re-ranking texts of a corpus without an index, too ({accepted(CORPUS)}; default: sample)"
+    texts = f"corpus to measure re-ranking of texts without an index on, too ({accepted(CORPUS)}; default: sample)"
     add("--texts", nargs="?", const="sample", metavar="CORPUS", help=texts)
     add("--cross-encoders", action="store_true", help="measure cross-encoders, too (extra 'bench')")
-    service = (
-        "measure the service instead, with bundled models where no checkpoint is named: one that is started, or URL"
-    )
+    service = "measure the service at this URL instead, or a new one, with bundled models where no checkpoint is named"
     add("--service", nargs="?", const="", metavar="URL", help=service)
-    add("--rate", type=float, nargs="+", metavar="N", help="requests a second that --service is sent")
-    add("--clients", type=int, nargs="+", metavar="N", help="clients that ask --service all the time")
+    add("--rate", type=float, nargs="+", metavar="N", help="requests a second to send to --service")
+    add("--clients", type=int, nargs="+", metavar="N", help="concurrent clients of --service")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -121,9 +118,7 @@ def main(argv: list[str] | None = None) -> None:
     rows = list(_service_rows(options) if options.service is not None else measure(_suite(options)))
     if options.json:
         write_json(rows, options.json, options.overwrite)
-    said = markdown(
-        rows, shlex.join(["python", "-m", "rerank_plugin.bench", *(sys.argv[1:] if argv is None else argv)])
-    )
+    said = markdown(rows, shlex.join(["rerank-plugin", "bench", *(sys.argv[1:] if argv is None else argv)]))
     if options.markdown:
         with replacing(options.markdown, TABLE, options.overwrite) as file:
             file.write(said.encode())

@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.clicks``: makes judgments for training and testing of a click log; or simulates a log."""
+"""``rerank-plugin clicks``: makes judgments from a click log, or simulates a log."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ a folder that train, search and evaluate take as FOLDER:train, FOLDER:dev and FO
 With --simulate, write a log instead, of simulated users who search a judged collection."""
 EXAMPLES = """\
 examples:
-  python -m rerank_plugin.clicks --log log.tsv.gz --output data/clicks
-  python -m rerank_plugin.clicks --simulate sample --run runs/bm25.run --output log.tsv"""
+  rerank-plugin clicks --log log.tsv.gz --output data/clicks
+  rerank-plugin clicks --simulate sample --run runs/bm25.run --output log.tsv"""
 
 
 def arguments():
@@ -24,31 +24,31 @@ def arguments():
 
     parser = commandline.parser("clicks", DESCRIPTION, EXAMPLES)
     mode = parser.add_mutually_exclusive_group(required=True)
-    log = "the files of a click log, tab-separated with a header, also .gz"
+    log = "files of a click log, tab-separated with a header, also .gz"
     mode.add_argument("--log", type=Path, nargs="+", metavar="FILE", help=log)
     mode.add_argument("--simulate", metavar="QJ", help=f"judged queries to simulate: {accepted_together()}")
-    output = "folder to write; with --simulate, the log (.gz too)"
+    output = "folder to write; with --simulate, the log, also .gz"
     parser.add_argument("--output", type=Path, required=True, help=output)
-    parser.add_argument("--overwrite", action="store_true", help="replace such a folder, or a log, there already")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing folder or log")
     add = parser.add_argument_group("relevance").add_argument
-    add("--formula", choices=("d18", "d17"), default="d18", help="of the 2018 or the 2017 paper")
-    add("--mu", type=float, help="weight of clicks to the summary (d18: 0.333, d17: 0.33)")
-    without = "for documents without full text (0.067; 15)"
+    add("--formula", choices=("d18", "d17"), default="d18", help="formula of the 2018 or the 2017 paper")
+    add("--mu", type=float, help="weight of clicks to the summary (default: 0.333; d17 0.33)")
+    without = "weight for documents without full text (default: 0.067; d17 15)"
     add("--lambda", type=float, dest="lambda_", metavar="LAMBDA", help=without)
     add = parser.add_argument_group("which queries are kept").add_argument
-    add("--max-words", type=int, default=7, help="words (tokens) of a query at most")
-    add("--min-documents", type=int, default=21, help="documents of a query at least")
-    add("--min-clicked", type=int, default=3, help="clicked documents of a query at least")
+    add("--max-words", type=int, default=7, help="largest number of words (tokens) of a query")
+    add("--min-documents", type=int, default=21, help="smallest number of documents of a query")
+    add("--min-clicked", type=int, default=3, help="smallest number of clicked documents of a query")
     for name, what in (("boolean", "with AND, OR, NOT"), ("field", "with field tags"), ("author", "for authors")):
         add(f"--keep-{name}", action="store_true", help=f"keep searches {what}")
-    best = "in train and dev, the N most relevant documents a query at most, and as many others (2017 paper: 20)"
+    best = "largest number of relevant documents of a query in train and dev, and as many others (2017 paper: 20)"
     add("--balance", type=int, metavar="N", help=best)
     add = parser.add_argument_group("simulation").add_argument
     add("--run", type=Path, help="TREC run that users see (default: judged documents, shuffled)")
     add("--sessions", type=int, default=50, help="searches of each query")
-    add("--eta", type=float, default=1.0, help="rank r is looked at with probability 1/r^eta")
-    add("--noise", type=float, default=0.03, help="probability to click what is not relevant")
-    add("--depth", type=int, default=100, help="documents of the run that can be reached")
+    add("--eta", type=float, default=1.0, help="exponent of the examination probability of rank r, 1/r^eta")
+    add("--noise", type=float, default=0.03, help="probability of a click on a non-relevant document")
+    add("--depth", type=int, default=100, help="documents of the run that users can reach")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.distill``: makes small models from a sentence encoder, without judgments to train on."""
+"""``rerank-plugin distill``: makes small models from a sentence encoder, without judgments to train on."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def arguments():
         "Distil a sentence encoder into a small model; no judgments are needed to train it.\n"
         "ktrel becomes an encoder: word vectors, as 8-bit numbers, whose sums encode thousands of documents a second.\n"
         "delta and pacrr re-rank: they learn how the teacher, fused with BM25 or a reranker, grades BM25's candidates.",
-        epilog="examples:\n  python -m rerank_plugin.distill --corpus sample --passages 500 --batch-size 256 "
+        epilog="examples:\n  rerank-plugin distill --corpus sample --passages 500 --batch-size 256 "
         "--output checkpoints/distilled\n"
-        "  python -m rerank_plugin.distill --student delta --index indexes/sample --queries sample:train "
+        "  rerank-plugin distill --student delta --index indexes/sample --queries sample:train "
         "--validation sample:dev --output checkpoints/delta-distilled",
     )
     add = parser.add_argument
     add("--student", default="ktrel", choices=STUDENTS, help="model to make")
-    add("--teacher", default="minilm", help="a folder of sentence-transformers, or minilm (extra 'minilm')")
+    add("--teacher", default="minilm", help="folder of sentence-transformers, or minilm (extra 'minilm')")
     corpora = f"texts that ktrel learns from: {accepted(CORPUS)}; may be repeated"
     add("--corpus", action="append", default=[], help=corpora)
     queries = f"queries to learn from: {accepted(QUERIES)}; may be repeated"
     add("--queries", action="append", default=[], help=queries)
     add("--output", type=Path, required=True, help="checkpoint to write")
-    add("--overwrite", action="store_true", help="replace a checkpoint that is there already")
+    add("--overwrite", action="store_true", help="replace an existing checkpoint")
     _add_text_options(parser.add_argument_group("texts of ktrel").add_argument)
     _add_reranker_options(parser.add_argument_group(RERANKER).add_argument)
     training = parser.add_argument_group("training")
     commandline.add_settings(training, DistillationConfig, given_only=True)
-    cache = "keep the teacher's vectors here: an interrupted distillation goes on from them"
+    cache = "folder that keeps the teacher's vectors, to resume an interrupted distillation"
     training.add_argument("--cache", type=Path, default=Path("runs/distill"), help=cache)
     training.add_argument("--device", default="cpu", help="torch device of the teacher: cpu, cuda, cuda:1, mps")
-    precision = "of the teacher: float32, or bfloat16, three times as fast where the machine multiplies in it"
+    precision = "precision of the teacher; bfloat16 is three times as fast where the CPU multiplies in it"
     training.add_argument("--precision", default="float32", choices=("float32", "bfloat16"), help=precision)
     return parser
 
@@ -51,27 +51,33 @@ def _add_text_options(add) -> None:
     names = "concepts to learn the names of: MeSH or UMLS, as knowledge compile reads them; may be repeated"
     add("--vocabulary", action="append", default=[], metavar="SOURCE", help=names)
     concepts = (
-        "make vectors of the concepts of this compiled knowledge base, too (rerank_plugin.knowledge compile): the "
-        "student then reads indexes that were built with it"
+        "compiled knowledge base (rerank-plugin knowledge compile) whose concepts get vectors, too; the student then "
+        "reads indexes that were built with it"
     )
     add("--knowledge-base", type=Path, metavar="KB", help=concepts)
-    add("--passages", type=int, default=40_000, help="passages of two sentences from each corpus, at most")
-    add("--beginnings", type=int, default=6000, help="beginnings of documents from each corpus, at most")
+    add("--passages", type=int, default=40_000, help="largest number of passages of two sentences from each corpus")
+    add("--beginnings", type=int, default=6000, help="largest number of beginnings of documents from each corpus")
 
 
 def _add_reranker_options(add) -> None:
     from rerank_plugin.corpora.register import accepted_together
 
-    add("--index", type=Path, help="index in which BM25 finds the candidates")
-    judged = f"queries and judgments that choose the best epoch: {accepted_together()}"
+    add("--index", type=Path, help="index folder, in which BM25 finds the candidates")
+    judged = f"queries and judgments to choose the best epoch by: {accepted_together()}"
     add("--validation", metavar="QJ", help=judged)
-    add("--words", type=Path, help="word vectors (default: those of the bundled ktrel)")
-    add("--depth", type=int, default=100, help="candidates a query")
-    add("--teacher-weight", type=float, default=0.5, metavar="W", help="of the teacher's cosine in a grade, up to 1")
-    fused = "reranker that has the rest of a grade, such as delta (default: BM25 has it)"
+    add("--words", default="ktrel", help="folder of word vectors, or a bundled model's name")
+    add("--depth", type=int, default=100, help="candidates of each query")
+    add(
+        "--teacher-weight",
+        type=float,
+        default=0.5,
+        metavar="W",
+        help="weight of the teacher's cosine in a grade, 0 to 1",
+    )
+    fused = "reranker that gives the rest of a grade, such as delta (default: BM25)"
     add("--fuse-with", metavar="RERANKER", help=fused)
-    add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter by its name in config.json")
-    add("--resume", action="store_true", help="go on with a training that was interrupted")
+    add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter, by its name in config.json")
+    add("--resume", action="store_true", help="resume an interrupted training")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -118,7 +124,6 @@ def _annotator(knowledge: Path | None):
 
 def _distil_reranker(options) -> None:
     """Make a model that re-ranks; the output is a checkpoint as that of a training."""
-    from rerank_plugin.models.register import checkpoint_folder
     from rerank_plugin.retrieval.register import configure
     from rerank_plugin.training.distillation import Teacher
     from rerank_plugin.training.saving import TRAINED
@@ -132,7 +137,7 @@ def _distil_reranker(options) -> None:
     task = Task(
         model=options.student,
         index=options.index,
-        words=options.words or checkpoint_folder("ktrel"),
+        words=options.words,
         train=options.queries[0],
         more_train=tuple(options.queries[1:]),
         validation=options.validation,

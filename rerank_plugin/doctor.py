@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.doctor``: tells which extras are installed, and whether what is installed works."""
+"""``rerank-plugin doctor``: tells which extras are installed, and whether what is installed works."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ are libraries of CUDA. Where there is no GPU, install the build for the CPU firs
   {CPU_TORCH}
 
 examples:
-  python -m rerank_plugin.doctor
-  python -m rerank_plugin.doctor --index indexes/sample"""
+  rerank-plugin doctor
+  rerank-plugin doctor --index indexes/sample"""
 
 
 def main(argv: list[str] | None = None) -> None:

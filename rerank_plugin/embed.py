@@ -1,6 +1,4 @@
-"""``python -m rerank_plugin.embed``: ``words``, word vectors for the neural models; ``compact``, in less space;
-``extend``, for all words of an index; ``contexts``, an encoder adapted to an index; ``concepts``, vectors of the
-concepts of a knowledge base."""
+"""``rerank-plugin embed``: trains, imports and changes vectors of words and of concepts."""
 
 from __future__ import annotations
 
@@ -53,35 +51,37 @@ def arguments():
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     parts = {}
     for name, (help, description, example) in KINDS.items():
-        example = f"example:\n  python -m rerank_plugin.embed {example}"
+        example = f"example:\n  rerank-plugin embed {example}"
         part = parts[name] = parser.subcommand(kinds, name, help, description, example)
         if name in ("compact", "extend"):
-            part.add_argument("--words", required=True, help="folder of word vectors, or a bundled model's name: ktrel")
+            part.add_argument("--words", required=True, help="folder of word vectors, or a bundled model's name")
         part.add_argument("--output", type=Path, required=True, help="folder to write")
-        part.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
+        part.add_argument("--overwrite", action="store_true", help="replace an existing folder")
 
     add = parts["words"].add_argument
-    add("--corpus", action="append", help=f"what to train on: {accepted(CORPUS)}; may be repeated")
-    add("--import", dest="imported", type=Path, help="read word2vec vectors instead of training")
+    add("--corpus", action="append", help=f"corpus to train on: {accepted(CORPUS)}; may be repeated")
+    add("--import", dest="imported", type=Path, help="word2vec file to import instead of training")
     more = parts["words"].add_argument_group("words and training")
-    more.add_argument("--binary", action="store_true", help="the imported file is in word2vec's binary format")
-    stem = "vectors of stems, for an index with the same --stem"
+    more.add_argument("--binary", action="store_true", help="read the imported file in word2vec's binary format")
+    stem = "stemmer of the words, for an index with the same --stem (default: none)"
     more.add_argument("--stem", choices=("krovetz",), help=stem)
     commandline.add_settings(more, Word2VecConfig)
-    parts["compact"].add_argument("--most-frequent", type=int, help="keep only so many of the most frequent words")
+    parts["compact"].add_argument(
+        "--most-frequent", type=int, help="number of the most frequent words to keep (default: all)"
+    )
     index = "index folder, with the same --stem"
     parts["extend"].add_argument("--index", type=Path, required=True, help=index)
     add = parts["contexts"].add_argument
-    add("--checkpoint", required=True, help="of the encoder, or a bundled model's name: ktrel")
-    add("--index", type=Path, required=True, help="index folder whose documents are read")
-    add("--weight", type=float, default=0.2, help="of the cosine of the second vectors; the first has 1")
+    add("--checkpoint", required=True, help="checkpoint of the encoder, or a bundled model's name: ktrel")
+    add("--index", type=Path, required=True, help="index folder with the documents")
+    add("--weight", type=float, default=0.2, help="weight of the cosine of the second vectors; that of the first is 1")
     add = parts["concepts"].add_argument
-    add("--knowledge", type=Path, required=True, metavar="KB", help="a compiled knowledge base")
+    add("--knowledge", type=Path, required=True, metavar="KB", help="compiled knowledge base")
     more = parts["concepts"].add_argument_group("training")
     commandline.add_settings(more, TransEConfig)
-    holdout = "share of related pairs that are held out (2,000 at most); 0: none"
+    holdout = "share of related pairs to hold out (at most 2,000); 0 for none"
     more.add_argument("--holdout", type=float, default=0.02, help=holdout)
-    more.add_argument("--final", action="store_true", help="after measuring, train on everything and write that")
+    more.add_argument("--final", action="store_true", help="train on everything after measuring, and write that")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.evaluate``: measures runs, and compares them with one another."""
+"""``rerank-plugin evaluate``: measures runs, and compares them with one another."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ Tables of the papers (two-tailed paired t-tests, no correction):
   --pairs           PACRR, table 3 and figure 4: how often runs rank the more relevant of two documents higher"""
 EXAMPLE = """\
 examples:
-  python -m rerank_plugin.evaluate --qrels sample:test runs/bm25.run runs/delta.run --baseline runs/bm25.run
-  python -m rerank_plugin.evaluate --qrels sample:test runs/bm25.run runs/delta.run --subset one-new-word \\
+  rerank-plugin evaluate --qrels sample:test runs/bm25.run runs/delta.run --baseline runs/bm25.run
+
+  rerank-plugin evaluate --qrels sample:test runs/bm25.run runs/delta.run --subset one-new-word \\
       --queries sample:test --seen-queries sample:train --seen-queries sample:dev
-  python -m rerank_plugin.evaluate --qrels sample:test runs/bm25.run runs/delta.run --format paper \\
+  rerank-plugin evaluate --qrels sample:test runs/bm25.run runs/delta.run --format paper \\
       --against runs/delta.run=runs/bm25.run
-  python -m rerank_plugin.evaluate --qrels sample:test runs/pacrr.run runs/drmm.run runs/qld.run --format letters \\
+  rerank-plugin evaluate --qrels sample:test runs/pacrr.run runs/drmm.run runs/qld.run --format letters \\
       --letters D=runs/drmm.run Q=runs/qld.run
-  python -m rerank_plugin.evaluate --qrels sample:test --before runs/first runs/pacrr runs/drmm --letters D=runs/drmm \\
+  rerank-plugin evaluate --qrels sample:test --before runs/first runs/pacrr runs/drmm --letters D=runs/drmm \\
       --scatter figure3.png
-  python -m rerank_plugin.evaluate --qrels sample:test runs/pacrr.run runs/drmm.run --pairs --label 2=HRel 1=Rel 0=NRel
+  rerank-plugin evaluate --qrels sample:test runs/pacrr.run runs/drmm.run --pairs --label 2=HRel 1=Rel 0=NRel
 The runs come before --measures, --letters and --label, or after a -- of their own."""
 
 PAPER, LETTERS = "paper", "letters"  # of evaluation.marks and evaluation.letters
@@ -71,32 +72,36 @@ def arguments():
 
     parser = commandline.parser("evaluate", DESCRIPTION, EXAMPLE)
     add = parser.add_argument
-    add("runs", nargs="*", metavar="RUN", help="TREC run file, also .gz; with --before a folder of them")
-    add("--qrels", required=True, metavar="J", help=accepted(JUDGMENTS))
-    measures = f"what to measure (default: {' '.join(DEFAULTS)}; ERR@20 NDCG.20 for the tables of PACRR)"
+    add("runs", nargs="*", metavar="RUN", help="TREC run file, also .gz; with --before a folder of runs")
+    add("--qrels", required=True, metavar="J", help=f"judgments: {accepted(JUDGMENTS)}")
+    measures = f"measures (default: {' '.join(DEFAULTS)}; ERR@20 NDCG.20 for the tables of PACRR)"
     add("--measures", nargs="+", metavar="M", help=measures)
-    add("--baseline", metavar="RUN", help="run to compare the others with, among them or another one")
-    add("--format", choices=FORMATS, default="table", help="what to print")
-    add("--output", type=Path, help="file to write instead of printing")
+    add("--baseline", metavar="RUN", help="run to compare the other runs with (default: no tests)")
+    add("--format", choices=FORMATS, default="table", help="format of the output")
+    add("--output", type=Path, help="file to write (default: print)")
     add = parser.add_argument_group("comparisons and output").add_argument
-    highest = "top of the scale of ERR (default: the highest grade in the judgments; the script of TREC has 4)"
+    highest = "highest grade of ERR's scale (default: that of the judgments; TREC's script has 4)"
     add("--highest-grade", type=float, metavar="G", help=highest)
-    add("--alpha", type=float, help="level of significance (default: 0.05; 0.01 for --format paper)")
-    against = "for --format paper: a run and the baselines it is compared with; once for each run"
+    add("--alpha", type=float, help="significance level (default: 0.05; 0.01 for --format paper)")
+    against = "run and the baselines it is compared with, for --format paper; once for each run"
     add("--against", action="append", default=[], metavar="RUN=RUN,...", help=against)
-    add("--per-query", action="store_true", help="add the values of each query")
-    agreement = "add Kendall's tau and the share of the top 10 in common with --baseline"
+    add("--per-query", action="store_true", help="print the values of each query, too")
+    agreement = "print Kendall's tau and the shared part of the top 10 with --baseline, too"
     add("--agreement", action="store_true", help=agreement)
-    add("--overwrite", action="store_true", help="replace --output and --scatter, if there already")
+    add("--overwrite", action="store_true", help="replace an existing --output or --scatter")
     add = parser.add_argument_group("tables of the PACRR paper").add_argument
     letters = "baselines and their letters, for --format letters, --pairs and --before (there L=FOLDER)"
     add("--letters", nargs="+", default=[], metavar="L=RUN", help=letters)
-    add("--before", metavar="FOLDER", help="compare runs before and after re-ranking (see above)")
-    add("--scatter", type=Path, metavar="FILE.png", help="for --before: draw every run before and after")
+    add(
+        "--before",
+        metavar="FOLDER",
+        help="folder of runs before re-ranking, to compare with those after it (see above)",
+    )
+    add("--scatter", type=Path, metavar="FILE.png", help="plot to write for --before: every run before and after")
     add("--pairs", action="store_true", help="compare runs on pairs of documents (see above)")
-    label = "for --pairs: names of grades; neighbouring grades of one name count as one"
+    label = "names of grades, for --pairs; neighbouring grades of one name count as one"
     add("--label", nargs="+", default=[], metavar="GRADE=NAME", help=label)
-    unjudged = "for --pairs: unjudged documents of the runs are not relevant, for judgments of relevant documents only"
+    unjudged = "take unjudged documents as non-relevant in --pairs, for judgments of relevant documents only"
     add("--unjudged-as-nonrelevant", action="store_true", help=unjudged)
     subset_options.add_subset_options(parser)
     return parser

@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.experiment``: says where the papers' experiments are, which are no part of the package."""
+"""``rerank-plugin experiment``: says where the experiments of the papers are, outside this package."""
 
 from rerank_plugin import options as commandline
 from rerank_plugin.files.errors import InputError

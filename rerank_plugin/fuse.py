@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.fuse``: fuses runs, and tunes their weights on judged queries."""
+"""``rerank-plugin fuse``: fuses runs, and tunes their weights on judged queries."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from rerank_plugin.files.errors import InputError
 log = logging.getLogger(__name__)
 
 DESCRIPTION = """\
-Fuse TREC runs of the same queries into one, by reciprocal ranks (rrf) or by scores that are brought to [0, 1]
-query by query (linear).
+Fuse TREC runs of the same queries into one, by reciprocal ranks (rrf) or by scores normalized to [0, 1] by query
+(linear).
 
 With --tune, weights (and values of --k) are tried on judged queries, the table is printed, and --output is the
 run by the best ones. --format json keeps them in a file that --tuned takes for other runs: tune on validation
 queries, and fuse the runs of test queries."""
 EXAMPLES = """\
 examples:
-  python -m rerank_plugin.fuse runs/bm25.run runs/ktrel.run --output runs/hybrid.run
-  python -m rerank_plugin.fuse dev/bm25.run dev/ktrel.run --method linear --tune sample:dev --measure AP \\
+  rerank-plugin fuse runs/bm25.run runs/ktrel.run --output runs/hybrid.run
+  rerank-plugin fuse dev/bm25.run dev/ktrel.run --method linear --tune sample:dev --measure AP \\
       --format json > weights.json
-  python -m rerank_plugin.fuse test/bm25.run test/ktrel.run --tuned weights.json --output runs/hybrid.run"""
+  rerank-plugin fuse test/bm25.run test/ktrel.run --tuned weights.json --output runs/hybrid.run"""
 
 
 def arguments():
     parser = commandline.parser("fuse", DESCRIPTION, EXAMPLES)
-    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="TREC run file, also .gz; two at least")
+    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="TREC run file, also .gz; at least two")
     add = parser.add_argument
     add("--output", type=Path, metavar="RUN", help="run file to write")
-    add("--method", choices=("rrf", "linear"), help="reciprocal ranks (the default) or scores")
-    weights = "of the runs, one each; of two, the first one's share is enough (default: equal)"
+    add("--method", choices=("rrf", "linear"), help="reciprocal ranks or scores (default: rrf)")
+    weights = "weights of the runs; of two, the first one's share is enough (default: equal)"
     add("--weights", type=float, nargs="+", metavar="W", help=weights)
-    add("--k", type=float, nargs="+", metavar="K", help="of rrf (60); with --tune those to try")
-    add("--tune", metavar="J", help="judgments to find the weights with (see evaluate)")
+    add("--k", type=float, nargs="+", metavar="K", help="k of rrf; with --tune, the values to try (default: 60)")
+    add("--tune", metavar="J", help="judgments to tune the weights on (see evaluate)")
+    add("--overwrite", action="store_true", help="replace an existing run")
     add = parser.add_argument_group("tuning").add_argument
-    add("--measure", nargs="+", default=["AP"], help="what is to be high; of several, their mean")
-    add("--step", type=float, default=0.05, help="between weights")
-    add("--search", choices=("grid", "ascent"), default="grid", help="all weights, or one run's after the other")
-    add("--format", choices=("table", "json"), default="table", help="what to print")
-    add("--tuned", type=Path, metavar="FILE", help="method, weights and k as --tune found them, in JSON")
+    add("--measure", nargs="+", default=["AP"], help="measure to maximize; the mean of several")
+    add("--step", type=float, default=0.05, help="step between weights")
+    add("--search", choices=("grid", "ascent"), default="grid", help="grid of all weights, or coordinate ascent by run")
+    add("--format", choices=("table", "json"), default="table", help="format of the output")
+    add("--tuned", type=Path, metavar="FILE", help="JSON file with the method, weights and k that --tune found")
     add = parser.add_argument_group("ranks and output").add_argument
-    add("--depth", type=int, help="ranks of each run that are looked at (default: all)")
-    add("--output-depth", type=int, help="ranks that are written (default: all)")
+    add("--depth", type=int, help="ranks to read of each run (default: all)")
+    add("--output-depth", type=int, help="ranks to write (default: all)")
     add("--tag", help="run tag (default: the method)")
-    add("--overwrite", action="store_true", help="replace a run that is there already")
     return parser
 
 

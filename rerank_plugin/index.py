@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.index``: indexes a corpus, or goes beside a Lucene index, and encodes documents."""
+"""``rerank-plugin index``: indexes a corpus, or an existing Lucene index, and encodes documents."""
 
 from __future__ import annotations
 
@@ -20,37 +20,36 @@ def arguments():
         "index",
         "Index a corpus of titles and abstracts: a Lucene index (fields title, abstract, contents, with positions and\n"
         "document vectors; metadata; the stored documents) and, beside it, the forward index that the rerankers read.\n"
-        "Or build the forward index alone, beside a Lucene index that is there.",
-        "examples:\n  python -m rerank_plugin.index --corpus sample --index indexes/sample\n"
-        "  python -m rerank_plugin.index --corpus sample --knowledge kb/sample --index indexes/concepts\n"
-        "  python -m rerank_plugin.index --lucene indexes/lucene-index-nfcorpus --index indexes/nfcorpus\n"
-        "  python -m rerank_plugin.index --encode checkpoints/ktrel --index indexes/sample\n"
-        "  python -m rerank_plugin.index --encode minilm --index indexes/sample\n"
-        "  python -m rerank_plugin.index --statistics checkpoints/delta --index indexes/sample",
+        "Or build the forward index alone, beside an existing Lucene index.",
+        "examples:\n  rerank-plugin index --corpus sample --index indexes/sample\n"
+        "  rerank-plugin index --encode ktrel --index indexes/sample\n\n"
+        "  rerank-plugin index --corpus sample --knowledge kb/sample --index indexes/concepts\n"
+        "  rerank-plugin index --lucene indexes/lucene-index-nfcorpus --index indexes/nfcorpus\n"
+        "  rerank-plugin index --encode checkpoints/ktrel --index indexes/sample\n"
+        "  rerank-plugin index --encode minilm --index indexes/sample\n"
+        "  rerank-plugin index --statistics checkpoints/delta --index indexes/sample",
     )
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--corpus", help=accepted(CORPUS))
-    lucene = "an Anserini or Pyserini index that stores raw or contents: it is read, and searched where it is"
+    mode.add_argument("--corpus", help=f"corpus to index: {accepted(CORPUS)}")
+    lucene = "Anserini or Pyserini index that stores raw or contents, to read and to search in its place"
     mode.add_argument("--lucene", type=Path, metavar="FOLDER", help=lucene)
-    parser.add_argument("--index", required=True, type=Path, help="folder to write")
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace an index, encodings or statistics that are there already"
-    )
-    mode.add_argument("--verify", action="store_true", help="only check an index's files against their checksums")
+    parser.add_argument("--index", required=True, type=Path, help="index folder")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing index, encodings or statistics")
+    mode.add_argument("--verify", action="store_true", help="check the files of an index against their checksums")
     encode = (
-        "encode an index's documents, or go on where that was interrupted: with a checkpoint of sevmos or ktrel; with "
-        "ktrel, the bundled encoder; or with a bi-encoder's folder of sentence-transformers or Hugging Face, or minilm"
+        "encoder to encode the documents of an index with, or to resume with: ktrel (bundled), minilm, a checkpoint of "
+        "sevmos or ktrel, or a bi-encoder's folder of sentence-transformers or Hugging Face"
     )
     mode.add_argument("--encode", metavar="CHECKPOINT", help=encode)
     statistics = (
-        "write the statistics of an index (document frequencies of words, mean lengths) into a checkpoint, as training "
-        "on that index does: by them the library scores texts that are in no index"
+        "checkpoint to write the statistics of an index into (document frequencies, mean lengths), as training does: "
+        "the library scores texts without an index by them"
     )
     mode.add_argument("--statistics", type=Path, metavar="CHECKPOINT", help=statistics)
     _add_building_options(parser.add_argument_group("building an index").add_argument)
     _add_encoding_options(parser.add_argument_group("encoding").add_argument)
     ann = parser.add_argument_group("approximate search of encodings (search --first-stage dense:CHECKPOINT)")
-    build = "build this index of the vectors, too, or only it where the vectors are there already"
+    build = "build this index of the vectors, too, or it alone where the vectors exist"
     ann.add_argument("--ann", choices=("ivf", "hnsw"), help=build)
     commandline.add_settings(ann, AnnConfig)
     return parser
@@ -59,31 +58,31 @@ def arguments():
 def _add_building_options(add) -> None:
     strict = "stop at the first duplicate id, empty document or unreadable record"
     add("--strict", action="store_true", help=strict)
-    stem = "stem the words of the forward index; Lucene's fields stay as they are"
+    stem = "stemmer of the words of the forward index; Lucene's fields stay as they are (default: none)"
     add("--stem", choices=("krovetz",), help=stem)
     knowledge = (
-        "annotate the documents with the concepts of this compiled knowledge base (rerank_plugin.knowledge compile): "
-        "what KTRel reads beside words"
+        "compiled knowledge base (rerank-plugin knowledge compile) to annotate the documents with; KTRel reads its "
+        "concepts beside words"
     )
     add("--knowledge", type=Path, metavar="KB", help=knowledge)
-    field = "of --lucene: the key of the stored JSON object, or the stored field, of {} (default: the usual ones)"
+    field = "key of the stored JSON object, or stored field, of {} in --lucene (default: the usual ones)"
     add("--title-field", metavar="NAME", help=field.format("titles"))
     add("--text-field", metavar="NAME", help=field.format("abstracts or texts"))
-    add("--threads", type=int, help="Lucene indexing threads (default: one per processor)")
+    add("--threads", type=int, help="Lucene indexing threads (default: one per core)")
 
 
 def _add_encoding_options(add) -> None:
     add("--device", default="cpu", help="torch device of the model: cpu, cuda, cuda:1, mps")
     add("--batch-size", type=int, help="documents encoded at once (default: 16 on a CPU, else 512)")
-    add("--half", action="store_true", help="keep vectors in half precision, in half the space")
+    add("--half", action="store_true", help="store vectors in half precision, in half the space")
     adapted = (
-        "of ktrel: do not make the second encoder, which is adapted to the collection (words get vectors of the "
-        "documents that hold them, without judgments) and which search --first-stage hybrid ranks better by"
+        "skip the second encoder of ktrel, which is adapted to the collection without judgments (words get vectors of "
+        "the documents that hold them) and with which search --first-stage hybrid ranks better"
     )
     add("--no-adapt", action="store_true", help=adapted)
     judged = (
-        "keep these judged queries, encoded, too: what search --first-stage neighbours:CHECKPOINT ranks by (queries "
-        "and judgments, as train takes them; may be repeated)"
+        "judged queries to encode, too, for search --first-stage neighbours:CHECKPOINT (queries and judgments, as "
+        "train takes them); may be repeated"
     )
     add("--judged", action="append", default=[], metavar="QJ", help=judged)
 

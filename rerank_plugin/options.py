@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +21,17 @@ from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
 from rerank_plugin.files.settings import chosen, settings
 
+PACKAGE = Path(__file__).parent
 COMMON = "common options"
-MODULES = "python -m rerank_plugin."  # before the name of a command, in all texts of this package
+COMMAND = re.compile(r"\brerank-plugin (?=[a-z])")  # before the name of a command, in all texts of this package
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Keeps line breaks, shows the defaults that say something, and in the usage only what is required."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        return action.help if action.default in (None, False, []) else super()._get_help_string(action)
+        says_nothing = action.default in (None, [], "") or action.default is False
+        return action.help if says_nothing else super()._get_help_string(action)
 
     def _format_usage(self, usage, actions, groups, prefix):
         if prefix == "":  # of a command with subcommands, whose names it begins
@@ -38,18 +42,84 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
         return super()._format_usage(usage, needed, groups, prefix).rstrip("\n") + " [options]\n\n"
 
 
+class Once:
+    """An action of an option that has one value: given twice, either could be meant, so it is refused."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        if option_string and self in parser.given:
+            how = f"give its values after one {option_string}" if self.nargs == "+" else "give it once"
+            raise argparse.ArgumentError(self, f"is given twice: {how}")
+        parser.given.add(self)
+        super().__call__(parser, namespace, values, option_string)
+
+
+class Store(Once, argparse._StoreAction):
+    """One value, or the values after one name."""
+
+
+class Switch(Once, argparse.BooleanOptionalAction):
+    """``--NAME`` or ``--no-NAME``."""
+
+
+class HelpAll(argparse.Action):
+    """``--help-all``: prints the help of all options, and ends."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        parser._print_message(parser.full_help(), sys.stdout)
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
-    """Bad usage is one line on stderr and status 2, like any other bad input."""
+    """Bad usage is one line on stderr and status 2, like any other bad input.
+
+    ``--help`` shows the options that are in no group, and the first paragraph of the description and of the examples;
+    ``--help-all`` shows everything. A command without groups of options has one help.
+    """
+
+    def __init__(self, **how):
+        super().__init__(**how)
+        self.given: set[argparse.Action] = set()  # the options that were read
+        for name in (None, "store"):
+            self.register("action", name, Store)
+        self.add_argument("--help-all", action=HelpAll, nargs=0, help=argparse.SUPPRESS)
+
+    def parse_known_args(self, args=None, namespace=None):
+        self.given = set()
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str):
-        self.exit(2, f"error: {message} (see {self.prog} --help)\n")
+        unknown = re.match("unrecognized arguments: (--[a-z-]+)", message)
+        near = suggestion(unknown[1], self._option_string_actions) if unknown else ""
+        self.exit(2, f"error: {message}{near} (see {self.prog} --help)\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += suggestion(str(value), map(str, action.choices or ()))
+            raise
 
     def _print_message(self, message: str, file=None) -> None:
         super()._print_message(as_called(message), file)
 
-    def format_help(self) -> str:
+    def full_help(self) -> str:
+        """The help of all options."""
         self._action_groups.sort(key=lambda group: group.title == COMMON)  # those of every command are last
         return super().format_help()
+
+    def format_help(self) -> str:
+        """The help of what most people need."""
+        groups, texts = self._action_groups, (self.description, self.epilog)
+        further = [group for group in groups if group not in (self._positionals, self._optionals)]
+        if all(group.title == COMMON for group in further):
+            return self.full_help()
+        count = sum(action.help != argparse.SUPPRESS for group in further for action in group._group_actions)
+        self._action_groups = [self._positionals, self._optionals]
+        self.description, self.epilog = (text and text.partition("\n\n")[0] for text in texts)
+        try:
+            return f"{super().format_help()}\n{count} more options and all examples: {self.prog} --help-all\n"
+        finally:
+            self._action_groups, (self.description, self.epilog) = groups, texts
 
     def check_counts(self, options: argparse.Namespace, *names: str) -> None:
         """Refuse numbers below 1 of the options with these names; those that are not given may be."""
@@ -65,17 +135,23 @@ class Parser(argparse.ArgumentParser):
         return part
 
 
+def suggestion(given: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown value: the most similar known one, if one is similar."""
+    near = get_close_matches(given, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def called() -> str:
-    """What stands before the name of a command, as this process was called; ``MODULES`` for a module of its own."""
+    """What stands before the name of a command, as this process was called: ``python -m`` only for a module."""
     program = Path(sys.argv[0])
-    if program.parts[-2:] == ("rerank_plugin", "__main__.py"):
-        return "python -m rerank_plugin "
-    return "rerank-plugin " if program.stem == "rerank-plugin" else MODULES
+    if PACKAGE not in program.parents:
+        return "rerank-plugin "
+    return f"python -m {PACKAGE.name}" + (" " if program == PACKAGE / "__main__.py" else ".")
 
 
 def as_called(text: str) -> str:
     """A text that names commands as this one was called."""
-    return text.replace(MODULES, called())
+    return COMMAND.sub(called(), text)
 
 
 def flag(name: str) -> str:
@@ -86,7 +162,7 @@ def flag(name: str) -> str:
 def parser(prog: str, description: str, epilog: str | None = None) -> Parser:
     """An argument parser that shows defaults, keeps line breaks and has the options every command takes."""
     built = Parser(
-        prog=as_called(f"{MODULES}{prog}"), description=description, epilog=epilog, formatter_class=HelpFormatter
+        prog=as_called(f"rerank-plugin {prog}"), description=description, epilog=epilog, formatter_class=HelpFormatter
     )
     add_common_options(built)
     return built
@@ -115,7 +191,7 @@ def add_settings(to, config: type, given_only: bool = False) -> None:
     for setting, default in settings(config).values():
         how: dict = {"metavar": setting.metavar, "type": setting.type or type(default), "choices": setting.choices}
         if isinstance(default, bool):
-            how = {"action": argparse.BooleanOptionalAction}
+            how = {"action": Switch}
         elif isinstance(default, tuple):
             how |= {"type": setting.type or float, "nargs": "+"}
         if not (given_only or setting.otherwise or isinstance(default, tuple)):
@@ -128,16 +204,24 @@ def configured(config: type, options: argparse.Namespace, **more):
     return config(**chosen(config, vars(options)), **more)
 
 
-def add_first_stage_options(to: argparse.ArgumentParser) -> None:
-    """Options that choose a first stage and its settings, made from the register and the configurations."""
+def add_first_stage_options(to: argparse.ArgumentParser, basic: bool = False) -> None:
+    """Options that choose a first stage and its settings, made from the register and the configurations.
+
+    Args:
+        basic: whether the help of what most people need has the name of the first stage.
+    """
     from rerank_plugin.retrieval.fusion import FusionConfig
     from rerank_plugin.retrieval.register import FIRST_STAGES
 
-    entries = FIRST_STAGES.ours()
-    summaries = [f"{entry.form}, {entry.summary}" for entry in entries]
-    summaries += [f"{name}, of another package" for name in FIRST_STAGES.installed()]
-    first = to.add_argument_group("first stage")
-    first.add_argument("--first-stage", default="bm25", metavar="STAGE", help="; ".join(summaries))
+    entries, installed = FIRST_STAGES.ours(), FIRST_STAGES.installed()
+    rows = [(entry.form, entry.summary) for entry in entries] + [(name, "of another package") for name in installed]
+    width = max(len(name) for name, _ in rows)
+    summaries = "\n".join(f"{name:<{width}}  {summary}" for name, summary in rows)
+    first = to.add_argument_group("first stage", summaries)
+    names = ", ".join(name for name, _ in rows)
+    (to if basic else first).add_argument(
+        "--first-stage", default="bm25", metavar="STAGE", help=f"source of the candidates: {names}"
+    )
     for config in dict.fromkeys(entry.config for entry in entries):
         forms = ", ".join(entry.form for entry in entries if entry.config is config)
         add_settings(to.add_argument_group(f"settings of {forms}"), config)

@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.search``: first stage, re-ranking, and a TREC run or a readable list."""
+"""``rerank-plugin search``: searches and re-ranks; a TREC run, or a list for one query."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from rerank_plugin.models.base import RerankerOptions
 log = logging.getLogger(__name__)
 
 EXAMPLES = """examples:
-  python -m rerank_plugin.search --index indexes/sample --queries sample:test --output runs/bm25.run
-  python -m rerank_plugin.search --index indexes/sample --query "aspirin" --reranker delta:checkpoints/d
-  python -m rerank_plugin.search --index indexes/sample --queries sample:test --run runs/bm25.run \\
+  rerank-plugin search --index indexes/sample --query "heart attack aspirin" --reranker delta
+  rerank-plugin search --index indexes/sample --queries sample:test --output runs/bm25.run
+
+  rerank-plugin search --index indexes/sample --queries sample:test --run runs/bm25.run \\
       --reranker checkpoints/d --output runs/delta.run
-  python -m rerank_plugin.search --index indexes/sample --queries sample:test --first-stage judged:sample:test \\
+  rerank-plugin search --index indexes/sample --queries sample:test --first-stage judged:sample:test \\
       --reranker checkpoints/d --output runs/judged.run
-  python -m rerank_plugin.search --index indexes/sample --queries sample:test --first-stage bm25+rm3 \\
+  rerank-plugin search --index indexes/sample --queries sample:test --first-stage bm25+rm3 \\
       --fuse dense:checkpoints/ktrel --fusion linear --fusion-weight 0.3 --output runs/hybrid.run
-  python -m rerank_plugin.search --index indexes/web --queries topics.txt --run submitted/ \\
+  rerank-plugin search --index indexes/web --queries topics.txt --run submitted/ \\
       --judged-only qrels.txt --reranker checkpoints/pacrr --output reranked/"""
 
 
@@ -41,39 +42,39 @@ def arguments():
     add = parser.add_argument
     add("--index", type=Path, help="index folder")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--queries", help=accepted(QUERIES))
-    what.add_argument("--query", help="one free-text query; prints a readable list")
-    add("--reranker", help="NAME, NAME:CHECKPOINT, a checkpoint folder, or package.module:Class")
-    add("--output", type=Path, help="TREC run file to write; a folder where --run is one")
+    what.add_argument("--query", metavar="TEXT", help="one query; prints a readable list")
+    what.add_argument("--queries", help=f"queries of a run: {accepted(QUERIES)}")
+    add("--output", type=Path, metavar="RUN", help="TREC run file to write; a folder where --run is one")
+    add("--reranker", help="NAME, NAME:CHECKPOINT, a checkpoint folder, or package.module:Class (default: none)")
     what.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
+    add("--run", type=Path, help="TREC run to re-rank instead of searching, or a folder of runs")
+    depth = (
+        "candidates of each query, or documents of --run; with all, every document is ranked and the top DEPTH written"
+    )
+    add("--depth", type=int, default=500, help=depth)
+    add("--show", type=int, default=10, help="hits to print for --query")
+    add("--overwrite", action="store_true", help="replace an existing run")
     _add_candidate_options(parser.add_argument_group("candidates and output").add_argument)
     running = parser.add_argument_group("running")
     commandline.add_settings(running, RerankerOptions)
     add = running.add_argument
     add("--threads", type=int, default=2, help="first-stage searches that run ahead of the scoring")
     add("--queries-at-once", type=int, default=8, help="queries that a reranker scores together")
-    plain = "score with the plain model instead of the fast path, to compare them"
-    add("--plain", action="store_true", help=plain)
-    commandline.add_first_stage_options(parser)
+    add("--plain", action="store_true", help="score with the PyTorch module instead of the fast path, to compare them")
+    commandline.add_first_stage_options(parser, basic=True)
     return parser
 
 
 def _add_candidate_options(add) -> None:
-    run = "re-rank this TREC run, or all runs of this folder, instead of searching"
-    add("--run", type=Path, help=run)
-    add("--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)")
     filter = (
-        "only documents with this metadata: year:2015-2020, type:Review, journal, author, mesh, language or "
-        "retracted:no; may be repeated: different fields must all fit, of one field any value"
+        "search only documents with this metadata: year:2015-2020, type:Review, journal, author, mesh, language or "
+        "retracted:no; may be repeated: different fields must all match, of one field any value"
     )
     add("--filter", action="append", default=[], metavar="FIELD:VALUE", help=filter)
-    depth = "candidates a query; judged: is not cut, of all the best are written"
-    add("--depth", type=int, default=500, help=depth)
-    add("--show", type=int, default=10, help="documents to print for --query")
-    add("--tag", help="run tag (default: the reranker's or first stage's name)")
-    resume = "go on with an interrupted run of the same settings; one that is finished stays as it is"
+    add("--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)")
+    add("--tag", help="run tag (default: the name of the reranker or of the first stage)")
+    resume = "resume an interrupted run of the same settings; finished runs are left unchanged"
     add("--resume", action="store_true", help=resume)
-    add("--overwrite", action="store_true", help="replace a run that is there already")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -129,12 +130,15 @@ def _first_stage_config(options):
     return RunConfig(str(options.run)) if options.run else commandline.first_stage_config(options)
 
 
-def _open_source(options, index, config):
+def _open_source(options, index, config, queries=()):
     from rerank_plugin.corpora import Query
     from rerank_plugin.ranking.pipeline import from_first_stage
+    from rerank_plugin.retrieval.given_run import GivenRun, warn_of_cut
     from rerank_plugin.retrieval.register import check_filter
 
     first_stage = index.first_stage(config)
+    if isinstance(first_stage, GivenRun):
+        warn_of_cut(first_stage.path, *first_stage.below(queries, options.depth), options.depth)
     if filter := _filter(options):  # what is wrong with it should not wait for the first query
         check_filter(first_stage, Query("", "", filter))
         index.check_filter(filter)
@@ -194,7 +198,7 @@ def search_batch(options) -> None:
 
     def opened():
         index = Index(options.index)
-        return index, _open_reranker(options, index, config), _open_source(options, index, config)
+        return index, _open_reranker(options, index, config), _open_source(options, index, config, queries)
 
     index, reranker, source = open_whole(opened)  # all of one build of the index
     tag, settings = _tag(options, reranker, config), _settings(options, config, index)

@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.serve``: a live service: search and re-ranking over HTTP and MCP, with a page."""
+"""``rerank-plugin serve``: serves search and re-ranking over HTTP and MCP, with a page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 SAMPLE = Path("indexes/sample")
 RERANKERS = ["delta", "ktrel"]
 EXAMPLES = """examples:
-  python -m rerank_plugin.serve
-  python -m rerank_plugin.serve --index indexes/sample --reranker delta --port 8080
-  python -m rerank_plugin.serve --mcp
-  python -m rerank_plugin.serve --index pubmed=indexes/p --reranker mine=checkpoints/d --reranker ktrel"""
+  rerank-plugin serve
+  rerank-plugin serve --index indexes/sample --reranker delta --port 8080
+  rerank-plugin serve --mcp
+  rerank-plugin serve --index pubmed=indexes/p --reranker mine=checkpoints/d --reranker ktrel"""
 
 
 def arguments():
@@ -32,19 +32,22 @@ def arguments():
         EXAMPLES,
     )
     add = parser.add_argument
-    sample = f"index folder, or NAME=FOLDER; may be repeated (the bundled sample, built in {SAMPLE} where it is not)"
+    sample = f"index folder, or NAME=FOLDER; may be repeated (default: {SAMPLE}, the bundled sample, built if missing)"
     add("--index", action="append", default=[], metavar="INDEX", help=sample)
-    known = f"as for search, or NAME=RERANKER; may be repeated, the first is the default ({', '.join(RERANKERS)})"
+    known = (
+        "reranker, as search takes it, or NAME=RERANKER; may be repeated: the first answers requests that name none "
+        f"(default: {' '.join(RERANKERS)})"
+    )
     add("--reranker", action="append", default=[], metavar="RERANKER", help=known)
-    add("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 for all of this machine")
+    add("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 for all of this machine's")
     add("--port", type=int, default=8080, help="port to listen at; 0 for a free one")
     add("--mcp", action="store_true", help="speak the Model Context Protocol on stdin and stdout instead of HTTP")
     access = parser.add_argument_group("access")
     token = "file with the token that clients must send as 'Authorization: Bearer' or X-API-Key"
     access.add_argument("--token-file", type=Path, metavar="FILE", help=token)
-    origin = "let pages of this origin call the service (CORS); may be repeated"
+    origin = "allow pages of this origin to call the service (CORS); may be repeated"
     access.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN", help=origin)
-    clicks = "append what is shown and clicked on, to learn from (docs/learning-from-use.md); no log if absent"
+    clicks = "file to append shown and clicked documents to (docs/learning-from-use.md; default: no log)"
     access.add_argument("--click-log", default="", metavar="FILE", help=clicks)
     running = parser.add_argument_group("running and limits")
     commandline.add_settings(running, ServiceConfig)

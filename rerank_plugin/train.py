@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.train``: trains a neural reranker, or one for each fold, and writes the best checkpoint."""
+"""``rerank-plugin train``: trains a neural reranker, or one for each fold, and writes the best checkpoint."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ that never saw it, trained on the other folds but for a sample that validates. O
 fold-NAME (a checkpoint for each fold), cross-validated.run, cross-validation.md and folds.tsv."""
 EXAMPLES = """\
 examples:
-  python -m rerank_plugin.train --model delta --lexical-features lex3 --index indexes/sample \\
-      --words embeddings/sample --train sample:train --validation sample:dev --output checkpoints/delta32lex3
-  python -m rerank_plugin.train --model pacrr --index indexes/sample --words embeddings/sample \\
+  rerank-plugin train --model delta --start-from delta --index indexes/sample \\
+      --train sample:train --validation sample:dev --output checkpoints/tuned
+  rerank-plugin train --model delta --lexical-features lex3 --index indexes/sample --words embeddings/sample \\
+      --train sample:train --validation sample:dev --output checkpoints/delta32lex3
+
+  rerank-plugin train --model pacrr --index indexes/sample --words embeddings/sample \\
       --train sample:train --folds 5 --output checkpoints/pacrr-folds"""
 
 
@@ -34,21 +37,33 @@ def arguments():
 
     parser = commandline.parser("train", DESCRIPTION.format(models=_described_models()), EXAMPLES)
     add = parser.add_argument
-    add("--model", default="delta", help="model to train; those of other packages can be, too")
+    add("--model", default="delta", help="model to train")
     add("--index", type=Path, required=True, help="index folder")
-    add("--words", type=Path, help="word vectors, written by rerank_plugin.embed words; bert and biobert need none")
-    texts = "may be repeated, with other texts of the same queries, too"
-    judged = f"queries and judgments: {accepted_together()}; {texts}"
+    words = "folder of word vectors, or a bundled model's name (default: those of --start-from)"
+    add("--words", help=words)
+    start = "checkpoint to fine-tune, or a bundled model's name; gives hyper-parameters, too (default: random weights)"
+    add("--start-from", metavar="CKPT", help=start)
+    judged = f"queries and judgments: {accepted_together()}; may be repeated, also with other texts of the same queries"
     add("--train", required=True, action="append", metavar="QJ", help=judged)
     validation = parser.add_mutually_exclusive_group(required=True)
-    validation.add_argument("--validation", metavar="QJ", help="the same for validation")
-    parts = "cross-validate: K parts of the training queries by chance, or those of FILE (query id<TAB>fold name)"
+    validation.add_argument("--validation", metavar="QJ", help="queries and judgments of the validation")
+    parts = (
+        "cross-validation instead: K random parts of the training queries, or those of FILE (query id<TAB>fold name)"
+    )
     validation.add_argument("--folds", metavar="K|FILE", help=parts)
+    features = (
+        "features beside the network: names (docs/training.md), 'lex3' for the Delta paper's three, 'all' for its 18, "
+        "'none' (default: those of --start-from, or none)"
+    )
+    add("--lexical-features", nargs="+", metavar="NAME", help=features)
     add("--output", type=Path, required=True, help="checkpoint folder to write")
+    add("--overwrite", action="store_true", help="replace an existing checkpoint")
     _add_data_options(parser.add_argument_group("data").add_argument)
     _add_output_options(parser.add_argument_group("output and running").add_argument)
-    _add_model_options(parser.add_argument_group("model (what is not given keeps the paper's value)").add_argument)
-    title = "training (in brackets the defaults where the model's paper says nothing else)"
+    _add_model_options(
+        parser.add_argument_group("model (defaults: those of --start-from, or of the paper, here Delta's)").add_argument
+    )
+    title = "training (defaults: those of the model's paper, or these)"
     commandline.add_settings(parser.add_argument_group(title), TrainingConfig, given_only=True)
     commandline.add_first_stage_options(parser)
     return parser
@@ -69,57 +84,51 @@ def _described_models() -> str:
 
 
 def _add_data_options(add) -> None:
-    add("--train-run", type=Path, help="TREC run with the training queries' candidates")
-    add("--validation-run", type=Path, help="TREC run with the validation queries' candidates")
-    add("--depth", type=int, default=500, help="candidates a query, in training and validation")
-    depth = "candidates of a validation query, where --depth would take too long"
-    add("--validation-depth", type=int, help=depth)
-    add("--train-queries", type=int, metavar="N", help="train on so many of the queries, by chance")
+    add("--train-run", type=Path, help="TREC run with the candidates of the training queries (default: search)")
+    add("--validation-run", type=Path, help="TREC run with the candidates of the validation queries (default: search)")
+    add("--depth", type=int, default=500, help="candidates of each query, in training and validation")
+    add("--validation-depth", type=int, help="candidates of each validation query (default: --depth)")
+    add("--train-queries", type=int, metavar="N", help="size of a random sample of the queries (default: all)")
     documents = (
-        "documents that pairs are drawn from: the first stage's (the default), the judged ones, both, or the whole "
-        "collection (the default of ktrel, by --sampling balanced); what is not judged counts as non-relevant"
+        "documents that pairs are drawn from: the first stage's candidates, the judged documents, both (all), or the "
+        "whole collection; unjudged documents are non-relevant (default: candidates; of ktrel with --sampling balanced "
+        "collection)"
     )
     add("--training-documents", choices=("candidates", "judged", "all", "collection"), help=documents)
     held_out = (
-        "queries held out for validation beside each fold: their number, or their share of those that are not in the "
-        "fold (0.2: the PACRR paper's 50 of 250)"
+        "queries held out for validation beside each fold: their number, or their share of the queries outside the "
+        "fold (default: 0.2, the PACRR paper's 50 of 250)"
     )
     add("--fold-validation", type=_count_or_share, metavar="N", help=held_out)
     measures = (
-        "validation measures; the first decides (nDCG@20 AP; of models by PACRR's recipe ERR@20 nDCG@20, of ktrel AP "
-        "nDCG@10)"
+        "validation measures; the first decides (default: nDCG@20 AP; PACRR's recipe ERR@20 nDCG@20, ktrel AP nDCG@10)"
     )
     add("--measures", nargs="+", help=measures)
-    add("--concepts", type=Path, help="concept vectors, written by rerank_plugin.embed concepts: for ktrel and ktrel-c")
-    add("--start-from", type=Path, metavar="CKPT", help="fine-tune this checkpoint of the same model")
+    add("--concepts", type=Path, help="folder of concept vectors (rerank-plugin embed concepts), for ktrel and ktrel-c")
 
 
 def _add_output_options(add) -> None:
-    add("--overwrite", action="store_true", help="replace a checkpoint that is there already")
-    add("--resume", action="store_true", help="go on with a training that was interrupted")
-    kept = "keep every epoch's model, too, as the checkpoint OUTPUT/epochs/NN (their word vectors take space once)"
+    add("--resume", action="store_true", help="resume an interrupted training")
+    kept = "keep the model of every epoch as the checkpoint OUTPUT/epochs/NN (the word vectors are stored once)"
     add("--keep-epochs", action="store_true", help=kept)
     add("--device", default="cpu", help="torch device")
-    add("--threads", type=int, default=2, help="first-stage searches at once")
+    add("--threads", type=int, default=2, help="concurrent first-stage searches")
 
 
 def _add_model_options(add) -> None:
-    add("--filters", type=int, help="filters of each convolution (32)")
-    add("--width", type=int, help="width of the convolutions (3)")
-    add("--convolutions", type=int, help="convolution layers (3)")
-    add("--hidden", type=int, nargs="+", help="widths of the feed-forward layers before the last")
-    add("--dropout", type=float, help="before the max-pooling (0.2)")
-    add("--document-words", type=int, help="words of a document that are read (50)")
-    add("--query-words", type=int, help="words of a query that are read (7)")
-    add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter by its name in config.json")
-    names = (
-        "names (docs/training.md), 'lex3' for the Delta paper's three, 'all' for its 18, 'none'; first_stage_share, "
-        "vector_cosine and vector_matches are what the bundled model reads"
+    add("--filters", type=int, help="filters of each convolution (default: 32)")
+    add("--width", type=int, help="width of the convolutions (default: 3)")
+    add("--convolutions", type=int, help="convolution layers (default: 3)")
+    add(
+        "--hidden", type=int, nargs="+", help="widths of the feed-forward layers before the last (default: the paper's)"
     )
-    add("--lexical-features", nargs="+", help=names)
+    add("--dropout", type=float, help="dropout before the max-pooling (default: 0.2)")
+    add("--document-words", type=int, help="words of a document that the model reads (default: 50)")
+    add("--query-words", type=int, help="words of a query that the model reads (default: 7)")
+    add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter by its name in config.json")
     select = (
-        "choose K features greedily by the first validation measure, with a training for each that is tried; of those "
-        "that --lexical-features names, or of all 18"
+        "number of lexical features to select greedily by the first validation measure, with one training for each "
+        "candidate: of those that --lexical-features names, or of all 18 (default: no selection)"
     )
     add("--select-lexical-features", type=int, metavar="K", help=select)
 

@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.weak``: queries and judgments for pre-training, made from a corpus itself."""
+"""``rerank-plugin weak``: makes queries and judgments for pre-training from a corpus itself."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ relevant document. Index the folder, train on FOLDER:train with validation on FO
 judgments with train --start-from. The documents have no titles: each would be found by its own words."""
 EXAMPLE = """\
 example:
-  python -m rerank_plugin.weak --corpus sample --queries 200 --held-out 50 --output runs/sample-weak
-  python -m rerank_plugin.index --corpus runs/sample-weak --index indexes/sample-weak
-  python -m rerank_plugin.train --index indexes/sample-weak --words embeddings/sample \\
+  rerank-plugin weak --corpus sample --queries 200 --held-out 50 --output runs/sample-weak
+  rerank-plugin index --corpus runs/sample-weak --index indexes/sample-weak
+  rerank-plugin train --index indexes/sample-weak --words embeddings/sample \\
       --train runs/sample-weak:train --validation runs/sample-weak:dev --output checkpoints/sample-weak"""
 
 
 def arguments():
     parser = commandline.parser("weak", DESCRIPTION, EXAMPLE)
-    parser.add_argument("--corpus", action="append", required=True, help=f"{accepted(CORPUS)}; may be repeated")
+    parser.add_argument("--corpus", action="append", required=True, help=f"corpus: {accepted(CORPUS)}; may be repeated")
     commandline.add_settings(parser, WeakLabelsConfig)
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing folder")
     return parser
 
 

@@ -53,7 +53,7 @@ def test_a_broken_index(told, index_folder, tmp_path, name, fault):
 
 def test_no_index(told, tmp_path):
     status, found = told("--index", tmp_path / "none")
-    assert status == 1 and "build it with: python -m rerank_plugin.index" in found[str(tmp_path / "none")][1]
+    assert status == 1 and "build it with: rerank-plugin index" in found[str(tmp_path / "none")][1]
 
 
 def test_a_broken_installation(told, monkeypatch, index_folder):

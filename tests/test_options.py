@@ -1,5 +1,6 @@
 """Options that are made from configurations, and the help they are shown in."""
 
+import re
 from importlib import import_module
 
 import pytest
@@ -12,6 +13,7 @@ from rerank_plugin.knowledge.transe import TransEConfig
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.text.word_vectors import Word2VecConfig
 from rerank_plugin.training.config import TrainingConfig
+from tests.processes import status_of
 
 
 def parsed(config, line="", **more):
@@ -50,10 +52,46 @@ def test_values_that_are_no_choice(capsys):
     assert "invalid choice: 3" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", "bench clicks evaluate fuse index search train weak".split())
-def test_help_begins_with_what_most_people_need(command):
-    """Some five options, and alternatives to them, before all groups; those of every command are the last."""
-    text = import_module(f"rerank_plugin.{command}").arguments().format_help()
-    usage, options = text.split("\n\n")[0], text.split("\noptions:\n")[1].split("\n\n")[0]
-    assert 4 <= options.count("\n  --") <= 7 and usage.count("\n") <= 3 and "[options]" in usage
-    assert "\n  --" not in text.split("\ncommon options:\n")[1].split("\n\n", 1)[1]
+@pytest.mark.parametrize("command", "bench clicks distill evaluate fuse index search serve train weak".split())
+def test_help_fits_a_screen_and_counts_the_other_options(command, capsys, monkeypatch):
+    """The options that most people need; those of every command are the last of --help-all."""
+    monkeypatch.setenv("COLUMNS", "80")
+    short, full = (said(capsys, command, option) for option in ("--help", "--help-all"))
+    options = r"^  (?:-h, )?--[a-z]"
+    shown, known = (len(re.findall(options, text, re.MULTILINE)) for text in (short, full))
+    assert short.count("\n") <= 40 and 5 <= shown <= 12 and "[options]" in short.split("\n\n")[0]
+    if shown < known:
+        assert f"\n{known - shown} more options and all examples: rerank-plugin {command} --help-all\n" in short
+    assert not re.search(options, full.split("\ncommon options:\n")[1].split("\n\n", 1)[1], re.MULTILINE)
+
+
+def said(capsys, command, *arguments, status=0):
+    """What a command says that ends with this status."""
+    assert status_of(import_module(f"rerank_plugin.{command}").main, arguments) == status
+    return "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    "command, line, fault",
+    [
+        ("search", "--reranker a --reranker b", "argument --reranker: is given twice: give it once"),
+        ("search", "--depth 3 --dep=3", "argument --depth: is given twice"),
+        ("search", "--fusion-weight 1 --fusion-weight 2", "is given twice: give its values after one --fusion-weight"),
+        ("embed", "concepts --decay --no-decay", "argument --decay/--no-decay: is given twice"),
+        ("search", "--rerankr a", "unrecognized arguments: --rerankr a; did you mean --reranker?"),
+        ("fuse", "a b --method rff", "argument --method: invalid choice: 'rff' (choose from"),
+        ("fuse", "a b --method rff", "; did you mean rrf?"),
+    ],
+)
+def test_what_is_given_twice_or_mistyped(capsys, command, line, fault):
+    text = said(capsys, command, *line.split(), status=2)
+    assert fault in text and text.count("\n") == 1
+
+
+def test_what_may_be_repeated(capsys):
+    assert "no index at none" in said(
+        capsys,
+        "search",
+        *"--index none --query a --filter year:2015 --filter year:2016 --verbose --verbose".split(),
+        status=2,
+    )

@@ -1,4 +1,4 @@
-"""What ``python -m rerank_plugin.bench`` measures, and how.
+"""What ``rerank-plugin bench`` measures, and how.
 
 * `machine`: the machine in one line, and peak memory.
 * `collection`: what is searched: collections of the sample's kind in any size, or an index that is there.

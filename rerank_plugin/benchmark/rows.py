@@ -113,9 +113,8 @@ def latencies(timings: Timings, first: Timings, batch: int) -> dict[str, float]:
 
 
 ROWS = FileKind("a list of measured rows", lambda path: beginning(path).startswith(b'[\n{"reranker"'))
-TABLE = FileKind(
-    "a table that this command wrote", lambda path: beginning(path).startswith(b"`python -m rerank_plugin.bench")
-)
+BENCH = (b"`rerank-plugin bench", b"`python -m rerank_plugin.bench")  # the second in tables of older versions
+TABLE = FileKind("a table that this command wrote", lambda path: beginning(path).startswith(BENCH))
 
 
 def write_json(rows: list[Measurement], path: Path, overwrite: bool = False) -> None:

@@ -5,8 +5,8 @@ A *spec* is a string that names them. Every command accepts the same forms of sp
 
 * `register`: the table of formats, which drives dispatch, help and error messages; `formats`: the formats, one a file
 * `format_files`: files of documents and of queries, in whatever format
-* `click_logs` and the other `click_` modules: judgments made of click logs, by ``python -m rerank_plugin.clicks``
-* `weak_labels`: judgments made of a corpus, by ``python -m rerank_plugin.weak``
+* `click_logs` and the other `click_` modules: judgments made of click logs, by ``rerank-plugin clicks``
+* `weak_labels`: judgments made of a corpus, by ``rerank-plugin weak``
 
 Nothing heavy is imported until something is read.
 """

@@ -31,8 +31,8 @@ WEAK_LABELS = FolderKind(
 class WeakLabelsConfig:
     """What becomes a query and what a document."""
 
-    queries: int = setting(5000, "titles that become queries, drawn at random")
-    held_out: int = setting(500, "of them, for validation")
+    queries: int = setting(5000, "number of random titles that become queries")
+    held_out: int = setting(500, "number of these queries held out for validation")
     title_words: tuple[int, int] = (3, 30)  # the fewest distinct words of a title, and the most
     abstract_words: int = 30  # the fewest words of an abstract
 

@@ -12,21 +12,21 @@ log = logging.getLogger(__name__)
 def add_subset_options(parser) -> None:
     add = parser.add_argument_group("subsets of the queries").add_argument
     subset = (
-        "neg20+ (or neg5+, ...), one-new-word, all-new-words, overlap0.3-0.5 (or any other range: the largest Jaccard "
-        "coefficient with the relevant documents of a training query), or a file with one query id a line"
+        "subset: neg20+ (or neg5+, ...), one-new-word, all-new-words, overlap0.3-0.5 (or any other range: the largest "
+        "Jaccard coefficient with the relevant documents of a training query), or a file with one query id a line"
     )
     add("--subset", metavar="S", help=subset)
     add("--describe-subsets", action="store_true", help="print the sizes of the subsets, and no measures")
-    add("--queries", metavar="Q", help="the texts of the queries, in any form that search takes")
-    add("--index", type=Path, help="index folder, for the titles that neg20+ asks for")
+    add("--queries", metavar="Q", help="texts of the queries, in any form that search takes")
+    add("--index", type=Path, help="index folder, for the titles that neg20+ needs")
     candidates = (
-        "for neg20+: the candidates of this run are the documents of a query, the unjudged ones as not relevant, "
-        "instead of the judged documents"
+        "run whose candidates are the documents of a query in neg20+, unjudged ones as non-relevant (default: the "
+        "judged documents)"
     )
     add("--subset-run", metavar="RUN", help=candidates)
     seen = "training or validation queries, whose words are not new; may be repeated"
     add("--seen-queries", action="append", default=[], metavar="Q", help=seen)
-    add("--seen-qrels", metavar="J", help="the judgments of the training queries, for overlaps")
+    add("--seen-qrels", metavar="J", help="judgments of the training queries, for overlaps")
 
 
 def check_subset(parser, options) -> None:

@@ -178,7 +178,7 @@ class Index:
         self.folder = healed(folder)
         if not self.folder.is_dir():
             raise InputError(
-                f"no index at {self.folder}; build it with: python -m rerank_plugin.index --corpus C --index {folder}"
+                f"no index at {self.folder}; build it with: rerank-plugin index --corpus C --index {folder}"
             )
         try:
             self._written = (self.folder / DESCRIPTION).read_bytes()
@@ -186,7 +186,7 @@ class Index:
         except FileNotFoundError:
             other = "it is not an index; build one in another folder, or move this one away"
             if any(self.folder.glob("segments_*")):
-                other = f"it is a Lucene index; read it with: python -m rerank_plugin.index --lucene {folder} --index I"
+                other = f"it is a Lucene index; read it with: rerank-plugin index --lucene {folder} --index I"
             raise InputError(f"{self.folder} holds no {DESCRIPTION}: {other}") from None
         except (OSError, ValueError) as error:
             raise InputError(f"{self.folder / DESCRIPTION} cannot be read ({error}); rebuild the index") from None
@@ -246,7 +246,7 @@ class Index:
     def rebuild(self) -> str:
         """The command that builds the index again of its corpus."""
         corpus = "C" if self.lucene_folder.parent != self.folder else shlex.quote(self.description.get("source", "C"))
-        command = f"python -m rerank_plugin.index --corpus {corpus} --index {self.folder} --overwrite"
+        command = f"rerank-plugin index --corpus {corpus} --index {self.folder} --overwrite"
         if stemmer := self.tokenizer.settings.get("stemmer"):
             command = f"{command} --stem {stemmer}"
         return f"{command} --knowledge KB" if KNOWLEDGE in self.description else command

@@ -64,9 +64,11 @@ class AnnConfig:
     """
 
     kind: str
-    nlist: int | None = setting(None, "groups of ivf (default: 4 times the root of the number of documents)", type=int)
-    links: int = setting(32, "M of hnsw: neighbours of a vector")
-    ef_construction: int = setting(80, "vectors hnsw keeps in view while it is built")
+    nlist: int | None = setting(
+        None, "inverted lists of ivf (default: 4 times the root of the number of documents)", type=int
+    )
+    links: int = setting(32, "neighbours of each vector in hnsw (M)")
+    ef_construction: int = setting(80, "candidates that hnsw keeps while it is built")
     seed: int = 42
     threads: int | None = None
 

@@ -55,7 +55,7 @@ class CollectionStatistics:
             raise InputError(
                 f"{checkpoint} keeps no statistics of its training collection, by which texts are scored: name an "
                 "index as statistics, or add them with: "
-                f"python -m rerank_plugin.index --index INDEX --statistics {checkpoint}"
+                f"rerank-plugin index --index INDEX --statistics {checkpoint}"
             )
         try:
             with safe_open(path, framework="numpy") as file:

@@ -1,5 +1,4 @@
-"""``python -m rerank_plugin.knowledge``: compiles a medical vocabulary (MeSH, UMLS), shows what is in it, marks its
-concepts in texts, and measures how well."""
+"""``rerank-plugin knowledge``: compiles a medical vocabulary (MeSH, UMLS), shows it, and annotates texts with it."""
 
 from __future__ import annotations
 
@@ -25,11 +24,11 @@ def arguments():
 
     def command(name: str, run: Callable, help: str, description: str, *examples: str):
         """A sub-command; those of a compiled knowledge base have the option that names it."""
-        shown = "".join(f"\n  python -m rerank_plugin.knowledge {name} {example}" for example in examples)
+        shown = "".join(f"\n  rerank-plugin knowledge {name} {example}" for example in examples)
         added = parser.subcommand(kinds, name, help, description, f"example{'s' * (len(examples) > 1)}:{shown}")
         added.set_defaults(run=run)
         if run is not compile_source:
-            added.add_argument("--knowledge", type=Path, required=True, metavar="KB", help="a compiled knowledge base")
+            added.add_argument("--knowledge", type=Path, required=True, metavar="KB", help="compiled knowledge base")
         return added
 
     compiling = command(
@@ -43,17 +42,17 @@ def arguments():
         "--source desc2024.xml --output knowledge-bases/mesh",
         "--source 2024AA/META --types DISO,CHEM,T168 --output knowledge-bases/umls",
     )
-    compiling.add_argument("--source", required=True, metavar="S", help="what to read")
+    compiling.add_argument("--source", required=True, metavar="S", help="vocabulary to read (see above)")
     compiling.add_argument("--output", type=Path, required=True, help="folder to write")
     compiling.add_argument(
         "--types",
-        help="keep only concepts of these semantic types, joined by commas or one a line in a file: in MeSH the "
-        "letters of trees (C,D), in UMLS types (T047), their names or groups (DISO); 'all' keeps every concept. By "
-        "default UMLS keeps its medical types, and the others keep all",
+        help="semantic types of the concepts to keep, joined by commas or one a line in a file: in MeSH the letters of "
+        "trees (C,D), in UMLS types (T047), their names or groups (DISO); 'all' for every concept (default: all, of "
+        "UMLS its medical types)",
     )
-    compiling.add_argument("--language", default="ENG", help="language of the names that are read from UMLS")
-    compiling.add_argument("--edition", help="edition of the vocabulary; by default what the path tells")
-    compiling.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
+    compiling.add_argument("--language", default="ENG", help="language of the names to read from UMLS")
+    compiling.add_argument("--edition", help="edition of the vocabulary (default: from the path)")
+    compiling.add_argument("--overwrite", action="store_true", help="replace an existing folder")
 
     showing = command(
         "show",
@@ -74,8 +73,8 @@ def arguments():
         '--knowledge knowledge-bases/mesh --text "statins after a heart attack"',
     )
     what = annotating.add_mutually_exclusive_group(required=True)
-    what.add_argument("--text", help="the text")
-    what.add_argument("--corpus", metavar="C", help="mark titles and abstracts of a corpus, and print the speed only")
+    what.add_argument("--text", help="text to mark")
+    what.add_argument("--corpus", metavar="C", help="corpus to mark; prints the speed only")
     annotating.add_argument("--threshold", type=float, default=0.8, help="smallest similarity (QuickUMLS: 0.7)")
     annotating.add_argument("--exact", action="store_true", help="find equal names only")
 
@@ -91,15 +90,20 @@ def arguments():
     evaluating.add_argument(
         "--thresholds", type=float, nargs="+", default=[0.6, 0.7, 0.8, 0.9], help="similarities to try"
     )
-    evaluating.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="of what is printed")
+    evaluating.add_argument(
+        "--format", choices=("text", "markdown", "json"), default="text", help="format of the output"
+    )
 
     for one in (annotating, evaluating):
-        one.add_argument("--candidates", type=int, default=8, help="concepts of a mention at most")
-        one.add_argument("--window", type=int, default=5, help="words of an approximate match at most")
+        one.add_argument("--candidates", type=int, default=8, help="largest number of concepts of a mention")
+        one.add_argument("--window", type=int, default=5, help="largest number of words of an approximate match")
         one.add_argument(
-            "--overlap", choices=("score", "length"), default="score", help="which overlapping mention stays"
+            "--overlap",
+            choices=("score", "length"),
+            default="score",
+            help="score or length by which overlapping mentions are chosen",
         )
-        one.add_argument("--threads", type=int, help="threads (default: one per processor)")
+        one.add_argument("--threads", type=int, help="threads (default: one per core)")
     return parser
 
 
@@ -242,7 +246,7 @@ def _measure(corpus: str, annotator) -> None:
     print(
         f"{corpus}: {count:,} documents of {words / count:.0f} words, {concepts / count:.1f} concepts each\n"
         f"{count / wall:.0f} documents a second with {annotator.threads} threads (median of batches {middle:.0f}), "
-        f"{count / processor:.0f} a second of processor time"
+        f"{count / processor:.0f} a second of CPU time"
     )
 
 

@@ -62,7 +62,7 @@ def load_concept_vectors(folder: str | Path) -> ConceptVectors:
     except InputError as error:
         raise InputError(
             f"{folder} cannot be read as concept vectors ({error}); write it with: "
-            f"python -m rerank_plugin.embed concepts --knowledge KB --output {folder}"
+            f"rerank-plugin embed concepts --knowledge KB --output {folder}"
         ) from None
     matrix = matrix_of(tensors, "vectors", path, IDS_FILE, len(ids))
     if len(set(ids)) != len(ids):

@@ -93,14 +93,14 @@ def _description(folder: Path) -> dict:
     if not folder.is_dir():
         raise InputError(
             f"no knowledge base at {folder}; compile it with: "
-            f"python -m rerank_plugin.knowledge compile --source S --output {folder}"
+            f"rerank-plugin knowledge compile --source S --output {folder}"
         )
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
             f"{folder} holds no {DESCRIPTION}: it is not a compiled knowledge base; "
-            f"compile a vocabulary with: python -m rerank_plugin.knowledge compile --source S --output KB"
+            f"compile a vocabulary with: rerank-plugin knowledge compile --source S --output KB"
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}); compile the knowledge base again") from None

@@ -44,16 +44,16 @@ class TransEConfig:
 
     dimension: int = setting(200, "dimension of the vectors")
     epochs: int = setting(40, "passes over the relations")
-    margin: float = setting(3.0, "by how much a corruption should be farther")
-    learning_rate: float = setting(0.04, "of stochastic gradient descent")
-    batch_size: int = setting(4, "relations to a step")
-    negatives: int = setting(5, "corruptions of each relation in a step")
+    margin: float = setting(3.0, "margin of the loss: how much farther a corruption should be")
+    learning_rate: float = setting(0.04, "learning rate of stochastic gradient descent")
+    batch_size: int = setting(4, "relations of each step")
+    negatives: int = setting(5, "corruptions of each relation")
     norm: int = setting(2, "distance: L1, or L2 squared", choices=(1, 2))
-    relation_length: float = setting(1.0, "longest vector of a relation; 0: any, as in the paper")
-    decay: bool = setting(True, "let the learning rate fall to 0")
-    bernoulli: bool = setting(True, "corrupt rather the side that has fewer right answers")
-    filtered: bool = setting(False, "draw corruptions that are true anew")
-    inverse: bool = setting(False, "learn every relation in the opposite direction, too")
+    relation_length: float = setting(1.0, "largest length of a relation's vector; 0 for no limit, as in the paper")
+    decay: bool = setting(True, "decay the learning rate to 0")
+    bernoulli: bool = setting(True, "Bernoulli negative sampling")
+    filtered: bool = setting(False, "filter false negatives")
+    inverse: bool = setting(False, "learn the inverse of every relation, too")
 
 
 class Translation(NamedTuple):

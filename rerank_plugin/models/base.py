@@ -19,7 +19,7 @@ class RerankerOptions:
         device: torch device.
         batch_size: how many candidates are scored at once.
         fast: whether to use the model's fast path for the device, if there is one; otherwise the module itself scores.
-        threads: of the fast paths; by default ``OMP_NUM_THREADS``, or the processors there are.
+        threads: of the fast paths; by default ``OMP_NUM_THREADS``, or all cores.
         precision: ``float32``, ``bfloat16`` or ``float16``. The last two are for GPUs: the module scores under torch's
             autocast, and scores change in the third digit.
         compile: let torch compile the module, with CUDA graphs on a GPU: pays where many single queries come one by
@@ -27,11 +27,13 @@ class RerankerOptions:
     """
 
     device: str = setting("cpu", "torch device of a neural reranker: cpu, cuda, cuda:1, mps")
-    batch_size: int = setting(1024, "candidates a neural reranker scores at once")
+    batch_size: int = setting(1024, "candidates that a neural reranker scores at once")
     fast: bool = True
     threads: int | None = None
-    precision: str = setting("float32", "of a neural reranker on a GPU: float32, bfloat16 or float16")
-    compile: bool = setting(False, "compile a neural reranker (CUDA graphs on a GPU); takes a minute to start")
+    precision: str = setting("float32", "precision of a neural reranker on a GPU: float32, bfloat16 or float16")
+    compile: bool = setting(
+        False, "compile a neural reranker with torch (CUDA graphs on a GPU); takes a minute at the start"
+    )
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:

@@ -102,7 +102,7 @@ class EncodedDocuments(FastPath):
         vectors = find_encodings(index, encodings_key(index, model, builder.vocabulary), model.encoding_size)
         if vectors is None and model.reads_texts:
             raise InputError(
-                f"{index.folder} holds no encodings by {model.folder}; encode it with: python -m rerank_plugin.index "
+                f"{index.folder} holds no encodings by {model.folder}; encode it with: rerank-plugin index "
                 f"--encode {model.folder} --index {index.folder}"
             )
         if vectors is None:
@@ -123,7 +123,7 @@ class EncodedDocuments(FastPath):
 def _say_missing(name: str, folder: Path) -> None:
     log.info(
         "%s: %s holds no encodings by these weights, so every candidate is encoded anew for every query; "
-        "python -m rerank_plugin.index --encode CHECKPOINT --index %s makes it fast",
+        "rerank-plugin index --encode CHECKPOINT --index %s makes it fast",
         name, folder, folder,
     )  # fmt: skip
 

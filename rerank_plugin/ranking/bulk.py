@@ -26,7 +26,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.ranking.pipeline import CandidateSource, Ranking, checked_scores, rank_together
 from rerank_plugin.rerankers import Reranker, as_scorer
-from rerank_plugin.retrieval.given_run import GivenRun
+from rerank_plugin.retrieval.given_run import GivenRun, warn_of_cut
 from rerank_plugin.retrieval.judged import JudgedOnly
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def read_runs(
 ) -> Iterator[CandidateSource]:
     """Read runs and yield the candidate source of each; a source gives the candidates of each query only once.
 
-    A source holds 12 bytes for each candidate.
+    A source holds 12 bytes for each candidate. Documents below the depth are counted in a warning after the last run.
 
     Args:
         depth: the most documents that are read for each query of a run.
@@ -53,6 +53,7 @@ def read_runs(
         InputError: a run is malformed, or names documents that are not in the index.
     """
     known: dict[str, int] = {}
+    cut = np.zeros(2, np.int64)
 
     def rows_of(doc_ids: Sequence[str]) -> np.ndarray:  # runs share documents: each is looked up once
         new = list(set(doc_ids) - known.keys())
@@ -62,9 +63,11 @@ def read_runs(
     for path in paths:
         run = read_run(path)
         given = GivenRun(run, index, path, rows_of)
+        cut += given.below(queries, depth)
         first_stage = given if judged is None else JudgedOnly(given, judged)
         found = {query.id: first_stage.search(query, depth) for query in queries if query.id in run}
         yield lambda query, found=found: found.pop(query.id, Candidates(index, [], []))
+    warn_of_cut("the runs", *cut.tolist(), depth)
 
 
 class SharedCandidates(Candidates):

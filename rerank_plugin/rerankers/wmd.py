@@ -182,6 +182,6 @@ def from_word_vectors(
         InputError: no folder was given, or it holds no word vectors.
     """
     if checkpoint is None:
-        raise InputError("this reranker needs word vectors: give it as NAME:FOLDER (rerank_plugin.embed writes one)")
+        raise InputError("this reranker needs word vectors: give it as NAME:FOLDER (rerank-plugin embed writes one)")
     stop_words = STOP_WORDS if remove_stop_words else frozenset()
     return WordMoversDistance(index, word_vectors.load(checkpoint), options, stop_words, exact_top)

@@ -1,6 +1,6 @@
 """Dense retrieval: maximum inner product search over the stored encodings of all documents of an index.
 
-It needs encodings (``python -m rerank_plugin.index --encode``) by a model whose score is the inner product of a query's
+It needs encodings (``rerank-plugin index --encode``) by a model whose score is the inner product of a query's
 and a document's encoding, as KTRel's. A fast search finds the documents and the model's own arithmetic scores them, so
 that the scores are bit-identical to those of re-ranking.
 
@@ -58,24 +58,26 @@ class DenseConfig:
     checkpoint: str
     kind: str = setting(
         FLAT,
-        "flat (compares all documents, exact), ivf or hnsw (approximate; the index command builds them)",
+        "search of the vectors: flat (exact, all documents), ivf or hnsw (approximate; built by the index command)",
         option="dense_index",
     )
-    nprobe: int = setting(32, "groups of documents that ivf reads")
-    ef_search: int = setting(128, "documents that hnsw keeps in view")
+    nprobe: int = setting(32, "inverted lists that ivf probes")
+    ef_search: int = setting(128, "candidates that hnsw keeps while searching")
     device: str = setting(
         "cpu",
-        "where the vectors are compared: cpu, or cuda with a faiss for GPUs (default: the command's device)",
+        "device that compares the vectors: cpu, or cuda with faiss for GPUs (default: that of the reranker)",
         option="dense_device",
         otherwise="device",
     )
     feedback: int = setting(
         0,
-        "search a second time with the query moved towards the N best documents, as RM3 does for BM25 (0)",
+        "pseudo-relevance feedback: search again with the query vector moved towards the N best documents; 0 for none",
         option="dense_feedback",
         metavar="N",
     )
-    feedback_weight: float = setting(0.6, "of those documents; the query's own is 1", option="dense_feedback_weight")
+    feedback_weight: float = setting(
+        0.6, "weight of those documents; that of the query is 1", option="dense_feedback_weight"
+    )
 
     def __post_init__(self) -> None:
         if not self.checkpoint:
@@ -156,7 +158,7 @@ class QueryEncoder:
 
 def encode_command(index, checkpoint: str | Path) -> str:
     """The command that encodes the documents of an index."""
-    return f"python -m rerank_plugin.index --encode {checkpoint} --index {index.folder}"
+    return f"rerank-plugin index --encode {checkpoint} --index {index.folder}"
 
 
 class Asked(NamedTuple):

@@ -120,16 +120,18 @@ class FusionConfig:
     name: str = field(default="fused", init=False)
     stages: tuple[FirstStageConfig, ...]
     method: str = setting(
-        RRF, "rrf (reciprocal ranks) or linear (scores, brought to [0, 1] query by query)", option="fusion"
+        RRF,
+        "method of fusion: rrf (reciprocal ranks) or linear (scores, normalized to [0, 1] by query)",
+        option="fusion",
     )
     weights: tuple[float, ...] = setting(
         (),
-        "one for each of the fused stages; of two, the first one's share is enough (default: equal)",
+        "weights of the fused stages; of two, the first one's share is enough (default: equal)",
         option="fusion_weight",
         metavar="W",
     )
     k: float = setting(PAPER_K, "k of rrf", option="fusion_k")
-    fusion_depth: int = setting(DEPTH, "documents taken of each stage; 0 for all")
+    fusion_depth: int = setting(DEPTH, "documents taken from each stage; 0 for all")
 
     def __post_init__(self) -> None:
         check(self.method, self.k)

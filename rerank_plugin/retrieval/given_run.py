@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from rerank_plugin.files.runs import RankedList, read_run
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.retrieval.register import FirstStageEntry, register
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,19 @@ class GivenRun:
                 f"'{doc_ids[int(unknown[0])]}': the run was made from another collection"
             )
         return Candidates(self.forward, rows, scores)
+
+    def below(self, queries: Iterable[Query], depth: int) -> tuple[int, int]:
+        """How many ranked documents of these queries are below the depth, and how many there are."""
+        lengths = [len(self.run[query.id].doc_ids) for query in queries if query.id in self.run]
+        return sum(max(length - depth, 0) for length in lengths), sum(lengths)
+
+
+def warn_of_cut(name: str | Path, below: int, ranked: int, depth: int) -> None:
+    """Say that a run, or several, lose documents: whoever measures recall would not know."""
+    if below:
+        log.warning(
+            "%s: %s of %s documents are below rank %d, the depth: left out", name, f"{below:,}", f"{ranked:,}", depth
+        )
 
 
 register(FirstStageEntry("run", RunConfig, "the documents of a TREC run", "run", needs_query_id=True))

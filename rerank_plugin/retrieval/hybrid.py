@@ -52,8 +52,8 @@ class HybridConfig:
     encoder: str = setting(ENCODER, "encoder of the hybrid", option="hybrid_encoder", metavar="CHECKPOINT")
     weight: float | None = setting(
         None,
-        "of the hybrid's encoder, from 0 to 1; one that was trained on the collection deserves more (default: 0.35, "
-        "and with RM3 0.25; adapted 0.4 and 0.3; of minilm 0.5 and 0.35)",
+        "encoder weight, 0 to 1; raise it for a fine-tuned encoder (default: 0.35, with RM3 0.25; adapted 0.4 and 0.3; "
+        "minilm 0.5 and 0.35)",
         option="hybrid_weight",
         metavar="W",
         type=float,
@@ -63,12 +63,14 @@ class HybridConfig:
     rm3_even: float = 2.0
     feedback: int = setting(
         5,
-        "fused documents that the query of the hybrid's encoder is moved towards; 3, with a weight of 0.3, is better "
-        "for one that was trained on the collection",
+        "fused documents that the encoder's query vector is moved towards; for a fine-tuned encoder take 3, with a "
+        "weight of 0.3",
         option="hybrid_feedback",
         metavar="N",
     )
-    feedback_weight: float = setting(0.5, "of those documents; the query's own is 1", option="hybrid_feedback_weight")
+    feedback_weight: float = setting(
+        0.5, "weight of those documents; that of the query is 1", option="hybrid_feedback_weight"
+    )
     regularized: int = 300
     neighbours: int = 5
     regularization: float = 0.3

@@ -31,13 +31,13 @@ class LuceneConfig:
     """Retrieval by Lucene: ``bm25``, ``qld`` (query likelihood with Dirichlet smoothing) or ``bm25+rm3``."""
 
     name: str = BM25
-    field: str = setting("contents", "contents (title + abstract), title or abstract")
+    field: str = setting("contents", "field to search: contents (title + abstract), title or abstract")
     k1: float = setting(0.9, "BM25's k1")
     b: float = setting(0.4, "BM25's b")
-    mu: float = setting(1000.0, "Dirichlet smoothing of qld")
-    rm3_terms: int = setting(10, "expansion terms")
-    rm3_documents: int = setting(10, "feedback documents")
-    rm3_weight: float = setting(0.5, "weight of the original query")
+    mu: float = setting(1000.0, "Dirichlet smoothing parameter of qld")
+    rm3_terms: int = setting(10, "expansion terms of RM3")
+    rm3_documents: int = setting(10, "feedback documents of RM3")
+    rm3_weight: float = setting(0.5, "weight of the original query in RM3")
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:

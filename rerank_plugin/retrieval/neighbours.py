@@ -63,30 +63,32 @@ class NeighboursConfig:
 
     name: str = field(default="neighbours", init=False)
     checkpoint: str
-    neighbours: int = setting(1000, "judged queries that are asked: the k nearest")
+    neighbours: int = setting(1000, "nearest judged queries to use (k)")
     power: float = setting(
-        3.0, "of their cosines; a high one listens to the closest queries alone", option="neighbour_power"
+        3.0, "power of their cosines; a high one weights the closest queries alone", option="neighbour_power"
     )
     documents: int = setting(
         100,
-        "listen to queries that the N best documents of other rankings are relevant for; 0: to all",
+        "top N of other rankings by which similar queries are weighted; 0 for no weights",
         option="neighbour_documents",
         metavar="N",
     )
     temperature: float = setting(
-        0.1, "of the scores of those documents; a low one looks at the best alone", option="neighbour_temperature"
+        0.1,
+        "softmax temperature of the scores of those documents; a low one uses the best alone",
+        option="neighbour_temperature",
     )
     rankings: tuple[str, ...] = setting(
         (),
-        "first stages that have these rankings; several that differ are better than one (default: hybrid for ktrel, "
-        "otherwise the model's own)",
+        "first stages that give these rankings; several different ones work best (default: hybrid for ktrel, otherwise "
+        "that of the model)",
         option="neighbour_ranking",
         metavar="STAGE",
         type=str,
     )
     itself: bool = setting(
         True,
-        "listen to judged queries of the same words, too; without, a judged query is ranked as if it were not judged",
+        "use judged queries with the same words, too; without, a judged query is ranked as if it were not judged",
         option="neighbour_itself",
     )
 
@@ -172,7 +174,7 @@ class NeighboursStage:
         self.forward, self.config, self.name = index.forward, config, config.name
         self.rankings, self.encoder = self._open(index)
         folder = judged_folder(self.forward, self.encoder.key)
-        again = f"python -m rerank_plugin.index --encode {config.checkpoint} --index {index.folder} --judged QJ"
+        again = f"rerank-plugin index --encode {config.checkpoint} --index {index.folder} --judged QJ"
         if not folder.is_dir():
             raise InputError(f"{index.folder} holds no judged queries for {config.checkpoint}; keep them with: {again}")
         repair = f"make it again with: {again} --overwrite"
@@ -236,7 +238,7 @@ register(
     FirstStageEntry(
         "neighbours",
         NeighboursConfig,
-        "what was relevant for similar judged queries, which the index keeps encoded by this model",
+        "documents relevant to similar judged queries, which the index keeps encoded by this model",
         "checkpoint",
     )
 )

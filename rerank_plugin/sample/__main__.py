@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.sample``: writes the sample collection, or a larger one of the same kind."""
+"""``rerank-plugin sample``: writes the sample collection, or a larger one of the same kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = commandline.parser(
         "sample",
         "Write the synthetic sample collection, or a larger one of the same kind, as a BEIR folder.",
-        epilog="example:\n  python -m rerank_plugin.sample --output data/large --documents 200000",
+        epilog="example:\n  rerank-plugin sample --output data/large --documents 200000",
     )
     parser.set_defaults(seed=SEED)
     parser.add_argument("--output", type=Path, required=True, help="folder to write; must be new or empty")

@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.sample``: writes the bundled sample, or a larger collection of the same kind.
+"""``rerank-plugin sample``: writes the bundled sample, or a larger collection of the same kind.
 
 A synthetic model of searching PubMed-style literature, so that every command runs with no download. A *topic* pairs an
 agent (drug, gene or procedure) with a condition; its documents are
@@ -477,7 +477,7 @@ patients, reviews, guidance), 1 for one that meets a part of it, 0 otherwise. A 
 
 Made, and to be made again, by
 
-    python -m rerank_plugin.sample --output DIR --documents {documents} --queries {queries} --seed {seed}
+    rerank-plugin sample --output DIR --documents {documents} --queries {queries} --seed {seed}
 
 Licence: Apache-2.0, as the program.
 """

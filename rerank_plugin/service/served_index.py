@@ -25,6 +25,7 @@ from rerank_plugin.ranking.reranker import RankedText, Reranker
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import RerankerOptions, load
+from rerank_plugin.retrieval.dense import ENCODER, encode_command
 from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
 from rerank_plugin.retrieval.lucene import BM25, NAMES
 from rerank_plugin.retrieval.register import FirstStage, check_filter, configure
@@ -113,7 +114,7 @@ class ServedIndex:
         found = self.first_stages.get(stage)
         if found is None:
             known = ", ".join(self.first_stages)
-            hint = "; hybrid needs: python -m rerank_plugin.index --encode ktrel" if stage.startswith("hybrid") else ""
+            hint = f"; hybrid needs: {encode_command(self.index, ENCODER)}" if stage.startswith("hybrid") else ""
             raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}{hint}", "first_stage")
         if settings:
             if stage not in NAMES:

@@ -31,17 +31,17 @@ class ServiceConfig:
     token: str = ""
     origins: tuple[str, ...] = ()
     click_log: str = ""
-    first_stage: str = setting("bm25", "first stage where a request names none")
-    depth: int = setting(500, "candidates that are re-ranked where a request names no depth")
-    deadline: float = setting(2.0, "seconds after which a search answers in the first stage's order")
-    queue: int = setting(10, "requests that are worked on or wait; more are refused with status 429")
-    threads: int = setting(2, "first-stage searches that run at the same time")
-    most_depth: int = setting(1000, "the most candidates that a request may ask for")
-    most_queries: int = setting(16, "the most queries in one request")
-    most_documents: int = setting(1000, "the most documents to re-rank in one request")
-    most_words: int = setting(5000, "the most words of a query or of a document to re-rank")
-    most_megabytes: int = setting(16, "the largest body of a request")
-    click_log_megabytes: int = setting(64, "size of a click log at which it is renamed and a new one begun")
+    first_stage: str = setting("bm25", "first stage of a request that names none")
+    depth: int = setting(500, "candidates to re-rank for a request that names no depth")
+    deadline: float = setting(2.0, "seconds after which a search answers in the order of the first stage")
+    queue: int = setting(10, "requests running or waiting; further ones get status 429")
+    threads: int = setting(2, "concurrent first-stage searches")
+    most_depth: int = setting(1000, "largest depth that a request may ask for")
+    most_queries: int = setting(16, "largest number of queries in one request")
+    most_documents: int = setting(1000, "largest number of documents to re-rank in one request")
+    most_words: int = setting(5000, "largest number of words of a query, or of a document to re-rank")
+    most_megabytes: int = setting(16, "largest body of a request")
+    click_log_megabytes: int = setting(64, "size at which a click log is renamed and a new one begun")
     body_seconds: float = setting(10.0, "seconds within which the body of a request must arrive")
 
     @property

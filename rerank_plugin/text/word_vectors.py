@@ -58,10 +58,10 @@ class Word2VecConfig:
     """
 
     dimension: int = setting(300, "dimension of the vectors")
-    minimum_count: int = setting(101, "rarer words become UNK", option="min_count")
-    window: int = setting(5, "words to either side")
+    minimum_count: int = setting(101, "minimum frequency of a word; rarer words become UNK", option="min_count")
+    window: int = setting(5, "words to either side of a word")
     epochs: int = setting(5, "passes over the corpus")
-    workers: int = setting(1, "threads; more than one is not reproducible")
+    workers: int = setting(1, "training threads; more than one is not reproducible")
     model: str = setting("skip-gram", "model of word2vec", option="method", choices=tuple(METHODS))
 
 
@@ -287,6 +287,8 @@ def _settings(folder: Path) -> dict:
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
         settings["tokenizer"]
+    except FileNotFoundError:
+        raise InputError(f"{folder} holds no word vectors: there is no {path.name}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} does not say how the texts were tokenized ({error!r}); write the folder anew"

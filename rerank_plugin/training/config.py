@@ -40,52 +40,55 @@ class TrainingConfig:
     batch, which encoders are trained with, in :mod:`rerank_plugin.training.contrastive`.
     """
 
-    epochs: int = setting(30, "epochs at most (30; delta-classifier 10)")
-    patience: int = setting(5, "epochs without a better measure before stopping (5; PACRR's recipe 30)")
-    batch_size: int = setting(256, "examples a step (256; PACRR's recipe 32; ktrel 20 documents)")
-    learning_rate: float | None = setting(None, "adagrad 0.01, adadelta 1, adam 0.001, sgd 0.01", type=float)
-    l2_convolution: float = setting(1e-4, "L2 cost of the convolutions' weights (1e-4)")
-    l2_feed_forward: float = setting(1e-4, "L2 cost of the feed-forward weights (1e-4)")
-    pairs_per_query: int = setting(50, "pairs, or documents, drawn from a query in an epoch, at most (50)")
+    epochs: int = setting(30, "largest number of epochs (default: 30; delta-classifier 10)")
+    patience: int = setting(5, "epochs without a better measure before early stopping (default: 5; PACRR's recipe 30)")
+    batch_size: int = setting(256, "examples of each step (default: 256; PACRR's recipe 32; ktrel 20 documents)")
+    learning_rate: float | None = setting(
+        None, "learning rate (default: adagrad 0.01, adadelta 1, adam 0.001, sgd 0.01)", type=float
+    )
+    l2_convolution: float = setting(1e-4, "L2 cost of the weights of convolutions (default: 1e-4)")
+    l2_feed_forward: float = setting(1e-4, "L2 cost of the feed-forward weights (default: 1e-4)")
+    pairs_per_query: int = setting(50, "largest number of pairs, or documents, drawn per query and epoch (default: 50)")
     seed: int = 42
     loss: str = setting(
         "hinge",
-        "hinge (pairs; the default), margin (pairs: their difference of relevance is learned), bce (documents, as a "
-        "classifier) or softmax (an encoder's, such as ktrel: the relevant pairs of a batch against all its others)",
+        "loss: hinge (pairs), margin (pairs: regresses the difference of relevance), bce (documents, as a classifier) "
+        "or softmax (for an encoder such as ktrel: relevant pairs of a batch against its others) (default: hinge)",
     )
     weights: str = setting(
-        "sqrt", "of examples: sqrt (the default) or none; for bce none (the default), sqrt or log; for margin none"
+        "sqrt",
+        "weights of the examples: sqrt or none; for bce sqrt, log or none; for margin none (default: sqrt; bce none)",
     )
     sampling: str = setting(
         "balanced",
-        "of pairs: balanced (the default, but of ktrel; as many relevant as other documents of each query), groups "
-        "(the PACRR paper's: highly relevant against relevant, relevant against others) or batch (an encoder's: all "
-        "pairs among the documents of a batch, each of which is encoded once)",
+        "sampling of pairs: balanced (as many relevant as other documents of each query), groups (the PACRR paper's: "
+        "highly relevant against relevant, relevant against others) or batch (for an encoder: all pairs in a batch of "
+        "documents, each encoded once) (default: balanced; ktrel batch)",
     )
-    optimizer: str = setting("adagrad", "adagrad (the default), adadelta, adam or sgd")
-    temperature: float = setting(0.1, "of softmax (0.1)")
-    ndcg_share: float = setting(0.0, "of the loss softmax: how much of it is 1 - nDCG@10 by smooth ranks (0)")
-    grade_power: float = setting(1.0, "of softmax: grades count by this power of them (1)")
-    queries_per_document: int = setting(4, "queries of each document in a batch of an encoder (4)")
+    optimizer: str = setting("adagrad", "optimizer: adagrad, adadelta, adam or sgd (default: adagrad)")
+    temperature: float = setting(0.1, "temperature of the softmax (default: 0.1)")
+    ndcg_share: float = setting(0.0, "share of 1 - nDCG@10 by smooth ranks in the loss softmax (default: 0)")
+    grade_power: float = setting(1.0, "power of the grades in the softmax (default: 1)")
+    queries_per_document: int = setting(4, "queries of each document in a batch of an encoder (default: 4)")
     negatives: str = setting(
         BATCH,
-        "of an encoder's training: batch (the default: batches of documents, each query against all of the batch) or "
-        "collection (batches of queries, each against the whole index: for small collections)",
+        "negatives of an encoder's training: batch (batches of documents, each query against all of the batch) or "
+        "collection (batches of queries, each against the whole index: for small collections) (default: batch)",
     )
     averaging: float = setting(
         0.0,
-        "validate and keep a moving average of the epochs' weights, in which those so far weigh so much (0: none)",
+        "decay of a moving average of the epochs' weights, which is validated and kept (default: 0, no average)",
     )
     start_share: float = setting(
         0.0,
-        "validate and keep weights that are to this share those the training started from, such as a distilled "
-        "encoder's: it gives up some of what repeats the training's queries for others (0: none)",
+        "share of the initial weights, such as a distilled encoder's, in the weights that are validated and kept: "
+        "interpolation gives up some of the fit to the training queries for other queries (default: 0)",
     )
 
     restart: int = setting(
         0,
-        "begin anew from the first weights after each N epochs, in other orders, and validate and keep the mean of "
-        "what the trainings reached: steadier than one (0: never)",
+        "restart from the initial weights after each N epochs, in other orders; the mean of the trainings' weights is "
+        "validated and kept, with less variance than one training (default: 0, no restarts)",
         metavar="N",
     )
 

@@ -33,17 +33,23 @@ class DistillationConfig:
     A batch has half as many pairs as texts. The learning rate grows for 100 steps, then falls to a twentieth.
     """
 
-    dimension: int = setting(256, "D, dimensions of the vectors (256)")
-    minimum_count: int = setting(3, "rarer words of the documents get no vector (3)", option="min_count")
-    epochs: int = setting(6, "passes over the texts (6; of a reranker over its pairs, at most 30)")
-    batch_size: int = setting(1024, "texts, or pairs, to a step (1024; delta 256, pacrr 32)")
-    learning_rate: float = setting(2e-3, "of Adam (0.002), or of a reranker's optimizer (delta 0.01, pacrr 0.001)")
-    temperature: float = setting(0.1, "of the similarities within a batch (0.1)")  # t
-    frequency: float = setting(1e-4, "share of a word that halves the weight it starts with (0.0001)")  # a
-    common: int = setting(3, "directions common to all documents that are taken out in the end (3)")
-    hashed: int = setting(6144, "random vectors that other words share by their hashes; 0 for none (6144)")
-    hashed_length: float = setting(1.5, "of those vectors, in mean lengths of rare words (1.5)")
-    concept_weight: float = setting(0.3, "of the concepts' cosine; that of the words has 1 (0.3)")
+    dimension: int = setting(256, "dimension of the vectors (default: 256)")
+    minimum_count: int = setting(
+        3, "minimum frequency of a word in documents; rarer words get no vector (default: 3)", option="min_count"
+    )
+    epochs: int = setting(6, "passes over the texts (default: 6; of a reranker over its pairs, at most 30)")
+    batch_size: int = setting(1024, "texts, or pairs, of each step (default: 1024; delta 256, pacrr 32)")
+    learning_rate: float = setting(2e-3, "learning rate of the optimizer (default: 0.002; delta 0.01, pacrr 0.001)")
+    temperature: float = setting(0.1, "softmax temperature of the similarities within a batch (default: 0.1)")  # t
+    frequency: float = setting(
+        1e-4, "relative frequency of a word that halves its initial weight (default: 0.0001)"
+    )  # a
+    common: int = setting(3, "number of directions common to all documents to remove at the end (default: 3)")
+    hashed: int = setting(
+        6144, "number of random vectors that unknown words share by their hashes; 0 for none (default: 6144)"
+    )
+    hashed_length: float = setting(1.5, "length of those vectors, in mean lengths of rare words (default: 1.5)")
+    concept_weight: float = setting(0.3, "weight of the concepts' cosine; that of the words is 1 (default: 0.3)")
     seed: int = 42
 
     def __post_init__(self) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rerank_plugin.features.lexical_features import named_features
 from rerank_plugin.files.extras import require
 from rerank_plugin.files.outputs import check_free
-from rerank_plugin.models.checkpoints import build_config, model_classes, read_config
-from rerank_plugin.models.register import checkpoint_folder
+from rerank_plugin.models.checkpoints import build_config, model_classes
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.training.config import by_recipe
 
@@ -48,7 +47,8 @@ def train_model(
             ``QUERIES,QRELS``.
         validation: the same of the queries that choose the epoch.
         output: the checkpoint folder to write.
-        words: folder of word vectors; by default those of ``start_from``.
+        words: folder of word vectors, or the name of a bundled model, whose it takes; by default those of
+            ``start_from``.
         concepts: folder of concept vectors, for a model that reads concepts.
         start_from: checkpoint to fine-tune, or the name of a model that comes with the package (``delta``). It gives
             the hyper-parameters, too.
@@ -71,28 +71,24 @@ def train_model(
     from rerank_plugin.training.session import Session, Task
 
     check_free(Path(output), TRAINED, overwrite)
-    before = None
-    if start_from is not None:
-        before = Path(start_from) if Path(start_from).is_dir() else checkpoint_folder(start_from)
     given = dict(hyper_parameters or {})
     if "lexical_features" in given:
         given["lexical_features"] = named_features(given["lexical_features"])
-    values = {**(read_config(before)["config"] if before else {}), **given}
-    build_config(model_classes(model)[1], values, "hyper_parameters")
     task = Task(
         model=model,
         index=Path(index),
-        words=Path(words) if words is not None else before,
+        words=words,
         train=train,
         validation=validation,
         measures=measures,
         training=by_recipe(model, training or {}),
-        values=values,
+        values=given,
         first_stage=configure(first_stage) if isinstance(first_stage, str) else first_stage,
         depth=depth,
         concepts=None if concepts is None else Path(concepts),
-        start_from=before,
+        start_from=start_from,
         device=device,
         overwrite=overwrite,
     )
+    build_config(model_classes(model)[1], task.values, "hyper_parameters")
     return Session(task).train(Path(output))

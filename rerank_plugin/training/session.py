@@ -41,7 +41,7 @@ from rerank_plugin.text.word_vectors import WordVectors
 from rerank_plugin.training.config import TrainingConfig
 from rerank_plugin.training.pairs import WITHOUT_CANDIDATES, Pool, make_pools
 from rerank_plugin.training.saving import TRAINED, Outcome, Saver, held, work_folder
-from rerank_plugin.training.starting_point import start_from, starting_concepts
+from rerank_plugin.training.starting_point import start_from, starting_concepts, starting_folder, starting_values
 from rerank_plugin.training.teacher_grades import TeacherGrades
 from rerank_plugin.training.trainer import Trainer
 from rerank_plugin.training.validation import HeldOut, Validation
@@ -56,12 +56,14 @@ class Task:
     """The model, data and settings of a training; measures and documents that are not given are the model's recipe's.
 
     Queries and judgments are given as :func:`rerank_plugin.corpora.queries_and_judgments` takes them. Without any for
-    validation, parts of the training queries must be held out (:class:`HeldOut`).
+    validation, parts of the training queries must be held out (:class:`HeldOut`). Words and the checkpoint to start
+    from may be given as the name of a bundled model; the checkpoint gives the hyper-parameters and words that are not
+    given.
     """
 
     model: str
     index: Path
-    words: Path | None  # folder of the word vectors; None for a model that is built without any
+    words: str | Path | None  # folder of the word vectors; None for a model that is built without any
     train: str
     training: TrainingConfig
     measures: Sequence[str] | None = None  # of the validation; the first decides
@@ -76,7 +78,7 @@ class Task:
     validation_depth: int | None = None  # where it is another number for a validation query
     documents: str | None = None  # what pairs are drawn from, see rerank_plugin.training.pairs.make_pools
     concepts: Path | None = None  # folder of the concept vectors, for a model that reads concepts
-    start_from: Path | None = None  # checkpoint to fine-tune
+    start_from: str | Path | None = None  # checkpoint to fine-tune
     device: str = "cpu"
     grades: TeacherGrades | None = None  # of the training queries' candidates, in place of judgments
     threads: int = 2  # first-stage searches at once
@@ -87,8 +89,15 @@ class Task:
     def __post_init__(self) -> None:
         recipe = entry_of(self.model).recipe
         documents = "relevant" if self.training.of_batches else self.documents or recipe.documents
-        object.__setattr__(self, "measures", list(self.measures or recipe.measures))
-        object.__setattr__(self, "documents", documents)
+        words, before, values = starting_folder(self.words), starting_folder(self.start_from), self.values
+        if before is not None:
+            values = starting_values(self.model, before, values, self.concepts is not None)
+            if words is None and model_classes(self.model)[0].has_word_vectors:
+                words = before
+        measures = list(self.measures or recipe.measures)
+        settled = dict(words=words, start_from=before, values=values, measures=measures, documents=documents)
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
 
 
 class TrainingSet(NamedTuple):

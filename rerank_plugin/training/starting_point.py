@@ -14,8 +14,9 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.knowledge.concept_vectors import load_concept_vectors
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.checkpoints import check_holds, check_weights, load_checkpoint, read_config
+from rerank_plugin.models.checkpoints import check_holds, check_weights, load_checkpoint, model_classes, read_config
 from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.register import checkpoint_folder
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.word_vectors import WordVectors
 
@@ -42,7 +43,7 @@ def starting_concepts(
         return StartingConcepts({}, {}, {})
     if folder is None:
         raise InputError(
-            f"the model '{model}' reads concepts: give it their vectors (written by rerank_plugin.embed concepts), "
+            f"the model '{model}' reads concepts: give it their vectors (written by rerank-plugin embed concepts), "
             "or train the model of words alone, ktrel-w"
         )
     vectors = load_concept_vectors(folder)
@@ -53,6 +54,30 @@ def starting_concepts(
         {"concept_vectors": torch.from_numpy(vectors.matrix), "concept_vocabulary": vocabulary},
         {"concepts": str(folder), "concepts_checksum": zlib.crc32(vectors.matrix.tobytes())},
     )
+
+
+def starting_folder(given: str | Path | None) -> Path | None:
+    """A folder of word vectors or of a checkpoint, or, where there is none of that name, that of a bundled model."""
+    if given is None:
+        return None
+    return Path(given) if Path(given).is_dir() else checkpoint_folder(given)
+
+
+def starting_values(model: str, folder: Path, values: dict, with_concepts: bool) -> dict:
+    """The hyper-parameters of a checkpoint, and in their place those that are given.
+
+    A model of words alone that gets concept vectors keeps none of those that say so.
+
+    Raises:
+        InputError: the checkpoint cannot be read, or is of another model.
+    """
+    described, (module, config_class) = read_config(folder), model_classes(model)
+    check_holds(module.name, folder, described)
+    before = described["config"]
+    if with_concepts and not config_class.reads_concepts(before):
+        of_concepts = ("parts", "concepts", "concept_dimension")
+        before = {name: value for name, value in before.items() if name not in of_concepts}
+    return {**before, **values}
 
 
 def start_from(model: RankingModel, folder: Path, vectors: WordVectors | None) -> None:

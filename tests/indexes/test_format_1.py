@@ -73,7 +73,7 @@ def test_its_encodings_are_found_and_new_ones_are_stored(old):
 def test_what_it_lacks_is_refused_with_the_command_that_rebuilds_it(old):
     filter = Filter.of({"year": "2015"})
     with pytest.raises(
-        InputError, match="no metadata to filter by.*rerank_plugin.index --corpus 'the documents of the"
+        InputError, match="no metadata to filter by.*rerank-plugin index --corpus 'the documents of the"
     ):
         old.check_filter(filter)
     with pytest.raises(InputError, match=f"--index {old.folder} --overwrite"):

@@ -226,7 +226,7 @@ def test_encoder_folders_and_checkpoints_by_their_names(folders, index, tmp_path
 # ------------------------------------------------------------------------------------------------------------ errors
 
 
-TRAIN = "train it first .python -m rerank_plugin.train --model bert --set encoder=.*bare"
+TRAIN = "train it first .rerank-plugin train --model bert --set encoder=.*bare"
 
 
 @pytest.mark.parametrize(

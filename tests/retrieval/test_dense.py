@@ -291,7 +291,7 @@ def test_an_approximation_that_is_damaged_or_of_other_encodings_is_refused(appro
 def test_what_is_missing_names_the_command_that_makes_it(workspace, tmp_path, vectors):
     checkpoints.save_checkpoint(tmp_path / "other", encodable.ktrel(vectors, seed=9), vectors, {})
     workspace.models["other"] = tmp_path / "other"
-    command = f"python -m rerank_plugin.index --encode {tmp_path / 'other'} --index {workspace.folder}"
+    command = f"rerank-plugin index --encode {tmp_path / 'other'} --index {workspace.folder}"
     with pytest.raises(InputError, match=f"holds no encodings by .*; encode it with: {command}$"):
         opened(workspace, "other")
     encode(workspace, "other")

@@ -90,7 +90,7 @@ def test_queries_and_judgments_are_sound(shipped, asked, judged):
 
 def test_readme_says_that_it_is_invented():
     text = (FOLDER / "README.md").read_text()
-    assert "synthetic" in text and "Apache-2.0" in text and "python -m rerank_plugin.sample" in text
+    assert "synthetic" in text and "Apache-2.0" in text and "rerank-plugin sample" in text
 
 
 def test_concepts_are_consistent():

@@ -1,6 +1,5 @@
 """The public function that trains: the task that the train command makes of the same settings, and what it refuses."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,8 +65,15 @@ def test_what_is_given_counts(task_of):
 def test_a_checkpoint_to_start_from_gives_its_words_and_hyper_parameters(task_of):
     by_command = task_of(command("--start-from", BUNDLED, "--words", BUNDLED))
     values = read_config(checkpoint_folder("delta"))["config"]
-    assert task_of(library("delta", start_from="delta")) == replace(by_command, values=values)
-    assert task_of(library("delta", start_from=BUNDLED)) == replace(by_command, values=values)
+    assert by_command.values == values and by_command.words == by_command.start_from == Path(BUNDLED)
+    for named in (
+        command("--start-from", "delta"), command("--start-from", "delta", "--words", "delta"),
+        library("delta", start_from="delta"), library("delta", start_from=BUNDLED, words="delta"),
+    ):  # fmt: skip
+        assert task_of(named) == by_command
+    Path("delta").mkdir()
+    assert task_of(command("--words", "delta")).words == Path("delta")  # what is there wins
+    Path("delta").rmdir()
     tuned = task_of(library("delta", start_from="delta", words="mine", hyper_parameters={"dropout": 0.1}))
     assert tuned.words == Path("mine") and tuned.values == values | {"dropout": 0.1}
 

@@ -184,7 +184,7 @@ class CrossEncoder(RankingModel):
         """
         if not encoder_folder.has_own_head(encoder_folder.read_encoder_config(folder)):
             raise InputError(
-                f"the encoder {folder} was not trained to give scores: train it first (python -m rerank_plugin.train "
+                f"the encoder {folder} was not trained to give scores: train it first (rerank-plugin train "
                 f"--model {cls.name} --set encoder={folder}), or give a cross-encoder (...ForSequenceClassification "
                 f"with one label or two); if it encodes texts, index --encode {folder} and give it as encoder:{folder}"
             )
