@@ -76,7 +76,8 @@ def _add_reranker_options(add) -> None:
     )
     fused = "reranker that gives the rest of a grade, such as delta (default: BM25)"
     add("--fuse-with", metavar="RERANKER", help=fused)
-    add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter, by its name in config.json")
+    by_name = "any hyper-parameter, by its name in config.json; may be repeated"
+    add("--set", action="extend", nargs="+", default=[], metavar="NAME=VALUE", help=by_name)
     add("--resume", action="store_true", help="resume an interrupted training")
 
 

@@ -81,7 +81,8 @@ class Parser(argparse.ArgumentParser):
         self.given: set[argparse.Action] = set()  # the options that were read
         for name in (None, "store"):
             self.register("action", name, Store)
-        self.add_argument("--help-all", action=HelpAll, nargs=0, help=argparse.SUPPRESS)
+        hidden = dict(dest=argparse.SUPPRESS, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        self.add_argument("--help-all", action=HelpAll, nargs=0, **hidden)
 
     def parse_known_args(self, args=None, namespace=None):
         self.given = set()

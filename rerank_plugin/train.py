@@ -125,7 +125,8 @@ def _add_model_options(add) -> None:
     add("--dropout", type=float, help="dropout before the max-pooling (default: 0.2)")
     add("--document-words", type=int, help="words of a document that the model reads (default: 50)")
     add("--query-words", type=int, help="words of a query that the model reads (default: 7)")
-    add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any hyper-parameter by its name in config.json")
+    by_name = "any hyper-parameter, by its name in config.json; may be repeated"
+    add("--set", action="extend", nargs="+", default=[], metavar="NAME=VALUE", help=by_name)
     select = (
         "number of lexical features to select greedily by the first validation measure, with one training for each "
         "candidate: of those that --lexical-features names, or of all 18 (default: no selection)"

@@ -106,6 +106,16 @@ def test_every_file_equals_its_own_search(workspace, index_folder, judged, reran
     assert b"q2 " not in found["input.A"] and b"q0 " not in found["c.run"]  # a query that is not there stays away
 
 
+def test_what_the_depth_cuts_is_counted(workspace, index_folder, capsys):
+    """Each of the four runs ranks 15 documents for each of the six queries, but for the three that one lacks."""
+    cut = "documents are below rank 10, the depth: left out"
+    for depth, said in (("10", [f"the runs: 105 of 315 {cut}"]), ("15", [])):
+        search(index_folder, "runs", f"out{depth}", "--reranker", "docid", "--depth", depth)
+        assert [line for line in capsys.readouterr().err.splitlines() if "the depth" in line] == said
+    search(index_folder, "runs/c.run", "one.run", "--reranker", "docid", "--depth", "10")
+    assert f"runs/c.run: 30 of 90 {cut}" in capsys.readouterr().err
+
+
 def test_judged_only_keeps_the_runs_own_order(workspace, index_folder):
     search(index_folder, "runs", "out", "--judged-only", "qrels")
     alone(index_folder, "--judged-only", "qrels")

@@ -52,7 +52,15 @@ def test_what_does_not_fit_is_said(written, change, message):
 
 
 def embedded(knowledge, output, *more):
-    options = ["--dimension", "8", "--epochs", "5", "--holdout", "0.1", "--overwrite", *more]
+    options = [
+        "--dimension",
+        "8",
+        "--epochs",
+        "5",
+        "--overwrite",
+        *([] if "--holdout" in more else ["--holdout", "0.1"]),
+        *more,
+    ]
     embed.main(["concepts", "--knowledge", str(knowledge), "--output", str(output), *options])
     return load_concept_vectors(output), json.loads((output / "concepts.json").read_text())
 

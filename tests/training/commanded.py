@@ -13,6 +13,14 @@ def split(options):
     return [word for text in options for word in (text.split() if text.startswith("--") else [text])]
 
 
+def last_of_each(words):
+    """The words of a command line without options that a later one replaces; --train may be repeated."""
+    starts = [at for at, word in enumerate(words) if word.startswith("--")]
+    options = [words[at:end] for at, end in zip(starts, [*starts[1:], None])]
+    last = {option[0]: option for option in options}
+    return [word for option in options if option[0] == "--train" or last[option[0]] is option for word in option]
+
+
 def always(inputs, output, train, *more):
     """The options of every training; what is given twice counts as it is given last.
 
@@ -26,7 +34,7 @@ def always(inputs, output, train, *more):
         usual += f" --train {inputs}/{train}.tsv,{inputs}/{train}.qrels"
     if more.count("--train") < 2:
         usual += f" --train-run {inputs}/{train}.run"
-    return [*usual.split(), "--measures", "AP", "P@3", "--output", str(output), *more]
+    return last_of_each([*usual.split(), "--measures", "AP", "P@3", "--output", str(output), *more])
 
 
 def held_out(inputs, name="dev", candidates="dev.run"):

@@ -18,7 +18,7 @@ from rerank_plugin.training.trainer import Trainer, TrainingConfig
 from tests import small
 from tests.models import tiny_encoders
 from tests.training import learnable
-from tests.training.commanded import held_out, resumed, split, weights_of
+from tests.training.commanded import held_out, last_of_each, resumed, split, weights_of
 
 WORDS = learnable.TOPICS + learnable.FILLERS
 
@@ -71,7 +71,7 @@ def made(inputs, encoder, output, *more):
     )
     validation = "" if "--folds 2" in more else held_out(inputs)
     parts = f"--set encoder={encoder}" if encoder else ""
-    train.main(split([given, *filter(None, [validation, parts]), *more]))
+    train.main(last_of_each(split([given, *filter(None, [validation, parts]), *more])))
     return output
 
 
