@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from fastapi import Request
@@ -28,7 +29,7 @@ class Service:
         self.config = config
         self.clicks = ClickLog(config.click_log, config.click_log_megabytes << 20) if config.click_log else None
         self.collections = Collections(config)
-        # On a processor each thread scores whole queries, so that more at once would only wait for each other.
+        # On a CPU each thread scores whole queries, so that more at once would only wait for each other.
         at_once = available_threads() if config.running.device == "cpu" else QUERIES_AT_ONCE
         self.scheduler = Scheduler(config.threads, config.queue, at_once)
         self.metrics = Metrics(self.scheduler)
@@ -45,10 +46,15 @@ class Service:
             self.clicks.close()
 
     def refusal(self, error: InputError | RequestError) -> RequestError:
-        """What a client is told: the names of indexes and rerankers instead of paths of this machine."""
+        """What a client is told: the names of indexes and rerankers instead of paths of this machine.
+
+        In a command, where a name would be taken as a folder, it is said to be one.
+        """
         refused = error if isinstance(error, RequestError) else RequestError(400, str(error))
         for called, place in (*self.config.indexes.items(), *self.config.rerankers.items()):
             for path in {place, str(Path(place).absolute())} if "/" in place else ():
+                told = f"<folder of {called}>"
+                refused.error = re.sub(f"(--[a-z-]+ ){re.escape(path)}", lambda option: option[1] + told, refused.error)
                 refused.error = refused.error.replace(path, called)
         return refused
 

@@ -151,7 +151,7 @@ def test_bad_usage_is_one_line_and_status_2(line, culprit, refused, monkeypatch)
 
 def test_help_shows_examples(capsys):
     with pytest.raises(SystemExit) as stopped:
-        main(["--help"])
+        main(["--help-all"])
     assert stopped.value.code == 0
     out = capsys.readouterr().out
     for word in ("--reranker", "--whole", "--cross-encoders", "--work-folder", "examples:", "median", "p99"):

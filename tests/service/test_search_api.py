@@ -110,6 +110,14 @@ def test_what_is_refused_is_said_with_its_field(service, index_folder, path, par
     assert len(found["error"]) > 10 and "\n" not in found["error"] and str(index_folder.parent) not in found["error"]
 
 
+@pytest.mark.parametrize(
+    "path, parameters", [("similar", {"docid": "1"}), ("search", {"query": "a", "first_stage": "hybrid"})]
+)
+def test_the_command_that_encodes_an_index_names_no_folder_that_is_not_there(service, path, parameters):
+    found = get(service, f"/v1/small/{path}", 400, **parameters)["error"]
+    assert found.endswith("rerank-plugin index --encode ktrel --index <folder of small>")
+
+
 def test_indexes_say_what_can_be_asked_of_them(service):
     found = get(service, "/v1/indexes")
     (one,) = found["indexes"]
