@@ -183,7 +183,7 @@ def encode(options) -> None:
     encoder = IndexEncoder(Index(options.index).forward, options.encode, options.device)
     adapts, folder = encoder.adapts and not options.no_adapt, encoder.index.folder / ADAPTED
     if options.no_adapt and folder.is_dir():
-        log.warning("hybrid uses %s, which is there already; delete that folder to do without it", folder)
+        log.warning("hybrid uses the existing %s; delete that folder to do without it", folder)
     whole = encoder.vectors() is not None and (not adapts or encoder.is_adapted())
     if whole and not (options.overwrite or ann or options.judged):
         raise InputError(
