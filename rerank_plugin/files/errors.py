@@ -1,4 +1,7 @@
-"""The exception for errors in the user's input."""
+"""The exception for errors in the user's input, and what it says of unknown names."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class InputError(ValueError):
@@ -7,3 +10,11 @@ class InputError(ValueError):
     The message is one line that says what was wrong, where (file:line or id), and what to do. Commands print it to
     stderr and exit with status 2; library callers catch it as a ``ValueError``.
     """
+
+
+def unknown(what: str, name: str, names: Iterable[str], *forms: str) -> str:
+    """That a name is unknown, the nearest one of ``names``, and all that are known; ``forms`` may be given, too."""
+    known = list(names)
+    near = get_close_matches(name.partition(":")[0], [one.partition(":")[0] for one in known], 1)
+    hint = f": did you mean '{near[0]}'? Known" if near else "; known"
+    return f"unknown {what} '{name}'{hint}: {', '.join([*known, *forms])}"

@@ -18,7 +18,7 @@ import numpy as np
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.string_table import StringsInMemory, StringTable
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex
-from rerank_plugin.text.tokenizer import Tokenizer, tokenizer_of
+from rerank_plugin.text.tokenizer import PLAIN, Tokenizer, tokenizer_of
 
 STATISTICS_FILE = "statistics.safetensors"
 MOST_TERMS, FEWEST_DOCUMENTS = 200_000, 2  # of the words that a checkpoint keeps
@@ -42,6 +42,12 @@ class CollectionStatistics:
         """The statistics of all documents of an index."""
         source, frequency = index.name, index.document_frequency
         return cls(len(index), index.mean_lengths, index.tokenizer, index.terms, frequency, index, source)
+
+    @classmethod
+    def of_nothing(cls) -> CollectionStatistics:
+        """The statistics of no document, for a model that reads texts as they are."""
+        frequency, lengths = {"text": np.zeros(0, np.uint32)}, dict.fromkeys(FIELDS, 1.0)
+        return cls(0, lengths, PLAIN, StringsInMemory(), frequency, None, "no collection")
 
     @classmethod
     def load(cls, checkpoint: Path) -> CollectionStatistics:

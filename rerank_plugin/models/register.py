@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.register import Register
 from rerank_plugin.models.base import Recipe
+from rerank_plugin.models.hub import hub_folder, is_hub_name
 
 if TYPE_CHECKING:
     from rerank_plugin.models.attribution import Attribution
@@ -38,6 +39,7 @@ class ModelEntry:
         config: the configuration, a frozen dataclass and a :class:`~rerank_plugin.models.base.ModelConfig`.
         module: the model, a :class:`~rerank_plugin.models.ranking_model.RankingModel`.
         summary: one line for help and documentation.
+        good_for: the same of the bundled weights: the language and the texts that they were made for.
         fast: the fast path on the CPU, a :class:`~rerank_plugin.models.fast_paths.FastPath`, or None.
         stored: whether the fast path is made of ``model.arrays()`` alone, so that a checkpoint is scored without the
             module. Its class gives ``weight_shapes``; where it and the configuration import no torch, nothing does.
@@ -58,6 +60,7 @@ class ModelEntry:
     config: type | str
     module: type | str
     summary: str
+    good_for: str = ""
     fast: type | str | None = None
     stored: bool = False
     device: type | str | None = None
@@ -112,13 +115,16 @@ def checkpoint_folder(given: str | Path) -> Path:
 
 
 def packaged_folder(given: str | Path) -> Path:
-    """A folder, given as it is or, as a string, as the name of an encoder in a package of its own (``minilm``).
+    """A folder, given as it is or, as a string, as the name of an encoder in a package of its own (``minilm``), or as
+    that of a model on the Hugging Face hub, ``ORG/NAME``, which is downloaded. A folder of that name wins.
 
     Raises:
-        InputError: the package is not installed.
+        InputError: the package is not installed, or the model cannot be got.
     """
     named = PACKAGED.get(given) if isinstance(given, str) else None
-    return Path(given) if named is None else resolve(named)()
+    if named is not None:
+        return resolve(named)()
+    return hub_folder(given) if isinstance(given, str) and is_hub_name(given) else Path(given)
 
 
 def resolve(target):

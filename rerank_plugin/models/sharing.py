@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, scratch_folder
-from rerank_plugin.files.register import one_line
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, WEIGHTS_FILE, WORDS, read_config
+from rerank_plugin.models.hub import hub_faults, hub_folder
 from rerank_plugin.text import word_vectors
 
 CARD_FILE, CHECKSUMS_FILE = "README.md", "checksums.json"
@@ -59,7 +58,7 @@ def push(checkpoint: Path, repo_id: str, private: bool | None = None, token: str
 
     with scratch_folder() as scratch:
         save_shared(checkpoint, scratch / "checkpoint", repo_id)
-        with _hub(f"{repo_id} cannot be written on the hub"):
+        with hub_faults(f"{repo_id} cannot be written on the hub"):
             api = HfApi(token=token)
             address = api.create_repo(repo_id, private=private, exist_ok=True)
             api.upload_folder(repo_id=repo_id, folder_path=scratch / "checkpoint", commit_message="Add a checkpoint")
@@ -76,12 +75,7 @@ def fetch(name: str | Path, revision: str | None = None, token: str | None = Non
     if not folder.is_dir():
         if not isinstance(name, str) or len(name.split("/")) != 2:
             raise InputError(f"there is no folder {name}, and an id of the hub has the form OWNER/NAME")
-        with naming_extras(f"there is no folder {name}, and the hub"):
-            from huggingface_hub import snapshot_download
-
-        with _hub(f"there is no folder {name}, and it cannot be got from the hub"):
-            allowed = [CHECKSUMS_FILE, *FILES]
-            folder = Path(snapshot_download(name, revision=revision, token=token, allow_patterns=allowed))
+        folder = hub_folder(name, revision, token)
     check(folder)
     return folder
 
@@ -116,16 +110,6 @@ def _files(checkpoint: Path) -> list[str]:
     """The files of a checkpoint, relative to its folder."""
     found = (path for pattern in FILES for path in checkpoint.glob(pattern) if path.is_file())
     return sorted(path.relative_to(checkpoint).as_posix() for path in found)
-
-
-@contextmanager
-def _hub(fault: str) -> Iterator[None]:
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:  # of whatever library the hub's client uses for the network in its version
-        raise InputError(f"{fault} ({type(error).__name__}: {one_line(error):.300})") from error
 
 
 def model_card(config: Mapping[str, Any], name: str) -> str:

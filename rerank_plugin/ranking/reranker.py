@@ -26,6 +26,7 @@ from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.attribution import Attribution
+from rerank_plugin.models.register import foreign_model
 from rerank_plugin.models.relevance import Relevance
 from rerank_plugin.models.sharing import fetch, push, save_shared
 from rerank_plugin.ranking import pipeline
@@ -116,7 +117,7 @@ class Reranker:
 
         Args:
             spec: a known name (``delta``: the model that comes with the package), ``NAME:CHECKPOINT``, a checkpoint
-                folder, or ``package.module:Class``.
+                folder, a name on the Hugging Face hub (``ORG/NAME``), or ``package.module:Class``.
             index: the folder of an index, or an open `Index`, whose documents are scored. Without one, texts are.
             statistics: for texts, an index whose statistics (number of documents, document frequencies of words, mean
                 lengths) they are scored by. By default those of the collection that the checkpoint was trained on.
@@ -371,6 +372,8 @@ def _statistics(spec: str, checkpoint: Path | None, index: str | Path | Index | 
             f"the reranker '{spec}' keeps no statistics of a collection, by which texts are scored: name an index as "
             "statistics, or as index if documents are given by their ids"
         )
+    if foreign_model(checkpoint) is not None:  # a cross-encoder of others reads no statistics
+        return CollectionStatistics.of_nothing()
     return CollectionStatistics.load(checkpoint)
 
 

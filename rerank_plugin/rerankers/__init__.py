@@ -4,7 +4,8 @@ A reranker is named as
 
 * ``name`` or ``name:CHECKPOINT`` for a known name; ``delta`` alone is the bundled model,
 * a checkpoint folder alone (its ``config.json`` names the model; a folder that is called like a known name is
-  written ``./name``), or
+  written ``./name``),
+* ``ORG/NAME``, alone or as the checkpoint: a model on the Hugging Face hub, unless there is a folder of that name, or
 * ``package.module:Thing`` or ``package.module:Thing:CHECKPOINT`` from elsewhere.
 
 Known names are those of the models (:mod:`rerank_plugin.models.register`), of the untrained rerankers (``UNTRAINED``),
@@ -26,9 +27,10 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.errors import InputError, unknown
 from rerank_plugin.models import register
 from rerank_plugin.models.base import RerankerOptions
+from rerank_plugin.models.hub import hub_folder, is_hub_name
 from rerank_plugin.models.register import ModelEntry
 from rerank_plugin.rerankers.scorer import Reranker, Scorer, as_scorer, score_many, warn_of_another
 
@@ -69,6 +71,14 @@ def known_names() -> list[str]:
     return sorted({*UNTRAINED, *register.names(), *register.MODELS.installed()})
 
 
+def summary_of(spec: str) -> str:
+    """What the reranker that ``spec`` names is, and what bundled weights are good for; empty where that is unknown."""
+    name, _, rest = spec.partition(":")
+    entry = UNTRAINED.get(name) or register.MODELS.find(name)
+    good_for = "" if rest else getattr(entry, "good_for", "")
+    return "; ".join(filter(None, (getattr(entry, "summary", ""), good_for)))
+
+
 def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOptions()) -> Scorer:
     """The reranker that ``spec`` names.
 
@@ -92,21 +102,26 @@ def checkpoint_of(spec: str) -> Path | None:
     """The checkpoint folder of the model that ``spec`` names, also a bundled one; None where there is none.
 
     Raises:
-        InputError: no such name.
+        InputError: no such name, or it needs a folder and is given without.
     """
     name, _, rest = spec.partition(":")
     if name in UNTRAINED:
         return None
     if (target := register.MODELS.find(name)) is not None:
-        bundled = target.bundled if isinstance(target, ModelEntry) else None
-        return register.packaged_folder(rest) if rest else bundled
+        if not isinstance(target, ModelEntry):
+            return Path(rest) if rest else None
+        if not rest and target.bundled is None:
+            what = "a trained checkpoint" if target.foreign is None else "the folder of a model"
+            raise InputError(f"'{name}' comes without weights and needs {what}: give it as {name}:FOLDER")
+        return register.packaged_folder(rest) if rest else target.bundled
     if Path(spec).is_dir():
         return Path(spec)
     if rest and "." in name and not Path(name).exists():
         return None
-    raise InputError(
-        f"unknown reranker '{spec}'; known: {', '.join(known_names())}, a checkpoint folder, or package.module:Class"
-    )
+    if is_hub_name(spec):
+        return hub_folder(spec)
+    forms = "a checkpoint folder", "ORG/NAME on the Hugging Face hub", "or package.module:Class"
+    raise InputError(unknown("reranker", spec, known_names(), *forms))
 
 
 def _untrained(name: str, index: ForwardIndex, checkpoint: str, options: RerankerOptions) -> Scorer:
@@ -130,9 +145,6 @@ def _opened(
     """The reranker of a known name over an index; ``described`` is as in ``neural.from_checkpoint``."""
     if not isinstance(target, ModelEntry):
         return _called(name, target, index, checkpoint, options)
-    checkpoint = checkpoint or target.bundled
-    if checkpoint is None:
-        raise InputError(f"'{name}' needs a trained checkpoint, or what the model is made of: give it as {name}:FOLDER")
     from rerank_plugin.rerankers.neural import from_checkpoint
 
     return from_checkpoint(index, checkpoint, options, name, described)

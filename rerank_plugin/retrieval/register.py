@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.errors import InputError, unknown
 from rerank_plugin.files.records import Query
 from rerank_plugin.files.register import Register
 from rerank_plugin.files.settings import chosen, setting, settings  # noqa: F401 (first stages take them from here)
@@ -56,6 +56,12 @@ def check_filter(stage: FirstStage, query: Query) -> None:
             f"the first stage '{stage.name}' cannot filter ({query.filter}): take bm25, bm25+rm3, qld, "
             "dense:CHECKPOINT or a fusion of these"
         )
+
+
+def lacking_words(stage: FirstStage, query: Query) -> list[str]:
+    """The names of the models in a first stage that know few of a query's words, by its method of this name."""
+    told = getattr(stage, "lacking_words", None)  # those of other packages may have none, as those of words alone
+    return [] if told is None else told(query)
 
 
 class FirstStageConfig(Protocol):
@@ -144,7 +150,7 @@ def _parsed(spec: str) -> tuple[FirstStageEntry, str]:
     name, colon, argument = spec.partition(":")
     entry = FIRST_STAGES.find(name)
     if entry is None or bool(entry.argument) != bool(colon):
-        raise InputError(f"unknown first stage '{spec}'; known: {', '.join(known_forms())}")
+        raise InputError(unknown("first stage", spec, known_forms()))
     if entry.argument and not argument:
         raise InputError(f"the first stage '{spec}' needs {entry.argument}: {entry.form}")
     return entry, argument

@@ -1,12 +1,18 @@
-"""Checkpoints that travel: folders with checksums and a card, and a hub that is not there."""
+"""Checkpoints that travel: folders with checksums and a card, a hub that is not there, and one on this machine."""
 
 import json
+import shutil
+from hashlib import sha1
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
 import rerank_plugin as rp
 from rerank_plugin.models.checkpoints import CHECKPOINT
-from rerank_plugin.models.register import entry_of
+from rerank_plugin.models.hub import hub_folder
+from rerank_plugin.models.register import checkpoint_folder, entry_of
+from tests.models import tiny_encoders
 
 QUERY, TEXTS = "statins and breast cancer", ["Statins and breast cancer.", {"title": "Stroke", "text": "Aspirin."}, ""]
 
@@ -76,8 +82,6 @@ def test_damage_is_found(saved, damage, message):
 
 
 def test_pickles_and_other_files_do_not_travel(tmp_path):
-    import shutil
-
     shutil.copytree(entry_of("ktrel").bundled, tmp_path / "own")
     (tmp_path / "own" / "pytorch_model.bin").write_bytes(b"\x80\x04.")
     rp.Reranker.load(tmp_path / "own").save_pretrained(tmp_path / "saved")
@@ -114,7 +118,106 @@ def test_a_hub_that_is_not_there_takes_nothing(delta, no_hub):
 @pytest.fixture
 def no_hub(monkeypatch, tmp_path):
     """A hub at a port where nobody listens, and an empty cache."""
+    _point_to("http://127.0.0.1:9", monkeypatch, tmp_path)
+
+
+def _point_to(address, monkeypatch, tmp_path):
     from huggingface_hub import constants
 
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    hub_folder.cache_clear()
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    template = "/{repo_id}/resolve/{revision}/{filename}"  # made of the endpoint when it is imported
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + template)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)  # where no folder is called as an owner on the hub
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A hub on this machine: the folder whose OWNER/NAME are its repositories, and what was downloaded of them."""
+    root, downloaded = tmp_path / "repositories", []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self):
+            path = self.path.partition("?")[0]
+            if path.startswith("/api/models/"):
+                owner, name, kind, commit = path.removeprefix("/api/models/").split("/")
+                folder = root / owner / name
+                files = sorted(one for one in folder.rglob("*") if one.is_file())
+                names = {one: one.relative_to(folder).as_posix() for one in files}
+                listed = [{"type": "file", "path": names[one], "size": one.stat().st_size, "oid": "0"} for one in files]
+                about = {"id": f"{owner}/{name}", "sha": 40 * "a"}
+                self.answer(json.dumps(listed if kind == "tree" else about).encode() if files else None)
+            else:
+                owner, name, _, _, *rest = path.strip("/").split("/")
+                if self.command == "GET":
+                    downloaded.append("/".join(rest))
+                self.answer(root.joinpath(owner, name, *rest).read_bytes())
+
+        do_HEAD = do_GET
+
+        def answer(self, body):
+            self.send_response(404 if body is None else 200)
+            if body is None:
+                self.send_header("X-Error-Code", "RepoNotFound")
+            body = body or b""
+            headers = {"Content-Length": len(body), "ETag": f'"{sha1(body).hexdigest()}"', "X-Repo-Commit": 40 * "a"}
+            for header, value in headers.items():
+                self.send_header(header, str(value))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    Thread(target=server.serve_forever, daemon=True).start()
+    _point_to(f"http://127.0.0.1:{server.server_port}", monkeypatch, tmp_path)
+    yield root, downloaded
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_cross_encoder_of_the_hub(hub, tmp_path):
+    """As sentence-transformers' users know it, without an index and without statistics; no code and no pickle."""
+    root, downloaded = hub
+    words = "statins and breast cancer stroke aspirin".split()
+    folder = tiny_encoders.bert(root / "cross-encoder" / "tiny", words, head=True)
+    expected = rp.Reranker.load(folder).rerank(QUERY, TEXTS)
+    assert len({one.score for one in expected}) > 1
+    for name in ("modeling.py", "pytorch_model.bin", "onnx/model.onnx"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("raise SystemExit")
+    for spec in ("cross-encoder/tiny", "bert:cross-encoder/tiny"):
+        found = rp.Reranker.load(spec)
+        assert (found.name, found.rerank(QUERY, TEXTS)) == ("bert", expected)
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(downloaded)
+    assert all(one.endswith((".json", ".safetensors", ".txt")) for one in downloaded)
+    assert len(downloaded) == len(set(downloaded))  # once
+    shutil.copytree(tiny_encoders.bert(tmp_path / "x", words, head=True, seed=1), tmp_path / "cross-encoder" / "tiny")
+    assert rp.Reranker.load("cross-encoder/tiny").rerank(QUERY, TEXTS) != expected  # a folder of that name wins
+
+
+def test_what_else_is_on_the_hub(hub, saved, delta):
+    """A checkpoint of ours, an encoder of texts, weights in a pickle, and nothing."""
+    root, _ = hub
+    shutil.copytree(saved, root / "me" / "delta")
+    assert rp.Reranker.from_pretrained("me/delta").rerank(QUERY, TEXTS) == delta.rerank(QUERY, TEXTS)
+    (root / "me" / "encoder" / "1_Pooling").mkdir(parents=True)
+    for name in ("modules.json", "model.safetensors", "1_Pooling/config.json"):
+        (root / "me" / "encoder" / name).write_text(name)
+    assert (checkpoint_folder("me/encoder") / "1_Pooling" / "config.json").is_file()  # as of dense:me/encoder
+    (root / "me" / "pickle").mkdir()
+    (root / "me" / "pickle" / "config.json").write_text("{}")
+    (root / "me" / "pickle" / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+    for name, message in (("pickle", "on the hub holds no .*safetensors"), ("nothing", "no such model on the hub")):
+        with pytest.raises(rp.InputError, match=message):
+            rp.Reranker.load(f"bert:me/{name}")
+
+
+def test_without_a_network_the_download_is_named(no_hub):
+    command = 'hf download org/name --include "[*].safetensors" "[*].json" "[*].txt" --local-dir org/name'
+    for load in (rp.Reranker.load, rp.Reranker.from_pretrained):
+        with pytest.raises(rp.InputError, match=f"^there is no folder org/name, and it cannot .*, run: {command} "):
+            load("org/name")

@@ -6,12 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rerank_plugin as rp
 from rerank_plugin import rerankers
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.models import checkpoints, register
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.retrieval.register import configure
 from rerank_plugin.text.tokenizer import SETTINGS
 from tests import small
 
@@ -127,9 +129,19 @@ def test_the_model_that_comes_along(index):
         assert register.checkpoint_folder(given) == Path(given)
 
 
-@pytest.mark.parametrize("spec", ["pacrr", "pacrr:"])
-def test_models_that_do_not_come_along_need_a_checkpoint(index, spec):
-    assert "checkpoint" in refusal(spec, index) and register.entry_of("pacrr").bundled is None
+def test_the_nearest_name_is_suggested(index):
+    assert "unknown reranker 'delt': did you mean 'delta'? Known: " in refusal("delt", index)
+    with pytest.raises(InputError, match="unknown first stage 'dence:x': did you mean 'dense'[?] Known: all, bm25, "):
+        configure("dence:x")
+
+
+@pytest.mark.parametrize(
+    ("spec", "needed"), [("pacrr", "a trained checkpoint"), ("pacrr:", "a trained"), ("bert", "the folder of a model")]
+)
+def test_models_that_do_not_come_along_need_a_checkpoint(index, spec, needed):
+    assert f"needs {needed}" in refusal(spec, index) and register.entry_of("pacrr").bundled is None
+    with pytest.raises(InputError, match=f"comes without weights and needs {needed}"):
+        rp.Reranker.load(spec)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ register(
         config="rerank_plugin.models.delta.config:DeltaConfig",
         module="rerank_plugin.models.delta.model:Delta",
         summary="Delta ([D18]): differences between document words and their closest query words",
+        good_for="English, biomedical, mostly lexical",
         fast="rerank_plugin.models.delta.fused:FusedDelta",
         stored=True,
         device="rerank_plugin.models.delta.device:DeltaOnDevice",

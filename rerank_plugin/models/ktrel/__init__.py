@@ -20,6 +20,7 @@ KTREL = register(
         config="rerank_plugin.models.ktrel.model:KtrelConfig",
         module="rerank_plugin.models.ktrel.model:Ktrel",
         summary="KTRel ([K]): a transformer layer over words and one over concepts, from document vectors",
+        good_for="English, biomedical, related words",
         encoder="rerank_plugin.models.ktrel.fused:KtrelScorer",
         explain="rerank_plugin.models.ktrel.explain:explain",
         recipe=RECIPE,
@@ -30,6 +31,7 @@ register(
     replace(
         KTREL,
         bundled=None,
+        good_for="",
         name="ktrel-w",
         config="rerank_plugin.models.ktrel.model:KtrelWConfig",
         summary="KTRel of words alone",
@@ -41,6 +43,7 @@ register(
     replace(
         KTREL,
         bundled=None,
+        good_for="",
         name="ktrel-c",
         config="rerank_plugin.models.ktrel.model:KtrelCConfig",
         summary="KTRel of concepts alone",
