@@ -1,6 +1,7 @@
 """Haystack: a retriever and a ranker as components of its pipelines (extra ``haystack``).
 
-They are made of names, so that pipelines can be saved. Index and model are opened when a pipeline warms up.
+They are made of names, so that pipelines can be saved. Index and model are opened when a pipeline warms up. The
+score of a document is the reranker's relevance between 0 and 1; without a reranker it is the first stage's score.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Retriever:
         found = retrieve(self._searcher, query, self.top_k if top_k is None else top_k, kept)
         return {
             "documents": [
-                Document(id=hit.docid, content=text, meta=metadata, score=hit.score) for hit, text, metadata in found
+                Document(id=hit.docid, content=text, meta=metadata, score=hit.score if relevance is None else relevance)
+                for hit, relevance, text, metadata in found
             ]
         }
 

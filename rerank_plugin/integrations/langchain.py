@@ -1,6 +1,7 @@
 """LangChain: a retriever, and a document compressor that re-ranks (extra ``langchain``).
 
-Scores are in the metadata of documents as ``relevance_score``, as with other compressors.
+The relevance between 0 and 1 that a reranker gives is in the metadata of documents as ``relevance_score``, as with
+other compressors.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Retriever(BaseRetriever):
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         return [
-            Document(id=hit.docid, page_content=text, metadata={**metadata, SCORE: hit.score})
-            for hit, text, metadata in retrieve(self.searcher, query, self.k)
+            Document(id=hit.docid, page_content=text, metadata=metadata | _scored(relevance))
+            for hit, relevance, text, metadata in retrieve(self.searcher, query, self.k)
         ]
 
 
@@ -57,9 +58,13 @@ class Rerank(BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
-        """The best documents, with their metadata and new scores, by decreasing score."""
+        """The best documents, with their metadata and ``relevance_score``, by decreasing score."""
         given = [(one.id, one.page_content, one.metadata) for one in documents]
         return [
             documents[place].model_copy(update={"metadata": {**documents[place].metadata, SCORE: score}})
             for place, score in rerank(self.reranker, query, given, self.top_n, self.passages)
         ]
+
+
+def _scored(relevance: float | None) -> dict[str, float]:
+    return {} if relevance is None else {SCORE: relevance}

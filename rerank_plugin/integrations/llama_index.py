@@ -1,4 +1,7 @@
-"""LlamaIndex: a retriever, and a node postprocessor that re-ranks (extra ``llama-index``)."""
+"""LlamaIndex: a retriever, and a node postprocessor that re-ranks (extra ``llama-index``).
+
+The score of a node is the reranker's relevance between 0 and 1; without a reranker it is the first stage's score.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,11 @@ class Retriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = retrieve(self.searcher, query_bundle.query_str, self.similarity_top_k)
         return [
-            NodeWithScore(node=TextNode(id_=hit.docid, text=text, metadata=metadata), score=hit.score)
-            for hit, text, metadata in found
+            NodeWithScore(
+                node=TextNode(id_=hit.docid, text=text, metadata=metadata),
+                score=hit.score if relevance is None else relevance,
+            )
+            for hit, relevance, text, metadata in found
         ]
 
 

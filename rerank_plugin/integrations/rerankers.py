@@ -1,4 +1,4 @@
-"""rerankers: a ranker of its kind (extra ``rerankers``)."""
+"""rerankers: a ranker of its kind (extra ``rerankers``). Scores are the relevance between 0 and 1."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class Ranker(BaseRanker):
         return RankedResults(results, query, has_scores=True)
 
     def score(self, query: str, doc: str) -> float:
-        """The score of one text."""
+        """The relevance of one text."""
         return self.rank(query, doc)[0].score

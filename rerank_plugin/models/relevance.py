@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 RELEVANCE = "relevance"  # its key in config.json
 
@@ -39,7 +40,7 @@ class Relevance(NamedTuple):
         kept = json.loads(path.read_text("utf-8")).get(RELEVANCE) if path and path.is_file() else None
         return cls() if kept is None else cls(**kept)
 
-    def of(self, scores: np.ndarray) -> np.ndarray:
+    def of(self, scores: npt.ArrayLike) -> np.ndarray:
         """Relevance of scores float32 [n], float64 [n]."""
         x = (np.asarray(scores, np.float64) - self.location) / self.scale
         return 0.5 + 0.5 * x / (1 + np.abs(x))

@@ -71,12 +71,14 @@ class RankedText:
         document: what was given: the string or the mapping itself.
         score: the reranker's.
         rank: from 1 on.
+        relevance_score: the score brought to a number between 0 and 1, in the same order, by `Reranker.relevance`.
     """
 
     index: int
     document: Any
     score: float
     rank: int
+    relevance_score: float
 
 
 class Reranker:
@@ -235,7 +237,7 @@ class Reranker:
         asked, given = as_query(query), _listed(documents)
         depth = len(given) if top_k is None else at_least(top_k, "top_k")
         if self._texts is not None:
-            return _rank_texts(self._texts, asked, given, depth, first_stage_scores, passages)
+            return self._rank_texts(self._texts, asked, given, depth, first_stage_scores, passages)
         if passages:
             raise InputError("passages are for texts: a document of an index is scored as a whole")
         ranking = pipeline.rank(asked, self._candidates(given, first_stage_scores), self._scorer)
@@ -292,6 +294,20 @@ class Reranker:
             for at in [one.index]
         ]
 
+    def _rank_texts(
+        self, texts: TextScorer, query: Query, documents: list[Any], depth: int, first_stage_scores: Any, passages: bool
+    ) -> list[RankedText]:
+        first = None if first_stage_scores is None else _finite(first_stage_scores, len(documents))
+        if not documents:
+            return []
+        scores = texts.score(query, documents, first, passages)
+        best = np.argsort(-scores, kind="stable")[:depth]
+        columns = zip(best.tolist(), scores[best].tolist(), self.relevance.of(scores[best]).tolist())
+        return [
+            RankedText(at, documents[at], score, rank, relevance)
+            for rank, (at, score, relevance) in enumerate(columns, 1)
+        ]
+
     @cached_property
     def _documents(self) -> StoredDocuments:
         assert self.index is not None  # else texts are explained
@@ -344,17 +360,6 @@ class _OneAtATime(rerankers.Scorer):
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
         with self.lock:
             return self.scorer.attribute(query, candidates, place)
-
-
-def _rank_texts(
-    texts: TextScorer, query: Query, documents: list[Any], depth: int, first_stage_scores: Any, passages: bool
-) -> list[RankedText]:
-    first = None if first_stage_scores is None else _finite(first_stage_scores, len(documents))
-    if not documents:
-        return []
-    scores = texts.score(query, documents, first, passages)
-    best = np.argsort(-scores, kind="stable")[:depth].tolist()
-    return [RankedText(at, documents[at], float(scores[at]), rank) for rank, at in enumerate(best, 1)]
 
 
 def _listed(documents: Any) -> list[Any]:

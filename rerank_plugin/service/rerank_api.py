@@ -150,19 +150,18 @@ async def rerank_documents(
     given = [one.model_dump() for one in read]
     returned = version == "1" if body.return_documents is None else body.return_documents
     try:
-        ranked = await _scored(service, reranker, body.query, given, body.top_n)
-        scores, late = reranker.relevance(ranked), False
+        ranked, late = await _scored(service, reranker, body.query, given, body.top_n), False
     except asyncio.TimeoutError:
-        ranked = [RankedText(at, one, 0.0, at + 1) for at, one in enumerate(given)][: body.top_n]
-        scores, late = [1 / (one.rank + 1) for one in ranked], True
+        ranked = [RankedText(at, one, 0.0, at + 1, 1 / (at + 2)) for at, one in enumerate(given)][: body.top_n]
+        late = True
     results = [
         RerankResult(
             index=one.index,
-            relevance_score=score,
+            relevance_score=one.relevance_score,
             document=documents[one.index] if returned else None,
             relevant_spans=_spans(body, read[one.index].text),
         )
-        for one, score in zip(ranked, scores)
+        for one in ranked
     ]
     meta: dict[str, Any] = {"api_version": {"version": version}, "billed_units": {"search_units": 1}}
     return RerankAnswer(
@@ -178,10 +177,13 @@ async def rerank_texts(service: Service, reranker: ServedTexts, body: TextsReque
         ranked = await _scored(service, reranker, body.query, body.texts, None)
     except asyncio.TimeoutError:
         raise RequestError(503, "the deadline passed before the texts were scored", retry_after=1) from None
-    scores = [one.score for one in ranked] if body.raw_scores else reranker.relevance(ranked)
     return [
-        TextResult(index=one.index, score=score, text=one.document if body.return_text else None)
-        for one, score in zip(ranked, scores)
+        TextResult(
+            index=one.index,
+            score=one.score if body.raw_scores else one.relevance_score,
+            text=one.document if body.return_text else None,
+        )
+        for one in ranked
     ]
 
 

@@ -5,6 +5,8 @@ import os
 import pytest
 
 import rerank_plugin as rp
+from rerank_plugin.models.register import entry_of
+from rerank_plugin.models.relevance import Relevance
 
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "false")  # read when Haystack is imported
 
@@ -28,3 +30,9 @@ def hits(index):
         found = both.search(QUERY, 20)
     assert [hit.first_stage_rank for hit in found] != [hit.rank for hit in found]  # re-ranking changes the order
     return found
+
+
+@pytest.fixture(scope="session")
+def relevance(hits):
+    """Of `hits`: the one meaning of a score in all adapters."""
+    return Relevance.of_checkpoint(entry_of("delta").bundled).of([hit.score for hit in hits]).tolist()

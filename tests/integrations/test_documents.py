@@ -59,8 +59,8 @@ def test_metadata_of_the_index_come_along(tmp_path):
     metadata = {"date": "2016-05", "journal": "Headache", "types": ["Review"]}
     rp.build_index([rp.Document("1", "Migraine", "Migraine in women.", metadata)], tmp_path / "index")
     with rp.Searcher(tmp_path / "index") as searcher:
-        ((hit, text, found),) = retrieve(searcher, "migraine", 3)
-    assert (hit.docid, text) == ("1", "Migraine\nMigraine in women.")
+        ((hit, relevance, text, found),) = retrieve(searcher, "migraine", 3)
+    assert (hit.docid, relevance, text) == ("1", None, "Migraine\nMigraine in women.")
     assert found == {"title": "Migraine", **metadata, "first_stage_score": hit.score}
 
 
@@ -72,10 +72,10 @@ def test_a_title_and_first_stage_scores_are_read_once(index):
         ("a", "Stroke\nMigraine.", {"title": "Stroke", "first_stage_score": 2.5}),
         ("b", "Stroke after migraine.", {"first_stage_score": 7}),
     ]
-    assert rerank(delta, "migraine", given) == [(one.index, one.score) for one in expected]
+    assert rerank(delta, "migraine", given) == [(one.index, one.relevance_score) for one in expected]
     given[1] = ("b", "Stroke after migraine.", {"title": None})  # not all have scores
     assert rerank(delta, "migraine", given, 1) == [
-        (one.index, one.score) for one in delta.rerank("migraine", texts, top_k=1)
+        (one.index, one.relevance_score) for one in delta.rerank("migraine", texts, top_k=1)
     ]
 
 

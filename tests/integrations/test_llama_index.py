@@ -17,7 +17,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode  # noqa
 from rerank_plugin.integrations.llama_index import Rerank, Retriever  # noqa: E402
 
 
-def test_a_query_engine_ranks_as_the_library_does(searcher, delta, hits, monkeypatch):
+def test_a_query_engine_ranks_as_the_library_does(searcher, delta, hits, relevance, monkeypatch):
     monkeypatch.setattr(Settings, "_llm", MockLLM())  # an engine wants one, even to answer without text
     engine = RetrieverQueryEngine(
         Retriever(searcher, similarity_top_k=20),
@@ -26,7 +26,7 @@ def test_a_query_engine_ranks_as_the_library_does(searcher, delta, hits, monkeyp
     )
     found = engine.retrieve(QueryBundle(QUERY))
     assert [one.node_id for one in found] == [hit.docid for hit in hits]
-    assert [one.score for one in found] == pytest.approx([hit.score for hit in hits], abs=1e-5)
+    assert [one.score for one in found] == pytest.approx(relevance, abs=1e-5)
     assert asyncio.run(engine.aretrieve(QueryBundle(QUERY))) == found
     assert [one.node_id for one in engine.query(QUERY).source_nodes] == [hit.docid for hit in hits]
     assert engine.retrieve(QueryBundle("zzyzx")) == []

@@ -49,6 +49,13 @@ def plain_bm25(query, texts, index, k1=0.9, b=0.4):
     return scores
 
 
+def test_why_no_threshold_is_advised():
+    """The example of docs/service.md: a word in common counts for more than an answer in other words."""
+    texts = ["Low-dose acetylsalicylic acid lowers the risk of myocardial infarction.", "Aspirin tablets are white."]
+    found = rp.Reranker.load("delta").rerank("does aspirin prevent heart attacks", texts)
+    assert [(one.index, round(one.relevance_score, 2)) for one in found] == [(1, 0.88), (0, 0.27)]
+
+
 def test_scores_are_those_of_the_same_documents_in_an_index(index, documents):
     texts = [{"title": one.title, "abstract": one.abstract} for one in documents]
     stored, free = rp.Reranker.load("delta", index), rp.Reranker.load("delta", statistics=index)
