@@ -45,7 +45,7 @@ def arguments():
     what.add_argument("--query", metavar="TEXT", help="one query; prints a readable list")
     what.add_argument("--queries", help=f"queries of a run: {accepted(QUERIES)}")
     add("--output", type=Path, metavar="RUN", help="TREC run file to write; a folder where --run is one")
-    add("--reranker", help="NAME, NAME:CHECKPOINT, a checkpoint folder, or package.module:Class (default: none)")
+    add("--reranker", help=_reranker_help())
     what.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
     add("--run", type=Path, help="TREC run to re-rank instead of searching, or a folder of runs")
     depth = (
@@ -63,6 +63,17 @@ def arguments():
     add("--plain", action="store_true", help="score with the PyTorch module instead of the fast path, to compare them")
     commandline.add_first_stage_options(parser, basic=True)
     return parser
+
+
+def _reranker_help() -> str:
+    """The forms of a reranker, and what those that come along are good for."""
+    from rerank_plugin.models.register import MODELS
+
+    bundled = "; ".join(f"{entry.name}: {entry.good_for}" for entry in MODELS.ours() if entry.good_for)
+    return (
+        "NAME, NAME:CHECKPOINT, a checkpoint folder, ORG/NAME on the Hugging Face hub, or package.module:Class; these "
+        f"come trained: {bundled}"
+    )
 
 
 def _add_candidate_options(add) -> None:
@@ -130,9 +141,8 @@ def _first_stage_config(options):
     return RunConfig(str(options.run)) if options.run else commandline.first_stage_config(options)
 
 
-def _open_source(options, index, config, queries=()):
+def _open_first_stage(options, index, config, queries=()):
     from rerank_plugin.corpora import Query
-    from rerank_plugin.ranking.pipeline import from_first_stage
     from rerank_plugin.retrieval.given_run import GivenRun, warn_of_cut
     from rerank_plugin.retrieval.register import check_filter
 
@@ -146,7 +156,7 @@ def _open_source(options, index, config, queries=()):
         from rerank_plugin.retrieval.judged import JudgedOnly
 
         first_stage = JudgedOnly(first_stage, judged)
-    return from_first_stage(first_stage, options.depth)
+    return first_stage
 
 
 def _filter(options):
@@ -185,7 +195,8 @@ def search_batch(options) -> None:
     from rerank_plugin.files.run_writer import RunWriter
     from rerank_plugin.files.runs import RUN, check_not_read
     from rerank_plugin.indexes.index_folder import Index, open_whole
-    from rerank_plugin.ranking.pipeline import rank_all
+    from rerank_plugin.ranking.notes import NotesLog
+    from rerank_plugin.ranking.pipeline import from_first_stage, rank_all
     from rerank_plugin.retrieval.register import RANKING, entry_of
 
     stages = (options.first_stage, *options.fuse)
@@ -198,16 +209,18 @@ def search_batch(options) -> None:
 
     def opened():
         index = Index(options.index)
-        return index, _open_reranker(options, index, config), _open_source(options, index, config, queries)
+        return index, _open_reranker(options, index, config), _open_first_stage(options, index, config, queries)
 
-    index, reranker, source = open_whole(opened)  # all of one build of the index
+    index, reranker, first_stage = open_whole(opened)  # all of one build of the index
     tag, settings = _tag(options, reranker, config), _settings(options, config, index)
     # Where every document is a candidate, the depth cuts what is written.
     cut = options.depth if not options.run and entry_of(options.first_stage).depth_cuts == RANKING else None
     with RunWriter(options.output, tag, settings, options.resume, options.overwrite) as writer:
         open_queries = [query for query in queries if not writer.complete and query.id not in writer.finished]
         _say_finished(queries, open_queries)
+        NotesLog().log(open_queries, first_stage, reranker)
         started, empty = time.monotonic(), []
+        source = from_first_stage(first_stage, options.depth)
         rankings = rank_all(open_queries, source, reranker, options.threads, options.queries_at_once)
         for ranking in commandline.progress(rankings, "searching", "queries", total=len(open_queries)):
             ranking = ranking.best(cut)
@@ -243,6 +256,7 @@ def search_folder(options) -> None:
     from rerank_plugin.files.runs import run_files
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.ranking.bulk import rank_lists, read_runs
+    from rerank_plugin.ranking.notes import NotesLog
     from rerank_plugin.retrieval.given_run import RunConfig
 
     started, output = time.monotonic(), options.output
@@ -277,6 +291,7 @@ def search_folder(options) -> None:
         }
         open_queries = [query for query in queries if places[query]]
         _say_finished(queries, open_queries)
+        NotesLog().log(open_queries, None, reranker)
         tasks = ((query, [runs[at](query) for at in places[query]]) for query in open_queries)
         rankings = zip(open_queries, rank_lists(tasks, reranker, options.queries_at_once))
         for query, of_runs in commandline.progress(rankings, "re-ranking", "queries", total=len(open_queries)):
@@ -311,22 +326,28 @@ def search_one(options) -> None:
     mark those that are retracted."""
     from rerank_plugin.corpora import Query
     from rerank_plugin.indexes.index_folder import Index, open_whole
-    from rerank_plugin.ranking.pipeline import rank
+    from rerank_plugin.ranking.notes import NotesLog
+    from rerank_plugin.ranking.pipeline import from_first_stage, rank
     from rerank_plugin.retrieval.lucene import LuceneConfig
 
     config, query = _first_stage_config(options), Query("query", options.query, _filter(options))
     by_lucene = isinstance(config, LuceneConfig)  # others import torch, which two threads must not do at once
 
+    def retrieved(index):
+        first_stage = _open_first_stage(options, index, config)
+        return first_stage, from_first_stage(first_stage, options.depth)(query)
+
     def searched():
         index = Index(options.index)
         index.forward  # noqa: B018 (opened once, before there are two threads)
         with ThreadPoolExecutor(1) as helper:  # Java starts and searches while the reranker loads
-            found = helper.submit(lambda: _open_source(options, index, config)(query)) if by_lucene else None
+            found = helper.submit(retrieved, index) if by_lucene else None
             reranker = _open_reranker(options, index, config)
-            return index, found.result() if found else _open_source(options, index, config)(query), reranker
+            return index, *(found.result() if found else retrieved(index)), reranker
 
-    index, *ranked = open_whole(searched)
-    print_ranking(rank(query, *ranked), options.show, index)
+    index, first_stage, candidates, reranker = open_whole(searched)
+    NotesLog().log([query], first_stage, reranker)
+    print_ranking(rank(query, candidates, reranker), options.show, index)
 
 
 def print_ranking(ranking, show: int, opened) -> None:

@@ -279,6 +279,15 @@ def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace, comman
     assert (workspace / "rare.run").read_text() == (workspace / "rare-bm25.run").read_text()
 
 
+def test_notes_on_queries_are_one_line_a_run(workspace, command):
+    (workspace / "noted.tsv").write_text("q1\taspirin AND stroke\nq2\taspirin\nq3\tstroke[ti]\n")
+    said = "AND, OR, NOT, quotes and field tags are read as words"
+    _, out, err = attempt(workspace, "search --index index --query stroke[ti]")
+    assert err.splitlines() == [f"'stroke[ti]': {said}"] and said not in out
+    _, _, err = attempt(workspace, "search --index index --queries noted.tsv --output noted.run")
+    assert f"2 of 3 queries, as 'aspirin AND stroke': {said}" in err.splitlines()
+
+
 def test_problems_are_counted_and_strict_stops(workspace, command):
     good = json.dumps({"_id": "d1", "title": "Aspirin", "text": "in trials"})
     empty = json.dumps({"_id": "d2", "title": "", "text": ""})

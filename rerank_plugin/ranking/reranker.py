@@ -32,6 +32,7 @@ from rerank_plugin.models.sharing import fetch, push, save_shared
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explaining import explained, place_of
 from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.ranking.notes import NotesLog, notes_of
 from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.ranking.stored_documents import StoredDocuments
 from rerank_plugin.ranking.texts import TextScorer, fields_of
@@ -99,6 +100,7 @@ class Reranker:
         self.index = None if isinstance(index, TextIndex) else open_index(index)
         self._texts = TextScorer(made, index) if isinstance(index, TextIndex) else None
         self._scorer = _OneAtATime(made)
+        self._notes = NotesLog()
         self.name = made.name
         self.checkpoint: Path | None = None
         self.relevance = Relevance()
@@ -234,6 +236,25 @@ class Reranker:
             InputError: a document is not in the index, is given twice, or is no text; scores are missing or not finite;
                 the query is no text; or top_k is below 1.
         """
+        self._notes.log([as_query(query)], None, self._scorer)
+        return self._reranked(query, documents, top_k, first_stage_scores, passages)
+
+    def notes(self, query: str) -> list[str]:
+        """What should be said of a query: that the model knows few of its words, or that it is read as words only.
+
+        `rerank` logs them as warnings, once a query.
+        """
+        return notes_of(as_query(query), None, self._scorer)
+
+    def _reranked(
+        self,
+        query: str,
+        documents: Iterable[Any],
+        top_k: int | None,
+        first_stage_scores: Any = None,
+        passages: bool = False,
+    ) -> list[Any]:
+        """`rerank` without the notes."""
         asked, given = as_query(query), _listed(documents)
         depth = len(given) if top_k is None else at_least(top_k, "top_k")
         if self._texts is not None:
@@ -356,6 +377,9 @@ class _OneAtATime(rerankers.Scorer):
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[npt.NDArray[np.float32]]:
         with self.lock:
             return self.scorer.score_many(queries, candidates)
+
+    def lacking_words(self, query: Query) -> list[str]:
+        return self.scorer.lacking_words(query)
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
         with self.lock:

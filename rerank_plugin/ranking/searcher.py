@@ -22,6 +22,7 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explaining import explained, place_of
 from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.ranking.notes import NotesLog, notes_of
 from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least, open_index, ranked_hits, whole
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
@@ -80,7 +81,7 @@ class Searcher:
         if self.reranker is not None:
             warn_of_another(self.reranker._scorer, self._config.name)
         self.num_docs = len(self.index)
-        self._closed, self._lock = False, Lock()
+        self._closed, self._lock, self._notes = False, Lock(), NotesLog()
         self._replaced: list[FirstStage] = []  # which other threads may be searching
         # Opened when the first document, or the first similar ones, are asked for.
         self._stored: StoredDocuments | None = None
@@ -128,6 +129,13 @@ class Searcher:
         asked = _checked(as_query(text, id, filter) for text, id in zip(texts, ids))
         k = self._within_depth(k)
         return {ranking.query.id: ranked_hits(ranking, k) for ranking in self._rank_all(asked, threads)}
+
+    def notes(self, q: str) -> list[str]:
+        """What should be said of a query: that a model knows few of its words, or that it is read as words only.
+
+        Searches log them as warnings, once a query; many queries that are searched together get one line for each note.
+        """
+        return notes_of(as_query(q), self._first_stage, self._scorer)
 
     def doc(self, docid: str | int) -> StoredDocument | None:
         """A document with the methods ``docid()``, ``id()``, ``contents()``, ``raw()`` and ``get(field)``.
@@ -264,11 +272,13 @@ class Searcher:
         self._check_open()
         if self._entry is not None and self._entry.needs_query_id:
             raise InputError(f"the first stage '{self._config.name}' looks query ids up: use batch_search or rank_many")
+        self._notes.log([query], self._first_stage, self._scorer)
         return self._cut(pipeline.rank(query, self._source(query), self._scorer))
 
     def _rank_all(self, queries: Sequence[Query], threads: int) -> Iterator[Ranking]:
         self._check_open()
         threads = at_least(threads, "threads")
+        self._notes.log(queries, self._first_stage, self._scorer)
         return map(self._cut, pipeline.rank_all(queries, self._source, self._scorer, threads, QUERIES_AT_ONCE))
 
     @property

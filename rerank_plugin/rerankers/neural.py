@@ -204,6 +204,14 @@ class NeuralReranker(Scorer):
         module.load_state_dict(arrays, strict=True)
         return module.eval()
 
+    def lacking_words(self, query: Query) -> list[str]:
+        index = self.builder.index
+        if not self.builder.reads_words:
+            return []
+        tokens = index.tokenizer.tokenize(query.text)
+        in_texts = index.in_memory or bool((index.query(query.text).ids >= 0).any())  # texts come with the query
+        return [self.name] if self.builder.vocabulary.knows_few(tokens, in_texts) else []
+
     def can_read(self, words: ModelQuery) -> bool:
         """Whether a query has a word or concept that the model knows, or a word that it can match by identity."""
         return bool(words.known or (self.model.matches_unknown_words and (words.terms >= 0).any()))

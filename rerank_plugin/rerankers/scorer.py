@@ -82,6 +82,10 @@ class Scorer(ABC):
         """What the score of one candidate is made of; None of a reranker that does not tell."""
         return None
 
+    def lacking_words(self, query: Query) -> list[str]:
+        """Its name, if it knows few of the query's words (`Vocabulary.knows_few`); else nothing."""
+        return []
+
     def encode_for_now(self, rows: np.ndarray) -> None:
         """Prepare to score many queries over the same documents, rows int64 [n], after a training epoch."""
         return

@@ -97,6 +97,10 @@ class WordMoversDistance(Scorer):
         distances = (self.fused or self).distances(ids, counts, candidates, self.exact_top)
         return np.where(np.isfinite(distances), -distances, self.floor).astype(np.float32)
 
+    def lacking_words(self, query: Query) -> list[str]:
+        few = self.vectors.vocabulary.knows_few(self.index.tokenizer.tokenize(query.text))
+        return [self.name] if few else []
+
     def query_words(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """The distinct known words of a query as ids of vectors, and their counts, int64 [m] each."""
         words = self.index.tokenizer.tokenize(text)

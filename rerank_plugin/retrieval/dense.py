@@ -206,6 +206,9 @@ class DenseStage:
         best = self.nearest(asked, self.config.feedback).rows if self.config.feedback else ()
         return self.nearest(asked, depth, best, self.config.feedback_weight)
 
+    def lacking_words(self, query: Query) -> list[str]:
+        return self.encoder.reranker.lacking_words(query)
+
     def read(self, query: Query) -> Asked:
         """The query as it is searched for, so that several searches encode it once."""
         encoding = self.encoder.encode(query.text) if len(self.vectors) else None

@@ -22,7 +22,7 @@ import numpy as np
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig, can_filter, setting
+from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig, can_filter, lacking_words, setting
 
 RRF, LINEAR = "rrf", "linear"
 METHODS = (RRF, LINEAR)
@@ -155,3 +155,6 @@ class FusedStage:
         reach = self.config.fusion_depth or max(len(self.forward), 1)
         found = [stage.search(query, reach) for stage in self.stages]
         return fuse(self.forward, found, self.config.weights, depth, self.config.method, self.config.k)
+
+    def lacking_words(self, query: Query) -> list[str]:
+        return [name for stage in self.stages for name in lacking_words(stage, query)]

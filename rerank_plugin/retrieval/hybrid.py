@@ -132,6 +132,9 @@ class HybridStage:
         scores = regularize(fused.first_stage_scores, encodings, config.neighbours, config.regularization)
         return Candidates(self.forward, fused.rows, scores).best(depth)
 
+    def lacking_words(self, query: Query) -> list[str]:
+        return self.dense.lacking_words(query)
+
     def _with_matches(self, query: Query, fused: Candidates) -> Candidates:
         """The best fused documents with the matches of the query's words, brought to [0, 1], added to their scores."""
         builder, best = self.dense.encoder.reranker.builder, fused.best(MATCHED)
@@ -157,7 +160,7 @@ def _adapted(index) -> DenseStage | None:
         return None
 
 
-register(FirstStageEntry(HYBRID, HybridConfig, "BM25 fused with the bundled encoder ktrel"))
+register(FirstStageEntry(HYBRID, HybridConfig, "BM25 fused with the bundled encoder ktrel (English, biomedical)"))
 register(
     FirstStageEntry(
         HYBRID_RM3, HybridConfig, "the same and RM3", fixed={"name": HYBRID_RM3, "regularized": REGULARIZED_RM3}

@@ -12,7 +12,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.retrieval.register import NOTHING, FirstStage, FirstStageEntry, can_filter, register
+from rerank_plugin.retrieval.register import NOTHING, FirstStage, FirstStageEntry, can_filter, lacking_words, register
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,9 @@ class JudgedOnly:
         found = self.first_stage.search(query, depth)
         kept = np.isin(found.rows, self.rows.get(query.id, []))
         return Candidates(found.index, found.rows[kept], found.first_stage_scores[kept])
+
+    def lacking_words(self, query: Query) -> list[str]:
+        return lacking_words(self.first_stage, query)
 
 
 register(

@@ -221,6 +221,9 @@ class NeighboursStage:
         scores = np.bincount(places, of_each[of_each > 0], minlength=len(rows))
         return Candidates(self.forward, rows, scores).best(depth)
 
+    def lacking_words(self, query: Query) -> list[str]:
+        return self.encoder.reranker.lacking_words(query)
+
     def _shares(self, ranking: FirstStage, query: Query, relevant: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Of judged queries float64 [n], by the rows of what is relevant for them, and how many that are, int [n]."""
         best = ranking.search(query, self.config.documents)

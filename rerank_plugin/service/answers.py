@@ -61,6 +61,7 @@ class SearchAnswer(IndexAnswer):
     total: int = Field(description="How many candidates the first stage found, at most the depth.")
     reranked: bool = Field(description="False if no reranker was asked for, or the deadline passed before it was done.")
     timings: Timings
+    notes: list[str] = Field([], description="Lines on the query that its reader should see, beside the ranking.")
 
 
 class SearchAnswers(IndexAnswer):
@@ -83,6 +84,7 @@ class IndexDescription(BaseModel):
     documents: int
     first_stages: list[str]
     rerankers: list[str]
+    summaries: dict[str, str] = Field({}, description="What each reranker is good for, as far as that is known.")
     fields: list[str] = Field(description="Fields to filter by.")
     suggestions: list[str] = Field(description="Queries to try.")
     default: bool

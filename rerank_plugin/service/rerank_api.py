@@ -100,7 +100,8 @@ class RerankAnswer(BaseModel):
     results: list[RerankResult]
     reranked: bool = Field(description="False if the deadline passed: the results are in the order of the request.")
     usage: dict[str, int]
-    meta: dict[str, Any]
+    meta: dict[str, Any] = Field(description="Its warnings are the notes, and the deadline that passed.")
+    notes: list[str] = Field([], description="Lines on the query that its reader should see, beside the ranking.")
 
 
 class TextResult(BaseModel):
@@ -164,9 +165,12 @@ async def rerank_documents(
         for one in ranked
     ]
     meta: dict[str, Any] = {"api_version": {"version": version}, "billed_units": {"search_units": 1}}
+    notes = reranker.notes(body.query)
+    if warnings := [LATE] * late + notes:
+        meta["warnings"] = warnings
     return RerankAnswer(
         id=str(uuid4()), model=reranker.name, results=results, reranked=not late,
-        usage={"prompt_tokens": words, "total_tokens": words}, meta=meta | ({"warnings": [LATE]} if late else {}),
+        usage={"prompt_tokens": words, "total_tokens": words}, meta=meta, notes=notes,
     )  # fmt: skip
 
 

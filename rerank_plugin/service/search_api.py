@@ -18,6 +18,7 @@ from rerank_plugin.ranking.pipeline import Ranking, rank
 from rerank_plugin.ranking.reranker import Hit, ranked_hits
 from rerank_plugin.ranking.stored_documents import StoredDocument
 from rerank_plugin.ranking.texts import fields_of
+from rerank_plugin.rerankers import summary_of
 from rerank_plugin.service.answers import (
     Candidate,
     DocumentAnswer,
@@ -93,6 +94,7 @@ def described(service: Service, served: Served) -> IndexesAnswer:
     found = [
         IndexDescription(
             name=name, documents=len(one.index), first_stages=list(one.first_stages), rerankers=list(one.rerankers),
+            summaries={called: summary_of(service.config.rerankers[called]) for called in one.rerankers},
             fields=one.fields, suggestions=one.suggestions, default=name == first,
         )
         for name, one in served.indexes.items()
@@ -146,6 +148,7 @@ class _Search:
             index=self.index.name, query=QueryText(text=self.query.text), reranker=reranker, first_stage=self.stage,
             candidates=shown, depth=self.depth, total=len(candidates), reranked=scored is not None,
             timings=_timings(self.first_stage_ms, scored, self.started),
+            notes=self.index.notes(self.query, self.stage, reranker),
         )  # fmt: skip
 
 

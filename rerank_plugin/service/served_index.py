@@ -20,6 +20,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking.explaining import explained, place_of
 from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.ranking.notes import notes_of
 from rerank_plugin.ranking.pipeline import Ranking, rank, rank_together
 from rerank_plugin.ranking.reranker import RankedText, Reranker
 from rerank_plugin.ranking.searcher import Searcher
@@ -72,11 +73,11 @@ class ServedTexts:
 
     def rank_together(self, items: Sequence[tuple[str, Sequence[Any], int | None]]) -> list[list[RankedText]]:
         """The ranked documents of several requests: query, documents, and how many to return."""
-        return [self.reranker.rerank(*item) for item in items]
+        return [self.reranker._reranked(*item) for item in items]  # notes are in the answer, and not in the log
 
-    def relevance(self, ranked: Sequence[RankedText]) -> list[float]:
-        """Their relevance, between 0 and 1."""
-        found: list[float] = self.reranker.relevance.of(np.array([one.score for one in ranked], np.float32)).tolist()
+    def notes(self, query: str) -> list[str]:
+        """The notes on a query."""
+        found: list[str] = self.reranker.notes(query)
         return found
 
 
@@ -126,6 +127,11 @@ class ServedIndex:
         with naming("filter"):
             check_filter(found, query)
             return found.search(query, depth)
+
+    def notes(self, query: Query, stage: str, reranker: str) -> list[str]:
+        """The notes on a query for a first stage and a reranker, by their names."""
+        found = self.reranker(reranker)
+        return notes_of(query, self.first_stages[stage], None if found is None else found.scorer)
 
     def reranker(self, name: str) -> ServedReranker | None:
         """The reranker of a name, and None for that of none; a `RequestError` if it is not served."""

@@ -10,8 +10,10 @@ import numpy as np
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.string_table import hash_strings
+from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.tokenizer import SETTINGS
 
+CONTENT_LETTERS = 4  # of the shortest word that counts as content: other languages' articles are shorter
 UNKNOWN = "<unk>"  # entry 0: every rare or unseen word
 HASHED = "<hash>"  # the beginning of entries that rare and unseen words share by their hashes; no token has brackets
 
@@ -41,6 +43,23 @@ class Vocabulary:
 
     def __contains__(self, word: str) -> bool:
         return self.ids.get(word, 0) > 0
+
+    def knows_few(self, tokens: Iterable[str], in_texts: bool = True) -> bool:
+        """Whether at most half of a query's distinct content words are known, and two or more are not.
+
+        Content words are plain words of four letters or more that are no English stop-words; numbers and symbols such
+        as genes do not count. A single unknown word is a name that texts have or have not. The rule was measured with
+        the bundled vocabulary (docs/models/README.md). Of a model that reads pieces of words, whose vocabulary has no
+        words, nothing can be said: the answer is no.
+
+        Args:
+            in_texts: whether a text has a word of the query; where none has, one unknown word is enough.
+        """
+        if len(self) == 1:
+            return False
+        content = {one for one in tokens if len(one) >= CONTENT_LETTERS and one.isalpha() and one not in STOP_WORDS}
+        unknown = sum(one not in self for one in content)
+        return unknown > in_texts and 2 * unknown >= len(content)
 
     def lookup(self, tokens: Iterable[str]) -> list[int]:
         """Ids of tokens; a word outside the vocabulary has 0 (UNK), or the entry of its hash."""

@@ -89,6 +89,13 @@ def test_a_query_without_words_for_one_part_or_both(encoded, name):
     assert len(stage.search(Query("q", "?!"), 20)) == 0
 
 
+def test_the_encoder_says_where_it_knows_few_words(encoded):
+    """Two unknown words, one that no document has, and one that BM25 finds."""
+    for text, models in (("Nebenwirkungen der Statine", ["ktrel"]), ("Bluthochdruck", ["ktrel"]), ("heart", [])):
+        for name in ("hybrid", "hybrid+rm3", "dense:ktrel"):
+            assert configure(name).open(encoded).lacking_words(Query("q", text)) == models
+
+
 def test_judged_queries_for_the_bundled_encoder_listen_to_the_hybrid(encoded):
     judged = [Query("one", "women and heart disease"), Query("two", "insulin in children")]
     relevant = {"one": dict.fromkeys(encoded.forward.ids.take([1, 2, 3]), 1), "two": {encoded.forward.ids[9]: 1}}

@@ -77,9 +77,23 @@ def test_tei_and_the_superset_agree_at_every_path(service, order, path):
 
 def test_raw_scores_are_the_model_s_and_relevance_keeps_their_order(service):
     raw = post(service, query=QUERY, texts=TEXTS, raw_scores=True)
-    assert [one["score"] for one in raw] == [one.score for one in rp.Reranker.load("delta").rerank(QUERY, TEXTS)]
+    ranked = rp.Reranker.load("delta").rerank(QUERY, TEXTS)
+    assert [one["score"] for one in raw] == [one.score for one in ranked]
     relevance = [one["score"] for one in post(service, query=QUERY, texts=TEXTS)]
+    assert relevance == [one.relevance_score for one in ranked]
     assert len(set(relevance)) == len({one["score"] for one in raw}) and relevance == sorted(relevance, reverse=True)
+
+
+def test_notes_are_those_of_the_library(service, url, caplog):
+    """Cohere's clients find them among the warnings; the service does not log queries."""
+    text = "Nebenwirkungen der Statine"
+    notes = rp.Reranker.load("delta").notes(text)
+    found = post(service, query=text, documents=TEXTS)
+    assert found["notes"] == found["meta"]["warnings"] == notes and len(notes) == 1
+    meta = cohere.ClientV2("token", base_url=url).rerank(model="delta", query=text, documents=TEXTS).meta
+    assert meta.warnings == notes and not caplog.messages
+    found = post(service, query=QUERY, documents=TEXTS)
+    assert found["notes"] == [] and "warnings" not in found["meta"]
 
 
 def test_titles_are_read_as_such(service):

@@ -56,6 +56,13 @@ def test_the_first_stage_alone_and_its_settings(service, index):
     assert not found["reranked"] and found["reranker"] == "none"
 
 
+def test_notes_are_those_of_the_library(service, searcher):
+    text = 'Nebenwirkungen der Statine AND "Herzinfarkt"'
+    found = get(service, "/v1/small/search", query=[text, "aspirin"])["results"]
+    assert [one["notes"] for one in found] == [searcher.notes(text), []] and len(searcher.notes(text)) == 2
+    assert get(service, "/v1/small/search", query=text, reranker="none")["notes"] == searcher.notes(text)[:1]
+
+
 def test_documents_are_shown_as_asked(service):
     parsed = get(service, "/v1/small/doc/1")["doc"]
     assert get(service, "/v1/small/doc/1", parse=False)["doc"] == json.dumps(parsed, ensure_ascii=False)
@@ -123,6 +130,8 @@ def test_indexes_say_what_can_be_asked_of_them(service):
     (one,) = found["indexes"]
     assert found["reranker"] == "delta"
     assert (one["name"], one["documents"], one["default"]) == ("small", 40, True)
+    assert one["summaries"]["delta"].endswith("; English, biomedical, mostly lexical")
+    assert one["summaries"]["titles"] == "BM25 of the title"
     assert one["rerankers"] == ["delta", "titles"] and {"bm25", "qld", "bm25+rm3"} <= {*one["first_stages"]}
     assert one["suggestions"]
     for stage in one["first_stages"]:
