@@ -14,7 +14,7 @@ class InputError(ValueError):
 
 def unknown(what: str, name: str, names: Iterable[str], *forms: str) -> str:
     """That a name is unknown, the nearest one of ``names``, and all that are known; ``forms`` may be given, too."""
-    known = list(names)
-    near = get_close_matches(name.partition(":")[0], [one.partition(":")[0] for one in known], 1)
-    hint = f": did you mean '{near[0]}'? Known" if near else "; known"
+    known, asked = list(names), name.partition(":")[0]
+    near = get_close_matches(asked, [one.partition(":")[0] for one in known], 1)
+    hint = f": did you mean '{near[0]}'? Known" if near and near[0] != asked else "; known"
     return f"unknown {what} '{name}'{hint}: {', '.join([*known, *forms])}"

@@ -176,7 +176,7 @@ def test_a_configuration_is_a_first_stage_too(index):
         ({"reranker": "no-such"}, "unknown reranker 'no-such'; known: "),
         ({"reranker": 3}, "int is no reranker"),
         ({"reranker": "delta:nowhere"}, "nowhere is no checkpoint"),
-        ({"first_stage": "bm52"}, "unknown first stage 'bm52'; known: "),
+        ({"first_stage": "bm52"}, "unknown first stage 'bm52': did you mean 'bm25'? Known: "),
         ({"first_stage": None}, "a first stage is a name, such as 'bm25', or a configuration, not NoneType"),
         ({"depth": 0}, "depth is 0: it must be at least 1"),
         ({"depth": "10"}, "depth is '10': it must be a whole number"),
