@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from experiments.plan import Plan, Step, checkpoint_config
+from experiments.plan import Plan, Step, checkpoint_config, merged
 from experiments.settings import Settings, check_known, option, size
 from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE, LEX3
 
@@ -165,7 +165,7 @@ class DeltaPlan(Plan):
             "--train-run", self.candidates("train").output, "--validation-run", self.candidates("validation").output,
             "--depth", settings.depth, *options, *settings.train_option,
         ]  # fmt: skip
-        return self.train("checkpoints", name, self.index(), settings.words, *command)
+        return self.train("checkpoints", name, self.index(), settings.words, *merged(command))
 
     def selection(self) -> Step:
         """Greedy, with trainings that are shorter than those of the tables."""
@@ -190,7 +190,7 @@ class DeltaPlan(Plan):
         settings, labels = self.settings, self.weak_labels().output
         splits = ["--train", f"{labels}:train", "--validation", f"{labels}:dev", "--depth", settings.quick_depth]
         more = (*splits, *options, *settings.train_option)
-        return self.train("checkpoints", WEAK, self.weak_index(), settings.words, *more)
+        return self.train("checkpoints", WEAK, self.weak_index(), settings.words, *merged(more))
 
     def run(self, row: DeltaRow, setting: str) -> Step:
         """A row's run of the test queries in a setting; the candidates' own order is no setting's."""

@@ -26,10 +26,9 @@ from experiments.ktrel_rows import (
     Ingredient,
     Kind,
     KtrelRow,
-    merged,
 )
 from experiments.ktrel_settings import ALL, VALIDATION, KtrelSettings, Queries, Shape, Tried, drawn
-from experiments.plan import Plan, Step, once
+from experiments.plan import Plan, Step, merged, once
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.files.outputs import INNER, replacing
 from rerank_plugin.files.records import Judgments

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -146,30 +145,6 @@ INGREDIENTS = (
     Ingredient("random-concepts", "concepts without vectors of the graph", "ktrel-ours", concepts=False),
     Ingredient("words-plain", "KTRel-W, words without stemming", "ktrel-w-ours", plain=True),
 )
-
-
-def merged(*parts: Sequence) -> tuple[str, ...]:
-    """Options of a command, those of a later part instead of an earlier one's; values of --set by their names.
-
-    Options may be written ``--name value...`` or ``--name=value``.
-    """
-    options: dict[str, list[str]] = {}
-    values: dict[str, str] = {}  # of --set
-    for part in parts:
-        name = ""
-        for word in map(str, part):
-            if word.startswith("--"):
-                name, equals, word = word.partition("=")
-                options[name] = []
-                if not equals:
-                    continue
-            if name == "--set":
-                values[word.partition("=")[0]] = word
-            else:
-                options[name].append(word)
-    if "--set" in options:
-        options["--set"] = list(values.values())
-    return tuple(word for name, words in options.items() for word in (name, *words))
 
 
 # [K] table 1, by its columns; + and - against BM25-RM3, p < 0.01.

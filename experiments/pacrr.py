@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import rerank_plugin as rp
-from experiments.plan import Plan, Step, digest
+from experiments.plan import Plan, Step, digest, merged
 from experiments.settings import Settings, check_known, option, size
 
 ORDER, FIRSTK, KWINDOW = "order", "pacrr-firstk", "pacrr-kwindow"  # ORDER: the runs before re-ranking
@@ -237,7 +237,8 @@ class PacrrPlan(Plan):
             "--epochs", settings.epochs, "--pairs-per-query", settings.pairs, *settings.train_option,
             *options[name].split(),
         ]  # fmt: skip
-        return self.train(f"{collection.name}/checkpoints", name, self.index(collection), settings.words, *command)
+        index = self.index(collection)
+        return self.train(f"{collection.name}/checkpoints", name, index, settings.words, *merged(command))
 
     def run(self, collection: Collection, setting: str, name: str) -> Step:
         """A row's run of the test queries in a setting; `ORDER` is what is re-ranked.

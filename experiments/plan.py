@@ -35,6 +35,30 @@ JOURNAL, LOGS = "journal.json", "logs"
 T = TypeVar("T")
 
 
+def merged(*parts: Sequence) -> tuple[str, ...]:
+    """Options of a command, those of a later part instead of an earlier one's; values of --set by their names.
+
+    Options may be written ``--name value...`` or ``--name=value``.
+    """
+    options: dict[str, list[str]] = {}
+    values: dict[str, str] = {}  # of --set
+    for part in parts:
+        name = ""
+        for word in map(str, part):
+            if word.startswith("--"):
+                name, equals, word = word.partition("=")
+                options[name] = []
+                if not equals:
+                    continue
+            if name == "--set":
+                values[word.partition("=")[0]] = word
+            else:
+                options[name].append(word)
+    if "--set" in options:
+        options["--set"] = list(values.values())
+    return tuple(word for name, words in options.items() for word in (name, *words))
+
+
 @dataclass(frozen=True)
 class Step:
     """One command."""

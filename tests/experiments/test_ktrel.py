@@ -11,8 +11,9 @@ from experiments.figures import Line, plot_sizes
 from experiments.ktrel import KtrelPlan, mean_average_precision, read
 from experiments.ktrel_measures import Measured, measure, once, unseen, words
 from experiments.ktrel_page import published_line, value_cell
-from experiments.ktrel_rows import BEST, BY_NAME, INGREDIENTS, MEASURES, PUBLISHED, RECIPE, RM3, ROWS, merged
+from experiments.ktrel_rows import BEST, BY_NAME, INGREDIENTS, MEASURES, PUBLISHED, RECIPE, RM3, ROWS
 from experiments.ktrel_settings import GRID, KtrelSettings, Queries, Shape, drawn
+from experiments.plan import merged
 from rerank_plugin import embed, index, search
 from rerank_plugin.knowledge import __main__ as knowledge
 from tests.evaluation.runs import ranked
