@@ -16,7 +16,7 @@ QUERY = "aspirin for heart failure in women"
 CONTRACT = {
     "query", "docid", "reranker", "title", "abstract", "rank", "score", "first_stage_rank", "first_stage_score",
     "sentence", "base", "exact", "error", "adds_up", "query_words", "document_words", "features", "matrix",
-    "matrix_name", "pooled", "unread",
+    "matrix_name", "pooled", "unread", "metadata",
 }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def test_the_parts_add_up_to_the_score_of_the_hit(searcher, documents):
         assert found.error <= (1e-5 if found.exact else 1e-5 + 0.01 * abs(hit.score - found.base))
         assert found.exact == (searcher.reranker.name != "delta") and found.adds_up == "document_words"
         assert (found.rank, found.first_stage_rank, found.score) == (hit.rank, hit.first_stage_rank, hit.score)
-        assert (found.title, found.abstract) == stored[hit.docid][1:3]
+        assert (found.title, found.abstract, found.metadata or None) == stored[hit.docid][1:]
         for word in found.document_words:
             assert getattr(found, word.field)[word.start : word.end] == word.text != ""
         for word in found.query_words:
