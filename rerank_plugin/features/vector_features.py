@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import CandidateWords, UnitVectors, candidate_words, similarity_table
 from rerank_plugin.features.lexical_features import COSINE
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row
 from rerank_plugin.kernels.parallel import Workspace
 
@@ -74,7 +74,8 @@ class VectorFeatures:
                 self.text_lengths = np.zeros(len(builder.index), np.float32)
             known = self.text_lengths[rows]
         missing = np.flatnonzero(known == 0)
-        _text_lengths(self.units.matrix, self.lengths, words.ids, words.places, words.lengths, missing, known)
+        total = np.empty(self.units.matrix.shape[1], np.float32)
+        _text_lengths(self.units.matrix, self.lengths, words.ids, words.places, words.lengths, missing, total, known)
         if self.text_lengths is not None:
             self.text_lengths[rows] = known
         return known
@@ -105,19 +106,22 @@ def _add_products(table, norms, ids, places, lengths, weights, products, found):
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _text_lengths(units, norms, ids, places, lengths, missing, found):
-    """The lengths of the sums of some candidates' vectors, those of ``missing``, into ``found``, float32 [C]."""
+def _text_lengths(units, norms, ids, places, lengths, missing, total, found):
+    """The lengths of the sums of some candidates' vectors, those of ``missing``, into ``found``, float32 [C].
+
+    total: scratch, float32 [D].
+    """
     dimension = units.shape[1]
-    total = np.empty(dimension, np.float32)
     for candidate in missing:
-        total[:] = 0.0
+        for i in range(dimension):
+            total[i] = 0.0
         for position in range(lengths[candidate]):
             if position + AHEAD < lengths[candidate]:
                 prefetch_row(units, ids[places[candidate, position + AHEAD]])
             word = ids[places[candidate, position]]
-            norm, unit = norms[word], units[word]
+            norm = norms[word]
             for i in range(dimension):
-                total[i] += norm * unit[i]
+                total[i] += norm * units[word, i]
         square = np.float32(0.0)
         for i in range(dimension):
             square += total[i] * total[i]

@@ -18,13 +18,13 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.features.inputs import DocumentWords, InputBuilder, ModelQuery
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.string_table import StringsInMemory, StringTable
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.text.tokenizer import DOLLARS, FRACTION, INTEGER, PERCENTAGE, PLAIN, REAL, YEAR_19XX, YEAR_20XX
 from rerank_plugin.text.vocabulary import Vocabulary
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.intrinsics import (
     LANES,
     NUMBER,

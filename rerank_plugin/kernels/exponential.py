@@ -7,7 +7,8 @@ of degree 6 is within 3e-9 of ``exp(r)`` (fitted to the least maximum of the rel
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from rerank_plugin.kernels.compiling import njit
 
 _PER_LN_2 = np.float32(1 / np.log(2))
 _LN_2_HIGH = np.float32(0.693359375)  # 9 bits: its product with n is exact

@@ -7,9 +7,9 @@ error, which is 3e-8; beyond, tanh rounds to 1 in float32.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 
 _LARGEST, _ONE = np.float32(9.02), np.float32(1.0)
 _P1, _P2, _P3, _P4 = (np.float32(term) for term in (0.13379718, 0.0034940345, 2.0583479e-05, 1.3319064e-08))

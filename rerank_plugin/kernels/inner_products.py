@@ -7,9 +7,9 @@ used: its threads (BLAS) wait for more work after each one, and take processor t
 from functools import partial
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.parallel import available_threads, split
 
 SMALLEST_PART = 512  # rows: for fewer, waking a thread takes longer than their products

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from functools import wraps
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from rerank_plugin.kernels.compiling import njit
 
 LANES = 16  # float32 numbers of a vector
 NUMBER, BYTE, WHOLE = ir.FloatType(), ir.IntType(8), ir.IntType(64)
@@ -88,7 +90,7 @@ def loop(builder, count, start, step):
     """Code for ``for i in range(count): values = step(i, values)``, with ``count`` at least 1, in registers.
 
     Args:
-        start: the values before the loop, a list. step: writes the code of one round, in one block.
+        start: the values before the loop, a list. step: writes the code of one round.
 
     Returns:
         the values after the loop.
@@ -100,37 +102,55 @@ def loop(builder, count, start, step):
     index, values = builder.phi(count.type), [builder.phi(value.type) for value in start]
     after = step(index, values)
     following = builder.add(index, count.type(1))
+    last = builder.block
     builder.cbranch(builder.icmp_signed("<", following, count), body, end)
     for phi, first, then in zip([index, *values], [count.type(0), *start], [following, *after]):
         phi.add_incoming(first, entry)
-        phi.add_incoming(then, body)
+        phi.add_incoming(then, last)
     builder.position_at_end(end)
     return after
 
 
-@code(BYTE)
-def _prefetch(builder, address):
-    number = ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
-    prefetch = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
-    builder.call(prefetch, [address, number(0), number(3), number(1)])
+def _prefetch_lines(builder, first, size, more):
+    """Prefetch the cache lines of ``size + more`` bytes from a pointer on, as far as they are full, and at least one."""
+    number, start = ir.IntType(32), builder.bitcast(first, BYTE.as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [start.type, number, number, number])
+    prefetch = builder.module.declare_intrinsic("llvm.prefetch", [start.type], kind)
+
+    def one(line, _):
+        address = builder.gep(start, [builder.mul(line, line.type(CACHE_LINE))])
+        builder.call(prefetch, [address, number(0), number(3), number(1)])
+        return []
+
+    loop(builder, builder.sdiv(builder.add(size, WHOLE(more)), WHOLE(CACHE_LINE)), [], one)
 
 
-@njit(nogil=True, inline="always")
-def prefetch_row(matrix, row):
+@intrinsic
+def prefetch_row(typing_context, matrix, row):
     """Prefetch a row of a contiguous matrix; a row number out of range is harmless."""
-    size = matrix.shape[1] * matrix.itemsize
-    start = matrix.ctypes.data + row * size
-    for offset in range(0, size, CACHE_LINE):
-        _prefetch(start + offset)
+
+    def generate(context, builder, signature, arguments):
+        given = context.make_array(signature.args[0])(context, builder, arguments[0])
+        columns = builder.extract_value(given.shape, 1)
+        start = builder.gep(given.data, [builder.mul(arguments[1], columns)])
+        _prefetch_lines(builder, start, builder.mul(columns, given.itemsize), CACHE_LINE - 1)
+        return context.get_dummy_value()
+
+    return types.void(matrix, types.intp), generate
 
 
-@njit(nogil=True, inline="always")
-def prefetch_run(array, start, length):
+@intrinsic
+def prefetch_run(typing_context, array, start, length):
     """Prefetch ``array[start : start + length]`` of a contiguous one-dimensional array."""
-    first = array.ctypes.data + start * array.itemsize
-    for offset in range(0, length * array.itemsize + CACHE_LINE - 1, CACHE_LINE):
-        _prefetch(first + offset)
+
+    def generate(context, builder, signature, arguments):
+        given = context.make_array(signature.args[0])(context, builder, arguments[0])
+        start = builder.gep(given.data, [arguments[1]])
+        # It may begin in the middle of a line.
+        _prefetch_lines(builder, start, builder.mul(arguments[2], given.itemsize), 2 * (CACHE_LINE - 1))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp), generate
 
 
 @code(WHOLE, result=types.int64)

@@ -11,9 +11,9 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.files.arrays import GrowingArray, ranges
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.parallel import Workspace, split
 
 OPENING, CLOSING = b'(["', b')]".,;:?!'  # marks that change no token of the letters and digits between them

@@ -14,9 +14,9 @@ Letters in shapes: n documents, E numbers of an encoding.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 
 POWER = 3  # of cosines
 

@@ -19,9 +19,10 @@ from math import gcd
 import numpy as np
 import torch
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import pad_columns
 from rerank_plugin.kernels.intrinsics import (
     AHEAD,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row, prefetch_run
 
 
@@ -80,6 +80,7 @@ def similarities(vectors, ids, terms, query_ids, query_terms, table, start, stop
 
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: the high bits of its multiples are spread evenly
+MOST = 2**64 - 1
 SMALLEST_TABLE = 10  # bits: of 100 words that are not in a query of 10 one needs a second look
 ONE = np.uint64(1)  # numba checks indices of signed type for being negative, once a word of every candidate
 
@@ -93,22 +94,16 @@ class WordTable(NamedTuple):
 
 
 def word_table(ids: np.ndarray) -> WordTable:
-    """The table of distinct term ids, int64 [m]."""
+    """The table of distinct term ids, int64 [m]. Python fills it: a query's few words are not worth a kernel."""
     bits = max(SMALLEST_TABLE, (16 * len(ids)).bit_length())
-    table = WordTable(ids, np.zeros(1 << bits, np.int32), np.uint64(64 - bits))
-    _fill(table)
-    return table
-
-
-@njit(nogil=True, cache=True)
-def _fill(table):
-    last = np.uint64(len(table.slots) - 1)
-    for place in range(len(table.ids)):
-        if table.ids[place] >= 0:
-            slot = (np.uint64(table.ids[place]) * SPREAD) >> table.shift
-            while table.slots[slot]:
-                slot = (slot + ONE) & last
-            table.slots[slot] = place + 1
+    slots, shift, last = np.zeros(1 << bits, np.int32), 64 - bits, (1 << bits) - 1
+    for place, word in enumerate(ids.tolist()):
+        if word >= 0:
+            slot = (word * int(SPREAD) & MOST) >> shift
+            while slots[slot]:
+                slot = (slot + 1) & last
+            slots[slot] = place + 1
+    return WordTable(ids, slots, np.uint64(shift))
 
 
 @njit(nogil=True, inline="always")
@@ -123,7 +118,6 @@ def _find(word, table):
     return -1
 
 
-@njit(nogil=True, cache=True)
 def match_words(tokens, starts, lengths, title_lengths, table, bigrams, counts, bigrams_found):
     """Count a query's words and bigrams in the candidates.
 
@@ -136,6 +130,12 @@ def match_words(tokens, starts, lengths, title_lengths, table, bigrams, counts, 
     """
     first_of = np.searchsorted(bigrams[:, 0], np.arange(len(table.ids) + 1))  # the bigrams that begin with each word
     last_seen = np.full((3, len(bigrams)), -1)  # the candidate in whose title, abstract, text a bigram was last
+    given = tokens, starts, lengths, title_lengths
+    _match_words(*given, table, bigrams, first_of, last_seen, counts, bigrams_found)
+
+
+@njit(nogil=True, cache=True)
+def _match_words(tokens, starts, lengths, title_lengths, table, bigrams, first_of, last_seen, counts, bigrams_found):
     for candidate in range(len(starts)):
         if candidate + AHEAD < len(starts):
             prefetch_run(tokens, starts[candidate + AHEAD], lengths[candidate + AHEAD])

@@ -22,8 +22,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.knowledge.term_arrays import (
     CODE_POINT_BITS,
     FNV_START,

@@ -17,12 +17,12 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.term_ids import TermIds
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row
 from rerank_plugin.kernels.parallel import Workspace, crew, split
 from rerank_plugin.kernels.word_loops import distinct_words

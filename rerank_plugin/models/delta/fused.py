@@ -14,13 +14,15 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import types
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import (
     LINEAR,
     ROWS,
@@ -32,7 +34,18 @@ from rerank_plugin.kernels.dense_layers import (
     round_up,
     tap_columns,
 )
-from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
+from rerank_plugin.kernels.intrinsics import (
+    AHEAD,
+    LANES,
+    NUMBER,
+    VECTOR,
+    code,
+    load_lanes,
+    loop,
+    prefetch_row,
+    repeat,
+    store_lanes,
+)
 from rerank_plugin.kernels.parallel import alongside, split
 from rerank_plugin.models.delta.config import DELTA_FEATURES, TINY, DeltaConfig
 from rerank_plugin.models.fast_paths import FastPath
@@ -110,6 +123,7 @@ class FusedDelta(FastPath):
         def documents(start: int, stop: int) -> None:
             rows = config.document_words + 2 * (config.width // 2) + 2 * ROWS
             buffers = self.workspace.array("rows", (2, rows, self.biases.shape[1]), np.float32)
+            buffers.fill(0)
             _pool_documents(
                 taps, words.places, words.lengths, self.panels, self.biases, np.float32(config.slope),
                 config.width, config.filters, buffers, hidden, start, stop,
@@ -161,58 +175,86 @@ def _word_taps(vectors, norms, taps, feature_taps, ids, query_ids, query_vectors
 def _pool_documents(taps, places, lengths, panels, biases, slope, width, filters, buffers, pooled, start, stop):
     """Convolutions and max-pooling of candidates start..stop: the first ``filters`` columns of rows of ``pooled``.
 
-    panels: float32 [layers - 1, K / LANES, width * K, LANES]. buffers: scratch, float32 [2, N + width - 1 + 2 ROWS, K].
+    panels: float32 [layers - 1, K / LANES, width * K, LANES]. buffers: zeros, float32 [2, N + width - 1 + 2 ROWS, K].
     """
-    border = width // 2
-    buffers[:] = 0.0
+    border, columns = width // 2, biases.shape[1]
+    rest = (border + ROWS) * columns
     for candidate in range(start, stop):
-        length = lengths[candidate]
-        if length == 0:
-            pooled[candidate, :filters] = 0.0
-            continue
+        length = np.int64(lengths[candidate])  # as elsewhere, or dense is compiled a second time
         # A layer reads rows [0, length + 2 border) and writes rows [border, border + length): the borders stay zero.
-        source = buffers[0]
-        first_layer(taps, places[candidate, :length], biases[0], slope, width, border, source)
-        source[border + length : border + length + border + ROWS] = 0.0
-        for layer in range(len(panels)):
-            target = buffers[(layer + 1) % 2]
-            dense(source, panels[layer], biases[layer + 1], slope, target[border:], length)
-            target[border + length : border + length + border + ROWS] = 0.0
-            source = target
-        pool(source[border : border + length], pooled[candidate, :filters])
+        behind = (border + length) * columns * 4
+        if length > 0:
+            first_layer(taps, places[candidate], length, biases[0], slope, width, border, buffers[0])
+            _clear(buffers.ctypes.data + behind, rest)
+            for layer in range(len(panels)):
+                target = buffers[(layer + 1) % 2]
+                dense(buffers[layer % 2], panels[layer], biases[layer + 1], slope, target[border:], length)
+                _clear(target.ctypes.data + behind, rest)
+        pool(buffers[len(panels) % 2], border, length, pooled, candidate, filters)
 
 
-@njit(nogil=True, cache=True)
-def first_layer(taps, words, bias, slope, width, border, target):
-    """The first convolution of one document's words int32 [n], into the rows of ``target`` from ``border`` on.
+@code(NUMBER, ir.IntType(32), NUMBER, NUMBER, *[types.intp] * 4, types.float32)
+def _sum_taps(builder, taps, words, bias, target, columns, step, low, high, slope):
+    """``target[:columns] = leaky(bias + the sum over taps t, low <= t < high, of taps[words[t], t * columns :])``.
+
+    The first four are addresses; ``columns`` is a multiple of LANES, ``step`` the length of a row of ``taps``, and
+    there is at least one tap. NaN stays NaN.
+    """
+    size, slopes, zero = columns.type, repeat(builder, slope), VECTOR(None)
+
+    def add_lanes(group, _):
+        column = builder.mul(group, size(LANES))
+
+        def add_tap(place, sums):
+            tap = builder.add(low, place)
+            word = builder.sext(builder.load(builder.gep(words, [tap])), size)
+            row = builder.gep(taps, [builder.add(builder.mul(word, step), builder.mul(tap, columns))])
+            return [builder.fadd(sums[0], load_lanes(builder, builder.gep(row, [column])))]
+
+        start = load_lanes(builder, builder.gep(bias, [column]))
+        [total] = loop(builder, builder.sub(high, low), [start], add_tap)
+        positive = builder.fcmp_ordered(">", total, zero)
+        leaky = builder.select(positive, total, builder.fmul(total, slopes))
+        store_lanes(builder, leaky, builder.gep(target, [column]))
+        return []
+
+    loop(builder, builder.udiv(columns, size(LANES)), [], add_lanes)
+
+
+@njit(nogil=True, inline="always")
+def first_layer(taps, words, length, bias, slope, width, border, target):
+    """The first convolution of a document's first words int32 [length], into the rows of ``target`` from ``border`` on.
 
     A window sees the words of ``width`` places in a row, of which ``border`` before and behind the text are empty.
     """
     columns = len(bias)
-    for window in range(len(words) + 2 * border - width + 1):
-        row, first = target[border + window], window - border
-        if width == 3 and 0 <= first < len(words) - 2:  # the papers' width, in one pass
-            before, here, after = words[first], words[first + 1], words[first + 2]
-            for i in range(columns):
-                value = bias[i] + taps[before, i] + taps[here, columns + i] + taps[after, 2 * columns + i]
-                row[i] = value if value > 0 else value * slope
-            continue
-        for i in range(columns):
-            row[i] = bias[i]
-        for tap in range(max(0, -first), min(width, len(words) - first)):
-            word, column = words[first + tap], tap * columns
-            for i in range(columns):
-                row[i] += taps[word, column + i]
-        for i in range(columns):
-            row[i] = row[i] if row[i] > 0 else row[i] * slope  # NaN stays NaN
+    for window in range(length + 2 * border - width + 1):
+        first, behind = window - border, length - window + border
+        _sum_taps(
+            taps.ctypes.data, words.ctypes.data + first * 4, bias.ctypes.data,
+            target.ctypes.data + (border + window) * columns * 4, columns, taps.shape[1],
+            -first if first < 0 else 0, width if width < behind else behind, slope,
+        )  # fmt: skip
 
 
-@njit(nogil=True, cache=True)
-def pool(rows, pooled):
-    """The largest value of each of the columns of ``pooled``; NaN stays NaN."""
-    for i in range(len(pooled)):
-        pooled[i] = rows[0, i]
-    for position in range(1, len(rows)):
-        for i in range(len(pooled)):
-            value, best = rows[position, i], pooled[i]
-            pooled[i] = value if value > best or value != value else best
+@code(NUMBER, types.intp)
+def _clear(builder, target, count):
+    """Set ``count`` float32 numbers from an address on to zero; ``count`` is a multiple of LANES, and not 0."""
+
+    def clear_lanes(place, _):
+        size = place.type
+        store_lanes(builder, VECTOR(None), builder.gep(target, [builder.mul(place, size(LANES))]))
+        return []
+
+    loop(builder, builder.udiv(count, count.type(LANES)), [], clear_lanes)
+
+
+@njit(nogil=True, inline="always")
+def pool(rows, first, count, pooled, candidate, filters):
+    """The largest value of each of the first columns of ``count`` rows; 0 if there are none; NaN stays NaN."""
+    for i in range(filters):
+        pooled[candidate, i] = rows[first, i] if count else 0.0
+    for row in range(first + 1, first + count):
+        for i in range(filters):
+            value, best = rows[row, i], pooled[candidate, i]
+            pooled[candidate, i] = value if value > best or value != value else best

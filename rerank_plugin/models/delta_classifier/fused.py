@@ -15,13 +15,13 @@ In shapes m are the known words of the query and w is the width of a convolution
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import CandidateWords, candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import (
     LINEAR,
     RELU,
@@ -186,7 +186,7 @@ def _scan_documents(
             joined[candidate, :filters] = 0.0
             continue
         # A layer reads rows [0, length + 2 border) and writes rows [border, length + 2 border).
-        first_layer(taps, known[:length], biases[0], RELU, width, border, buffers[0])
+        first_layer(taps, known, length, biases[0], RELU, width, border, buffers[0])
         length += border
         for layer in range(len(panels)):
             source, target = buffers[layer % 2], buffers[(layer + 1) % 2]
@@ -196,7 +196,7 @@ def _scan_documents(
                 _paired_convolution(source, panels[layer], biases[layer + 1], pairs, target[border:], length)
             else:
                 dense(source, panels[layer, 0], biases[layer + 1], RELU, target[border:], length)
-        pool(buffers[len(panels) % 2][border : border + length], joined[candidate, :filters])
+        pool(buffers[len(panels) % 2], border, length, joined, candidate, filters)
 
 
 @njit(nogil=True, cache=True)

@@ -19,7 +19,7 @@ from functools import partial
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from torch import Tensor
 from torch.nn import functional
 
@@ -28,6 +28,7 @@ from rerank_plugin.features.interactions import CandidateWords, candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import LINEAR, ROWS, dense, numbers, pack_layer
 from rerank_plugin.kernels.intrinsics import AHEAD, LANES, code, halves, loop, prefetch_row
 from rerank_plugin.kernels.parallel import split

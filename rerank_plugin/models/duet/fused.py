@@ -19,12 +19,12 @@ In shapes C are the candidates of a part, H the outputs of the first hidden laye
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import (
     LINEAR,
     ROWS,

@@ -13,13 +13,13 @@ import math
 from functools import partial
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import UnitVectors, candidate_words, similarity_table
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import numbers
 from rerank_plugin.kernels.exponential import exponential
 from rerank_plugin.kernels.parallel import split

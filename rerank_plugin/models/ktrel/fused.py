@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import LINEAR, RELU, ROWS, dense, numbers, pack_panels, pad_vector
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.models.fast_paths import InnerProductScorer

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.features.interactions import CandidateWords, UnitVectors, candidate_words, similarity_table
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import (
     RELU,
     ROWS,

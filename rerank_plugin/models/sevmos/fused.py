@@ -9,12 +9,12 @@ layer, padded; K is not padded here.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from rerank_plugin.features.inputs import InputBuilder, ModelQuery
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import ROWS, DenseLayers, dense, numbers, pack_convolution, pad_vector, round_up
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import EncodingScorer
