@@ -27,6 +27,8 @@ os.environ.setdefault("RERANK_PLUGIN_JVM_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:
 # With a worker on each processor, threads that wait for each other take most of the time. It is read when the first
 # library with compiled loops is imported; tests of several threads ask for them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Whichever test is the first to call a kernel may expect no warning.
+logging.getLogger("rerank_plugin.kernels.compiling").disabled = True
 os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini 1.5 to 2.0, when its searcher is imported, wants one
 
 # Properties run beside Java's start and on busy machines: only what they find may fail them, never how long they took.

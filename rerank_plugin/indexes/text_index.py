@@ -73,6 +73,7 @@ class TextIndex(ForwardIndex):
         self.texts = np.arange(len(titles))
         if passage_words is not None:
             self._cut(max(passage_words, 2))
+        self.tokens.setflags(write=False)  # as a stored index's are: kernels would be compiled for both kinds
         self.ids = StringsInMemory(f"{text} of the list" for text in self.texts.tolist())
         self.__dict__.pop("unique_terms", None)
 

@@ -112,7 +112,7 @@ def loop(builder, count, start, step):
 
 
 def _prefetch_lines(builder, first, size, more):
-    """Prefetch the cache lines of ``size + more`` bytes from a pointer on, as far as they are full, and at least one."""
+    """Prefetch the whole cache lines of ``size + more`` bytes from a pointer on; there must be one."""
     number, start = ir.IntType(32), builder.bitcast(first, BYTE.as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [start.type, number, number, number])
     prefetch = builder.module.declare_intrinsic("llvm.prefetch", [start.type], kind)

@@ -103,8 +103,13 @@ class KnownPieces:
 def _blank(text, place, end):
     """How many bytes the white space at a place has, as `str.split` has it; 0 where there is none."""
     byte = text[place]
-    if byte < 128:
-        return 1 if _BLANK[byte] else 0
+    return np.int64(_BLANK[byte]) if byte < 128 else _wide_blank(text, place, end)
+
+
+@njit(nogil=True, cache=True)
+def _wide_blank(text, place, end):
+    """`_blank` of several bytes: rare, and a function of its own, as compiling it into its callers takes seconds."""
+    byte = text[place]
     if byte == 0xC2 and place + 1 < end:
         return 2 if text[place + 1] == 0x85 or text[place + 1] == 0xA0 else 0
     if 0xE1 <= byte <= 0xE3 and place + 2 < end:

@@ -34,15 +34,16 @@ def regularize(scores: np.ndarray, encodings: np.ndarray, neighbours: int, weigh
     units = encodings / np.where(lengths > 0, lengths, 1)[:, None]
     best = len(encodings)
     regularized = (1 - weight) * scores.astype(np.float64)
-    regularized[:best] += weight * _of_neighbours(_cosines(units), scores[:best], neighbours)
+    cosines = np.zeros((best, best), np.float32)
+    _fill_cosines(units, cosines)
+    regularized[:best] += weight * _of_neighbours(cosines, scores[:best], neighbours)
     return regularized.astype(np.float32)
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _cosines(units):
-    """The cosines of unit vectors float32 [n, E], float32 [n, n]; the diagonal is 0."""
+def _fill_cosines(units, cosines):
+    """The cosines of unit vectors float32 [n, E], into float32 [n, n]; the diagonal is 0."""
     count, size = units.shape
-    cosines = np.zeros((count, count), np.float32)
     for row in range(0, count, 2):  # two rows with two others at once, as reading takes longer than multiplying
         below = min(row + 1, count - 1)
         for other in range(0, row + 1, 2):
@@ -59,7 +60,6 @@ def _cosines(units):
             cosines[below, right] = cosines[right, below] = fourth
     for row in range(count):
         cosines[row, row] = 0.0
-    return cosines
 
 
 @njit(nogil=True, cache=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -15,6 +16,8 @@ from rerank_plugin.indexes.index_folder import ADAPTED
 from rerank_plugin.indexes.nearest import AnnConfig, build_ann
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
 from rerank_plugin.retrieval.dense import ENCODER, QueryEncoder, opened_encoder
+
+log = logging.getLogger(__name__)
 
 
 class IndexEncoder:
@@ -70,8 +73,17 @@ class IndexEncoder:
         """
         from rerank_plugin.models.document_encodings import encode_index
 
+        log.info("encoding by %s", self._said())
         described = {"checkpoint": str(self.checkpoint)}
         return encode_index(self.model, self.builder, self.device, batch_size, dtype, described, overwrite, progress)
+
+    def _said(self) -> str:
+        """What encodes, and what for: an index may be encoded twice."""
+        if self.checkpoint == ENCODER:
+            return f"{ENCODER} as it is, for re-ranking and dense retrieval with it"
+        if self.checkpoint == self.index.folder / ADAPTED:
+            return f"{ENCODER} as adapted to this collection, for the hybrid"
+        return str(self.checkpoint)
 
     @property
     def adapts(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -14,6 +15,7 @@ from rerank_plugin.service.served_index import WARMING, ServedIndex, ServedTexts
 from rerank_plugin.service.settings import ServiceConfig
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class Served:
@@ -27,8 +29,10 @@ class Served:
         self.users, self.retired, self.lock = 1, False, Lock()  # whoever opened it is a user
         self.indexes = {name: ServedIndex(name, folder, config) for name, folder in config.indexes.items()}
         first = next(iter(self.indexes.values())).index
-        self.texts = {name: ServedTexts(name, spec, first, config.running) for name, spec in config.rerankers.items()}
-        for reranker in self.texts.values():
+        self.texts: dict[str, ServedTexts] = {}
+        for name, spec in config.rerankers.items():
+            log.info("texts: loading and warming %s", name)
+            reranker = self.texts[name] = ServedTexts(name, spec, first, config.running)
             reranker.rank_together([(WARMING, [WARMING, "a text about something else"], None)])
         query_stems(WARMING)
 

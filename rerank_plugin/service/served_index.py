@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -33,6 +34,7 @@ from rerank_plugin.retrieval.register import FirstStage, check_filter, configure
 from rerank_plugin.service.errors import RequestError, naming
 from rerank_plugin.service.settings import ServiceConfig
 
+log = logging.getLogger(__name__)
 NO_RERANKER = "none"
 SUGGESTIONS = 8
 WARMING = "aspirin in the prevention of heart attack"
@@ -89,6 +91,7 @@ class ServedIndex:
     """
 
     def __init__(self, name: str, folder: str, config: ServiceConfig):
+        log.info("index %s: opening %s", name, folder)
         self.name, self.config, self.index = name, config, Index(folder)
         self.searcher = Searcher(self.index)  # for similar documents
         self.documents = StoredDocuments(self.index)
@@ -98,12 +101,23 @@ class ServedIndex:
                 self.first_stages[stage] = configure(stage).open(self.index)
         if config.first_stage_name not in self.first_stages:
             self.first_stages[config.first_stage_name] = configure(config.first_stage).open(self.index)
-        self.rerankers = {
-            called: ServedReranker(spec, self.index, config.running) for called, spec in config.rerankers.items()
+        self.rerankers: dict[str, ServedReranker] = {}
+        for called, spec in config.rerankers.items():
+            log.info("index %s: loading %s", name, called)
+            self.rerankers[called] = ServedReranker(spec, self.index, config.running)
+        self._warm()
+
+    def _warm(self) -> None:
+        """Search and re-rank by all there is: a first request would else load, and compile, what it needs."""
+        log.info("index %s: warming %s", self.name, ", ".join(self.first_stages))
+        queries = [Query(text, text) for text in (WARMING, *self.suggestions[:1])]
+        found = {
+            stage: [self.candidates(query, stage, self.config.depth) for query in queries]
+            for stage in self.first_stages
         }
-        warming = [Query(text, text) for text in (WARMING, *self.suggestions[:1])]
-        for reranker in self.rerankers.values():
-            reranker.rank_together([(query, self.candidates(query, BM25, config.depth)) for query in warming])
+        for called, reranker in self.rerankers.items():
+            log.info("index %s: warming %s", self.name, called)
+            reranker.rank_together([*zip(queries, found[BM25])])
 
     def candidates(self, query: Query, stage: str, depth: int, settings: dict[str, Any] | None = None) -> Candidates:
         """The candidates of a query; ``settings`` are those of Lucene's first stages, such as ``k1``.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from pathlib import Path
 
 from fastapi import Request
@@ -17,6 +19,8 @@ from rerank_plugin.service.metrics import Metrics
 from rerank_plugin.service.scheduling import Scheduler
 from rerank_plugin.service.settings import ServiceConfig
 
+log = logging.getLogger(__name__)
+
 
 class Service:
     """One service: its collections, open and warm, its scheduler and counters, and its click log; None if it has none.
@@ -26,6 +30,7 @@ class Service:
     """
 
     def __init__(self, config: ServiceConfig):
+        started = time.monotonic()
         self.config = config
         self.clicks = ClickLog(config.click_log, config.click_log_megabytes << 20) if config.click_log else None
         self.collections = Collections(config)
@@ -33,6 +38,7 @@ class Service:
         at_once = available_threads() if config.running.device == "cpu" else QUERIES_AT_ONCE
         self.scheduler = Scheduler(config.threads, config.queue, at_once)
         self.metrics = Metrics(self.scheduler)
+        log.info("ready: all is open and warm after %.1f s", time.monotonic() - started)
 
     @property
     def default_reranker(self) -> str:

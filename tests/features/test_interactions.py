@@ -17,6 +17,7 @@ from rerank_plugin.features.interactions import (
     same_words,
     similarity_table,
 )
+from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.intrinsics import prefetch_row
 from rerank_plugin.kernels.parallel import Workspace
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -231,7 +232,8 @@ def test_garbage_in_the_workspace_is_never_read(tmp_path, monkeypatch):
 
 
 def test_asking_for_memory_that_is_not_there_does_no_harm():
+    fetch = njit(lambda matrix, row: prefetch_row(matrix, row))
     matrix = np.zeros((2, 40), np.float32)
     for row in (0, 1, 2, -1, 10**12, -(10**12)):
-        prefetch_row(matrix, row)
+        fetch(matrix, row)
     assert not matrix.any()

@@ -146,13 +146,16 @@ def test_what_is_missing_of_an_adapted_index_is_made(adapted, tmp_path, capsys):
     def size():
         return configure("hybrid").open(Index(folder)).dense.encoder.size
 
+    said = []
     for harm in (lambda: shutil.rmtree(vectors), lambda: weights.write_bytes(b"")):
         harm()
         with pytest.raises(InputError):
             index_command.main(["--index", str(folder), "--verify"])
         assert size() == 256 and "not adapted to this index" in capsys.readouterr().err
         index_command.main(["--index", str(folder), "--encode", "ktrel"])
+        said.append(capsys.readouterr().err)
         assert size() == 512 and vectors.is_dir()
+    assert "encoding by ktrel as adapted to this collection, for the hybrid" in said[0]
     config.write_text(re.sub('"source": "[^"]*"', '"source": "other"', config.read_text()))
     index_command.main(["--index", str(folder), "--encode", "ktrel"])
     assert size() == 512 and '"source": "other"' not in config.read_text()

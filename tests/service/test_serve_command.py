@@ -89,6 +89,8 @@ def test_signals_reload_and_stop_without_dropping_a_request(index_folder):
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=30)
     assert process.returncode == 0 and "Traceback" not in said
+    for line in ("index a: opening ", "index a: warming bm25, ", "index a: warming bm25-title", "ready: "):
+        assert f"\n{line}" in f"\n{said}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,30 @@
+"""Kernels that are compiled say so, once, and are kept."""
+
+from tests.processes import ROOT, run
+
+CODE = """
+import sys
+sys.stderr = sys.stdout  # where logging writes in a program that has not set it up
+import numba, numpy
+from rerank_plugin.kernels.intrinsics import wait_beyond
+from rerank_plugin.kernels.hyperbolic import tanh_rows
+numba.njit(lambda x: x)(1)
+print("somebody else's function")
+wait_beyond(numpy.ones(1, numpy.int64), 0, 1)
+tanh_rows(numpy.zeros((1, 1), numpy.float32), 1)
+"""
+
+
+def test_compiling_is_announced_once_and_only_when_it_happens(tmp_path):
+    first, second = (run("-c", CODE, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert first.splitlines() == [
+        "somebody else's function", "compiling kernels, once: some 5 seconds for a model"
+    ]  # fmt: skip
+    assert second.splitlines() == ["somebody else's function"]
+
+
+def test_every_kernel_is_heard_of():
+    importing = [
+        path.name for path in (ROOT / "rerank_plugin").rglob("*.py") if "numba import njit" in path.read_text()
+    ]
+    assert importing == ["compiling.py"]
