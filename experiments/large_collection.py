@@ -1,0 +1,91 @@
+"""``python -m experiments.large_collection``: a collection of any size out of real texts, to measure speed and recall.
+
+The documents are the texts of the given corpora, each once. Where more are asked for, the rest is spliced: the first
+half of the title and of the sentences of one text, followed by the second halves of another. No pair occurs twice, so
+neither texts nor their vectors repeat, as they do in collections that are copied until they are large: on copies every
+approximate search looks good. Needles are documents of judged collections, which keep their ids and come first.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+
+from rerank_plugin import InputError
+from rerank_plugin import options as commandline
+from rerank_plugin.corpora import CORPUS, Document, accepted, documents
+from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
+from rerank_plugin.files.progress import progress
+from rerank_plugin.text.tokenizer import split_sentences
+
+COLLECTION = FolderKind("a large collection", "collection.json", ("texts", "seed"), ("corpus.jsonl.gz",))
+LEAST_WORDS = 50  # shorter texts are titles alone, or remarks
+LEVEL = 1  # of gzip: 5 million documents in minutes
+
+
+def real_texts(corpora: Iterable[str]) -> list[Document]:
+    """The documents of all corpora that have the length of an abstract, each text once."""
+    found: dict[str, Document] = {}
+    for corpus in corpora:
+        for document in documents(corpus, ids_required=False):
+            if len(document.abstract.split()) >= LEAST_WORDS:
+                found.setdefault(document.abstract, document)
+    return list(found.values())
+
+
+def spliced(texts: list[Document], seed: int) -> Iterator[tuple[str, str]]:
+    """Title and abstract of every splice of two different texts, in a random order that visits all texts evenly."""
+    halves = [(*_halves(text.title.split()), *_halves(split_sentences(text.abstract))) for text in texts]
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(texts))
+    for shift in 1 + random.permutation(len(texts) - 1):
+        for first, second in zip(order, np.roll(order, shift)):
+            title, _, opening, _ = halves[first]
+            _, rest_of_title, _, ending = halves[second]
+            yield f"{title} {rest_of_title}".strip(), f"{opening} {ending}"
+
+
+def _halves(parts: list[str]) -> tuple[str, str]:
+    middle = (len(parts) + 1) // 2
+    return " ".join(parts[:middle]), " ".join(parts[middle:])
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = commandline.parser("large_collection", __doc__.split("\n\n", 1)[1])
+    parser.prog = "python -m experiments.large_collection"
+    add = parser.add_argument
+    add("--texts", nargs="+", required=True, metavar="CORPUS", help=f"real texts: {accepted(CORPUS)}")
+    add("--needles", nargs="+", default=[], metavar="CORPUS", help="documents to include with their own ids")
+    add("--documents", type=int, default=200_000, help="documents in all")
+    add("--output", type=Path, required=True, help="BEIR folder to write (corpus.jsonl.gz)")
+    add("--overwrite", action="store_true", help="replace a folder that this command made")
+    options = commandline.parse(parser, argv)
+    parser.check_counts(options, "documents")
+    check_free(options.output, COLLECTION, options.overwrite)
+    needles = list(chain.from_iterable(map(documents, options.needles)))
+    texts = real_texts(options.texts)
+    if len(texts) < 2:
+        raise InputError(f"{', '.join(options.texts)}: fewer than two texts of {LEAST_WORDS} words: name other corpora")
+    made = chain(
+        ((needle.id, needle.title, needle.abstract) for needle in needles),
+        ((f"text-{number}", text.title, text.abstract) for number, text in enumerate(texts)),
+        ((f"splice-{number}", *parts) for number, parts in enumerate(spliced(texts, options.seed))),
+    )
+    with replacing_folder(options.output, COLLECTION, options.overwrite) as writing:
+        described = {"texts": options.texts, "needles": options.needles, "seed": options.seed}
+        (writing / COLLECTION.description).write_text(json.dumps(described), encoding="utf-8")
+        with gzip.open(writing / "corpus.jsonl.gz", "wt", LEVEL, encoding="utf-8") as file:
+            some = progress(islice(made, options.documents), "writing", "documents", total=options.documents)
+            for id, title, text in some:
+                file.write(json.dumps({"_id": id, "title": title, "text": text}, ensure_ascii=False) + "\n")
+    real = min(len(needles) + len(texts), options.documents)
+    print(f"{options.output}: {options.documents:,} documents, of which {options.documents - real:,} are spliced")
+
+
+if __name__ == "__main__":
+    commandline.run(main)
