@@ -22,7 +22,7 @@ install: $(VENV)/.installed
 
 # The editable install follows the sources; it is repeated only when the packaging changes.
 $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
-	@echo "Installing what the commands and the tests need into $(VENV): about 2.8 GB, torch without CUDA first"
+	@echo "Installing what the commands and the tests need into $(VENV): about 3.4 GB, torch without CUDA first"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --retries 1 --index-url $(TORCH_INDEX) torch || $(PIP) torch
 	$(PIP) --editable '.[test]'
