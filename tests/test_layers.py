@@ -16,7 +16,7 @@ CONTRACTS = ROOT / ".importlinter"
 NAMED = re.compile(r"(?<![\w./@-])rerank_plugin(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)*")
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
 # A whole command to run; an option of Java.
-COMMAND_LINE = re.compile(r"rerank-plugin [a-z]|(?:with: |^)\{\} --|=ALL-UNNAMED$")
+COMMAND_LINE = re.compile(r"rerank-plugin [a-z]|^hf download |(?:with: |^)\{\} --|=ALL-UNNAMED$")
 # What belongs to a command though it is no command: options of evaluate.
 OF_COMMANDS = ("rerank_plugin.evaluation.subset_options", "rerank_plugin.evaluation.run_names")
 # Groups of entry points that are not called like a module.
