@@ -159,7 +159,7 @@ def refusal(folder):
 def test_what_is_no_index_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     for name in ("nowhere", "file"):
-        assert "no index at" in refusal(tmp_path / name) and "rerank_plugin.index" in refusal(tmp_path / name)
+        assert "no index at" in refusal(tmp_path / name) and "rerank-plugin index" in refusal(tmp_path / name)
     assert "holds no index.json" in refusal(tmp_path)
     (tmp_path / "segments_1").touch()  # as Pyserini's command makes them
     assert f"rerank-plugin index --lucene {tmp_path}" in refusal(tmp_path)
