@@ -12,11 +12,10 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.errors import InputError, nearest
 from rerank_plugin.files.extras import naming_extras
 from rerank_plugin.files.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
 from rerank_plugin.files.settings import chosen, settings
@@ -138,8 +137,8 @@ class Parser(argparse.ArgumentParser):
 
 def suggestion(given: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown value: the most similar known one, if one is similar."""
-    near = get_close_matches(given, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = nearest(given, known)
+    return f"; did you mean {near}?" if near else ""
 
 
 def called() -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import grimp
 import pytest
 
+import rerank_plugin
 from tests.processes import ROOT, run
 
 PACKAGE = ROOT / "rerank_plugin"
@@ -124,7 +125,9 @@ def resolves(name: str) -> bool:
     if not objects:
         return module != "rerank_plugin"
     wanted = objects if ":" in name else objects[:1]  # of a.module.Class.method the class is looked for
-    return module != "rerank_plugin" and set(wanted) <= defined(module_file(module))
+    if module == "rerank_plugin":
+        return set(wanted) <= set(rerank_plugin.__all__)
+    return set(wanted) <= defined(module_file(module))
 
 
 def test_what_strings_and_the_documentation_name_is_there():

@@ -12,9 +12,14 @@ class InputError(ValueError):
     """
 
 
+def nearest(given: str, known: Iterable[str]) -> str | None:
+    """The most similar known name, if one is similar."""
+    return next(iter(get_close_matches(given, list(known), 1)), None)
+
+
 def unknown(what: str, name: str, names: Iterable[str], *forms: str) -> str:
     """That a name is unknown, the nearest one of ``names``, and all that are known; ``forms`` may be given, too."""
     known, asked = list(names), name.partition(":")[0]
-    near = get_close_matches(asked, [one.partition(":")[0] for one in known], 1)
-    hint = f": did you mean '{near[0]}'? Known" if near and near[0] != asked else "; known"
+    near = nearest(asked, (one.partition(":")[0] for one in known))
+    hint = f": did you mean '{near}'? Known" if near and near != asked else "; known"
     return f"unknown {what} '{name}'{hint}: {', '.join([*known, *forms])}"
