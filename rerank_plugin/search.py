@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -45,7 +44,7 @@ def arguments():
     what.add_argument("--query", metavar="TEXT", help="one query; prints a readable list")
     what.add_argument("--queries", help=f"queries of a run: {accepted(QUERIES)}")
     add("--output", type=Path, metavar="RUN", help="TREC run file to write; a folder where --run is one")
-    add("--reranker", help=_reranker_help())
+    add("--reranker", action="append", default=[], metavar="R", help=_reranker_help())
     what.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
     add("--run", type=Path, help="TREC run to re-rank instead of searching, or a folder of runs")
     depth = (
@@ -72,7 +71,7 @@ def _reranker_help() -> str:
     bundled = "; ".join(f"{entry.name}: {entry.good_for}" for entry in MODELS.ours() if entry.good_for)
     return (
         "NAME, NAME:CHECKPOINT, a checkpoint folder, ORG/NAME on the Hugging Face hub, or package.module:Class; these "
-        f"come trained: {bundled}"
+        f"come trained: {bundled}. R@N re-ranks the best N only; given again, R re-ranks what the one before it ranked"
     )
 
 
@@ -141,41 +140,23 @@ def _first_stage_config(options):
     return RunConfig(str(options.run)) if options.run else commandline.first_stage_config(options)
 
 
-def _open_first_stage(options, index, config, queries=()):
-    from rerank_plugin.corpora import Query
-    from rerank_plugin.retrieval.given_run import GivenRun, warn_of_cut
-    from rerank_plugin.retrieval.register import check_filter
+def _pipeline(options, config):
+    """The pipeline of the options; ``config`` is of the first stage."""
+    from rerank_plugin.ranking.cascade import Stage
+    from rerank_plugin.ranking.pipeline import Pipeline
+    from rerank_plugin.retrieval.judged import JudgedOnlyConfig
 
-    first_stage = index.first_stage(config)
-    if isinstance(first_stage, GivenRun):
-        warn_of_cut(first_stage.path, *first_stage.below(queries, options.depth), options.depth)
-    if filter := _filter(options):  # what is wrong with it should not wait for the first query
-        check_filter(first_stage, Query("", "", filter))
-        index.check_filter(filter)
-    if (judged := _judged_rows(options, index.forward)) is not None:
-        from rerank_plugin.retrieval.judged import JudgedOnly
-
-        first_stage = JudgedOnly(first_stage, judged)
-    return first_stage
+    if options.judged_only:
+        config = JudgedOnlyConfig(config, options.judged_only)
+    running = commandline.configured(RerankerOptions, options, fast=not options.plain)
+    stages = tuple(map(Stage.parse, options.reranker))
+    return Pipeline(options.index, config, options.depth, stages, _filter(options), running)
 
 
 def _filter(options):
     from rerank_plugin.files.filters import Filter
 
     return Filter.parse(options.filter) if options.filter else None
-
-
-def _open_reranker(options, index, config=None):
-    """The reranker; ``config`` is of the first stage, None for runs, which do not say what made them."""
-    if not options.reranker:
-        return None
-    from rerank_plugin import rerankers
-
-    how = commandline.configured(RerankerOptions, options, fast=not options.plain)
-    found = rerankers.load(options.reranker, index.forward, how)
-    if config is not None and not options.run:
-        rerankers.warn_of_another(found, config.name)
-    return found
 
 
 def _judged_rows(options, index):
@@ -194,36 +175,24 @@ def search_batch(options) -> None:
     from rerank_plugin.files.outputs import check_free, is_stream
     from rerank_plugin.files.run_writer import RunWriter
     from rerank_plugin.files.runs import RUN, check_not_read
-    from rerank_plugin.indexes.index_folder import Index, open_whole
     from rerank_plugin.ranking.notes import NotesLog
-    from rerank_plugin.ranking.pipeline import from_first_stage, rank_all
-    from rerank_plugin.retrieval.register import RANKING, entry_of
 
     stages = (options.first_stage, *options.fuse)
     read = [stage.removeprefix("run:") for stage in stages if stage.startswith("run:")]
     check_not_read(options.output, [options.run, *read])
     check_free(options.output, RUN, options.overwrite or options.resume)
-    filter = _filter(options)
-    queries = [query._replace(filter=filter) for query in read_queries(options.queries)]
+    queries = read_queries(options.queries)
     config = _first_stage_config(options)
-
-    def opened():
-        index = Index(options.index)
-        return index, _open_reranker(options, index, config), _open_first_stage(options, index, config, queries)
-
-    index, reranker, first_stage = open_whole(opened)  # all of one build of the index
-    tag, settings = _tag(options, reranker, config), _settings(options, config, index)
-    # Where every document is a candidate, the depth cuts what is written.
-    cut = options.depth if not options.run and entry_of(options.first_stage).depth_cuts == RANKING else None
+    pipeline = _pipeline(options, config).open()
+    _warn_of_cut(options, pipeline.first_stage, queries)
+    tag, settings = _tag(options, pipeline.scorer, config), _settings(options, config, pipeline.index)
     with RunWriter(options.output, tag, settings, options.resume, options.overwrite) as writer:
         open_queries = [query for query in queries if not writer.complete and query.id not in writer.finished]
         _say_finished(queries, open_queries)
-        NotesLog().log(open_queries, first_stage, reranker)
+        NotesLog().log(open_queries, pipeline.first_stage, pipeline.scorer)
         started, empty = time.monotonic(), []
-        source = from_first_stage(first_stage, options.depth)
-        rankings = rank_all(open_queries, source, reranker, options.threads, options.queries_at_once)
+        rankings = pipeline.rank_all(open_queries, options.threads, options.queries_at_once)
         for ranking in commandline.progress(rankings, "searching", "queries", total=len(open_queries)):
-            ranking = ranking.best(cut)
             writer.write_ranked(ranking.query.id, ranking.doc_ids, ranking.ranked_scores)
             if not len(ranking.order):
                 empty.append(ranking.query.id)
@@ -232,6 +201,16 @@ def search_batch(options) -> None:
     rate = len(open_queries) / max(seconds, 1e-9)
     said = f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)"
     print(said, file=sys.stderr if is_stream(options.output) else sys.stdout)  # not among the lines of a run
+
+
+def _warn_of_cut(options, first_stage, queries) -> None:
+    """Say how many documents of ``--run`` are left out."""
+    from rerank_plugin.retrieval.given_run import warn_of_cut
+    from rerank_plugin.retrieval.judged import JudgedOnly
+
+    given = first_stage.first_stage if isinstance(first_stage, JudgedOnly) else first_stage
+    if options.run:
+        warn_of_cut(given.path, *given.below(queries, options.depth), options.depth)
 
 
 def _say_finished(queries: list, open_queries: list) -> None:
@@ -271,11 +250,11 @@ def search_folder(options) -> None:
     paths = run_files(options.run)
     index = Index(options.index)
     queries = read_queries(options.queries)
-    reranker = _open_reranker(options, index)
+    configs = [RunConfig(str(path)) for path in paths]
+    reranker = _pipeline(options, configs[0]).scorer(index)
     reading = read_runs(paths, queries, index.forward, options.depth, _judged_rows(options, index.forward))
     # Each gives the candidates of a query once, and then forgets them.
     runs = list(commandline.progress(reading, "reading", "runs", total=len(paths)))
-    configs = [RunConfig(str(path)) for path in paths]
     tag = _tag(options, reranker, configs[0])
     without: list[list[str]] = [[] for _ in paths]
     with ExitStack() as files:
@@ -313,11 +292,13 @@ def _tag(options, reranker, config) -> str:
 def _settings(options, config, index) -> dict:
     """What a resumed run must have in common with its first part: the options, and what the files they name hold."""
     from rerank_plugin.files.fingerprints import fingerprints
+    from rerank_plugin.ranking.cascade import Stage
 
     named = asdict(config) | {name: getattr(options, name) for name in ("queries", "judged_only", "reranker")}
     if options.filter:
         named["filter"] = sorted(options.filter)
-    same = {"index": str(options.index), "generation": index.build, "contents": fingerprints(named)}
+    contents = fingerprints(named | {"reranker": [Stage.parse(one).reranker for one in options.reranker]})
+    same = {"index": str(options.index), "generation": index.build, "contents": contents}
     return named | same | {name: getattr(options, name) for name in ("depth", "seed", "tag")}
 
 
@@ -325,29 +306,13 @@ def search_one(options) -> None:
     """Print rank, score, first-stage rank, title, date and journal of the best documents for one query, and
     mark those that are retracted."""
     from rerank_plugin.corpora import Query
-    from rerank_plugin.indexes.index_folder import Index, open_whole
     from rerank_plugin.ranking.notes import NotesLog
-    from rerank_plugin.ranking.pipeline import from_first_stage, rank
-    from rerank_plugin.retrieval.lucene import LuceneConfig
 
-    config, query = _first_stage_config(options), Query("query", options.query, _filter(options))
-    by_lucene = isinstance(config, LuceneConfig)  # others import torch, which two threads must not do at once
-
-    def retrieved(index):
-        first_stage = _open_first_stage(options, index, config)
-        return first_stage, from_first_stage(first_stage, options.depth)(query)
-
-    def searched():
-        index = Index(options.index)
-        index.forward  # noqa: B018 (opened once, before there are two threads)
-        with ThreadPoolExecutor(1) as helper:  # Java starts and searches while the reranker loads
-            found = helper.submit(retrieved, index) if by_lucene else None
-            reranker = _open_reranker(options, index, config)
-            return index, *(found.result() if found else retrieved(index)), reranker
-
-    index, first_stage, candidates, reranker = open_whole(searched)
-    NotesLog().log([query], first_stage, reranker)
-    print_ranking(rank(query, candidates, reranker), options.show, index)
+    query = Query("query", options.query)
+    pipeline, candidates = _pipeline(options, _first_stage_config(options)).open_for(query)
+    NotesLog().log([query], pipeline.first_stage, pipeline.scorer)
+    (ranking,) = pipeline.rank_together([query], [candidates])
+    print_ranking(ranking, options.show, pipeline.index)
 
 
 def print_ranking(ranking, show: int, opened) -> None:

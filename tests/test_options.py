@@ -74,7 +74,7 @@ def said(capsys, command, *arguments, status=0):
 @pytest.mark.parametrize(
     "command, line, fault",
     [
-        ("search", "--reranker a --reranker b", "argument --reranker: is given twice: give it once"),
+        ("search", "--output a --output b", "argument --output: is given twice: give it once"),
         ("search", "--depth 3 --dep=3", "argument --depth: is given twice"),
         ("search", "--fusion-weight 1 --fusion-weight 2", "is given twice: give its values after one --fusion-weight"),
         ("embed", "concepts --decay --no-decay", "argument --decay/--no-decay: is given twice"),

@@ -20,7 +20,13 @@ class FlatTokens(NamedTuple):
 
 
 class Candidates:
-    """The documents to be scored for one query: rows int64 [C], in first-stage order, and scores float32 [C]."""
+    """The documents to be scored for one query: rows int64 [C], in first-stage order, and scores float32 [C].
+
+    Attributes:
+        search_ms: milliseconds in which the first stage found them.
+    """
+
+    search_ms: float = 0.0
 
     def __init__(self, index: ForwardIndex, rows: np.ndarray, first_stage_scores: np.ndarray):
         self.index = index
@@ -83,9 +89,9 @@ class Candidates:
             order[tied] = equal[np.lexsort((-self.index.ids.ranks(self.rows[equal]), falling[tied]))]
         return order
 
-    def only(self, place: int) -> Candidates:
-        """One of the candidates, alone."""
-        return Candidates(self.index, self.rows[[place]], self.first_stage_scores[[place]])
+    def take(self, places: np.ndarray) -> Candidates:
+        """Some of the candidates, by their places, int64 [n]."""
+        return Candidates(self.index, self.rows[places], self.first_stage_scores[places])
 
     def best(self, depth: int | None = None) -> Candidates:
         """The first ``depth`` candidates by first-stage score, ties by decreasing document id; all for None."""

@@ -6,6 +6,7 @@ Frames have PyTerrier's columns: ``qid`` and ``query`` of queries, and of result
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class Rerank(pt.Transformer):
     The scores of the results are the first-stage scores.
 
     Args:
-        reranker: what `Reranker.load` takes.
+        reranker: what `Reranker.load` takes, also a list for several in a row.
         index: the folder of an index that has the documents, or an open `Index`; None to read texts.
         statistics: for texts, an index whose statistics they are scored by; by default those of the checkpoint.
         passages: for texts, whether one that is longer than the model reads is scored by its best passage.
@@ -76,7 +77,7 @@ class Rerank(pt.Transformer):
 
     def __init__(
         self,
-        reranker: str | Path,
+        reranker: str | Path | Sequence[str | Path],
         index: str | Path | Index | None = None,
         statistics: str | Path | Index | None = None,
         passages: bool = False,

@@ -24,7 +24,8 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.ranking.pipeline import CandidateSource, Ranking, checked_scores, rank_together
+from rerank_plugin.ranking.pipeline import CandidateSource, Ranking, rank_together
+from rerank_plugin.ranking.scores import checked_scores
 from rerank_plugin.rerankers import Reranker, as_scorer
 from rerank_plugin.retrieval.given_run import GivenRun, warn_of_cut
 from rerank_plugin.retrieval.judged import JudgedOnly

@@ -85,7 +85,7 @@ def _attribution(ranking: Ranking, place: int, scorer: Scorer | None) -> Attribu
     found = None if scorer is None else scorer.attribute(ranking.query, ranking.candidates, place)
     if found is not None:
         return found
-    query, one = ranking.candidates.index.query(ranking.query.text), ranking.candidates.only(place)
+    query, one = ranking.candidates.index.query(ranking.query.text), ranking.candidates.take([place])
     same = same_words(query, one, "text").astype(np.float64)
     return Attribution(float(ranking.scores[place]), known=query.ids >= 0, matrix=same, matrix_name=SAME_WORD)
 

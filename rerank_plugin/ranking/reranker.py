@@ -30,6 +30,7 @@ from rerank_plugin.models.register import foreign_model
 from rerank_plugin.models.relevance import Relevance
 from rerank_plugin.models.sharing import fetch, push, save_shared
 from rerank_plugin.ranking import pipeline
+from rerank_plugin.ranking.cascade import Stage, load_stages
 from rerank_plugin.ranking.explaining import explained, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.notes import NotesLog, notes_of
@@ -108,7 +109,7 @@ class Reranker:
     @classmethod
     def load(
         cls,
-        spec: str | Path,
+        spec: str | Path | Sequence[str | Path],
         index: str | Path | Index | None = None,
         *,
         statistics: str | Path | Index | None = None,
@@ -121,37 +122,40 @@ class Reranker:
 
         Args:
             spec: a known name (``delta``: the model that comes with the package), ``NAME:CHECKPOINT``, a checkpoint
-                folder, a name on the Hugging Face hub (``ORG/NAME``), or ``package.module:Class``.
+                folder, a name on the Hugging Face hub (``ORG/NAME``), or ``package.module:Class``. ``NAME@N`` scores
+                the best N candidates, and leaves the rest behind in its order; a list of names is a cascade: each
+                scores the best of what the one before it ranked.
             index: the folder of an index, or an open `Index`, whose documents are scored. Without one, texts are.
             statistics: for texts, an index whose statistics (number of documents, document frequencies of words, mean
                 lengths) they are scored by. By default those of the collection that the checkpoint was trained on.
             device: torch device of a neural model.
             batch_size: how many candidates a neural model scores at once.
-            threads: of the fast paths on the processor; all processors by default.
+            threads: of the fast paths on the CPU; all cores by default.
             precision: on a GPU ``float32``, ``bfloat16`` or ``float16``.
 
         Raises:
             InputError: there is no such index or reranker, the checkpoint does not fit the index, or there are no
                 statistics.
         """
-        if not isinstance(spec, (str, os.PathLike)):
+        stages = [Stage.of(one) for one in (spec if isinstance(spec, (list, tuple)) else [spec])]
+        if not stages or not all(isinstance(one.reranker, str) for one in stages):
             raise InputError(f"a reranker is named by a string or a path, not by {type(spec).__name__}")
         if index is not None and statistics is not None:
             raise InputError(
                 "statistics are for texts: documents of an index are scored by the statistics of that index"
             )
-        named = os.fspath(spec)
         how = rerankers.RerankerOptions(device, batch_size, threads=threads, precision=precision)
-        checkpoint = rerankers.checkpoint_of(named)
+        named = [(one.reranker, rerankers.checkpoint_of(one.reranker)) for one in stages]
 
         def opened() -> Reranker:
             if index is not None:
                 found = open_index(index)
-                made = cls(rerankers.load(named, found.forward, how), found)
+                made = cls(load_stages(stages, found.forward, how), found)
             else:
-                texts = TextIndex(_statistics(named, checkpoint, statistics), threads or available_threads())
-                made = cls(rerankers.load(named, texts, how), texts)
-            made.checkpoint, made.relevance = checkpoint, Relevance.of_checkpoint(checkpoint)
+                texts = TextIndex(_statistics(*named[0], statistics), threads or available_threads())
+                made = cls(load_stages(stages, texts, how), texts)
+            made.checkpoint = named[0][1] if len(stages) == 1 and stages[0].keep is None else None
+            made.relevance = Relevance.of_checkpoint(named[-1][1])
             return made
 
         return whole(statistics if index is None else index, opened)

@@ -14,22 +14,20 @@ import numpy as np
 from rerank_plugin.corpora import queries as read_queries
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.filters import Filter, Values
-from rerank_plugin.files.java import detach_at_thread_end
 from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import RankedList, strictly_decreasing
-from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explaining import explained, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.notes import NotesLog, notes_of
-from rerank_plugin.ranking.pipeline import Ranking
+from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, cuts_ranking
 from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least, open_index, ranked_hits, whole
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import warn_of_another
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.lucene import BM25, QLD, RM3, LuceneConfig
-from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, FirstStageEntry, configure
+from rerank_plugin.retrieval.register import FIRST_STAGES, configure
 
 QUERIES_AT_ONCE = 8  # that a reranker scores together where there are many
 
@@ -61,8 +59,8 @@ class Searcher:
 
         Args:
             index: the folder of an index, or an open `Index`.
-            reranker: what `Reranker.load` takes, a `Reranker` over this index, or an object with
-                ``score(query, candidates)``.
+            reranker: what `Reranker.load` takes, a list of names for a cascade included; a `Reranker` over this index;
+                or an object with ``score(query, candidates)``.
             first_stage: as the commands name one (``bm25``, ``qld``, ``bm25+rm3``, ``dense:CHECKPOINT``, ``all``, ...),
                 or a configuration object of ``rerank_plugin.retrieval``.
             depth: how many candidates are retrieved for a query.
@@ -73,16 +71,17 @@ class Searcher:
         self.depth = at_least(depth, "depth")
         self._config = _first_stage_config(first_stage)
 
-        def opened() -> tuple[Index, Reranker | None, FirstStage]:
+        def opened() -> tuple[Index, Reranker | None, OpenPipeline]:
             found = open_index(index)
-            return found, _reranker(reranker, found), found.first_stage(self._config)
+            made = _reranker(reranker, found)
+            return found, made, self._pipeline_of(found, made, self._config)
 
-        self.index, self.reranker, self._first_stage = whole(index, opened)
+        self.index, self.reranker, self._pipeline = whole(index, opened)
         if self.reranker is not None:
             warn_of_another(self.reranker._scorer, self._config.name)
         self.num_docs = len(self.index)
         self._closed, self._lock, self._notes = False, Lock(), NotesLog()
-        self._replaced: list[FirstStage] = []  # which other threads may be searching
+        self._replaced: list[OpenPipeline] = []  # which other threads may be searching
         # Opened when the first document, or the first similar ones, are asked for.
         self._stored: StoredDocuments | None = None
         self._encodings: dict[str, DenseStage] = {}
@@ -135,7 +134,7 @@ class Searcher:
 
         Searches log them as warnings, once a query; many queries that are searched together get one line for each note.
         """
-        return notes_of(as_query(q), self._first_stage, self._scorer)
+        return notes_of(as_query(q), self._pipeline.first_stage, self._pipeline.scorer)
 
     def doc(self, docid: str | int) -> StoredDocument | None:
         """A document with the methods ``docid()``, ``id()``, ``contents()``, ``raw()`` and ``get(field)``.
@@ -172,7 +171,7 @@ class Searcher:
         ranking = self._rank(as_query(query))
         place = place_of(ranking, docid)
         document = self._documents().as_indexed(int(ranking.candidates.rows[place]))
-        return explained(ranking, place, self._scorer, self._config.name, document)
+        return explained(ranking, place, self._pipeline.scorer, self._config.name, document)
 
     def similar(self, docid: str, k: int = 10, encoder: str | Path = "ktrel") -> list[Hit]:
         """The k documents whose stored vectors are closest to that of a document, which is left out itself.
@@ -230,9 +229,9 @@ class Searcher:
         """Close the first stage; nothing can be searched afterwards."""
         with self._lock:
             closed, self._closed = self._closed, True
-        for one in () if closed else (self._first_stage, *self._replaced, self._stored):
-            if (close := getattr(one, "close", None)) is not None:  # some first stages hold nothing open
-                close()
+        for one in () if closed else (self._pipeline, *self._replaced, self._stored):
+            if one is not None:
+                one.close()
 
     def _lucene_config(self, method: str) -> LuceneConfig:
         if not isinstance(self._config, LuceneConfig):
@@ -242,21 +241,24 @@ class Searcher:
     def _set(self, config: LuceneConfig) -> None:
         """Take another first stage."""
         self._check_open()
-        opened = self.index.first_stage(config)
+        opened = self._pipeline_of(self.index, self.reranker, config)
         with self._lock:
-            self._replaced.append(self._first_stage)
-            self._config, self._first_stage = config, opened
+            self._replaced.append(self._pipeline)
+            self._config, self._pipeline = config, opened
 
     def _documents(self) -> StoredDocuments:
         with self._lock:
             self._stored = self._stored or StoredDocuments(self.index)
             return self._stored
 
+    def _pipeline_of(self, index: Index, reranker: Reranker | None, config: Any) -> OpenPipeline:
+        scorer = None if reranker is None else reranker._scorer
+        return OpenPipeline(index, index.first_stage(config), self.depth, scorer, cuts_ranking=cuts_ranking(config))
+
     @cached_property  # finding it reads what is installed; those of Lucene, which can take each other's place, agree
-    def _entry(self) -> FirstStageEntry | None:
-        """The first stage's entry; None for a configuration that is not registered."""
-        found: FirstStageEntry | None = FIRST_STAGES.find(self._config.name)
-        return found
+    def _needs_query_id(self) -> bool:
+        entry = FIRST_STAGES.find(self._config.name)
+        return entry is not None and bool(entry.needs_query_id)
 
     def __enter__(self) -> Searcher:
         return self
@@ -264,30 +266,19 @@ class Searcher:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _source(self, query: Query) -> Candidates:
-        detach_at_thread_end()  # callers' threads come and go
-        return pipeline.from_first_stage(self._first_stage, self.depth)(query)
-
     def _rank(self, query: Query) -> Ranking:
         self._check_open()
-        if self._entry is not None and self._entry.needs_query_id:
+        if self._needs_query_id:
             raise InputError(f"the first stage '{self._config.name}' looks query ids up: use batch_search or rank_many")
-        self._notes.log([query], self._first_stage, self._scorer)
-        return self._cut(pipeline.rank(query, self._source(query), self._scorer))
+        asked = self._pipeline
+        self._notes.log([query], asked.first_stage, asked.scorer)
+        return asked.rank(query)
 
     def _rank_all(self, queries: Sequence[Query], threads: int) -> Iterator[Ranking]:
         self._check_open()
-        threads = at_least(threads, "threads")
-        self._notes.log(queries, self._first_stage, self._scorer)
-        return map(self._cut, pipeline.rank_all(queries, self._source, self._scorer, threads, QUERIES_AT_ONCE))
-
-    @property
-    def _scorer(self) -> Any:
-        return None if self.reranker is None else self.reranker._scorer
-
-    def _cut(self, ranking: Ranking) -> Ranking:
-        """The ranking, cut at ``depth`` if ``depth_cuts`` of the first stage's entry is `RANKING`."""
-        return ranking.best(self.depth) if self._entry is not None and self._entry.depth_cuts == RANKING else ranking
+        threads, asked = at_least(threads, "threads"), self._pipeline
+        self._notes.log(queries, asked.first_stage, asked.scorer)
+        return asked.rank_all(queries, threads, QUERIES_AT_ONCE)
 
     def _within_depth(self, k: int, offset: int = 0) -> int:
         if (last := at_least(k, "k") + at_least(offset, "offset", 0)) > self.depth:
@@ -380,10 +371,10 @@ def _first_stage_config(given: str | Any) -> Any:
     return given
 
 
-def _reranker(given: str | Path | Reranker | Any | None, index: Index) -> Reranker | None:
+def _reranker(given: Any, index: Index) -> Reranker | None:
     if given is None:
         return None
-    if isinstance(given, (str, Path)):
+    if isinstance(given, (str, Path, list, tuple)):
         return Reranker.load(given, index)
     if not isinstance(given, Reranker):
         return Reranker(given, index)

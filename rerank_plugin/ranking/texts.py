@@ -16,7 +16,8 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.ranking.explaining import explained
 from rerank_plugin.ranking.explanation import Explanation
-from rerank_plugin.ranking.pipeline import Ranking, checked_scores
+from rerank_plugin.ranking.pipeline import Ranking
+from rerank_plugin.ranking.scores import checked_scores
 from rerank_plugin.rerankers import Scorer
 from rerank_plugin.retrieval.lucene import LuceneConfig
 

@@ -60,7 +60,7 @@ class FieldBM25(Scorer):
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution:
         """Exact, since BM25 is a sum over the query's words; see :func:`_attribution`."""
-        words, one = self.index.query(query.text), candidates.only(place)
+        words, one = self.index.query(query.text), candidates.take([place])
         added = [Matches(word, one).bm25(self.field)[0] for word in _one_by_one(words)]
         return _attribution(words, one, self.field, 0.0, added)
 
@@ -102,7 +102,7 @@ class TitleLikelihood(Scorer):
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution:
         """Exact: a title of this length without any word of the query, and what each of its words adds."""
-        words, one = self.index.query(query.text), candidates.only(place)
+        words, one = self.index.query(query.text), candidates.take([place])
         base, added = 0.0, []
         for word in _one_by_one(words):
             matches = Matches(word, one, titles_only=True)
@@ -128,7 +128,7 @@ class DocumentId(Scorer):
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution:
         """Nothing adds anything."""
         words = candidates.index.query(query.text)
-        return _attribution(words, candidates.only(place), "text", 0.0, [0.0] * len(words.ids))
+        return _attribution(words, candidates.take([place]), "text", 0.0, [0.0] * len(words.ids))
 
 
 def _one_by_one(words: IndexQuery) -> list[IndexQuery]:

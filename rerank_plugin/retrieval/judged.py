@@ -12,7 +12,15 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.retrieval.register import NOTHING, FirstStage, FirstStageEntry, can_filter, lacking_words, register
+from rerank_plugin.retrieval.register import (
+    NOTHING,
+    FirstStage,
+    FirstStageConfig,
+    FirstStageEntry,
+    can_filter,
+    lacking_words,
+    register,
+)
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +82,24 @@ class JudgedDocuments:
         """All judged documents of the query, whatever the depth."""
         rows = self.rows.get(query.id, [])
         return Candidates(self.forward, rows, np.zeros(len(rows)))
+
+
+@dataclass(frozen=True)
+class JudgedOnlyConfig:
+    """Another first stage, of which only judged documents are kept; ``judgments`` is a spec as in `JudgedConfig`."""
+
+    first_stage: FirstStageConfig
+    judgments: str
+
+    @property
+    def name(self) -> str:
+        return self.first_stage.name
+
+    def open(self, index) -> JudgedOnly:
+        from rerank_plugin.corpora import judgments
+
+        rows = judged_rows(judgments(self.judgments), index.forward, self.judgments)
+        return JudgedOnly(self.first_stage.open(index), rows)
 
 
 class JudgedOnly:

@@ -26,7 +26,9 @@ class ExplainParameters(BaseModel):
 
     query: str = Field(min_length=1)
     docid: str = Field(description="One of the candidates of the query.")
-    reranker: str | None = Field(None, description="A served reranker, or none for the first stage alone.")
+    reranker: str | None = Field(
+        None, description="A served reranker, none for the first stage alone, or a cascade, as in delta,bert@20."
+    )
     first_stage: str | None = Field(None, description="A first stage that the index serves.")
     depth: int | None = Field(None, ge=1, description="Candidates that the first stage retrieves and are re-ranked.")
     filter: list[str] = Field([], description="As in the search: it decides which candidates there are.")

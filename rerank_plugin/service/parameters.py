@@ -41,7 +41,9 @@ class SearchParameters(DocumentForm):
     query: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1, description="May be repeated.")
     hits: int = Field(10, ge=1, le=1000)
     offset: int = Field(0, ge=0, le=100_000, description="Hits to pass over: page 2 of ten hits each begins at 10.")
-    reranker: str | None = Field(None, description="A served reranker, or none for the first stage alone.")
+    reranker: str | None = Field(
+        None, description="A served reranker, none for the first stage alone, or a cascade, as in delta,bert@20."
+    )
     first_stage: str | None = Field(None, description="A first stage that the index serves.")
     depth: int | None = Field(None, ge=1, description="Candidates that the first stage retrieves and are re-ranked.")
     filter: list[str] = Field([], description="As year:2015-2020 or type:Review; may be repeated.")

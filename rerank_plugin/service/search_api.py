@@ -34,7 +34,7 @@ from rerank_plugin.service.collections import Served
 from rerank_plugin.service.errors import RequestError, documented, naming
 from rerank_plugin.service.highlighting import matches, query_stems
 from rerank_plugin.service.parameters import DocumentForm, SearchParameters, SimilarParameters
-from rerank_plugin.service.served_index import NO_RERANKER, Scored, ServedIndex
+from rerank_plugin.service.served_index import NO_RERANKER, ServedIndex
 from rerank_plugin.service.state import Service, service_of
 
 router = APIRouter(prefix="/v1", tags=["search"])
@@ -125,21 +125,19 @@ class _Search:
 
     def __init__(self, index: ServedIndex, asked: SearchParameters, query: records.Query, stage: str, depth: int):
         self.index, self.asked, self.query, self.stage, self.depth = index, asked, query, stage, depth
-        self.started, self.first_stage_ms = perf_counter(), 0.0
+        self.started = perf_counter()
         self.candidates: Candidates | None = None
 
     def retrieve(self) -> tuple[records.Query, Candidates]:
-        started = perf_counter()
         settings = {one: value for one in SETTINGS if (value := getattr(self.asked, one)) is not None}
         self.candidates = self.index.candidates(self.query, self.stage, self.depth, settings)
-        self.first_stage_ms = 1000 * (perf_counter() - started)
         return self.query, self.candidates
 
-    def answer(self, reranker: str, scored: Scored | None) -> SearchAnswer:
+    def answer(self, reranker: str, scored: Ranking | None) -> SearchAnswer:
         """In first-stage order if it was not scored."""
         if (candidates := self.candidates) is None:  # nothing scores it, or it is late before its turn
             _, candidates = self.retrieve()
-        ranking = rank(self.query, candidates, None) if scored is None else scored.ranking
+        ranking = rank(self.query, candidates, None) if scored is None else scored
         if self.asked.sort == "date":
             ranking = ranking._replace(order=_by_date(ranking))
         hits = ranked_hits(ranking, self.asked.hits, self.asked.offset)
@@ -147,7 +145,7 @@ class _Search:
         return SearchAnswer(
             index=self.index.name, query=QueryText(text=self.query.text), reranker=reranker, first_stage=self.stage,
             candidates=shown, depth=self.depth, total=len(candidates), reranked=scored is not None,
-            timings=_timings(self.first_stage_ms, scored, self.started),
+            timings=_timings(candidates.search_ms, ranking, self.started),
             notes=self.index.notes(self.query, self.stage, reranker),
         )  # fmt: skip
 
@@ -170,8 +168,8 @@ async def _search_one(
     return answer
 
 
-def _timings(first_stage_ms: float, scored: Scored | None, started: float) -> Timings:
-    model_ms, features_ms = (0.0, 0.0) if scored is None else (scored.model_ms, scored.features_ms)
+def _timings(first_stage_ms: float, ranking: Ranking | None, started: float) -> Timings:
+    model_ms, features_ms = (0.0, 0.0) if ranking is None else (ranking.model_ms, ranking.features_ms)
     total = 1000 * (perf_counter() - started)
     found = {"first_stage_ms": first_stage_ms, "features_ms": features_ms, "model_ms": model_ms, "total_ms": total}
     return Timings(**{name: round(value, 3) for name, value in found.items()})

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,47 +18,38 @@ from rerank_plugin.files.java import detach_at_thread_end
 from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.ranking.cascade import Cascade, Stage, load_stages
 from rerank_plugin.ranking.explaining import explained, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.notes import notes_of
-from rerank_plugin.ranking.pipeline import Ranking, rank, rank_together
+from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, rank, rank_together
 from rerank_plugin.ranking.reranker import RankedText, Reranker
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
-from rerank_plugin.rerankers import RerankerOptions, load
+from rerank_plugin.rerankers import RerankerOptions, Scorer
 from rerank_plugin.retrieval.dense import ENCODER, encode_command
 from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
 from rerank_plugin.retrieval.lucene import BM25, NAMES
-from rerank_plugin.retrieval.register import FirstStage, check_filter, configure
+from rerank_plugin.retrieval.register import FirstStage, configure
 from rerank_plugin.service.errors import RequestError, naming
 from rerank_plugin.service.settings import ServiceConfig
 
 log = logging.getLogger(__name__)
 NO_RERANKER = "none"
 SUGGESTIONS = 8
+CASCADES = 64  # that are kept, of those that requests have asked for
 WARMING = "aspirin in the prevention of heart attack"
 
 
-class Scored(NamedTuple):
-    """A ranking, and how long features and the rest of scoring took: of all queries that were scored together."""
-
-    ranking: Ranking
-    features_ms: float
-    model_ms: float
-
-
 class ServedReranker:
-    """A reranker over one index, for the thread that scores."""
+    """A scorer over one index, or a cascade of several, for the thread that scores."""
 
-    def __init__(self, spec: str, index: Index, options: RerankerOptions):
-        self.scorer = load(spec, index.forward, options)
+    def __init__(self, scorer: Scorer):
+        self.scorer = scorer
 
-    def rank_together(self, items: Sequence[tuple[Query, Candidates]]) -> list[Scored]:
+    def rank_together(self, items: Sequence[tuple[Query, Candidates]]) -> list[Ranking]:
         """The rankings of several queries' candidates."""
-        started, before = perf_counter(), self.scorer.feature_seconds
-        rankings = rank_together(*zip(*items), self.scorer)
-        seconds, features = perf_counter() - started, self.scorer.feature_seconds - before
-        return [Scored(one, 1000 * features, 1000 * max(seconds - features, 0)) for one in rankings]
+        return rank_together(*zip(*items), self.scorer)
 
 
 class ServedTexts:
@@ -104,7 +94,10 @@ class ServedIndex:
         self.rerankers: dict[str, ServedReranker] = {}
         for called, spec in config.rerankers.items():
             log.info("index %s: loading %s", name, called)
-            self.rerankers[called] = ServedReranker(spec, self.index, config.running)
+            self.rerankers[called] = ServedReranker(
+                load_stages([Stage.parse(spec)], self.index.forward, config.running)
+            )
+        self._cascade = lru_cache(CASCADES)(self._new_cascade)
         self._warm()
 
     def _warm(self) -> None:
@@ -125,7 +118,6 @@ class ServedIndex:
         Raises:
             RequestError: an unknown first stage, or settings or a filter that it cannot have.
         """
-        detach_at_thread_end()
         found = self.first_stages.get(stage)
         if found is None:
             known = ", ".join(self.first_stages)
@@ -139,8 +131,7 @@ class ServedIndex:
             with naming([*settings][0]):
                 found = found.configured(**settings)
         with naming("filter"):
-            check_filter(found, query)
-            return found.search(query, depth)
+            return OpenPipeline(self.index, found, depth).candidates(query)
 
     def notes(self, query: Query, stage: str, reranker: str) -> list[str]:
         """The notes on a query for a first stage and a reranker, by their names."""
@@ -148,13 +139,22 @@ class ServedIndex:
         return notes_of(query, self.first_stages[stage], None if found is None else found.scorer)
 
     def reranker(self, name: str) -> ServedReranker | None:
-        """The reranker of a name, and None for that of none; a `RequestError` if it is not served."""
+        """The reranker of a name, or of several, ``NAME,NAME@N``, in a cascade; None for that of none.
+
+        Raises:
+            RequestError: one is not served, or N is 0.
+        """
         if name == NO_RERANKER:
             return None
-        if name not in self.rerankers:
+        return self.rerankers.get(name) or self._cascade(name)
+
+    def _new_cascade(self, names: str) -> ServedReranker:
+        with naming("reranker"):
+            stages = [Stage.parse(one) for one in names.split(",")]
+        if unknown := [one.reranker for one in stages if one.reranker not in self.rerankers]:
             known = ", ".join((*self.rerankers, NO_RERANKER))
-            raise RequestError(400, f"unknown reranker '{name}'; known: {known}", "reranker")
-        return self.rerankers[name]
+            raise RequestError(400, f"unknown reranker '{unknown[0]}'; known: {known}", "reranker")
+        return ServedReranker(Cascade([(self.rerankers[one.reranker].scorer, one.keep) for one in stages]))
 
     def rows(self, docids: Sequence[str], field: str) -> np.ndarray:
         """Rows of documents in the index, int64 [n]; ``field`` is what the request calls their ids.

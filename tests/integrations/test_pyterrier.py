@@ -35,6 +35,13 @@ def test_pipelines_rank_as_the_library_does(index, bm25):
     assert set(found[found["qid"] == "5"]["kind"]) == {"c"}  # other columns stay
 
 
+def test_a_cascade_begins_with_what_a_cut_between_rerankers_keeps(index, bm25):
+    whole = (bm25 >> Rerank(["bm25-title", "delta@3"], index)).transform(QUERIES)
+    cut = (bm25 >> Rerank("bm25-title", index) % 3 >> Rerank("delta", index)).transform(QUERIES)
+    assert whole.groupby("qid").head(3)["docno"].tolist() == cut["docno"].tolist()
+    assert len(whole) == len(bm25.transform(QUERIES)) > len(cut)
+
+
 def test_texts_of_any_index_are_re_ranked(index, documents, bm25):
     texts = pd.DataFrame({"docno": [d.id for d in documents], "title": [d.title for d in documents]})
     texts["text"] = [one.abstract for one in documents]

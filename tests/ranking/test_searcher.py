@@ -88,10 +88,11 @@ def test_hits_tell_what_the_first_stage_said(index, documents):
 
 
 @pytest.mark.parametrize("first_stage", ["bm25", "qld", "bm25+rm3", "all"])
-@pytest.mark.parametrize("reranker", [None, "bm25-title", "delta"])
+@pytest.mark.parametrize("reranker", [None, "bm25-title", "delta", ["bm25-title", "docid@3"]])
 def test_runs_are_those_of_the_search_command(index_folder, queries_file, delta, tmp_path, first_stage, reranker):
     reranker = delta if reranker == "delta" else reranker
-    more = ["--reranker", reranker] if reranker else []
+    stages = reranker if isinstance(reranker, list) else [reranker] * bool(reranker)
+    more = [part for stage in stages for part in ("--reranker", stage)]
     search([
         "--index", str(index_folder), "--queries", str(queries_file), "--first-stage", first_stage, "--depth", "7",
         "--tag", "t", "--output", str(tmp_path / "command.run"), *more,

@@ -56,6 +56,17 @@ def test_the_first_stage_alone_and_its_settings(service, index):
     assert not found["reranked"] and found["reranker"] == "none"
 
 
+def test_several_rerankers_in_a_row(service, index):
+    asked = {"query": "cancer women", "reranker": "titles,delta@3"}
+    found = get(service, "/v1/small/search", **asked)
+    with rp.Searcher(index, ["bm25-title", "delta@3"]) as other:
+        hits = other.search("cancer women")
+        sentence = other.explain("cancer women", hits[3].docid).sentence
+    assert [(one["docid"], one["score"]) for one in found["candidates"]] == [(hit.docid, hit.score) for hit in hits]
+    explained = get(service, "/v1/small/explain", **asked, docid=hits[3].docid)
+    assert (found["reranker"], explained["reranker"], explained["sentence"]) == (*["titles,delta@3"] * 2, sentence)
+
+
 def test_notes_are_those_of_the_library(service, searcher):
     text = 'Nebenwirkungen der Statine AND "Herzinfarkt"'
     found = get(service, "/v1/small/search", query=[text, "aspirin"])["results"]
@@ -94,6 +105,8 @@ def test_highlights_count_code_points_and_compare_stems(service):
         ("/v1/small/search", {"query": ["a"] * 17}, 400, "query"),
         ("/v1/small/search", {"query": "a " * 5001}, 400, "query"),
         ("/v1/small/search", {"query": "a", "reranker": "x"}, 400, "reranker"),
+        ("/v1/small/search", {"query": "a", "reranker": "delta,x@2"}, 400, "reranker"),
+        ("/v1/small/search", {"query": "a", "reranker": "delta@0"}, 400, "reranker"),
         ("/v1/small/search", {"query": "a", "first_stage": "x"}, 400, "first_stage"),
         ("/v1/small/search", {"query": "a", "k1": 1, "first_stage": "hybrid"}, 400, "first_stage"),
         ("/v1/small/search", {"query": "a", "k1": "nan"}, 400, "k1"),
