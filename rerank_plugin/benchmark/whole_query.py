@@ -12,8 +12,8 @@ from rerank_plugin.benchmark.rows import FAST, WHOLE, Measurement, measurements
 from rerank_plugin.benchmark.scoring import Setup, affordable, columns, query_by_query, query_numbers
 from rerank_plugin.benchmark.subjects import Subject
 from rerank_plugin.files.records import Query
-from rerank_plugin.ranking.pipeline import CandidateSource, from_first_stage, rank_all
-from rerank_plugin.rerankers import Scorer
+from rerank_plugin.ranking.pipeline import OpenPipeline
+from rerank_plugin.rerankers import as_scorer
 from rerank_plugin.rerankers.neural import NeuralReranker
 
 FIRST_STAGE, GATHER, FEATURES, MODEL, SORTING = "first stage", "gather", "features", "model", "sorting"
@@ -32,17 +32,18 @@ def whole_query_rows(
             through the search command's pipeline, which scores ``batch`` of them together; the row's times are those
             of a batch.
     """
-    source = from_first_stage(first_stage, depth)
-    cases = {path: _one_query(reranker, collection, source) for path, reranker in subject.paths.items()}
+    pipelines = {
+        path: OpenPipeline(collection.index, first_stage, depth, as_scorer(reranker))
+        for path, reranker in subject.paths.items()
+    }
+    cases = {path: _one_query(pipeline, collection) for path, pipeline in pipelines.items()}
     if batch == 1:
         parts, details = dict.fromkeys(cases, 1), _parts_of_scoring(subject, collection, depth)
     else:
         parts, details = {path: affordable(case, STREAM * batch, setup.meter) for path, case in cases.items()}, {}
         if FAST in parts:  # in whole batches, one at least
             parts[FAST] = max(parts[FAST] // batch, 1) * batch
-        cases = {
-            path: _stream(reranker, collection, source, parts[path], batch) for path, reranker in subject.paths.items()
-        }
+        cases = {path: _stream(pipeline, collection, parts[path], batch) for path, pipeline in pipelines.items()}
     measured = setup.meter.measure(cases | details)
     timings = {path: measured[path].scaled(batch / parts[path]) for path in cases}
     return measurements(
@@ -57,27 +58,25 @@ def whole_query_rows(
     )
 
 
-def _one_query(reranker: Scorer, collection: Collection, source: CandidateSource) -> Case:
+def _one_query(pipeline: OpenPipeline, collection: Collection) -> Case:
     """One query; what is timed returns the seconds of first stage, scoring and sorting."""
 
     def search(query: Query) -> tuple[float, float, float]:
         started = time.perf_counter()
-        candidates = source(query)
-        found = time.perf_counter()
-        scores = reranker.score(query, candidates)
-        scored = time.perf_counter()
-        candidates.order(scores)
-        return found - started, scored - found, time.perf_counter() - scored
+        ranking = pipeline.rank(query)
+        seconds = time.perf_counter() - started
+        first, scoring = ranking.candidates.search_ms / 1000, (ranking.features_ms + ranking.model_ms) / 1000
+        return first, scoring, seconds - first - scoring
 
     return query_by_query(collection.queries, search)
 
 
-def _stream(reranker: Scorer, collection: Collection, source: CandidateSource, count: int, batch: int) -> Case:
+def _stream(pipeline: OpenPipeline, collection: Collection, count: int, batch: int) -> Case:
     """``count`` queries through the pipeline, ``batch`` of them scored together."""
 
     def prepare(call: int):
         queries = [collection.queries[number] for number in query_numbers(call, count, len(collection.queries))]
-        return lambda: sum(1 for _ in rank_all(queries, source, reranker, SEARCHES_AHEAD, batch))
+        return lambda: sum(1 for _ in pipeline.rank_all(queries, SEARCHES_AHEAD, batch))
 
     return prepare
 

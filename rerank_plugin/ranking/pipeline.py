@@ -1,8 +1,9 @@
 """The pipeline, the one way of a query: a first stage gives candidates, rerankers score them, and they are sorted.
 
 A :class:`Pipeline` is data: what is searched, by which stages, and how many documents each one passes on, as in
-``bm25 % 500 >> delta >> bert % 20``. Opened, it ranks. The search command, `Searcher`, the service and the adapters
-open one, or put one together from parts that are open, and call it; nothing else ranks.
+``bm25 % 500 >> delta >> bert % 20``. The search command opens one; `Searcher` and the service put one together from
+parts that are open. Beside it only cascades, lists that share candidates (:mod:`rerank_plugin.ranking.bulk`) and texts
+of no index are sorted by scores, in this folder; nothing outside it ranks.
 """
 
 from __future__ import annotations
@@ -191,9 +192,9 @@ class OpenPipeline:
             close()
 
 
-def cuts_ranking(config: FirstStageConfig) -> bool:
+def cuts_ranking(first_stage: FirstStageConfig | FirstStage) -> bool:
     """Whether a first stage gives all it has, and the depth cuts the final ranking."""
-    entry = FIRST_STAGES.find(config.name)
+    entry = FIRST_STAGES.find(first_stage.name)
     return entry is not None and entry.depth_cuts == RANKING
 
 

@@ -138,13 +138,14 @@ class _Search:
         if (candidates := self.candidates) is None:  # nothing scores it, or it is late before its turn
             _, candidates = self.retrieve()
         ranking = rank(self.query, candidates, None) if scored is None else scored
+        ranking = ranking.best(self.index.cut(self.stage, self.depth))
         if self.asked.sort == "date":
             ranking = ranking._replace(order=_by_date(ranking))
         hits = ranked_hits(ranking, self.asked.hits, self.asked.offset)
         shown = _shown(self.index, hits, self.asked, query_stems(self.query.text))
         return SearchAnswer(
             index=self.index.name, query=QueryText(text=self.query.text), reranker=reranker, first_stage=self.stage,
-            candidates=shown, depth=self.depth, total=len(candidates), reranked=scored is not None,
+            candidates=shown, depth=self.depth, total=len(ranking.order), reranked=scored is not None,
             timings=_timings(candidates.search_ms, ranking, self.started),
             notes=self.index.notes(self.query, self.stage, reranker),
         )  # fmt: skip

@@ -22,7 +22,7 @@ from rerank_plugin.ranking.cascade import Cascade, Stage, load_stages
 from rerank_plugin.ranking.explaining import explained, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.notes import notes_of
-from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, rank, rank_together
+from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, cuts_ranking, rank, rank_together
 from rerank_plugin.ranking.reranker import RankedText, Reranker
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
@@ -91,6 +91,7 @@ class ServedIndex:
                 self.first_stages[stage] = configure(stage).open(self.index)
         if config.first_stage_name not in self.first_stages:
             self.first_stages[config.first_stage_name] = configure(config.first_stage).open(self.index)
+        self._cut_stages = {stage for stage, opened in self.first_stages.items() if cuts_ranking(opened)}
         self.rerankers: dict[str, ServedReranker] = {}
         for called, spec in config.rerankers.items():
             log.info("index %s: loading %s", name, called)
@@ -132,6 +133,10 @@ class ServedIndex:
                 found = found.configured(**settings)
         with naming("filter"):
             return OpenPipeline(self.index, found, depth).candidates(query)
+
+    def cut(self, stage: str, depth: int) -> int | None:
+        """Where a final ranking is cut: at the depth, after a first stage that gives all it has; None elsewhere."""
+        return depth if stage in self._cut_stages else None
 
     def notes(self, query: Query, stage: str, reranker: str) -> list[str]:
         """The notes on a query for a first stage and a reranker, by their names."""

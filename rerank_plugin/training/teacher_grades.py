@@ -21,7 +21,8 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.rerankers import as_scorer, load
+from rerank_plugin.ranking.scores import checked_scores
+from rerank_plugin.rerankers import load
 from rerank_plugin.retrieval.fusion import min_max
 from rerank_plugin.training.distillation import Teacher
 
@@ -70,11 +71,11 @@ class TeacherGrades:
         texts = [" ".join(filter(None, (one.title, one.abstract))) for one in stored]
         documents = self.teacher.encode(texts, "encoding documents")  # [R, E]
         asked = self.teacher.encode([one.text for one in queries], "queries")
-        scorer = None if self.reranker is None else as_scorer(load(self.reranker, index))
+        scorer = None if self.reranker is None else load(self.reranker, index)
         grades: Judgments = {}
         for query, vector in zip(queries, asked):
             found = candidates[query.id]
-            scores = scorer.score(query, found) if scorer and len(found) else found.first_stage_scores
+            scores = checked_scores([query], [found], scorer)[0] if scorer else found.first_stage_scores
             mixed = self.weight * min_max(documents[found.rows] @ vector) + (1 - self.weight) * min_max(scores)
             grades[query.id] = dict(zip(found.ids, mixed.tolist()))
         return grades
