@@ -53,10 +53,12 @@ class FastPath(_OnCpu, ABC):
         gathers_words: whether it uses :func:`~rerank_plugin.features.interactions.candidate_words`, whose time
             benchmarks then measure separately.
         of_index: whether it is made of the index's words or documents: made anew when an index of texts gets others.
+        of_torch: whether it computes in torch's threads; ours would be in their way.
     """
 
     gathers_words: ClassVar[bool] = True
     of_index: ClassVar[bool] = False
+    of_torch: ClassVar[bool] = False
 
     @classmethod
     def weight_shapes(cls, config: ModelConfig, dimension: int) -> dict[str, tuple[int, ...]]:
@@ -96,6 +98,7 @@ class DevicePath(ABC):
 
     gathers_words: ClassVar[bool] = False
     of_index: ClassVar[bool] = True
+    of_torch: ClassVar[bool] = True
 
     @abstractmethod
     def __init__(self, model: RankingModel, builder: InputBuilder, options: RerankerOptions): ...

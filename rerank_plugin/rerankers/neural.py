@@ -79,7 +79,8 @@ class NeuralReranker(Scorer):
         self.passage_words = self.builder.passage_words
         self.fast_class = self._fast_class()
         # To wake a helper takes longer than inner products.
-        self.helpers = self.threads if self.on_cpu and self.fast_class and not model.inner_product else 1
+        ours = self.on_cpu and self.fast_class and not self.fast_class.of_torch and not model.inner_product
+        self.helpers = self.threads if ours else 1
         self.fast, self.prepared = None, False
         self.queries_cut = 0
 

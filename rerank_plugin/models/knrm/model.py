@@ -39,6 +39,7 @@ MEANS = (1.0, *(step / 10 for step in range(9, -10, -2)))
 DEVIATIONS = (1e-3, *[0.1] * 10)
 KERNELS = len(MEANS)
 SMALLEST_COUNT = 1e-10
+LEAST_EXPONENT = -80.0  # far below the smallest count; a power that underflows takes ten times as long
 LOG_SCALE = 0.01
 
 
@@ -62,7 +63,8 @@ def soft_counts(similarities: Tensor, document_mask: Tensor) -> Tensor:
     present = document_mask[:, None, :]  # [B, 1, N]
     counts = []
     for mean, deviation in zip(MEANS, DEVIATIONS):
-        closeness = torch.exp((similarities - mean) ** 2 * (-0.5 / deviation**2))  # [B, M, N]
+        exponents = (similarities - mean) ** 2 * (-0.5 / deviation**2)  # [B, M, N]
+        closeness = exponents.clamp_min(LEAST_EXPONENT).exp()  # [B, M, N]
         counts.append((closeness * present).sum(dim=2))  # [B, M]
     return torch.stack(counts, dim=2)
 
