@@ -4,5 +4,11 @@ from rerank_plugin.models.pacrr.recipe import entry
 from rerank_plugin.models.register import register
 
 register(
-    entry(__name__, "conv-knrm", "ConvKnrm", "Conv-KNRM (Dai et al. 2018): kernels over the similarities of n-grams")
+    entry(
+        __name__,
+        "conv-knrm",
+        "ConvKnrm",
+        "Conv-KNRM (Dai et al. 2018): kernels over the similarities of n-grams",
+        fast=f"{__name__}.fused:FusedConvKnrm",
+    )
 )

@@ -43,8 +43,7 @@ from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.conv_knrm.model import ConvKnrm
 from rerank_plugin.models.fast_paths import FastPath
-from rerank_plugin.models.knrm.fused import add_rows, table_width, weighted_logarithms, write_kernels
-from rerank_plugin.models.knrm.model import KERNELS, LOG_SCALE, MEANS
+from rerank_plugin.models.knrm.model import DEVIATIONS, KERNELS, LOG_SCALE, MEANS, SMALLEST_COUNT
 
 TABLE_BYTES = 2**30  # the largest table of taps
 BLOCK = 8 * ROWS  # n-grams whose vectors are in the fastest cache at once
@@ -57,6 +56,11 @@ NARROW = np.float32(-0.5e6)  # -0.5 / 0.001^2
 STEP = np.float32(10.0)  # neighbouring means are 0.2 apart: exp(100 * 0.2 x) is the square of exp(10 x)
 CONSTANTS = np.exp(-50 * np.square(MEANS)).astype(np.float32)  # the third factors of the wide kernels
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
+KERNEL_LANES = 16  # kernels with padding: two vectors of 8
+FACTORS = 16  # counts that are multiplied before a logarithm is taken: from 1e-160, far from the end of float64
+_MEANS = np.array([*MEANS, *[0.0] * (KERNEL_LANES - KERNELS)], np.float32)
+_SHARPNESS = np.array([-0.5 / deviation**2 for deviation in DEVIATIONS] + [0.0] * (KERNEL_LANES - KERNELS), np.float32)
+_SMALLEST_COUNT = np.float32(SMALLEST_COUNT)
 
 
 class QueryNgrams(NamedTuple):
@@ -159,7 +163,7 @@ class FusedConvKnrm(FastPath):
         words = candidate_words(self.builder, candidates, self.workspace)
         made = self.table is None
         taps, rows = self._make_taps("taps", words.ids) if made else (self.table, self.rows[words.ids])
-        columns, width = len(ngrams.panels) * LANES, table_width(len(ngrams.sizes))
+        columns, width = len(ngrams.panels) * LANES, _table_width(len(ngrams.sizes))
         table = self.workspace.array("kernels", (len(words.ids), width), np.float32)
         scores = np.empty(len(candidates), np.float32)
 
@@ -175,6 +179,52 @@ class FusedConvKnrm(FastPath):
         split(word_kernels, len(words.ids), self.threads)
         split(documents, len(candidates), self.threads, smallest=8)
         return scores
+
+
+def _table_width(columns: int) -> int:
+    """Columns of a table of kernels [U, width]: K a query word, and room for the lanes written beyond the last."""
+    return -(-(columns * KERNELS + KERNEL_LANES - KERNELS) // 8) * 8
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _write_kernels(similarity, row, start):
+    """The kernels of one similarity, from ``row[start]`` on: KERNEL_LANES numbers, the first K of them kernels."""
+    for kernel in range(KERNEL_LANES):
+        distance = similarity - _MEANS[kernel]
+        row[start + kernel] = exponential(distance * distance * _SHARPNESS[kernel])
+
+
+@njit(nogil=True, cache=True, fastmath=REASSOCIATE)
+def _add_rows(table, places, count, sums):
+    """``sums = table[places[:count]].sum(axis=0)``, four rows at a time; table float32 [U, width]."""
+    width = len(sums)
+    sums[:] = 0.0
+    for position in range(0, count - 3, 4):
+        first, second = table[places[position]], table[places[position + 1]]
+        third, fourth = table[places[position + 2]], table[places[position + 3]]
+        for i in range(width):
+            sums[i] += (first[i] + second[i]) + (third[i] + fourth[i])
+    for position in range(count - count % 4, count):
+        row = table[places[position]]
+        for i in range(width):
+            sums[i] += row[i]
+
+
+@njit(nogil=True, cache=True)
+def _weighted_logarithms(counts, first, last, weights):
+    """``sum_k weights[k] sum_j ln(max(counts[j, k], 1e-10))`` over the query words j of first..last.
+
+    counts: float32 [m * K or more], K numbers for each query word. weights: float64 [K].
+    """
+    total = 0.0
+    for kernel in range(KERNELS):
+        for begin in range(first, last, FACTORS):
+            product = 1.0
+            for column in range(begin, min(begin + FACTORS, last)):
+                count = counts[column * KERNELS + kernel]
+                product *= _SMALLEST_COUNT if count < _SMALLEST_COUNT else count  # NaN stays NaN
+            total += weights[kernel] * math.log(product)
+    return total
 
 
 @njit(nogil=True, cache=True)
@@ -257,7 +307,7 @@ def _match_unknown(terms, ngrams, cosines):
 
 @njit(nogil=True, cache=True)
 def _word_kernels(taps, rows, biases, words, ngrams, scratch, table, start, stop):
-    """Rows start..stop of the table of kernels of single words, float32 [U, table_width(n-grams)]."""
+    """Rows start..stop of the table of kernels of single words, float32 [U, _table_width(n-grams)]."""
     columns = len(ngrams.sizes)
     scratch.block[:] = 0.0
     for first in range(start, stop, BLOCK):
@@ -271,7 +321,7 @@ def _word_kernels(taps, rows, biases, words, ngrams, scratch, table, start, stop
             if words.ids[word] == 0:
                 _match_unknown(words.terms[word : word + 1], ngrams, cosines)
             for column in range(columns):
-                write_kernels(cosines[column], table[word], column * KERNELS)
+                _write_kernels(cosines[column], table[word], column * KERNELS)
             table[word, columns * KERNELS :] = 0.0
 
 
@@ -353,7 +403,7 @@ def _score_documents(taps, rows, biases, words, ngrams, table, layer, bias, scra
         places, length = words.places[candidate], words.lengths[candidate]
         for position in range(length):
             scratch.rows[position] = rows[places[position]]
-        add_rows(table, places, length, counts[0])
+        _add_rows(table, places, length, counts[0])
         for size in range(2, len(counts) + 1):
             count = max(0, length - size + 1)
             _document_cosines(taps, biases, words, ngrams, places, size, count, scratch)
@@ -372,6 +422,6 @@ def _weighted_features(counts, sizes, layer):
         while last < len(sizes) and sizes[last] == size:
             last += 1
         for document_size in range(len(counts)):
-            total += weighted_logarithms(counts[document_size], first, last, layer[size - 1, document_size])
+            total += _weighted_logarithms(counts[document_size], first, last, layer[size - 1, document_size])
         first = last
     return total

@@ -1,4 +1,4 @@
-"""KNRM: the module and its fast path."""
+"""KNRM: the module, scored on the fast path of its family."""
 
 from rerank_plugin.models.pacrr.recipe import entry
 from rerank_plugin.models.register import register

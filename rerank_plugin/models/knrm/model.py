@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import cosine_matrix
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import FixedVectorModel
+from rerank_plugin.models.interaction import InteractionModel
 
 # Means and standard deviations of the kernels: exact matches first, then 0.9, 0.7 .. -0.9 (section 4.3).
 MEANS = (1.0, *(step / 10 for step in range(9, -10, -2)))
@@ -75,19 +75,21 @@ def kernel_features(counts: Tensor, query_mask: Tensor) -> Tensor:
     return (logarithms * query_mask[:, :, None]).sum(dim=1)
 
 
-class Knrm(FixedVectorModel):
+class Knrm(InteractionModel):
     """KNRM as a module over word vectors that are not trained."""
 
     name = "knrm"
-    any_width, by_length = True, True
+    by_length = True
     matches_unknown_words = True
 
     def __init__(self, config: KnrmConfig, vectors: Tensor):
         super().__init__(config, vectors)
         self.layer = nn.Linear(KERNELS, 1)
 
-    def forward(self, inputs: Inputs) -> Tensor:
-        similarities = cosine_matrix(self.vectors, inputs)  # [B, M, N]
-        counts = soft_counts(similarities, inputs.document_mask)  # [B, M, K]
+    def interaction(self, inputs: Inputs) -> Tensor:
+        return cosine_matrix(self.vectors, inputs)  # [B, M, N]
+
+    def score(self, matrix: Tensor, inputs: Inputs) -> Tensor:
+        counts = soft_counts(matrix, inputs.document_mask)  # [B, M, K]
         features = kernel_features(counts, inputs.query_mask)  # [B, K]
         return torch.tanh(self.layer(features)[:, 0])  # [B]

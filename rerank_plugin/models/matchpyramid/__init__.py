@@ -9,5 +9,6 @@ register(
         "matchpyramid",
         "MatchPyramid",
         "MatchPyramid (Pang et al. 2016): convolutions over the matrix of similarities",
+        fast=f"{__name__}.fused:FusedMatchPyramid",
     )
 )

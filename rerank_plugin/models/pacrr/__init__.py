@@ -5,6 +5,10 @@ from rerank_plugin.models.register import register
 
 register(
     entry(
-        __name__, "pacrr", "Pacrr", "PACRR ([P]): convolutions over similarities, and the strongest of each query word"
+        __name__,
+        "pacrr",
+        "Pacrr",
+        "PACRR ([P]): convolutions over similarities, and the strongest of each query word",
+        fast=f"{__name__}.fused:FusedPacrr",
     )
 )

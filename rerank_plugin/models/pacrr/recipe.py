@@ -4,6 +4,8 @@ By groups of documents, in mini-batches of 32, a given number of epochs, of whic
 'Stochastic gradient descent' names no variant; the authors' program took Adam.
 """
 
+from typing import Any
+
 from rerank_plugin.models.base import Recipe
 from rerank_plugin.models.register import ModelEntry
 
@@ -14,19 +16,18 @@ RECIPE = Recipe(
 )
 
 
-def entry(folder: str, name: str, module: str, summary: str) -> ModelEntry:
-    """The entry of one of these models: its folder, a package, has the modules ``model``, ``fused`` and ``explain``.
+def entry(folder: str, name: str, module: str, summary: str, **more: Any) -> ModelEntry:
+    """The entry of one of these models: its folder, a package, has the modules ``model`` and ``explain``.
 
     Args:
-        module: the name of its class, after which its configuration and its fast path are called.
+        module: the name of its class, after which its configuration is called.
+        more: other fields of the entry.
     """
+    fields: dict[str, Any] = {"explain": f"{folder}.explain:explain", "recipe": RECIPE, "bench": {}, **more}
     return ModelEntry(
         name=name,
         config=f"{folder}.model:{module}Config",
         module=f"{folder}.model:{module}",
         summary=summary,
-        fast=f"{folder}.fused:Fused{module}",
-        explain=f"{folder}.explain:explain",
-        recipe=RECIPE,
-        bench={},
+        **fields,
     )
