@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.features.inputs import InputBuilder
-from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.files.records import Query
-from rerank_plugin.kernels.parallel import Workspace
-from rerank_plugin.models.drmm.fused import FusedDrmm, _whole_vectors
 from rerank_plugin.models.drmm.model import Drmm, DrmmConfig, bins_of, precise_cosines
 from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.text.word_vectors import WordVectors
 from rerank_plugin.training.pairs import make_pools
 from tests import small
 from tests.conformance.models import Case, make, opened, scores_of
@@ -28,7 +25,7 @@ def test_golden_bins_of_words():
 
     a: itself 1, c .6, d -.8, unknown 0. b: a 0, c .8, d .6, unknown 0.
     """
-    bins = Drmm(DrmmConfig(bins=5), VECTORS).query_bins(INPUTS)
+    bins = Drmm(DrmmConfig(bins=5), VECTORS).interaction(INPUTS)
     assert bins[0, :2, :5].tolist() == [[4, 3, 3, 0, 2], [2, 3, 3, 3, 2]]
 
 
@@ -91,7 +88,7 @@ def test_borders_belong_to_the_bin_above_whatever_rounding_does(bins):
 def test_different_words_with_one_vector_are_no_exact_match():
     """Cosine 1, but another word: the last bin but one. The same unknown word is an exact match."""
     vectors = torch.tensor([[1.0, 2], [0.1, 0.7], [0.1, 0.7], [0.3, 2.1]])
-    bins = Drmm(DrmmConfig(bins=30), vectors).query_bins(golden.inputs(["abcxyz"], "ay"))
+    bins = Drmm(DrmmConfig(bins=30), vectors).interaction(golden.inputs(["abcxyz"], "ay"))
     assert bins[0].tolist() == [[29, 28, 28, 14, 14, 14], [14, 14, 14, 14, 29, 14]]
 
 
@@ -100,24 +97,6 @@ def test_cosines_do_not_depend_on_the_length_of_vectors():
     expected = precise_cosines(VECTORS, INPUTS)
     for factor in (1e-30, 1e30):
         torch.testing.assert_close(precise_cosines(VECTORS * factor, INPUTS), expected, rtol=1e-6, atol=0)
-
-
-@pytest.mark.parametrize("dimension", [1, 2, 3, 16, 17, 200])
-@pytest.mark.parametrize("kind", ["normal", "one", "half"])
-def test_whole_vectors_are_off_by_no_more_than_is_said(dimension, kind):
-    random = np.random.default_rng(dimension)
-    vectors = random.normal(size=(300, dimension))
-    if kind == "one":  # one large number, and small ones that are rounded away
-        vectors[:, 1:] *= 1e-4
-    elif kind == "half":  # all numbers of one size: rounding goes the same way everywhere
-        vectors = np.sign(vectors)
-    whole, scale, error = _whole_vectors(torch.from_numpy(vectors.astype(np.float32)))
-    whole = whole.astype(np.int64)
-    products = whole @ whole.T
-    assert np.abs(products).max() < 2**31  # the kernel adds in 32 bits
-    units = vectors.astype(np.float32).astype(np.float64)
-    units /= np.linalg.norm(units, axis=1, keepdims=True)
-    assert np.abs(products * scale - units @ units.T).max() <= error < 0.01
 
 
 def near_borders(random, count, bins):
@@ -129,28 +108,25 @@ def near_borders(random, count, bins):
     return vectors.astype(np.float32)
 
 
-@pytest.mark.parametrize("bins", [2, 5, 11, 30, 31, 101, 2001])
-@pytest.mark.parametrize("kind", ["grid", "plane", "normal"])
-def test_fused_bins_are_the_modules_to_the_last_count(tmp_path, bins, kind):
+@pytest.mark.parametrize("bins", [5, 30, 31, 2001])
+@pytest.mark.parametrize("kind", ["grid", "plane"])
+def test_both_paths_put_words_near_borders_into_the_same_bins(tmp_path, bins, kind):
+    """A document a word, whose score says in which bin it is: nothing else is to be seen of one query word."""
     random = np.random.default_rng(bins)
     known = [f"w{number}" for number in range(600)]
     matrix = {
         "grid": lambda: random.integers(-3, 4, (601, 3)).astype(np.float32),  # many cosines lie on borders of bins
         "plane": lambda: np.concatenate([np.ones((1, 2)), near_borders(random, 600, bins)]).astype(np.float32),
-        "normal": lambda: random.normal(size=(601, 40)).astype(np.float32),
     }[kind]()
-    index = small.build_index(tmp_path / "forward", [("d", " ".join(known), "x0 x1 w3"), ("e", "x0 w1 w0", "")])
-    model = Drmm(DrmmConfig(bins=bins, document_words=1000, query_words=9), torch.from_numpy(matrix))
-    builder = InputBuilder(index, Vocabulary(known), 1000, 9, ())
-    terms = index.query("w0 w1 w2 x0 nowhere w0 w77 w78")
-    query, candidates = builder.query(terms), small.candidates(index)
-    inputs = builder.build(terms, query, candidates)
-    expected = model.query_bins(inputs).numpy()  # [2, M, N]
-    words = candidate_words(builder, candidates, Workspace())
-    found = FusedDrmm(model, builder, 1).bins(query, words)  # [U, m]
-    assert len(np.unique(found)) > min(bins, 20) // 2
-    for row, length in enumerate(words.lengths):
-        np.testing.assert_array_equal(found[words.places[row, :length]].T, expected[row, :8, :length])
+    vectors = WordVectors(Vocabulary(known), matrix)
+    index = small.build_index(tmp_path / "forward", [(f"d{word}", word, "") for word in known])
+    model = golden.set_weights(
+        Drmm(DrmmConfig(bins=bins, hidden=(), document_words=3, query_words=1), torch.from_numpy(matrix)),
+        layers__0__weight=np.linspace(-4, 4, bins), layers__0__bias=0,
+    )  # fmt: skip
+    fast, module = (scores_of(opened(model, path, index, vectors), Query("q", "w0")) for path in ("fast", "module"))
+    assert len(np.unique(module)) > min(bins, 20) // 2
+    np.testing.assert_allclose(fast, module, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("path", ["module", "fast"])

@@ -13,11 +13,11 @@ from rerank_plugin.models.integrated_gradients import in_double, of_interaction
 
 def explain(model: Drmm, inputs: Inputs) -> Attribution:
     """The attribution of one document's score; inputs with B = 1."""
-    bins, gates = model.query_bins(inputs), model.gates(inputs).double()  # [1, M, N], [1, M]
+    bins, gates = model.interaction(inputs), model.gates(inputs).double()  # [1, M, N], [1, M]
     model, inputs = in_double(model, inputs)
     mask = inputs.document_mask[:, None, :]  # [1, 1, N]
 
     def score(cells: Tensor) -> Tensor:
-        return model.score(bins.expand(cells.shape), cells * mask, gates)  # [S]
+        return model.weighed(bins.expand(cells.shape), cells * mask, gates)  # [S]
 
     return of_interaction(model, inputs, score, cosine_matrix(model.vectors, inputs))

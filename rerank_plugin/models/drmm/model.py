@@ -39,7 +39,8 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import same_words
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import FixedVectorModel, linear_layers, masked_softmax
+from rerank_plugin.models.interaction import InteractionModel
+from rerank_plugin.models.ranking_model import linear_layers, masked_softmax
 
 STEPS = 1_000_000  # of a similarity, from 0 to 1: borders are compared with whole steps
 
@@ -85,11 +86,10 @@ def bins_of(cosines: Tensor, bins: int) -> Tensor:
     return places.clamp_max(bins - 2)
 
 
-class Drmm(FixedVectorModel):
+class Drmm(InteractionModel):
     """DRMM as a module over word vectors that are not trained."""
 
     name = "drmm"
-    any_width = True
     matches_unknown_words = True
 
     def __init__(self, config: DrmmConfig, vectors: Tensor):
@@ -97,7 +97,7 @@ class Drmm(FixedVectorModel):
         self.layers = linear_layers(config.bins, *config.hidden, 1)
         self.gate = nn.Parameter(torch.ones(1))
 
-    def query_bins(self, inputs: Inputs) -> Tensor:
+    def interaction(self, inputs: Inputs) -> Tensor:
         """The bin of each query and document word, int64 [B, M, N]. Padding is in some bin, too."""
         bins = bins_of(precise_cosines(self.vectors, inputs), self.config.bins)  # [B, M, N]
         return bins.masked_fill(same_words(inputs), self.config.bins - 1)
@@ -106,11 +106,11 @@ class Drmm(FixedVectorModel):
         """The shares of the query words, float [B, M]: they add up to 1, and padding has none."""
         return masked_softmax(self.gate * inputs.query_idf, inputs.query_mask)
 
-    def forward(self, inputs: Inputs) -> Tensor:
+    def score(self, matrix: Tensor, inputs: Inputs) -> Tensor:
         present = inputs.document_mask[:, None, :].to(self.vectors.dtype)  # [B, 1, N]
-        return self.score(self.query_bins(inputs), present, self.gates(inputs))  # [B]
+        return self.weighed(matrix, present, self.gates(inputs))  # [B]
 
-    def score(self, bins: Tensor, present: Tensor, gates: Tensor) -> Tensor:
+    def weighed(self, bins: Tensor, present: Tensor, gates: Tensor) -> Tensor:
         """Scores [B] from bins int64 [B, M, N], how much each cell counts, float [B, 1 or M, N], and gates [B, M]."""
         counts = present.new_zeros(*bins.shape[:2], self.config.bins)  # [B, M, bins]
         hidden = torch.log10(1 + counts.scatter_add(2, bins, present.expand(bins.shape)))  # [B, M, bins]
