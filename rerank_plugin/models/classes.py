@@ -46,15 +46,14 @@ def classes_of(name: str) -> ModelClasses:
     """
     entry = entry_of(name)
     with naming_extras(f"the module of the model '{name}'"):
-        from rerank_plugin.models.interaction import InteractionModel, InteractionPath
+        from rerank_plugin.models.interaction import InteractionModel, InteractionPath, explain_cells
         from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
 
     module, config = _class(entry, "module", RankingModel), _class(entry, "config", ModelConfig)
     fast, device = _class(entry, "fast", FastPath), _class(entry, "device", DevicePath)
-    encoder = _class(entry, "encoder", EncodingScorer)
-    if fast is None and issubclass(module, InteractionModel):
-        fast = InteractionPath
-    explain = _resolved(entry, "explain")
+    encoder, explain = _class(entry, "encoder", EncodingScorer), _resolved(entry, "explain")
+    if issubclass(module, InteractionModel):
+        fast, explain = fast or InteractionPath, explain or explain_cells
     if explain is not None and not callable(explain):
         raise _fault(entry, f"its explain {entry.explain} is no function")
     known = {field.name for field in fields(config)} if is_dataclass(config) else set()

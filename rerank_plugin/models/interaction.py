@@ -26,9 +26,14 @@ AT_ONCE = 128  # documents in one batch: some of similar length, whose matrices 
 
 
 class InteractionModel(FixedVectorModel):
-    """A model in two halves; scores do not depend on how far documents or queries are padded."""
+    """A model in two halves; scores do not depend on how far documents or queries are padded.
+
+    Attributes:
+        matrix_name: what the cells of the matrix are, in explanations.
+    """
 
     any_width: ClassVar[bool] = True
+    matrix_name: str = "cosine"
 
     @abstractmethod
     def interaction(self, inputs: Inputs) -> Tensor:
@@ -89,10 +94,14 @@ class InteractionPath(FastPath):
         return scores.cpu().numpy()
 
 
-def explain(model: InteractionModel, inputs: Inputs) -> Attribution:
+def explain_cells(model: InteractionModel, inputs: Inputs) -> Attribution:
     """The attribution of one document's score by integrated gradients over the cells of a matrix of floats; B = 1."""
     from rerank_plugin.models.integrated_gradients import in_double, of_interaction
 
     model, inputs = in_double(model, inputs)
     matrix = model.interaction(inputs)  # [1, M, N]
-    return of_interaction(model, inputs, lambda cells: model.score(matrix * cells, inputs), matrix)
+
+    def score(cells: Tensor) -> Tensor:
+        return model.score(matrix * cells, inputs)  # [S]
+
+    return of_interaction(model, inputs, score, matrix, matrix_name=model.matrix_name)

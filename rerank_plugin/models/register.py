@@ -41,7 +41,7 @@ class ModelEntry:
         summary: one line for help and documentation.
         good_for: the same of the bundled weights: the language and the texts that they were made for.
         fast: the fast path on the CPU, a :class:`~rerank_plugin.models.fast_paths.FastPath`, or None. An
-            :class:`~rerank_plugin.models.interaction.InteractionModel` has one without.
+            :class:`~rerank_plugin.models.interaction.InteractionModel` has one, and an ``explain``, without.
         stored: whether the fast path is made of ``model.arrays()`` alone, so that a checkpoint is scored without the
             module. Its class gives ``weight_shapes``; where it and the configuration import no torch, nothing does.
         device: the fast path on another device, a :class:`~rerank_plugin.models.fast_paths.DevicePath`, or None.

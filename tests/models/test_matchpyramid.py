@@ -44,7 +44,7 @@ def test_golden_pool():
     [("cosine", [[0.6, 1, 0], [0.8, 0, 1]]), ("indicator", [[0, 1, 0], [0, 0, 1]])],
 )
 def test_golden_similarities(similarity, expected):
-    found = MatchPyramid(MatchPyramidConfig(similarity=similarity), VECTORS).similarities(INPUTS)
+    found = MatchPyramid(MatchPyramidConfig(similarity=similarity), VECTORS).interaction(INPUTS)
     torch.testing.assert_close(found[0, :2, :3], torch.tensor(expected).float())
     assert not found[0, 2].any() and not found[0, :, 3].any() and not found[1].any()
 

@@ -35,7 +35,8 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import cosine_matrix, same_words
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import FixedVectorModel, linear_layers
+from rerank_plugin.models.interaction import InteractionModel
+from rerank_plugin.models.ranking_model import linear_layers
 
 SIMILARITIES = ("cosine", "indicator")
 
@@ -95,15 +96,16 @@ def dynamic_pool(maps: Tensor, query_mask: Tensor, document_mask: Tensor, rows: 
     return torch.stack([(pooled * inside[:, :, :, i]).amax(dim=3) for i in range(columns)], dim=3)  # [B, K, P, Q]
 
 
-class MatchPyramid(FixedVectorModel):
+class MatchPyramid(InteractionModel):
     """MatchPyramid as a module over word vectors that are not trained."""
 
     name = "matchpyramid"
-    any_width, by_length = True, True
+    by_length = True
     matches_unknown_words = True
 
     def __init__(self, config: MatchPyramidConfig, vectors: Tensor):
         super().__init__(config, vectors)
+        self.matrix_name = "cosine" if config.similarity == "cosine" else "same word"
         size = (config.kernel_rows, config.kernel_columns)
         widths = [1, *config.filters]
         self.convolutions = nn.ModuleList(
@@ -113,7 +115,7 @@ class MatchPyramid(FixedVectorModel):
         cells = config.pool_rows * config.pool_columns
         self.layers = linear_layers(config.filters[-1] * cells, *config.hidden, 1)
 
-    def similarities(self, inputs: Inputs) -> Tensor:
+    def interaction(self, inputs: Inputs) -> Tensor:
         """The picture: float [B, M, N], 0 where either word is padding."""
         if self.config.similarity == "indicator":
             return same_words(inputs).to(self.vectors.dtype)
@@ -127,13 +129,9 @@ class MatchPyramid(FixedVectorModel):
             maps = functional.relu(convolution(maps)) * alive  # [B, K, M, N]
         return maps
 
-    def forward(self, inputs: Inputs) -> Tensor:
-        return self.score(self.similarities(inputs), inputs)  # [B]
-
-    def score(self, similarities: Tensor, inputs: Inputs) -> Tensor:
-        """Scores [B] from the picture, float [B, M, N]."""
+    def score(self, matrix: Tensor, inputs: Inputs) -> Tensor:
         size = (self.config.pool_rows, self.config.pool_columns)
-        maps = self.convolve(similarities, inputs)  # [B, K, M, N]
+        maps = self.convolve(matrix, inputs)  # [B, K, M, N]
         cells = dynamic_pool(maps, inputs.query_mask, inputs.document_mask, *size)  # [B, K, P, Q]
         hidden = cells.flatten(1)  # [B, K * P * Q]
         for layer in self.layers[:-1]:
