@@ -80,9 +80,9 @@ def pack_convolution(weight: np.ndarray, inward: int = 0) -> np.ndarray:
     return pack_panels(rows.reshape(-1, rows.shape[2]))
 
 
-@code(*[NUMBER] * 4, *[types.intp] * 4, types.float32)
-def _window_products(builder, source, weights, start, target, length, source_step, start_step, target_step, slope):
-    """``target[i, :LANES] = leaky(start[i] + source[i * source_step :][:length] @ weights)`` for i = 0 .. ROWS - 1.
+@code(*[NUMBER] * 4, *[types.intp] * 3, types.float32)
+def _window_products(builder, source, weights, bias, target, length, source_step, target_step, slope):
+    """``target[i, :LANES] = leaky(bias + source[i * source_step :][:length] @ weights)`` for i = 0 .. ROWS - 1.
 
     The first four are addresses of float32; steps count floats from one row to the next. ``length`` is at least 1.
     ``weights`` are [length, LANES]. Products and sums are rounded once where the processor can.
@@ -99,7 +99,7 @@ def _window_products(builder, source, weights, start, target, length, source_ste
         values = [repeat(builder, builder.load(builder.gep(row, [place]))) for row in sources]
         return [multiply_add(builder, value, weight_row, total) for value, total in zip(values, sums)]
 
-    sums = loop(builder, length, [load_lanes(builder, row) for row in rows(start, start_step)], add)
+    sums = loop(builder, length, [load_lanes(builder, bias)] * ROWS, add)
     slopes, zero = repeat(builder, slope), VECTOR(None)
     for total, row in zip(sums, rows(target, target_step)):
         positive = builder.fcmp_ordered(">", total, zero)
@@ -118,27 +118,15 @@ def dense(source, panels, bias, slope, target, rows):
         bias: float32 [P * LANES].
         target: float32 [at least rows + ROWS - 1, P * LANES], contiguous; it must not overlap with an input.
     """
-    _all_products(source, panels, bias.ctypes.data, 0, slope, target, rows)
-
-
-@njit(nogil=True, cache=True)
-def add_products(source, panels, target, rows):
-    """``target[i] += window i of source @ weights`` for i < rows; arguments as of :func:`dense`."""
-    _all_products(source, panels, target.ctypes.data, target.shape[1], LINEAR, target, rows)
-
-
-@njit(nogil=True, inline="always")
-def _all_products(source, panels, start, start_step, slope, target, rows):
-    """:func:`_window_products` panel by panel; ``start`` is the address of what the first row begins with."""
     step, columns, inward = source.shape[1], target.shape[1], panels.shape[1]
     for panel in range(len(panels)):
         for row in range(0, rows, ROWS):
             _window_products(
                 source.ctypes.data + row * step * 4,
                 panels.ctypes.data + panel * inward * LANES * 4,
-                start + (row * start_step + panel * LANES) * 4,
+                bias.ctypes.data + panel * LANES * 4,
                 target.ctypes.data + (row * columns + panel * LANES) * 4,
-                inward, step, start_step, columns, slope,
+                inward, step, columns, slope,
             )  # fmt: skip
 
 

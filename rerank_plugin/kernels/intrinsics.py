@@ -80,12 +80,6 @@ def larger(builder, one, other):
     return builder.select(builder.fcmp_ordered(">", one, other), one, other)
 
 
-def larger_or_nan(builder, one, other):
-    """The larger numbers of two vectors; NaN in either gives NaN."""
-    above, no_number = builder.fcmp_ordered(">", one, other), builder.fcmp_unordered("uno", one, one)
-    return builder.select(builder.or_(above, no_number), one, other)
-
-
 def loop(builder, count, start, step):
     """Code for ``for i in range(count): values = step(i, values)``, with ``count`` at least 1, in registers.
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from rerank_plugin.kernels.dense_layers import (
     ROWS,
     DenseLayers,
-    add_products,
     dense,
     pack_panels,
     pad_columns,
@@ -140,25 +139,6 @@ def test_rows_in_front_and_behind_are_left_alone():
         assert (target[:ROWS] == 7).all()
         assert (target[ROWS : ROWS + rows] == 2).all()
         assert (target[ROWS + rows + (ROWS - 1 if rows else 0) :] == 7).all()
-
-
-@given(
-    rows=st.integers(0, 3 * ROWS),
-    inward=st.integers(1, 50),
-    beyond=st.integers(0, 9),
-    outward=st.integers(1, 40),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_products_are_added_to_the_target(rows, inward, beyond, outward, seed):
-    """Rows of which only the beginning counts; whole numbers, so that sums are exact."""
-    random = np.random.default_rng(seed)
-    source = random.integers(-8, 9, size=(rows + ROWS, inward + beyond)).astype(np.float32)
-    weights = random.integers(-8, 9, size=(inward, outward)).astype(np.float32)
-    target = random.integers(-8, 9, size=(rows + ROWS, round_up(outward))).astype(np.float32)
-    expected = target.copy()
-    expected[:rows, :outward] += source[:rows, :inward] @ weights
-    add_products(source, pack_panels(weights), target, rows)
-    np.testing.assert_array_equal(target[:rows], expected[:rows])
 
 
 def test_layers_are_applied_in_a_row():

@@ -1,12 +1,10 @@
-"""DUET against numbers worked out by hand, and its tanh. What holds for every model is in ``tests/conformance``."""
+"""DUET against numbers worked out by hand. What holds for every model is in ``tests/conformance``."""
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.kernels.hyperbolic import tanh_rows
 from rerank_plugin.models.duet.model import Duet, DuetConfig
 from tests.conformance.models import DUET, Case, assert_same, make, opened, scores_of
 from tests.models import golden
@@ -68,15 +66,3 @@ def test_huge_word_vectors_end_in_tanh_on_both_paths(index, vectors):
         scores_of(opened(make(Case("duet", DUET), huge), path, index, huge)) for path in ("fast", "module")
     )
     assert_same(found, expected)
-
-
-@pytest.mark.parametrize("columns", [1, 8, 37])
-def test_tanh(columns):
-    values = np.concatenate([np.linspace(-12, 12, 40_000), np.logspace(-30, 1, 4_000), -np.logspace(-30, 1, 4_000)])
-    values = values[: len(values) // columns * columns].astype(np.float32).reshape(-1, columns)
-    expected, found = np.tanh(values.astype(np.float64)), values.copy()
-    tanh_rows(found, len(found))
-    np.testing.assert_allclose(found, expected, rtol=4e-7, atol=0)
-    special = np.array([[np.nan, np.inf, -np.inf, 0.0, -0.0]], np.float32)
-    tanh_rows(special, 1)
-    np.testing.assert_allclose(special, [[np.nan, 1, -1, 0, 0]], rtol=2e-7)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from torch import Tensor
 
 from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.interactions import same_words
 from rerank_plugin.models.attribution import Attribution, of_cells
 from rerank_plugin.models.duet.model import Duet
 from rerank_plugin.models.integrated_gradients import in_double, integrated_gradients, known_words
@@ -16,16 +15,16 @@ from rerank_plugin.models.integrated_gradients import in_double, integrated_grad
 def explain(model: Duet, inputs: Inputs) -> Attribution:
     """The attribution of one document's score; inputs with B = 1. Only matches can be divided by words of the query."""
     model, inputs = in_double(model, inputs)
-    matches = same_words(inputs).to(model.vectors.dtype)  # [1, M, N]
+    matches = model.interaction(inputs)  # [1, M, N]
     documents = model.vectors[inputs.documents]  # [1, N, D]
 
     def score(cells: Tensor, words: Tensor) -> Tensor:
         """cells [S, M, N], words [S, N]."""
-        return model.score(matches * cells, documents * words[:, :, None], inputs)  # [S]
+        return model.score(matches * cells, inputs, documents * words[:, :, None])  # [S]
 
     base, (cells, words) = integrated_gradients(score, [matches.shape[1:], documents.shape[1:2]])
     known, matrix = known_words(model, inputs), matches[0].numpy()
-    found = of_cells(base, cells, known=known, matrix=matrix, matrix_name="same word")
+    found = of_cells(base, cells, known=known, matrix=matrix, matrix_name=model.matrix_name)
     if model.config.parts == "local":
         return found
     return replace(found, words=found.words + words, query_words=None)

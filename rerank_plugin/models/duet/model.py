@@ -43,7 +43,8 @@ from rerank_plugin.features.inputs import Inputs
 from rerank_plugin.features.interactions import same_words
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import FixedVectorModel, linear_layers
+from rerank_plugin.models.interaction import InteractionModel
+from rerank_plugin.models.ranking_model import linear_layers
 
 PARTS = ("local", "distributed", "both")
 
@@ -190,11 +191,11 @@ class DistributedModel(nn.Module):
         return self.output((document * query[:, None, :]).flatten(1))  # [B]
 
 
-class Duet(FixedVectorModel):
+class Duet(InteractionModel):
     """DUET as a module over word vectors that are not trained."""
 
     name = "duet"
-    any_width, by_length = True, True
+    by_length, matrix_name = True, "same word"
 
     def __init__(self, config: DuetConfig, vectors: Tensor):
         super().__init__(config, vectors)
@@ -204,16 +205,15 @@ class Duet(FixedVectorModel):
         if config.parts != "local":
             self.distributed = DistributedModel(config, vectors.shape[1])
 
-    def forward(self, inputs: Inputs) -> Tensor:
-        matches = same_words(inputs).to(self.vectors.dtype)  # [B, M, N]
-        documents = None if self.config.parts == "local" else self.vectors[inputs.documents]  # [B, N, D]
-        return self.score(matches, documents, inputs)  # [B]
+    def interaction(self, inputs: Inputs) -> Tensor:
+        return same_words(inputs).to(self.vectors.dtype)  # [B, M, N]
 
-    def score(self, matches: Tensor, documents: Tensor | None, inputs: Inputs) -> Tensor:
-        """Scores [B] from matches [B, M, N] and the documents' word vectors [B, N, D], where the parts read them."""
+    def score(self, matrix: Tensor, inputs: Inputs, documents: Tensor | None = None) -> Tensor:
+        """Scores [B] from the matches [B, M, N]; ``documents``: other vectors for the document's words, [B, N, D]."""
         scores = []
         if self.config.parts != "distributed":
-            scores.append(self.local(matches, inputs.query_mask))  # [B]
+            scores.append(self.local(matrix, inputs.query_mask))  # [B]
         if self.config.parts != "local":
+            documents = self.vectors[inputs.documents] if documents is None else documents  # [B, N, D]
             scores.append(self.distributed(self.vectors[inputs.queries], documents, inputs))  # [B]
         return torch.stack(scores).sum(dim=0)  # [B]
