@@ -23,6 +23,7 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.models import register
+from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.register import ModelEntry
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.dense import has_inner_products
@@ -126,7 +127,7 @@ def opened(
         paths = {PLAIN: rerankers.load(loadable, forward, plain)}
         if random:
             stack.enter_context(stored_encodings(paths[PLAIN], collection, depth, seed, encoded))
-        if _has_two_paths(paths[PLAIN]):
+        if _has_two_paths(paths[PLAIN], options):
             paths[FAST] = rerankers.load(loadable, forward, options)
         difference = largest_difference(paths, collection, depth)
         yield Subject(_label(spec), paths, difference, checkpoint if checkpoint.is_dir() else None, loadable)
@@ -159,10 +160,13 @@ def random_vectors(index: ForwardIndex, seed: int) -> WordVectors:
     return WordVectors(Vocabulary(words, index.tokenizer.settings), matrix)
 
 
-def _has_two_paths(reranker: rerankers.Scorer) -> bool:
-    """Whether the options choose between a plain and a fast path: those of a model do, and of word vectors."""
+def _has_two_paths(reranker: rerankers.Scorer, options: rerankers.RerankerOptions) -> bool:
+    """Whether the options choose between a plain and a fast path: those of most models do, and of word vectors."""
+    if isinstance(reranker, NeuralReranker):
+        classes = classes_of(reranker.name)
+        return not options.on_fast_path or classes.fast is not None or classes.encoder is not None
     untrained = rerankers.UNTRAINED.get(reranker.name)
-    return isinstance(reranker, NeuralReranker) or (untrained is not None and untrained.reads_vectors)
+    return untrained is not None and untrained.reads_vectors
 
 
 def _label(spec: str) -> str:

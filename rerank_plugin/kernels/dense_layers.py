@@ -64,11 +64,6 @@ def tap_columns(weight: np.ndarray) -> np.ndarray:
     return np.concatenate([pad_columns(tap) for tap in weight.transpose(2, 1, 0)], axis=1)
 
 
-def pack_layer(layer) -> tuple[np.ndarray, np.ndarray]:
-    """The panels and the padded bias of a torch ``Linear``."""
-    return pack_panels(numbers(layer.weight).T), pad_vector(numbers(layer.bias))
-
-
 def pack_convolution(weight: np.ndarray, inward: int = 0) -> np.ndarray:
     """The weights of a convolution, float32 [filters, inward, width], as panels for windows of rows.
 

@@ -77,8 +77,9 @@ class RowNumber:
         return candidates.rows.astype(np.float32)
 
 
-def test_a_class_from_elsewhere_has_one_path(collection):
-    with opened(f"{__name__}:RowNumber", collection, 20, OPTIONS, 0) as subject:
+@pytest.mark.parametrize("spec", [f"{__name__}:RowNumber", "delta-classifier"])
+def test_a_class_from_elsewhere_has_one_path_as_a_model_without_a_fast_one(collection, spec):
+    with opened(spec, collection, 20, OPTIONS, 0) as subject:
         assert list(subject.paths) == [PLAIN] and subject.largest_difference is None
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from rerank_plugin.models.classes import classes_of
 from tests import small
-from tests.conformance.models import CASES, EMPTY, QUERIES, QUERY, make, opened, scores_of
+from tests.conformance.models import CASES, EMPTY, QUERIES, QUERY, make, opened, paths_of, scores_of
 
 EXACT = {"ktrel", "ktrel-w", "ktrel-c", "knrm", "conv-knrm"}
 SOME = [0, 3, 4, 6, 8]  # some documents, the empty one and one of unknown words among them
@@ -54,7 +54,7 @@ def test_a_document_without_words_has_none_that_add(case, index, vectors):
     np.testing.assert_array_equal(found.words, 0)
 
 
-@every_case
+@pytest.mark.parametrize("case", [case for case in EXPLAINED if "fast" in paths_of(case.model)], ids=str)
 def test_the_fast_path_and_other_candidates_change_nothing(case, index, vectors):
     model = make(case, vectors)
     module, fast = (opened(model, path, index, vectors) for path in ("module", "fast"))

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from rerank_plugin.features.lexical_features import LEX3, PAPER_NAMES
 from rerank_plugin.files.records import Query
 from rerank_plugin.kernels.parallel import Workspace
-from rerank_plugin.models.delta_classifier.model import OVERLAPS
 from rerank_plugin.models.document_encodings import EncodedDocuments
 from rerank_plugin.models.duet.model import PARTS
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -60,10 +59,6 @@ STRATEGIES = {
         "filters": up_to(70), "width": st.sampled_from([1, 3, 5, 7]), "convolutions": up_to(4),
         "hidden": st.none() | layers(), "slope": leaks, "lexical_features": st.sampled_from([(), LEX3, FEATURES]),
         "differences": st.sampled_from([True, True, False]), "delta_features": st.sampled_from([True, True, False]),
-    },
-    "delta-classifier": {
-        "filters": up_to(40), "width": st.sampled_from([3, 3, 3, 1, 2, 4, 6]), "convolutions": up_to(4),
-        "hidden": st.none() | layers(), "lexical_features": st.sampled_from([(), OVERLAPS, LEX3]),
     },
     "drmm": {"bins": st.sampled_from([2, 3, 5, 11, 16, 17, 30, 31, 64]), "hidden": layers()},
     "duet": {
@@ -161,7 +156,7 @@ def test_scores_are_the_modules_and_the_twins(name, path):
         vectors = WordVectors(vocabulary, matrix)
         asked = [*random.choice([*known, "m0", "x0", "x1", "n0"], random.integers(1, sizes["query_words"] + 3))]
         words = np.array([*known, *known, "x0", "x1"])  # x0 and x1 are UNK, n0 is nowhere
-        if name.startswith("delta") and kind != "grid":
+        if name == "delta" and kind != "grid":
             unclear = undecided(matrix, range(len(matrix)), vocabulary.lookup(asked[: sizes["query_words"]]))
             words = words[[id not in unclear for id in vocabulary.lookup(words)]]
         documents = []
@@ -201,7 +196,6 @@ SIZES = {
         dict(filters=21, document_words=40, query_words=5, lexical_features=FEATURES),
         dict(filters=32, width=5, convolutions=2, document_words=64, query_words=4, hidden=(9, 20)),
     ],
-    "delta-classifier": [dict(filters=21, document_words=40)],
     "duet": [
         dict(filters=21, hidden=(18, 9), pool_width=12, pool_stride=4, document_words=70),
         dict(filters=16, hidden=(33,), pool_width=9, pool_stride=1, width=2, document_words=50, query_words=5),

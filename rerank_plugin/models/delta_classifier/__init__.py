@@ -1,4 +1,4 @@
-"""The classifier of [D17] 4: the module and its fast path."""
+"""The classifier of [D17] 4: the module, which has no fast path."""
 
 from rerank_plugin.models.base import Recipe
 from rerank_plugin.models.register import ModelEntry, register
@@ -9,7 +9,6 @@ register(
         config="rerank_plugin.models.delta_classifier.model:DeltaClassifierConfig",
         module="rerank_plugin.models.delta_classifier.model:DeltaClassifier",
         summary="the classifier with the Delta stage ([D17])",
-        fast="rerank_plugin.models.delta_classifier.fused:FusedDeltaClassifier",
         explain="rerank_plugin.models.delta_classifier.explain:explain",
         recipe=Recipe(  # [D17] 4.6 and 4.7; the weighted variant has the weights ``log``
             {"loss": "bce", "weights": "none", "optimizer": "adadelta", "epochs": 10},
