@@ -37,7 +37,7 @@ from rerank_plugin.corpora import documents, queries_and_judgments
 from rerank_plugin.corpora.formats.jsonl import parse
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.files.text_files import byte_lines
-from rerank_plugin.rerankers.wmd import STOP_WORDS
+from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.tokenizer import split_sentences
 
 OPEN_COLLECTION = FolderKind(

@@ -24,6 +24,7 @@ EXTRA_OF = {
     "torch": "train",
     "gensim": "train",
     "matplotlib": "train",
+    "ot": "train",
     "huggingface_hub": "hub",
     "faiss": "dense",
     "sentence_transformers": "encoder",

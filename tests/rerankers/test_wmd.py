@@ -1,4 +1,4 @@
-"""Word Mover's Distance ([D18] 4.3.2): by hand, against linear programming, and against a plain twin."""
+"""Word Mover's Distance ([D18] 4.3.2): by hand, and against a plain twin."""
 
 import logging
 import math
@@ -13,7 +13,7 @@ from rerank_plugin import rerankers
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.records import Query
 from rerank_plugin.models import checkpoints
-from rerank_plugin.rerankers import RerankerOptions, scorer, wmd, wmd_fused
+from rerank_plugin.rerankers import scorer, wmd
 from rerank_plugin.rerankers.least_distances import least_distances
 from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, relaxed_cost, transport_cost
 from rerank_plugin.text import word_vectors
@@ -22,8 +22,6 @@ from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
 from tests.rerankers import plain_wmd
-
-FAST, PLAIN = RerankerOptions(threads=1), RerankerOptions(fast=False)
 
 
 def index_of(folder, titles):
@@ -36,12 +34,10 @@ def scores(reranker, text, rows=None):
 
 
 def bounds(reranker, text):
-    """Bounds of all titles, compiled and plain: nothing is solved."""
-    words = reranker.query_words(text)
+    """Bounds of all titles: nothing is solved."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (wmd, wmd_fused):
-            patch.setattr(module, "least_distances", lambda lower, exact, count: lower)
-        return [path.distances(*words, small.candidates(reranker.index), 1) for path in (reranker.fused, reranker)]
+        patch.setattr(wmd, "least_distances", lambda lower, exact, count: lower)
+        return reranker.distances(*reranker.query_words(text), small.candidates(reranker.index), 1)
 
 
 def first_k_are_exact(full, top, text, rows=None):
@@ -80,12 +76,10 @@ BY_HAND = [  # query, title, distance, relaxed distance: the greater of the mean
 @pytest.mark.parametrize("query, title, distance, bound", BY_HAND)
 def test_by_hand(tmp_path, query, title, distance, bound):
     index = index_of(tmp_path / "forward", [title])
-    fused, plain = (WordMoversDistance(index, LINE, options) for options in (FAST, PLAIN))
-    for one in (fused, plain):
-        expected = -distance if math.isfinite(distance) else one.floor
-        assert scores(one, query)[0] == pytest.approx(expected, abs=1e-6)
-    for found in bounds(fused, query):
-        assert found == pytest.approx([bound])
+    one = WordMoversDistance(index, LINE)
+    expected = -distance if math.isfinite(distance) else one.floor
+    assert scores(one, query)[0] == pytest.approx(expected, abs=1e-6)
+    assert bounds(one, query) == pytest.approx([bound])
     texts, known = (tokenize(query), tokenize(title)), dict(zip(LINE.vocabulary.words[1:], LINE.matrix[1:]))
     assert plain_wmd.distance(*texts, known) == pytest.approx(distance, abs=1e-6)
     assert plain_wmd.relaxed(*texts, known) == pytest.approx(bound)
@@ -106,15 +100,6 @@ def problem(n, m, kind, most, seed):
     return costs, generator.integers(1, most + 1, n), generator.integers(1, most + 1, m)
 
 
-def fused_cost(costs, supplies, demands):
-    """The compiled solver on a problem that is smaller than its room, as it is called for titles."""
-    room = wmd_fused.new_problem(len(supplies) + 2, len(demands))
-    room.costs[:], room.supplies[:] = np.nan, -1
-    room.costs[: len(supplies)], room.demands[:] = costs, demands * supplies.sum()
-    room.supplies[: len(supplies)] = supplies * demands.sum()
-    return wmd_fused.solve(room, len(supplies)) / (supplies.sum() * demands.sum())
-
-
 @given(
     st.integers(1, 12),
     st.integers(1, 12),
@@ -125,12 +110,11 @@ def fused_cost(costs, supplies, demands):
 @example(70, 90, "distances", 3, 70)
 @example(150, 12, "distances", 3, 150)
 @example(1, 200, "distances", 3, 1)
-def test_the_solver_agrees_with_linear_programming_and_the_relaxed_cost_is_a_bound(n, m, kind, most, seed):
+def test_the_cost_is_the_same_both_ways_and_the_relaxed_cost_is_a_bound(n, m, kind, most, seed):
     costs, supplies, demands = problem(n, m, kind, most, seed)
     exact = transport_cost(costs, supplies, demands)
-    same = pytest.approx(exact, rel=1e-9, abs=1e-9 * max(costs.max(), 1e-3))
-    assert fused_cost(costs, supplies, demands) == same
-    assert fused_cost(np.ascontiguousarray(costs.T), demands, supplies) == same
+    back = transport_cost(np.ascontiguousarray(costs.T), demands, supplies)
+    assert back == pytest.approx(exact, rel=1e-9, abs=1e-9 * max(costs.max(), 1e-3))
     bound = relaxed_cost(costs, supplies, demands)
     assert 0 <= bound <= exact * (1 + 1e-9) + 1e-12
     if 1 in (n, m):
@@ -150,32 +134,30 @@ queries = st.lists(st.sampled_from([*KNOWN, "xylitol", "unheard"]), max_size=9)
     st.sampled_from([frozenset(), STOP_WORDS]),
     st.sampled_from([1, 2, 3, 10, 100]),
 )
-def test_both_paths_the_twin_and_the_first_k_agree(tmp_path_factory, documents, query, seed, flat, left_out, k):
+def test_the_twin_and_the_first_k_agree(tmp_path_factory, documents, query, seed, flat, left_out, k):
     """Flat: words lie in a grid, so that distances tie and the k-th best one is often that of many titles."""
     index = index_of(tmp_path_factory.mktemp("wmd") / "forward", [" ".join(title) for title in documents])
     vectors = small.word_vectors(KNOWN, dimension=2 if flat else 4, seed=seed)
     if flat:
         vectors = WordVectors(vectors.vocabulary, np.round(vectors.matrix))
-    fused, plain = (WordMoversDistance(index, vectors, options, left_out) for options in (FAST, PLAIN))
+    one = WordMoversDistance(index, vectors, left_out)
     heard = {word: vector for word, vector in zip(KNOWN, vectors.matrix[1:]) if word not in left_out}
     few, text = range(len(documents))[:4], " ".join(query)
     expected = np.array([plain_wmd.distance(query, documents[row], heard) for row in few])
 
     if heard.keys().isdisjoint(query):
         assert np.isinf(expected).all()
-        for one in (fused, plain):
-            np.testing.assert_array_equal(scores(one, text), small.candidates(index).first_stage_scores)
+        np.testing.assert_array_equal(scores(one, text), small.candidates(index).first_stage_scores)
         return
-    for one, path in ((fused, fused.fused), (plain, plain)):
-        found = path.distances(*one.query_words(text), small.candidates(index, few))
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-        scored = scores(one, text, few)
-        assert scored.dtype == np.float32 and np.isfinite(scored).all()
-        np.testing.assert_allclose(scored, np.where(np.isinf(expected), one.floor, -found), rtol=1e-6)
-        assert scored.min() >= one.floor and (scored > one.floor).tolist() == np.isfinite(expected).tolist()
-    first_k_are_exact(fused, WordMoversDistance(index, vectors, FAST, left_out, exact_top=k), text)
-    for bound in bounds(fused, text):
-        np.testing.assert_allclose(bound, [plain_wmd.relaxed(query, one, heard) for one in documents], atol=1e-9)
+    found = one.distances(*one.query_words(text), small.candidates(index, few))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    scored = scores(one, text, few)
+    assert scored.dtype == np.float32 and np.isfinite(scored).all()
+    np.testing.assert_allclose(scored, np.where(np.isinf(expected), one.floor, -found), rtol=1e-6)
+    assert scored.min() >= one.floor and (scored > one.floor).tolist() == np.isfinite(expected).tolist()
+    first_k_are_exact(one, WordMoversDistance(index, vectors, left_out, exact_top=k), text)
+    relaxed = [plain_wmd.relaxed(query, title, heard) for title in documents]
+    np.testing.assert_allclose(bounds(one, text), relaxed, atol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -191,27 +173,16 @@ def many(tmp_path_factory):
 QUERY = "word3x word7x word7x word70x word41x word15x"
 
 
-@pytest.mark.parametrize(
-    ("options", "k", "texts"),
-    [
-        (FAST, 1, (QUERY, "word8x word75x")),
-        (FAST, 20, (QUERY, "word3x", "word1x word2x word2x")),
-        (FAST, 1000, (QUERY, "word3x")),
-        (RerankerOptions(threads=3), 9, (QUERY, "word1x word2x word2x")),
-        (PLAIN, 5, (QUERY,)),
-    ],
-    ids=["one", "twenty", "all", "threads", "plain"],
-)
-def test_the_first_k_of_many_are_exact_and_most_others_are_not_solved(many, options, k, texts):
-    full, top = (WordMoversDistance(*many, options, exact_top=count) for count in (None, k))
-    rows = range(0, 300, 3 if options is PLAIN else 1)
-    not_solved = [first_k_are_exact(full, top, text, rows) for text in texts]
-    assert not_solved[0] > 30 if k <= 20 else not_solved == [0, 0]
+@pytest.mark.parametrize("k", [1, 20, 1000])
+def test_the_first_k_of_many_are_exact_and_most_others_are_not_solved(many, k):
+    full, top = (WordMoversDistance(*many, exact_top=count) for count in (None, k))
+    not_solved = [first_k_are_exact(full, top, text) for text in (QUERY, "word3x", "word1x word2x word2x")]
+    assert not_solved[0] > 30 if k <= 20 else not_solved == [0, 0, 0]
 
 
 def test_threads_score_at_once(many):
     """Several queries over one reranker, each in a thread of its own."""
-    reranker = WordMoversDistance(*many, FAST)
+    reranker = WordMoversDistance(*many)
     numbers = np.random.default_rng(9).integers(0, 60, (24, 6))
     queries = [" ".join(f"word{number}x" for number in row) for row in numbers]
     expected = [scores(reranker, text) for text in queries]
@@ -255,20 +226,19 @@ def test_bounds_that_cannot_be_told_from_the_best_distance_are_solved(bounds, ex
 @pytest.mark.parametrize("count", [0, -1])
 def test_at_least_one_title_is_exact(many, count):
     with pytest.raises(InputError, match=f"first {count} titles"):
-        WordMoversDistance(*many, FAST, exact_top=count)
+        WordMoversDistance(*many, exact_top=count)
 
 
-@pytest.mark.parametrize("options", [FAST, PLAIN], ids=["fused", "plain"])
-def test_the_last_place_is_below_any_distance(tmp_path, options):
+def test_the_last_place_is_below_any_distance(tmp_path):
     """Also of two words as far apart as their lengths allow."""
     vectors = WordVectors(Vocabulary(["red", "meat"]), np.array([[0, 0], [1e6, 0], [-1e6, 0]], np.float32))
     index = index_of(tmp_path / "forward", ["red", "meat", "tofu"])
-    red, meat, tofu = scores(WordMoversDistance(index, vectors, options), "red")
+    red, meat, tofu = scores(WordMoversDistance(index, vectors), "red")
     assert red == 0 and meat == -2e6 and tofu < meat
 
 
 def test_a_query_without_known_words_is_named_once(index, vectors, caplog):
-    reranker = WordMoversDistance(index, vectors, FAST)
+    reranker = WordMoversDistance(index, vectors)
     with caplog.at_level(logging.WARNING):
         for text in ("xylitol quokka", "", "unheard") * 2:
             reranker.score(Query(f"q {text}", text), small.candidates(index))
@@ -277,7 +247,7 @@ def test_a_query_without_known_words_is_named_once(index, vectors, caplog):
 
 def test_the_memory_of_named_queries_is_bounded(index, vectors, monkeypatch):
     monkeypatch.setattr(scorer, "MOST_TOLD", 3)
-    reranker = WordMoversDistance(index, vectors, FAST)
+    reranker = WordMoversDistance(index, vectors)
     for number in range(8):
         reranker.score(Query(f"q{number}", "unheard"), small.candidates(index))
     assert reranker.unknown_queries == {"q6", "q7"}
@@ -291,8 +261,8 @@ def test_a_models_checkpoint_holds_word_vectors_too(index, vectors, tmp_path):
     checkpoints.save_checkpoint(tmp_path / "delta", small.delta(vectors), vectors, {})
     word_vectors.save(vectors, tmp_path / "words", {})
     for place in ("delta", "words"):
-        one = rerankers.load(f"wmd-title:{tmp_path / place}", index, FAST)
-        expected = scores(WordMoversDistance(index, vectors, FAST), "heart attack of women")
+        one = rerankers.load(f"wmd-title:{tmp_path / place}", index)
+        expected = scores(WordMoversDistance(index, vectors), "heart attack of women")
         np.testing.assert_array_equal(scores(one, "heart attack of women"), expected)
     for name, stop_words, exact_top in (("nostop", STOP_WORDS, None), ("top20", frozenset(), 20)):
         one = rerankers.load(f"wmd-title-{name}:{tmp_path / 'words'}", index)
