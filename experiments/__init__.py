@@ -1,1 +1,5 @@
 """The papers' experiments, on the library and its commands: ``python -m experiments``, from the repository's root."""
+
+import logging
+
+logging.getLogger(__name__).setLevel(logging.INFO)  # as the package's own, which the commands set up

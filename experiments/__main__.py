@@ -1,9 +1,10 @@
-"""``python -m experiments``: a paper's experiments on any judged collection, and a page of the results."""
+"""``python -m experiments``: a paper's experiments on any judged collection, and a page of the results; or tables."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from importlib import import_module
 from inspect import cleandoc
 
 from experiments.settings import add_options, settings_from
@@ -29,6 +30,9 @@ example:
       --test titles sample:test --words embeddings/sample --knowledge knowledge-bases/sample \\
       --concepts embeddings/sample-concepts --work runs/ktrel --output runs/ktrel/page.md""",
 }
+
+# Commands of their own beside the papers: what they do, and the module.
+COMMANDS = {"tables": ("the papers' tables over any runs, and measures of some queries", "experiments.tables")}
 
 
 def papers() -> dict[str, tuple]:
@@ -60,14 +64,20 @@ def arguments():
         commandline.add_common_options(paper)
         add_options(paper, settings)
         paper.add_argument("--dry-run", action="store_true", help="print the commands of all steps, and run none")
+    for name, (summary, _) in COMMANDS.items():
+        found.add_parser(name, help=summary, add_help=False)
     return parser
 
 
 def main(argv: list[str] | None = None) -> None:
+    given = sys.argv[1:] if argv is None else argv
+    if given[:1] and given[0] in COMMANDS:
+        import_module(COMMANDS[given[0]][1]).main(given[1:])
+        return
     from experiments.plan import Runner
 
     parser = arguments()
-    options = parser.parse_args(argv)
+    options = parser.parse_args(given)
     commandline.set_up_logging(options.verbose)
     if options.notes and not options.notes.is_file():
         parser.error(f"--notes {options.notes}: no such file")
@@ -80,7 +90,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     runner = Runner(settings.work)
     runner.run(plan.stages(), settings.at_once)
-    page_class(plan, runner, f"python -m experiments {shlex.join(sys.argv[1:] if argv is None else argv)}").write()
+    page_class(plan, runner, f"python -m experiments {shlex.join(given)}").write()
     print(f"{settings.output}: {len(plan.rows())} rows")
 
 

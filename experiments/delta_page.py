@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import rerank_plugin as rp
+from experiments import subsets
 from experiments.delta import CANDIDATES, JUDGED, ORDER, SELECTED, TUNED, WEAK, DeltaPlan, DeltaSettings, sweep_row
 from experiments.figures import plot_sweep
+from experiments.marks import marked_table
 from experiments.page import Page, image
 from experiments.plan import Runner, history
 from rerank_plugin.corpora import judged_queries, judgments, queries_and_judgments
-from rerank_plugin.evaluation import subsets
 from rerank_plugin.evaluation.evaluation import Evaluation, evaluate
-from rerank_plugin.evaluation.marks import marked_table
 from rerank_plugin.files import tables
 
 HARD = (20, 10, 5, 2)  # non-relevant documents with all query words in their titles; the paper's is the first

@@ -272,7 +272,7 @@ Test has few queries: on the 2,590 training queries, each ranked without what wa
 totals; the next section says for which queries.**"""
 OVERLAP = f"""\
 Test queries by the largest overlap (Jaccard coefficient) of their relevant documents with those of any training query,
-as `evaluate --subset overlap0.3-0.5 --seen-qrels` splits them. Marks are within a stratum, against
+as `tables --subset overlap0.3-0.5 --seen-qrels` splits them. Marks are within a stratum, against
 '{BASELINE}'. **Judgments of similar queries gain where a training query has much the same answers; below 0.3 every row
 with them has a lower nDCG@10 than the hybrid alone.** So use them where your queries recur, and not for new ones."""
 TESTED = """\

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 import rerank_plugin as rp
-from rerank_plugin.evaluation.marks import superscript
+from experiments.marks import superscript
 from rerank_plugin.evaluation.significance import EQUIVALENT, Comparison, paired_t_test
 from rerank_plugin.files.records import Judgments
 

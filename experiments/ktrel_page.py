@@ -24,9 +24,9 @@ from experiments.ktrel_rows import (
     KtrelRow,
 )
 from experiments.ktrel_settings import ALL, KtrelSettings
+from experiments.marks import superscript
 from experiments.page import Page, image
 from experiments.plan import Runner, Step
-from rerank_plugin.evaluation.marks import superscript
 from rerank_plugin.files import tables
 
 ALPHA, FIGURE_ALPHA = 0.01, 0.05  # [K] table 1, figure 2

@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterator
 
 import rerank_plugin as rp
-from experiments import match_counts
+from experiments import document_pairs, letters, many_runs, match_counts
 from experiments.figures import Curve, plot_hyper_parameters, plot_trainings
 from experiments.pacrr import FIRST_STAGES, MEASURES, ORDER, Collection, PacrrPlan, PacrrSettings
 from experiments.page import Page, image
 from experiments.plan import Step, history
 from rerank_plugin.corpora import judgments, queries_and_judgments
-from rerank_plugin.evaluation import document_pairs, letters, many_runs
 from rerank_plugin.evaluation.evaluation import evaluate
 from rerank_plugin.files import tables
 

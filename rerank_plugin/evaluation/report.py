@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from rerank_plugin.evaluation.evaluation import Evaluation
@@ -103,25 +103,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def noted_values(
-    evaluation: Evaluation, notes: Mapping[str, Mapping[str, str]], labels: Mapping[str, str] | None = None
-) -> Table:
-    """The values of all runs with three digits, the highest ones in bold, each with a note behind it.
-
-    Args:
-        notes: by measure and run. labels: of runs, for the first column; others stand with their names.
-    """
-    best = {name: max(summary[name] for summary in evaluation.summaries.values()) for name in evaluation.measures}
-    rows = [["", *evaluation.measures]]
-    for run, summary in evaluation.summaries.items():
-        shown = {name: f"{summary[name]:.3f}" for name in evaluation.measures}
-        bold = {name: f"**{text}**" if summary[name] == best[name] else text for name, text in shown.items()}
-        rows.append([(labels or {}).get(run, run), *(f"{bold[name]} {notes[name][run]}" for name in bold)])
-    return Table(rows)
-
-
-FIRST_CELLS = ("", "run", "labels")  # of the header of a table, before its measures
-JSON_KEYS = ({"queries", "runs", "reported"}, {"queries", "runs", "measures"}, {"queries", "combinations"})
+JSON_KEYS = {"queries", "runs", "reported"}
 
 
 def _is_report(path: Path) -> bool:
@@ -132,13 +114,11 @@ def _is_report(path: Path) -> bool:
             found = json.loads(path.read_bytes())
         except ValueError:
             return False
-        return any(keys <= found.keys() for keys in JSON_KEYS)
-    header, *rest = text.split("\n", 3)
-    cells = [cell.strip() for cell in re.split(r"\||,|\s{2,}", header.strip().removeprefix("|").removesuffix("|"))]
-    measures = [cell for cell in cells if _is_measure(cell.removesuffix(" change").removesuffix(" improved"))]
-    of_pairs = cells[0] == "labels" and {"volume", "pairs"} & {*cells}
-    of_subsets = any(line.startswith("| Number of queries |") for line in rest)
-    return bool(measures and (cells[0] in FIRST_CELLS or measures == cells) or of_pairs or of_subsets)
+        return found.keys() >= JSON_KEYS
+    header = text.partition("\n")[0].strip().removeprefix("|").removesuffix("|")
+    cells = [cell.strip() for cell in re.split(r"\||,|\s{2,}", header)]
+    measures = [cell for cell in cells if _is_measure(cell)]
+    return bool(measures) and (cells[0] == "run" or measures == cells)
 
 
 def _is_measure(name: str) -> bool:

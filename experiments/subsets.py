@@ -28,11 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rerank_plugin import InputError, Query, RankedList
 from rerank_plugin.corpora import judged_queries
 from rerank_plugin.files import tables
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Judgments, Query
-from rerank_plugin.files.runs import RankedList
+from rerank_plugin.files.records import Judgments
 from rerank_plugin.files.text_files import lines
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex

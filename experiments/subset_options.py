@@ -1,4 +1,4 @@
-"""The options of ``evaluate`` that choose a subset of the queries: what they need, and the queries they mean."""
+"""The options of ``tables`` that choose a subset of the queries: what they need, and the queries they mean."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_subset(parser, options) -> None:
     """Check that the options which a subset needs are given."""
     if options.subset is None and not options.describe_subsets:
         return
-    from rerank_plugin.evaluation.subsets import ALL_NEW_WORDS, ONE_NEW_WORD, hard_count, overlap_range
+    from experiments.subsets import ALL_NEW_WORDS, ONE_NEW_WORD, hard_count, overlap_range
 
     name = "--describe-subsets" if options.describe_subsets else f"--subset {options.subset}"
     of_words = options.subset in (ONE_NEW_WORD, ALL_NEW_WORDS)
@@ -50,8 +50,8 @@ def check_subset(parser, options) -> None:
 
 def chosen_judgments(options) -> tuple[dict, Callable]:
     """The judgments to measure against, and a function that takes the part of a run they are of."""
+    from experiments import subsets
     from rerank_plugin.corpora import judgments
-    from rerank_plugin.evaluation import subsets
 
     judged = judgments(options.qrels)
     if options.subset is None:
@@ -63,8 +63,8 @@ def chosen_judgments(options) -> tuple[dict, Callable]:
 
 def subset_ids(options, judged) -> list[str]:
     """The query ids of ``--subset``."""
+    from experiments import subsets
     from rerank_plugin.corpora import judged_queries, judgments, queries
-    from rerank_plugin.evaluation import subsets
 
     if (between := subsets.overlap_range(options.subset)) is not None:
         return subsets.overlapping(judged, judgments(options.seen_qrels), *between)
@@ -79,8 +79,8 @@ def subset_ids(options, judged) -> list[str]:
 
 
 def subset_description(options) -> str:
+    from experiments import subsets
     from rerank_plugin.corpora import judgments, queries
-    from rerank_plugin.evaluation import subsets
 
     seen = _seen_words(options) if options.seen_queries else None
     asked, judged = queries(options.queries), judgments(options.qrels)
@@ -90,15 +90,14 @@ def subset_description(options) -> str:
 
 def _index_and_run(options) -> tuple:
     """The forward index, and the run of ``--subset-run``, None without one."""
-    from rerank_plugin.files.runs import read_run
-    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin import Index, read_run
 
     run = read_run(options.subset_run) if options.subset_run is not None else None
     return Index(options.index).forward, run
 
 
 def _seen_words(options) -> set[str]:
+    from experiments.subsets import words_of
     from rerank_plugin.corpora import queries
-    from rerank_plugin.evaluation.subsets import words_of
 
     return {word for spec in options.seen_queries for word in words_of(queries(spec))}

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from rerank_plugin.evaluation import many_runs
+from experiments import many_runs
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import write_run
 from tests.evaluation.runs import ranked

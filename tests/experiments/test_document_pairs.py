@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from rerank_plugin.evaluation.document_pairs import document_pairs, parse_labels, report, warnings
+from experiments.document_pairs import document_pairs, parse_labels, report, warnings
 from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import by_chance, ranked
 
@@ -51,7 +51,7 @@ def test_table_3_and_the_numbers_of_figure_4():
 
 def test_the_averages_of_the_paper():
     """The last row of its table 3 is what volumes of pairs give for PACRR-firstk and DRMM."""
-    from rerank_plugin.evaluation.document_pairs import Combination, DocumentPairs
+    from experiments.document_pairs import Combination, DocumentPairs
 
     volumes = [3, 11, 36, 84, 231, 635]
     of_runs = {"firstk": [45.8, 56.0, 76.1, 57.3, 76.7, 73.0], "drmm": [48.2, 57.0, 71.5, 55.8, 70.1, 65.9]}

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from experiments.letters import noted_values
+from rerank_plugin import InputError
 from rerank_plugin.evaluation.evaluation import Evaluation
-from rerank_plugin.evaluation.report import noted_values
 from rerank_plugin.evaluation.significance import paired_t_test
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.tables import Report
 
 ALPHA = 0.01

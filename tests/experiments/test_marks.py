@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from experiments.marks import baseline_numbers, marked_table, significance_marks
 from rerank_plugin.evaluation.evaluation import Evaluation
-from rerank_plugin.evaluation.marks import baseline_numbers, marked_table, significance_marks
 from rerank_plugin.files.errors import InputError
 
 # Five queries. Differences from a, and t = mean / (s / sqrt 5) of the paired test with 4 degrees of freedom, whose

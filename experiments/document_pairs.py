@@ -18,10 +18,9 @@ from itertools import groupby
 
 import numpy as np
 
-from rerank_plugin.evaluation import letters
-from rerank_plugin.files.errors import InputError
+from experiments import letters
+from rerank_plugin import InputError, RankedList
 from rerank_plugin.files.records import Judgments
-from rerank_plugin.files.runs import RankedList
 from rerank_plugin.files.tables import Report, Table
 
 RELEVANT, NOT_RELEVANT = "relevant", "not relevant"

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.evaluation import letters
+from experiments import letters
+from rerank_plugin import InputError, RankedList, read_run
 from rerank_plugin.evaluation.evaluation import evaluate
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.pictures import panels
 from rerank_plugin.files.records import Judgments
-from rerank_plugin.files.runs import RankedList, read_run
 from rerank_plugin.files.tables import Report, Table, known
 
 Run = Mapping[str, RankedList]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from experiments.letters import legend, letters, markdown
 from rerank_plugin.evaluation.evaluation import evaluate
-from rerank_plugin.evaluation.letters import legend, letters, markdown
 from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import ranked
 

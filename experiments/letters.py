@@ -13,11 +13,10 @@ from string import ascii_letters
 
 import numpy as np
 
+from rerank_plugin import InputError
 from rerank_plugin.evaluation.evaluation import Evaluation
-from rerank_plugin.evaluation.report import noted_values
 from rerank_plugin.evaluation.significance import paired_t_test
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.tables import Report
+from rerank_plugin.files.tables import Report, Table
 
 UPPER_CASE, LOWER_CASE = 0.05, 0.1  # p is below these
 
@@ -76,6 +75,23 @@ def markdown(evaluation: Evaluation, against: Against) -> str:
     explained = legend(against, f"{len(evaluation.queries)} queries")
     parts = [noted_values(evaluation, found), f"{explained}The highest values are in bold.\n"]
     return Report(parts).text("markdown")
+
+
+def noted_values(
+    evaluation: Evaluation, notes: Mapping[str, Mapping[str, str]], labels: Mapping[str, str] | None = None
+) -> Table:
+    """The values of all runs with three digits, the highest ones in bold, each with a note behind it.
+
+    Args:
+        notes: by measure and run. labels: of runs, for the first column; others stand with their names.
+    """
+    best = {name: max(summary[name] for summary in evaluation.summaries.values()) for name in evaluation.measures}
+    rows = [["", *evaluation.measures]]
+    for run, summary in evaluation.summaries.items():
+        shown = {name: f"{summary[name]:.3f}" for name in evaluation.measures}
+        bold = {name: f"**{text}**" if summary[name] == best[name] else text for name, text in shown.items()}
+        rows.append([(labels or {}).get(run, run), *(f"{bold[name]} {notes[name][run]}" for name in bold)])
+    return Table(rows)
 
 
 def legend(against: Against, units: str) -> str:
