@@ -32,7 +32,10 @@ example:
 }
 
 # Commands of their own beside the papers: what they do, and the module.
-COMMANDS = {"tables": ("the papers' tables over any runs, and measures of some queries", "experiments.tables")}
+COMMANDS = {
+    "tables": ("the papers' tables over any runs, and measures of some queries", "experiments.tables"),
+    "annotation": ("the annotator against gold mentions", "experiments.annotation_quality"),
+}
 
 
 def papers() -> dict[str, tuple]:

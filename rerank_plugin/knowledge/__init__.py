@@ -5,7 +5,6 @@
 * `compiling`: writes a source as a folder
 * `knowledge_base`: such a folder, opened for reading
 * `annotation`: marks concepts in texts; `normalization`, `term_arrays`, `matching` are its parts
-* `annotation_quality`: gold annotations, and how well the annotator finds them
 * `transe`, `concept_vectors`: vectors of concepts, by ``rerank-plugin embed concepts``
 
 Nothing here needs Java.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -78,33 +77,17 @@ def arguments():
     annotating.add_argument("--threshold", type=float, default=0.8, help="smallest similarity (QuickUMLS: 0.7)")
     annotating.add_argument("--exact", action="store_true", help="find equal names only")
 
-    evaluating = command(
-        "evaluate",
-        evaluate,
-        "measure the annotator on gold mentions",
-        "Precision, recall and F1 on gold mentions in PubTator format (BC5CDR, NCBI disease),\n"
-        "with equal names only and at several thresholds (docs/concept-annotation.md).",
-        "--knowledge knowledge-bases/mesh --gold test.pubtator.gz",
-    )
-    evaluating.add_argument("--gold", type=Path, nargs="+", required=True, help="files in PubTator format, also .gz")
-    evaluating.add_argument(
-        "--thresholds", type=float, nargs="+", default=[0.6, 0.7, 0.8, 0.9], help="similarities to try"
-    )
-    evaluating.add_argument(
-        "--format", choices=("text", "markdown", "json"), default="text", help="format of the output"
-    )
-
-    for one in (annotating, evaluating):
-        one.add_argument("--candidates", type=int, default=8, help="largest number of concepts of a mention")
-        one.add_argument("--window", type=int, default=5, help="largest number of words of an approximate match")
-        one.add_argument(
-            "--overlap",
-            choices=("score", "length"),
-            default="score",
-            help="score or length by which overlapping mentions are chosen",
-        )
-        one.add_argument("--threads", type=int, help="threads (default: one per core)")
+    add_annotator_options(annotating)
     return parser
+
+
+def add_annotator_options(to) -> None:
+    add = to.add_argument
+    add("--candidates", type=int, default=8, help="largest number of concepts of a mention")
+    add("--window", type=int, default=5, help="largest number of words of an approximate match")
+    chosen = "score or length by which overlapping mentions are chosen"
+    add("--overlap", choices=("score", "length"), default="score", help=chosen)
+    add("--threads", type=int, help="threads (default: one per core)")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -178,10 +161,7 @@ def _show_concept(knowledge, row: int) -> None:
             print(f"  {arrow} {knowledge.relation_names[number]}: {named}{more}")
 
 
-# ---- annotate and evaluate ----
-
-
-def _annotator(options, knowledge, threshold: float | None):
+def annotator_of(options, knowledge, threshold: float | None):
     """The annotator of a command's options; without a threshold it finds equal names only."""
     from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 
@@ -200,7 +180,7 @@ def annotate(options) -> None:
 
     knowledge = KnowledgeBase(options.knowledge)
     started = time.monotonic()
-    annotator = _annotator(options, knowledge, None if options.exact else options.threshold)
+    annotator = annotator_of(options, knowledge, None if options.exact else options.threshold)
     if options.corpus:
         opened = time.monotonic() - started
         print(f"{options.knowledge}: {len(knowledge):,} concepts, annotator ready in {opened:.2f} s")
@@ -248,37 +228,6 @@ def _measure(corpus: str, annotator) -> None:
         f"{count / wall:.0f} documents a second with {annotator.threads} threads (median of batches {middle:.0f}), "
         f"{count / processor:.0f} a second of CPU time"
     )
-
-
-def evaluate(options) -> None:
-    from rerank_plugin.files.tables import aligned, markdown
-    from rerank_plugin.knowledge import annotation_quality as quality
-    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-
-    knowledge = KnowledgeBase(options.knowledge)
-    gold = quality.gold([text for path in options.gold for text in quality.read_pubtator(path)], knowledge)
-    rows: list[quality.QualityRow] = []
-    for threshold in (None, *options.thresholds):
-        found = _annotator(options, knowledge, threshold).annotate_all(gold.texts)
-        rows += quality.rows("exact" if threshold is None else f"{threshold:g}", found, gold, knowledge)
-    mentions = sum(map(len, gold.spans))
-    if options.format == "json":
-        shown = [
-            {**row._asdict(), "scores": {measure: score.described() for measure, score in row.scores.items()}}
-            for row in rows
-        ]
-        counts = {"texts": len(gold.texts), "mentions": mentions, "left_out": dict(gold.left_out)}
-        print(json.dumps({**counts, "rows": shown}, indent=1))
-        return
-    left_out = ", ".join(f"{count:,} {why}" for why, count in sorted(gold.left_out.items())) or "none"
-    print(f"{len(gold.texts):,} texts, {mentions:,} gold mentions; left out: {left_out}\n")
-    shares = ("precision", "recall", "f1")
-    heads = (f"{measure} {what}" for measure in quality.MEASURES for what in ("P", "R", "F1"))
-    table = [["setting", "gold", "found", *heads]]
-    for row in rows:
-        values = (row.scores[measure].described()[share] for measure in quality.MEASURES for share in shares)
-        table.append([row.setting, row.gold, row.found, *(f"{100 * value:.1f}" for value in values)])
-    print((markdown if options.format == "markdown" else aligned)(table, texts=3), end="")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``python -m rerank_plugin.knowledge``: compile and show, and MeSH as it is."""
+"""``python -m rerank_plugin.knowledge``: compile, show and annotate, and MeSH as it is."""
 
 import time
 
@@ -6,7 +6,9 @@ import pytest
 
 from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge.__main__ import main
+from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+from tests.annotated import knowledge_base
 from tests.processes import attempt
 
 
@@ -42,6 +44,41 @@ def test_bad_input_is_one_line_and_status_2(tmp_path):
     status, out, err = attempt(tmp_path, "knowledge compile --source no --output kb")
     assert (status, out) == (2, "")
     assert err.startswith("error: no: no such file") and err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def knowledge(tmp_path_factory):
+    concepts = (
+        Concept("D1", "Hypertension"),
+        Concept("D2", "Aspirin"),
+        Concept("D4", "Delirium"),
+        Concept("D6", "Stroke"),
+    )
+    return knowledge_base(tmp_path_factory.mktemp("annotated") / "kb", concepts)
+
+
+def test_annotate(knowledge, capsys):
+    main(["annotate", "--knowledge", str(knowledge.folder), "--text", "Hypertensions,\nand delirium"])
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["text", "place", "similarity", "concept", "name"]
+    assert [line.split() for line in lines] == [
+        ["Hypertensions", "0-13", "1.00", "D1", "Hypertension"],
+        ["delirium", "19-27", "1.00", "D4", "Delirium"],
+    ]
+    main(["annotate", "--knowledge", str(knowledge.folder), "--text", "none", "--exact"])
+    assert capsys.readouterr().out == "no concept found\n"
+
+
+def test_annotate_a_corpus(knowledge, capsys, put):
+    corpus = put("corpus.jsonl", '{"_id": "1", "title": "Stroke", "text": "and aspirin"}\n')
+    main(["annotate", "--knowledge", str(knowledge.folder), "--corpus", corpus, "--threads", "2"])
+    assert "1 documents of 3 words, 2.0 concepts each" in capsys.readouterr().out
+
+
+def test_bad_settings_are_one_line(knowledge, refused):
+    assert "threshold is 2" in refused(
+        f"knowledge.__main__ annotate --knowledge {knowledge.folder} --text a --threshold 2"
+    )
 
 
 @pytest.mark.real_data

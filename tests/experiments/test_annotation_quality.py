@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from experiments import annotation_quality
+from experiments.__main__ import main
+from experiments.annotation_quality import GoldMention, GoldSpan, GoldText, Score, read_pubtator, scores
 from rerank_plugin.files.errors import InputError
-from rerank_plugin.knowledge import annotation_quality
-from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.annotation import Mention
-from rerank_plugin.knowledge.annotation_quality import GoldMention, GoldSpan, GoldText, Score, read_pubtator, scores
 from rerank_plugin.knowledge.entries import Concept, Relation
 from tests.annotated import knowledge_base
 
@@ -126,7 +126,7 @@ def test_scores_by_hand(knowledge):
 
 
 def test_evaluate(gold_file, knowledge, capsys):
-    command = ["evaluate", "--knowledge", str(knowledge.folder), "--gold", str(gold_file), "--thresholds", "0.8"]
+    command = ["annotation", "--knowledge", str(knowledge.folder), "--gold", str(gold_file), "--thresholds", "0.8"]
     main([*command, "--format", "json"])
     printed = json.loads(capsys.readouterr().out)
     assert (printed["texts"], printed["mentions"]) == (2, 4)
@@ -144,27 +144,3 @@ def test_evaluate(gold_file, knowledge, capsys):
     table = capsys.readouterr().out
     assert table.startswith("2 texts, 4 gold mentions; left out: 1 of OMIM, 1 without a concept\n")
     assert len(table.splitlines()) == 2 + 1 + 2 * 4
-
-
-def test_annotate(knowledge, capsys):
-    main(["annotate", "--knowledge", str(knowledge.folder), "--text", "Hypertensions,\nand delirium"])
-    header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split() == ["text", "place", "similarity", "concept", "name"]
-    assert [line.split() for line in lines] == [
-        ["Hypertensions", "0-13", "1.00", "D1", "Hypertension"],
-        ["delirium", "19-27", "1.00", "D4", "Delirium"],
-    ]
-    main(["annotate", "--knowledge", str(knowledge.folder), "--text", "none", "--exact"])
-    assert capsys.readouterr().out == "no concept found\n"
-
-
-def test_annotate_a_corpus(knowledge, capsys, put):
-    corpus = put("corpus.jsonl", '{"_id": "1", "title": "Stroke", "text": "and aspirin"}\n')
-    main(["annotate", "--knowledge", str(knowledge.folder), "--corpus", corpus, "--threads", "2"])
-    assert "1 documents of 3 words, 2.0 concepts each" in capsys.readouterr().out
-
-
-def test_bad_settings_are_one_line(knowledge, refused):
-    assert "threshold is 2" in refused(
-        f"knowledge.__main__ annotate --knowledge {knowledge.folder} --text a --threshold 2"
-    )

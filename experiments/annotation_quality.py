@@ -1,5 +1,7 @@
 """How well an annotator finds gold mentions: precision, recall and F1 in four ways.
 
+    python -m experiments annotation --knowledge knowledge-bases/mesh --gold test.pubtator.gz
+
 * ``mention``: the span is exactly the gold one, and the best candidate is (one of) its concepts;
 * ``candidates``: the same, but any of the K candidates may be the concept;
 * ``overlap``: the spans overlap, and the best candidate is the concept;
@@ -25,6 +27,7 @@ A seventh field and lines of relations (CID) are left alone.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -33,8 +36,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin import InputError
+from rerank_plugin import options as commandline
+from rerank_plugin.files.tables import aligned, markdown
 from rerank_plugin.files.text_files import lines
+from rerank_plugin.knowledge.__main__ import add_annotator_options, annotator_of
 from rerank_plugin.knowledge.annotation import Mention
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 
@@ -261,3 +267,51 @@ def rows(
     if len(kinds) > 1:
         yield QualityRow(setting, ALL, "of its kind", scores(found, wanted.spans, of_kind(knowledge, ALL)))
     yield QualityRow(setting, ALL, "everything", scores(found, wanted.spans, None))
+
+
+def arguments():
+    parser = commandline.parser(
+        "annotation",
+        "Precision, recall and F1 on gold mentions in PubTator format (BC5CDR, NCBI disease),\n"
+        "with equal names only and at several thresholds (docs/concept-annotation.md).",
+    )
+    parser.prog = "python -m experiments annotation"
+    add = parser.add_argument
+    add("--knowledge", type=Path, required=True, metavar="KB", help="compiled knowledge base")
+    add("--gold", type=Path, nargs="+", required=True, help="files in PubTator format, also .gz")
+    add("--thresholds", type=float, nargs="+", default=[0.6, 0.7, 0.8, 0.9], help="similarities to try")
+    add("--format", choices=("text", "markdown", "json"), default="text", help="format of the output")
+    add_annotator_options(parser)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    options = commandline.parse(arguments(), argv)
+    knowledge = KnowledgeBase(options.knowledge)
+    wanted = gold([text for path in options.gold for text in read_pubtator(path)], knowledge)
+    found_rows: list[QualityRow] = []
+    for threshold in (None, *options.thresholds):
+        found = annotator_of(options, knowledge, threshold).annotate_all(wanted.texts)
+        found_rows += rows("exact" if threshold is None else f"{threshold:g}", found, wanted, knowledge)
+    mentions = sum(map(len, wanted.spans))
+    if options.format == "json":
+        shown = [
+            {**row._asdict(), "scores": {measure: score.described() for measure, score in row.scores.items()}}
+            for row in found_rows
+        ]
+        counts = {"texts": len(wanted.texts), "mentions": mentions, "left_out": dict(wanted.left_out)}
+        print(json.dumps({**counts, "rows": shown}, indent=1))
+        return
+    left_out = ", ".join(f"{count:,} {why}" for why, count in sorted(wanted.left_out.items())) or "none"
+    print(f"{len(wanted.texts):,} texts, {mentions:,} gold mentions; left out: {left_out}\n")
+    shares = ("precision", "recall", "f1")
+    heads = (f"{measure} {what}" for measure in MEASURES for what in ("P", "R", "F1"))
+    table = [["setting", "gold", "found", *heads]]
+    for row in found_rows:
+        values = (row.scores[measure].described()[share] for measure in MEASURES for share in shares)
+        table.append([row.setting, row.gold, row.found, *(f"{100 * value:.1f}" for value in values)])
+    print((markdown if options.format == "markdown" else aligned)(table, texts=3), end="")
+
+
+if __name__ == "__main__":
+    commandline.run(main)
