@@ -70,9 +70,6 @@ class Layout(NamedTuple):
     vectors: str = "000001"  # in a folder of encodings
 
 
-FORMAT_1 = Layout("forward", "forward/terms", "forward/df_{}", "forward/lucene_rows", "vectors")
-
-
 class IndexQuery(NamedTuple):
     """The tokens of a query, their term ids in an index (int64 [M]; -1 for a term of no document), and its text."""
 
@@ -118,7 +115,7 @@ class ForwardIndex:
         mean_lengths: dict[str, float],
         tokenizer: Tokenizer = PLAIN,
         knowledge: IndexKnowledge | None = None,
-        checksum: str | dict[str, str] | None = None,
+        checksum: dict[str, str] | None = None,
         layout: Layout = Layout(),
     ):
         self.folder = folder
@@ -138,7 +135,7 @@ class ForwardIndex:
         self.unique_terms = {field: open_array(segment / f"unique_{field}.npy") for field in FIELDS}
         self.ids = StringTable(segment, "ids")
         self.titles = StringTable(segment, "titles")
-        self.published = None if layout == FORMAT_1 else StringTable(segment, "published")
+        self.published = StringTable(segment, "published")
         self.lucene_rows = open_array(folder / f"{layout.lucene_rows}.npy")
         self.document_frequency = {
             field: open_array(folder / f"{layout.frequency.format(field)}.npy") for field in FIELDS

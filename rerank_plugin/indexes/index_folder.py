@@ -14,8 +14,7 @@ adapted/               the bundled encoder, adapted to the collection (:mod:`rer
 knowledge/             the knowledge base of the concepts (:mod:`rerank_plugin.indexes.index_concepts`)
 =====================  ==========================================================================================
 
-Names of files that belong to a generation end in its number. Now there is one segment; more come with updates. Format
-1 (``forward/`` instead of segments and vocabulary, no stored documents and no metadata in Lucene) can still be read.
+Names of files that belong to a generation end in its number. Now there is one segment; more come with updates.
 """
 
 from __future__ import annotations
@@ -37,17 +36,15 @@ from rerank_plugin.files.filters import FILTERS, Filter
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, healed
 from rerank_plugin.files.records import Document
-from rerank_plugin.indexes.forward import FORMAT_1, ForwardIndex, Layout
+from rerank_plugin.indexes.forward import ForwardIndex, Layout
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.text.tokenizer import tokenizer_of
 
 T = TypeVar("T")
 
 FORMAT_VERSION = 2
-READ_VERSIONS = (1, FORMAT_VERSION)
 DESCRIPTION = "index.json"
 END = 4096  # bytes at either end of a file that have a checksum of their own, compared when an index is opened
-GENERATION_KEY = "rerank-plugin-generation"  # in the commits of Lucene indexes of format 1
 FILTERS_KEPT = 16  # filters whose documents stay in memory, a byte each
 GENERATION, CHECKSUM = "generation", "checksum"
 TRIES = 5  # to open an index that is replaced meanwhile
@@ -133,18 +130,13 @@ def checksum_of(description: dict) -> str:
     return blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def forward_checksum(description: dict) -> str | dict[str, str]:
-    """By segment, the checksum of its files, its terms and the knowledge base, from those in an index's description.
-
-    Of format 1 it is one checksum, of the whole forward index and the knowledge base.
-    """
+def forward_checksum(description: dict) -> dict[str, str]:
+    """By segment, the checksum of its files, its terms and the knowledge base, from those in an index's description."""
 
     def checksum(*beginnings: str) -> str:
         files = {name: one for name, one in description["files"].items() if name.startswith(beginnings)}
         return checksum_of(files)
 
-    if description["format_version"] == 1:
-        return checksum("forward/", "knowledge/")
     names = [segment["name"] for segment in description["segments"]]
     return {name: checksum(f"segments/{name}/", f"vocabulary/terms.{name}.", "knowledge/") for name in names}
 
@@ -196,16 +188,18 @@ class Index:
         self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
 
     def _check(self) -> None:
-        if (version := self.description.get("format_version")) not in READ_VERSIONS:
-            known = " and ".join(map(str, READ_VERSIONS))
-            raise InputError(f"{self.folder} has index format version {version}, known are {known}; rebuild the index")
+        if (version := self.description.get("format_version")) != FORMAT_VERSION:
+            raise InputError(
+                f"{self.folder} has index format version {version}, this program reads {FORMAT_VERSION}; build it "
+                f"again with: {self.rebuild}"
+            )
         self.tokenizer = tokenizer_of(self.description.get("tokenizer"), f"{self.folder} was")
-        needed = {"files": dict, "fields": dict, **({KNOWLEDGE: dict} if KNOWLEDGE in self.description else {})}
-        if version > 1:
-            needed |= {"lucene": dict, "segments": list, "vocabulary": list}
+        needed = {"files": dict, "fields": dict, "lucene": dict, "segments": list, "vocabulary": list}
+        if KNOWLEDGE in self.description:
+            needed[KNOWLEDGE] = dict
         if missing := [name for name, kind in needed.items() if not isinstance(self.description.get(name), kind)]:
             raise InputError(f"{self.folder / DESCRIPTION} lacks {' and '.join(missing)}; rebuild the index")
-        if version > 1 and (count := max(len(self.description[name]) for name in ("segments", "vocabulary"))) != 1:
+        if (count := max(len(self.description[name]) for name in ("segments", "vocabulary"))) != 1:
             raise InputError(
                 f"{self.folder} has {count} segments, this program reads one: use a newer version, or rebuild the index"
             )
@@ -233,8 +227,6 @@ class Index:
     @property
     def layout(self) -> Layout:
         """Where the files of the forward index are."""
-        if self.description["format_version"] == 1:
-            return FORMAT_1
         (segment,), (terms,) = self.description["segments"], self.description["vocabulary"]
         number = f"{self.description['number']:06d}"
         return Layout(
@@ -242,12 +234,19 @@ class Index:
             f"lucene_rows.{number}", segment["name"],
         )  # fmt: skip
 
+    def _part(self, name: str) -> dict:
+        """A part of the description; empty where that is of another format, which lacks it."""
+        found = self.description.get(name)
+        return found if isinstance(found, dict) else {}
+
     @property
     def rebuild(self) -> str:
         """The command that builds the index again of its corpus."""
-        corpus = "C" if self.lucene_folder.parent != self.folder else shlex.quote(self.description.get("source", "C"))
+        corpus = (
+            "C" if self.lucene_folder.parent != self.folder else shlex.quote(str(self.description.get("source", "C")))
+        )
         command = f"rerank-plugin index --corpus {corpus} --index {self.folder} --overwrite"
-        if stemmer := self.tokenizer.settings.get("stemmer"):
+        if stemmer := self._part("tokenizer").get("stemmer"):
             command = f"{command} --stem {stemmer}"
         return f"{command} --knowledge KB" if KNOWLEDGE in self.description else command
 
@@ -289,12 +288,12 @@ class Index:
     @property
     def lucene_folder(self) -> Path:
         """The folder of the Lucene index, which may be elsewhere."""
-        return self.folder / self.description.get("lucene", {}).get("path", "lucene")
+        return self.folder / self._part("lucene").get("path", "lucene")
 
     @property
     def lucene_fields(self) -> list[str]:
         """The fields of the Lucene index that can be searched."""
-        return self.description.get("lucene", {}).get("fields", ["contents"])
+        return self.description["lucene"].get("fields", ["contents"])
 
     def open_lucene(self) -> Any:
         """An IndexReader of the Lucene index; starts the JVM.
@@ -302,15 +301,13 @@ class Index:
         Raises:
             InputError: it cannot be opened, or is not the one that the forward index was made with.
         """
-        from rerank_plugin.indexes.lucene_reader import commit_id, open_reader, user_data
+        from rerank_plugin.indexes.lucene_reader import commit_id, open_reader
 
         try:
             reader = open_reader(self.lucene_folder)
         finally:
             self.check_same()
-        recorded = self.description.get("lucene", {}).get("commit")
-        found = user_data(reader, GENERATION_KEY) if recorded is None else commit_id(reader)
-        if found != (self.generation if recorded is None else recorded):
+        if commit_id(reader) != self.description["lucene"].get("commit"):
             reader.close()
             raise InputError(
                 f"{self.lucene_folder} has changed since {self.folder} was built, or is of another build: build "
@@ -323,13 +320,13 @@ class Index:
         :func:`~rerank_plugin.indexes.lucene_reader.stored_documents`."""
         from rerank_plugin.indexes.lucene_reader import stored_documents
 
-        described, numbers = self.description.get("lucene", {}), self.forward.lucene_numbers[rows]
+        described, numbers = self.description["lucene"], self.forward.lucene_numbers[rows]
         fields = described.get("title_field"), described.get("text_field")
         return stored_documents(reader, self.lucene_folder, *fields, numbers)
 
     def check_filter(self, filter: Filter) -> None:
         """An `InputError` if the index holds nothing to filter by, or no document has such metadata."""
-        having = self.description.get("lucene", {}).get("metadata")
+        having = self.description["lucene"].get("metadata")
         if having is None:
             raise InputError(f"{self.folder} holds no metadata to filter by; build it with: {self.rebuild}")
         for field, _ in filter.values:

@@ -65,13 +65,6 @@ def commit_id(reader: Any) -> str:
     return java_class("java.math.BigInteger")(1, infos.getId()).toString(36)
 
 
-def user_data(reader: Any, key: str) -> str | None:
-    """A value that the writer put into the commit; None if there is none."""
-    from jnius import cast
-
-    return cast("org.apache.lucene.index.DirectoryReader", reader).getIndexCommit().getUserData().get(key)
-
-
 def lucene_ids(reader: Any) -> Iterator[list[str]]:
     """External ids in the order of Lucene's document numbers, in large pages."""
     searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)

@@ -9,7 +9,7 @@ file            dtype and shape             content
 encodings.json                              checksums of weights, segments and vectors, shape, dtype, what made it
 ==============  ==========================  ========================================================================
 
-An index of format 1 has ``vectors.npy``. ``INDEX/encodings/KEY.pieces`` has the vectors of an interrupted encoding.
+``INDEX/encodings/KEY.pieces`` has the vectors of an interrupted encoding.
 """
 
 from __future__ import annotations

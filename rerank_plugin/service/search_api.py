@@ -178,10 +178,8 @@ def _timings(first_stage_ms: float, ranking: Ranking | None, started: float) -> 
 
 def _by_date(ranking: Ranking) -> np.ndarray:
     """The order of the candidates by date, the newest first, those of one date by score; int64 [C]."""
-    published = ranking.candidates.index.published
-    if published is None:
-        raise RequestError(400, "this index holds no dates to sort by", "sort")
-    dates = [text.partition("\t")[0] for text in published.take(ranking.candidates.rows[ranking.order])]
+    published = ranking.candidates.index.published.take(ranking.candidates.rows[ranking.order])
+    dates = [text.partition("\t")[0] for text in published]
     return ranking.order[sorted(range(len(dates)), key=dates.__getitem__, reverse=True)]
 
 

@@ -168,7 +168,10 @@ def test_what_is_no_index_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"format_version": 99}, "format version 99"),
+        (
+            {"format_version": 1},
+            "format version 1, this program reads 2; build it again with: rerank-plugin index --corpus ",
+        ),
         ({"files": None}, "lacks files"),
         ({"files": {}, "segments": [{"name": "000001"}, {"name": "000002"}]}, "has 2 segments, this program reads one"),
         ({"files": {}, "tokenizer": {"name": "d18", "version": 0}}, "was tokenized with"),
