@@ -94,7 +94,7 @@ def test_named_fields_and_stored_contents(tmp_path):
     for name, kept in (("a", records[0]), ("c", {"contents": "Aspirin helps the heart"})):
         with Searcher(tmp_path / name) as searcher:
             document = searcher.doc("1")
-            ((_, text, metadata),) = retrieve(searcher, "heart", 1)
+            ((_, _, text, metadata),) = retrieve(searcher, "heart", 1)
         assert document.fields == (kept if name == "a" else {}) and document.get("lead") == kept.get("lead")
         assert document.contents() == document.get("contents") == "Aspirin helps the heart"
         assert text == ("Aspirin\n" if name == "a" else "") + "Aspirin helps the heart"
