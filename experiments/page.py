@@ -10,7 +10,7 @@ from experiments.plan import Plan, Runner, Step, history
 from rerank_plugin.benchmark import machine
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 
-MADE_BY = rb"# The \w+ experiments\n[^#]*```sh\npython -m (experiments|rerank_plugin\.experiment) "
+MADE_BY = rb"# The \w+ experiments\n[^#]*```sh\npython -m experiments "
 DEPARTURES = "Where the rows depart from the papers"  # a heading of the notes
 PAGE = FileKind("a page of this experiment", lambda path: re.match(MADE_BY, beginning(path)) is not None)
 

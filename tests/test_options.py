@@ -31,7 +31,7 @@ def test_without_options_all_is_the_default(config):
     "line, expected",
     [
         ("--min-count 3 --method cbow", Word2VecConfig(minimum_count=3, model="cbow")),
-        ("--no-decay --filtered --margin 2", TransEConfig(decay=False, filtered=True, margin=2.0)),
+        ("--no-decay --margin 2", TransEConfig(decay=False, margin=2.0)),
         ("--compile --batch-size 7", RerankerOptions(compile=True, batch_size=7, fast=False)),
         ("--nlist 5", AnnConfig("ivf", nlist=5)),
     ],

@@ -65,7 +65,7 @@ def train_vectors(
         "transe": asdict(config),
         "seed": seed,
         "knowledge": {name: knowledge.description.get(name) for name in ("source", "edition", "checksum")},
-        "relations": [*names, *(f"{name} (inverse)" for name in names if config.inverse)],
+        "relations": list(names),
         "trained_on": len(training),
         "holdout": holdout,
         "measured": measured._asdict() if measured else None,

@@ -16,9 +16,6 @@ MeSH. Three things that go beyond the paper are on by default, because without t
   Knowledge graph embedding by translating on hyperplanes, AAAI 2014), else each is in half of the cases.
 * The learning rate falls to 0 in equal steps (``decay``).
 
-Two more can be asked for: corruptions that happen to be true are drawn anew (``filtered``), and every triple is added
-in the opposite direction, with a relation of its own (``inverse``).
-
 A concept without any relation starts in a random direction and is updated only as a corruption. So its vector, of
 length 1 like the others, is near to no other, and such concepts do not share one vector.
 """
@@ -35,7 +32,6 @@ from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.settings import setting
 
 DRAWN = 100_000  # triples for which corruptions are drawn at once
-REDRAWS = 20  # of corruptions that are true, after which they stay
 
 
 @dataclass(frozen=True)
@@ -52,12 +48,10 @@ class TransEConfig:
     relation_length: float = setting(1.0, "largest length of a relation's vector; 0 for no limit, as in the paper")
     decay: bool = setting(True, "decay the learning rate to 0")
     bernoulli: bool = setting(True, "Bernoulli negative sampling")
-    filtered: bool = setting(False, "filter false negatives")
-    inverse: bool = setting(False, "learn the inverse of every relation, too")
 
 
 class Translation(NamedTuple):
-    """Entity vectors float32 [C, D], of length 1, and relation vectors float32 [R, D] (2 R with ``inverse``)."""
+    """Entity vectors float32 [C, D], of length 1, and relation vectors float32 [R, D]."""
 
     entities: np.ndarray
     relations: np.ndarray
@@ -78,9 +72,6 @@ def train(
     """
     if not len(triples):
         raise InputError("the knowledge base has no relation to learn from")
-    if config.inverse:
-        triples = np.concatenate([triples, triples[:, ::-1] + np.array([0, relation_count, 0], np.int32)])
-        relation_count *= 2
     random = np.random.default_rng(seed)
     vectors = start(entity_count, relation_count, config.dimension, random)
     corruption = Corruption(triples, entity_count, relation_count, config, random)
@@ -121,37 +112,18 @@ class Corruption:
     """Draws corrupted triples."""
 
     def __init__(self, triples: np.ndarray, entity_count: int, relation_count: int, config: TransEConfig, random):
-        self.entity_count, self.relation_count, self.random = entity_count, relation_count, random
+        self.entity_count, self.random = entity_count, random
         self.head_share = np.full(relation_count, 0.5)  # [R], how often the head is the one that is replaced
         if config.bernoulli:
             self.head_share = head_shares(triples, relation_count)
-        self.known = np.sort(self._keys(triples)) if config.filtered else None
 
     def of(self, positives: np.ndarray) -> np.ndarray:
         """A corruption of each triple, int32 [B, 3]. Shapes: positives int32 [B, 3]."""
         negatives = positives.copy()
-        self._draw(negatives, np.arange(len(negatives)))
-        for _ in range(0 if self.known is None else REDRAWS):
-            again = np.flatnonzero(self._true(negatives))
-            if not len(again):
-                break
-            negatives[again] = positives[again]
-            self._draw(negatives, again)
+        heads = self.random.random(len(negatives)) < self.head_share[negatives[:, 1]]
+        drawn = self.random.integers(0, self.entity_count, len(negatives), dtype=np.int32)
+        negatives[np.arange(len(negatives)), np.where(heads, 0, 2)] = drawn
         return negatives
-
-    def _draw(self, triples: np.ndarray, rows: np.ndarray) -> None:
-        heads = self.random.random(len(rows)) < self.head_share[triples[rows, 1]]
-        triples[rows, np.where(heads, 0, 2)] = self.random.integers(0, self.entity_count, len(rows), dtype=np.int32)
-
-    def _keys(self, triples: np.ndarray) -> np.ndarray:
-        """One number for each triple, int64 [E]."""
-        head, relation, tail = triples.T.astype(np.int64)
-        return (head * self.relation_count + relation) * self.entity_count + tail
-
-    def _true(self, triples: np.ndarray) -> np.ndarray:
-        keys = self._keys(triples)
-        places = np.minimum(np.searchsorted(self.known, keys), len(self.known) - 1)
-        return self.known[places] == keys
 
 
 def head_shares(triples: np.ndarray, relation_count: int) -> np.ndarray:

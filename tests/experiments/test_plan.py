@@ -13,7 +13,7 @@ from experiments.page import DEPARTURES, PAGE
 from experiments.plan import Plan, Runner, Step
 from experiments.settings import Settings
 from rerank_plugin import options as commandline
-from tests.processes import ROOT, run
+from tests.processes import ROOT
 
 
 def weak(tmp_path, name, *more):
@@ -150,19 +150,15 @@ def test_a_dry_run_prints_all_steps_and_makes_nothing(tmp_path, capsys):
     assert sum(" --rm3-terms " in line for line in commands) == 36 + 1 and not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", ["python -m experiments delta", "python -m rerank_plugin.experiment delta"])
-def test_pages_are_recognized(tmp_path, command):
-    """Those of versions whose experiments were in the package, too; nothing else is replaced."""
+def test_pages_are_recognized(tmp_path):
+    """Nothing else is replaced."""
     page = tmp_path / "page.md"
-    page.write_text(f"# The Delta experiments\n\nTables. Made by\n\n```sh\n{command} --corpus C\n```\n")
+    page.write_text(
+        "# The Delta experiments\n\nTables. Made by\n\n```sh\npython -m experiments delta --corpus C\n```\n"
+    )
     assert PAGE.fault(page) is None
     page.write_text("# The Delta experiments\n\nMy own notes.\n")
     assert "is not a page" in PAGE.fault(page)
-
-
-def test_the_old_command_says_where_they_are():
-    said = run("-m", "rerank_plugin.experiment", "delta", status=2)
-    assert "python -m experiments" in said and said.count("\n") == 1
 
 
 def test_what_the_library_offers_is_taken_from_there():

@@ -92,12 +92,6 @@ def test_the_command_has_the_defaults_of_the_library():
     assert {name: getattr(options, name) for name in asdict(config)} == asdict(config)
 
 
-def test_inverse_relations_are_named(sample_knowledge, tmp_path):
-    _, settings = embedded(sample_knowledge, tmp_path / "v", "--inverse")
-    assert settings["relations"] == ["broader", "concerns", "broader (inverse)", "concerns (inverse)"]
-    assert load_file(tmp_path / "v" / "concepts.safetensors")["relations"].shape == (4, 8)
-
-
 def test_what_the_command_refuses(sample_knowledge, tmp_path, capsys):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "notes.txt").write_text("mine")

@@ -77,21 +77,20 @@ def families():
     return np.array([(of[a], number, of[b]) for of in at for number, (a, b) in enumerate(kinds)], np.int32)
 
 
-@pytest.mark.parametrize("norm, inverse", [(1, False), (2, False), (2, True)])
-def test_what_is_learnable_is_learned(norm, inverse):
+@pytest.mark.parametrize("norm", [1, 2])
+def test_what_is_learnable_is_learned(norm):
     triples = families()
     training, held_out = hold_out(triples, 160, 0.1, seed=0)
-    config = TransEConfig(20, 150, 2.0, 0.01, 8, 5, norm, 0, False, False, inverse=inverse)
+    config = TransEConfig(20, 150, 2.0, 0.01, 8, 5, norm, 0, False, False)
     vectors = train(training, 160, 6, config, seed=1)
     learned = evaluate(vectors, held_out, triples, norm)
     untrained = evaluate(start(160, 6, 20, np.random.default_rng(1)), held_out, triples, norm)
     assert learned.hits_at_10 > 0.9 > 0.3 > untrained.hits_at_10
-    assert len(vectors.relations) == (12 if inverse else 6)
     assert np.linalg.norm(vectors.entities, axis=1) == pytest.approx(np.ones(160), abs=1e-5)
 
 
 def test_the_seed_decides():
-    config = TransEConfig(8, 3, 1.0, 0.01, 8, 2, 1, 0, filtered=True)
+    config = TransEConfig(8, 3, 1.0, 0.01, 8, 2, 1, 0)
     one, again, other = (train(families(), 160, 6, config, seed) for seed in (1, 1, 2))
     assert all((a == b).all() for a, b in zip(one, again))
     assert not np.allclose(one.entities, other.entities)
@@ -122,17 +121,6 @@ def test_a_corruption_replaces_one_side_and_keeps_the_relation():
     heads, tails = (of[:, side] != np.repeat(triples, 20, axis=0)[:, side] for side in (0, 2))
     assert not (heads & tails).any() and (of[:, 1] == np.repeat(triples[:, 1], 20)).all()
     assert 0.45 < heads.mean() < 0.55 and 0.45 < tails.mean() < 0.55
-
-
-def test_filtered_corruptions_are_not_true():
-    complete = np.array([(h, 0, t) for h in range(6) for t in range(6) if (h, t) != (2, 3)], np.int32)
-    config = TransEConfig(filtered=True)
-    corruption = Corruption(complete, 6, 1, config, np.random.default_rng(0))
-    negatives = corruption.of(complete[(complete[:, 0] == 2) | (complete[:, 2] == 3)])
-    assert (negatives == [2, 0, 3]).all(axis=1).mean() > 0.5  # unfiltered ones are this in 1 of 12 cases
-    true = {tuple(triple) for triple in families().tolist()}
-    some = Corruption(families(), 160, 6, config, np.random.default_rng(0)).of(families())
-    assert not true & {tuple(triple) for triple in some.tolist()}
 
 
 def test_the_side_with_fewer_answers_is_corrupted_more_often():
