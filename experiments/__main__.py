@@ -34,6 +34,7 @@ example:
 # Commands of their own beside the papers: what they do, and the module.
 COMMANDS = {
     "tables": ("the papers' tables over any runs, and measures of some queries", "experiments.tables"),
+    "cross-encoders": ("how long cross-encoders take for the candidates of a query", "experiments.cross_encoders"),
     "annotation": ("the annotator against gold mentions", "experiments.annotation_quality"),
 }
 

@@ -31,8 +31,6 @@ EXAMPLES = """examples:
   rerank-plugin bench --reranker ktrel-w --dense --documents 10000 100000 --batch 1
   # 500 abstracts that are in no index
   rerank-plugin bench --reranker delta:checkpoints/d --texts data/nfcorpus --batch 1
-  # for comparison: MiniLM- and TinyBERT-shaped cross-encoders, in float32 and int8
-  rerank-plugin bench --reranker delta --cross-encoders
   # the service over HTTP: its overhead over the library, and its latency at some rates and with many clients
   rerank-plugin bench --service --reranker delta --documents 200000 --rate 10 50 --clients 200 --seconds 60
   # on a GPU
@@ -96,7 +94,6 @@ def _add_measured(add) -> None:
     add("--dense", action="store_true", help=dense)
     texts = f"corpus to measure re-ranking of texts without an index on, too ({accepted(CORPUS)}; default: sample)"
     add("--texts", nargs="?", const="sample", metavar="CORPUS", help=texts)
-    add("--cross-encoders", action="store_true", help="measure cross-encoders, too (extra 'bench')")
     service = "measure the service at this URL instead, or a new one, with bundled models where no checkpoint is named"
     add("--service", nargs="?", const="", metavar="URL", help=service)
     add("--rate", type=float, nargs="+", metavar="N", help="requests a second to send to --service")
@@ -162,7 +159,6 @@ def _suite(options):
         queries=options.queries,
         run=options.run,
         first_stage=commandline.first_stage_config(options) if options.whole else None,
-        cross_encoders=options.cross_encoders,
         dense=(options.dense_device or options.device) if options.dense else None,
         texts=options.texts,
         work_folder=options.work_folder,

@@ -8,7 +8,6 @@
 * `measuring`: the clock. Paths take turns, so that whatever else the machine does hits both.
 * `scoring`, `whole_query`, `dense_search`: what is timed for a reranker.
 * `service_load`, `http_clients`: the service, and what it is asked by.
-* `cross_encoders`: what users would pick instead.
 * `suite`: all measurements of a run, in order.
 * `rows`, `latency_plot`: the results, for programs and for people.
 

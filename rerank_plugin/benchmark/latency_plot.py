@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, SCORING, Measurement
+from rerank_plugin.benchmark.rows import FAST, PLAIN, SCORING, Measurement
 from rerank_plugin.files.pictures import legend_below, panels
 
 BUDGET_MS = 100.0  # what [D18] allows for a query
@@ -17,10 +17,9 @@ def plot(rows: Sequence[Measurement], path: Path, overwrite: bool = False) -> No
     single = [row for row in rows if row.batch == 1]
     first = single[0]
     bars = [row for row in single if (row.depth, row.documents) == (first.depth, first.documents)]
-    rerankers = [row for row in single if row.stage != CROSS_ENCODER]
     curves = {
-        ("depth", "candidates a query"): [row for row in rerankers if row.documents == first.documents],
-        ("documents", "documents in the collection"): [row for row in rerankers if row.depth == first.depth],
+        ("depth", "candidates a query"): [row for row in single if row.documents == first.documents],
+        ("documents", "documents in the collection"): [row for row in single if row.depth == first.depth],
     }
     grown = {key: of_key for key, of_key in curves.items() if len({getattr(row, key[0]) for row in of_key}) > 1}
     with panels(path, 1 + len(grown), 1, 4.5, overwrite) as axes:
@@ -45,8 +44,6 @@ def _bars(axes, rows: Sequence[Measurement]) -> None:
 
 
 def _name(row: Measurement) -> str:
-    if row.stage == CROSS_ENCODER:
-        return f"{row.reranker} ({row.document_batch} at once)"
     return row.reranker if row.stage == SCORING else f"{row.reranker}, {row.stage}"
 
 

@@ -15,8 +15,7 @@ from rerank_plugin.files.tables import padded_markdown
 
 PLAIN, FAST = "plain", "fast"
 LIBRARY, OVER_HTTP = "library", "HTTP"
-SCORING, WHOLE, CROSS_ENCODER, DENSE = "scoring", "whole query", "cross-encoder", "dense search"
-TEXTS, SERVICE = "texts", "service"
+SCORING, WHOLE, DENSE, TEXTS, SERVICE = "scoring", "whole query", "dense search", "texts", "service"
 
 
 @dataclass(frozen=True)
@@ -24,17 +23,14 @@ class Measurement:
     """One measurement. Times in milliseconds are those of a call, which answers ``batch`` queries.
 
     Attributes:
-        path: plain (the module as it is written down) or fast. Of cross-encoders: float32 through transformers is
-            plain, int8 through ONNX Runtime fast. Of the service: library (without HTTP) or HTTP.
+        path: plain (the module as it is written down) or fast. Of the service: library (without HTTP) or HTTP.
         depth: candidates asked for. candidates: those that there were, on average.
         queries_per_second: of all repetitions together.
         ratio_to_plain: how many times faster than the plain path, by the medians; for the service, than the library.
-        stage: what was timed: scoring (gather, features, model), whole query, cross-encoder, dense search,
-            texts without an index, or the service.
+        stage: what was timed: scoring (gather, features, model), whole query, dense search, texts without an index, or
+            the service.
         stages: of a whole query, the median milliseconds of its parts.
         measured_queries: of a batch, the queries that were timed; the times are those of the whole batch.
-        measured_documents: of the candidates, those that were timed; the times are those of all candidates.
-        document_batch: candidates that a cross-encoder scores at once.
         largest_difference: between the paths' scores, divided by the largest plain score.
         machine: the same in every row.
         rate: requests a second that the service was sent. clients: those that sent them at the same time.
@@ -65,8 +61,6 @@ class Measurement:
     machine: str
     stages: dict[str, float] | None = None
     measured_queries: int | None = None
-    measured_documents: int | None = None
-    document_batch: int | None = None
     largest_difference: float | None = None
     precision: str | None = None
     rate: float | None = None
@@ -138,7 +132,6 @@ HEADINGS = {
     TEXTS: "Texts without an index (tokenizing, BM25, features, model, sorting; other texts in every call)",
     DENSE: "Dense search over all documents (encoding the query, inner products, the best of them)",
     SERVICE: "The service (documents of the hits included; library: without HTTP; clients on the same machine)",
-    CROSS_ENCODER: "Cross-encoders (model alone; plain: float32 through transformers, fast: int8 through ONNX Runtime)",
 }
 
 _COLUMNS: dict[str, Callable[[Measurement], str]] = {
@@ -147,8 +140,6 @@ _COLUMNS: dict[str, Callable[[Measurement], str]] = {
     "documents": lambda row: f"{row.documents:,}",
     "depth": lambda row: depth(row),
     "batch": lambda row: f"{row.batch}",
-    "documents at once": lambda row: f"{row.document_batch}",
-    "timed": lambda row: f"{row.measured_documents or row.depth} of {row.depth}",
     "median ms": lambda row: number(row.median_ms),
     "p95 ms": lambda row: number(row.p95_ms),
     "p99 ms": lambda row: number(row.p99_ms),
@@ -168,8 +159,6 @@ _COLUMNS: dict[str, Callable[[Measurement], str]] = {
 }
 _ONLY_OF = {  # columns that only some stages have
     "batch": (SCORING, WHOLE),
-    "documents at once": (CROSS_ENCODER,),
-    "timed": (CROSS_ENCODER,),
     "difference": (SCORING, DENSE),
     "share of the time": (WHOLE,),
     **dict.fromkeys(("requests/s", "clients", "refused", "refused p99 ms", "late", "errors", "MB before"), (SERVICE,)),
@@ -200,8 +189,6 @@ def _notes(rows: Sequence[Measurement]) -> str:
     ]
     if any(row.measured_queries for row in rows):
         notes.append("Slow paths were timed on a part of a batch's queries, and the times brought to the whole batch.")
-    if any(row.measured_documents for row in rows):
-        notes.append("Cross-encoders were timed on a part of the candidates, and the times brought to all of them.")
     return " ".join(notes)
 
 

@@ -14,7 +14,6 @@ from rerank_plugin import rerankers
 from rerank_plugin.benchmark import collection as collections
 from rerank_plugin.benchmark import machine
 from rerank_plugin.benchmark.collection import Collection
-from rerank_plugin.benchmark.cross_encoders import check_installed, cross_encoder_rows
 from rerank_plugin.benchmark.dense_search import dense_rows
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import PLAIN, Measurement
@@ -57,7 +56,6 @@ class Suite:
     queries: str | None
     run: Path | None
     first_stage: object | None
-    cross_encoders: bool
     dense: str | None
     texts: str | None
     work_folder: Path | None
@@ -73,8 +71,6 @@ class Suite:
             check_spec(spec)
         if self.index is None and self.deepest > min(self.documents):
             raise InputError(f"the depth {self.deepest}: more than the {min(self.documents)} documents of a collection")
-        if self.cross_encoders:
-            check_installed()
 
     @property
     def deepest(self) -> int:
@@ -103,14 +99,12 @@ def _rows(suite: Suite) -> Iterator[Measurement]:
         setup = set_up(suite)
         texts = [] if suite.texts is None else read_texts(suite.texts, suite.deepest, suite.seed)
         log.info("%s; load average %s", setup.machine, machine.load_average())
-        for number, searched in enumerate(_collections(suite, stack)):
+        for searched in _collections(suite, stack):
             if suite.deepest > len(searched.collection):
                 raise InputError(f"the depth {suite.deepest}: {suite.index} holds {len(searched.collection)} documents")
             for spec in suite.specs or measured_by_default():
                 yield from _rows_of(spec, suite, searched, texts, setup)
                 gc.collect()  # before the next model comes
-            if suite.cross_encoders and number == 0:
-                yield from cross_encoder_rows(searched.collection, suite.depths[0], setup, suite.seed)
 
 
 def set_up(suite: Suite) -> Setup:

@@ -42,8 +42,6 @@ EXTRA_OF = {
     "uvicorn": "serve",
     "prometheus_client": "serve",
     "mcp": "serve",
-    "onnx": "bench",
-    "onnxruntime": "bench",
 }
 
 

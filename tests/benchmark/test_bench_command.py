@@ -154,5 +154,5 @@ def test_help_shows_examples(capsys):
         main(["--help-all"])
     assert stopped.value.code == 0
     out = capsys.readouterr().out
-    for word in ("--reranker", "--whole", "--cross-encoders", "--work-folder", "examples:", "median", "p99"):
+    for word in ("--reranker", "--whole", "--work-folder", "examples:", "median", "p99"):
         assert word in out

@@ -1,4 +1,6 @@
-"""Cross-encoders of the usual shapes, as the common alternative, on the same machine in the same run.
+"""Cross-encoders of the usual shapes, as the common alternative to the rerankers that ``bench`` measures.
+
+    python -m experiments cross-encoders --documents 10000 --seconds 3
 
 A cross-encoder reads query, title and abstract as one sequence of word pieces, for every candidate anew. The weights
 are random, as are the pieces: speed depends on neither. It does depend on the lengths of the sequences, which follow
@@ -11,20 +13,27 @@ batch. Word-piece tokenization is left out, in their favour.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from rerank_plugin import InputError
+from rerank_plugin import options as commandline
+from rerank_plugin.benchmark import collection as collections
+from rerank_plugin.benchmark import machine
 from rerank_plugin.benchmark.collection import Collection
-from rerank_plugin.benchmark.measuring import Case
-from rerank_plugin.benchmark.rows import CROSS_ENCODER, FAST, PLAIN, Measurement, measurements
-from rerank_plugin.benchmark.scoring import Setup, affordable
-from rerank_plugin.files.extras import require
+from rerank_plugin.benchmark.measuring import Case, Meter
+from rerank_plugin.benchmark.rows import number
+from rerank_plugin.benchmark.scoring import affordable
 from rerank_plugin.files.outputs import scratch_folder
+from rerank_plugin.files.tables import markdown
+from rerank_plugin.kernels.parallel import available_threads
 
 PIECES = 30_522  # word pieces of BERT's vocabulary
 SPECIAL_PIECES = 3  # [CLS] query [SEP] text [SEP]
@@ -42,32 +51,48 @@ SHAPES = {  # what BertConfig takes
 }
 
 
+TORCH, ONNX = "PyTorch float32", "ONNX Runtime int8"
+
+
+class Row(NamedTuple):
+    """What scoring ``depth`` candidates of a query takes, brought to them from the ``timed`` ones."""
+
+    shape: str
+    runtime: str
+    at_once: int
+    timed: int
+    depth: int
+    milliseconds: np.ndarray  # of each repetition, float64 [n]
+
+    def cells(self) -> list[str]:
+        took = self.milliseconds
+        middle, slow = number(float(np.median(took))), number(float(np.percentile(took, 95)))
+        sizes = [f"{self.at_once}", f"{self.timed} of {self.depth}", f"{len(took)}"]
+        return [self.shape, self.runtime, *sizes, middle, slow, number(1000 / float(took.mean()))]
+
+
+COLUMNS = ["shape", "runtime", "at once", "timed", "repetitions", "median ms", "p95 ms", "queries/s"]
+
+
 def check_installed() -> None:
-    """A `MissingExtraError` if an optional library is missing."""
+    """An `InputError` if an optional library is missing."""
     for module in ("onnx", "onnxruntime", "transformers"):
-        require(module, "measuring cross-encoders")
+        if importlib.util.find_spec(module) is None:
+            raise InputError(f"measuring cross-encoders needs {module}: pip install onnx onnxruntime transformers")
 
 
-def cross_encoder_rows(collection: Collection, depth: int, setup: Setup, seed: int) -> Iterator[Measurement]:
-    """Rows of every shape and batch size: float32 as the plain path, int8 as the fast one."""
+def rows(collection: Collection, depth: int, meter: Meter, device: str, threads: int, seed: int) -> Iterator[Row]:
+    """Rows of every shape and batch size, in float32 and on a CPU in int8."""
     for name, shape in SHAPES.items():
-        with _scorers(shape, setup, seed) as scorers:
+        with _scorers(shape, device, threads, seed) as scorers:
             for at_once in BATCHES:
                 # All candidates where there is time for them, else whole batches of them.
                 smallest = min(depth, at_once)
                 ones = [_case(one, collection, depth, smallest, at_once, seed) for one in scorers.values()]
-                timed = min(depth, smallest * min(affordable(one, depth, setup.meter) for one in ones))
+                timed = min(depth, smallest * min(affordable(one, depth, meter) for one in ones))
                 cases = {path: _case(one, collection, depth, timed, at_once, seed) for path, one in scorers.items()}
-                measured = {path: one.scaled(depth / timed) for path, one in setup.meter.measure(cases).items()}
-                shared = {
-                    **setup.columns(collection, depth),
-                    "reranker": name,
-                    "candidates": depth,
-                    "measured_documents": timed if timed < depth else None,
-                    "document_batch": at_once,
-                }
-                columns = {PLAIN: {**shared, "precision": "float32"}, FAST: {**shared, "precision": "int8"}}
-                yield from measurements(CROSS_ENCODER, measured, 1, columns.__getitem__)
+                for runtime, timings in meter.measure(cases).items():
+                    yield Row(name, runtime, at_once, timed, depth, 1000 * timings.scaled(depth / timed).seconds)
 
 
 def _case(scorer: Scorer, collection: Collection, depth: int, timed: int, at_once: int, seed: int) -> Case:
@@ -97,17 +122,17 @@ def _pieces(lengths: np.ndarray, random: np.random.Generator) -> tuple[np.ndarra
 
 
 @contextmanager
-def _scorers(shape: dict[str, int], setup: Setup, seed: int) -> Iterator[dict[str, Scorer]]:
+def _scorers(shape: dict[str, int], device: str, threads: int, seed: int) -> Iterator[dict[str, Scorer]]:
     """The two ways to run a cross-encoder: functions of ids and mask, int64 [B, L], to logits [B, 1]."""
     model = _model(shape, seed)
-    if setup.device != "cpu":
-        yield {PLAIN: _transformers_scorer(model.to(setup.device), setup.device)}
+    if device != "cpu":
+        yield {TORCH: _transformers_scorer(model.to(device), device)}
         return
     with scratch_folder() as folder:
         quantized = _quantized(model, Path(folder))
         yield {
-            PLAIN: _transformers_scorer(model, setup.device),
-            FAST: _onnx_scorer(quantized, setup.threads),
+            TORCH: _transformers_scorer(model, device),
+            ONNX: _onnx_scorer(quantized, threads),
         }
 
 
@@ -170,3 +195,41 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(logging.NOTSET)
+
+
+def arguments():
+    parser = commandline.parser("cross-encoders", "Time cross-encoders of MiniLM-L6's and TinyBERT-L2's shapes.")
+    parser.prog = "python -m experiments cross-encoders"
+    add = parser.add_argument
+    add("--documents", type=int, default=10_000, metavar="N", help="size of the generated collection")
+    add("--work-folder", type=Path, help="folder that keeps the generated collection (default: a temporary folder)")
+    add("--depth", type=int, default=500, metavar="N", help="candidates of each query")
+    add("--device", default="cpu", help="torch device")
+    add("--threads", type=int, help="threads (default: OMP_NUM_THREADS, or all cores)")
+    add("--seconds", type=float, default=5.0, metavar="S", help="seconds for each row, roughly")
+    add("--repetitions", type=int, default=500, metavar="N", help="largest number of repetitions of a row")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = arguments()
+    options = commandline.parse(parser, argv)
+    parser.check_counts(options, "documents", "depth", "threads", "repetitions")
+    check_installed()
+    if options.depth > options.documents:
+        raise InputError(f"the depth {options.depth}: more than the {options.documents} documents of the collection")
+    import torch
+
+    threads = options.threads or available_threads()
+    torch.set_num_threads(threads)
+    meter = Meter(options.seconds, options.repetitions, options.device)
+    with scratch_folder() as scratch:
+        folder = options.work_folder or Path(scratch)
+        collection = collections.generated(folder, options.documents, options.seed, options.depth, lucene=False)
+        measured = rows(collection, options.depth, meter, options.device, threads, options.seed)
+        cells = [row.cells() for row in measured]
+    print(f"{machine.describe(threads, options.device)}.\n\n{markdown([COLUMNS, *cells], texts=2)}", end="")
+
+
+if __name__ == "__main__":
+    commandline.run(main)
