@@ -161,12 +161,11 @@ def random_vectors(index: ForwardIndex, seed: int) -> WordVectors:
 
 
 def _has_two_paths(reranker: rerankers.Scorer, options: rerankers.RerankerOptions) -> bool:
-    """Whether the options choose between a plain and a fast path: those of most models do, and of word vectors."""
-    if isinstance(reranker, NeuralReranker):
-        classes = classes_of(reranker.name)
-        return not options.on_fast_path or classes.fast is not None or classes.encoder is not None
-    untrained = rerankers.UNTRAINED.get(reranker.name)
-    return untrained is not None and untrained.reads_vectors
+    """Whether the options choose between a plain and a fast path: those of most models do."""
+    if not isinstance(reranker, NeuralReranker):
+        return False
+    classes = classes_of(reranker.name)
+    return not options.on_fast_path or classes.fast is not None or classes.encoder is not None
 
 
 def _label(spec: str) -> str:

@@ -49,7 +49,7 @@ class Untrained(NamedTuple):
     factory: str  # 'package.module:Name', called with (index) or, if it reads vectors, (index, checkpoint, options)
     summary: str  # one line for help and documentation
     settings: dict[str, Any] = {}  # further arguments of the factory, by name
-    reads_vectors: bool = False  # whether its checkpoint is a folder of word vectors; else it has none, and one path
+    reads_vectors: bool = False  # whether its checkpoint is a folder of word vectors; else it has none
     benched: bool = False  # whether benchmarks measure it by default
 
 
