@@ -19,7 +19,7 @@ class RerankerOptions:
         device: torch device.
         batch_size: how many candidates are scored at once.
         fast: whether to use the model's fast path for the device, if there is one; otherwise the module itself scores.
-        threads: of the fast paths; by default ``OMP_NUM_THREADS``, or all cores.
+        threads: of the compiled fast paths; by default ``OMP_NUM_THREADS``, or all cores.
         precision: ``float32``, ``bfloat16`` or ``float16``. The last two are for GPUs: the module scores under torch's
             autocast, and scores change in the third digit.
         compile: let torch compile the module, with CUDA graphs on a GPU: pays where many single queries come one by
