@@ -85,7 +85,8 @@ def test_the_wheel_alone_re_ranks_texts(wheel, tmp_path):
     python = tmp_path / "base" / "bin" / "python"
     run("-m", "venv", "--without-pip", tmp_path / "base")
     versions = ("--constraint", ROOT / "constraints.txt")
-    run(*PIP, "--python", python, "install", "--no-compile", *versions, wheel)
+    # Without this tree on the path, where pip would find the package installed.
+    run(*PIP, "--python", python, "install", "--no-compile", *versions, wheel, paths=[])
     how = {"program": python, "folder": tmp_path, "paths": []}
     found, *ranked, refused = run("-c", BASE, *TEXTS, *EXTRA_OF, **how).splitlines()
     assert found == "[]" and refused.endswith("needs torch: pip install 'rerank_plugin[train]'")

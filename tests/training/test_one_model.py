@@ -8,7 +8,7 @@ import rerank_plugin as rp
 from rerank_plugin import train
 from rerank_plugin.models.checkpoints import read_config
 from rerank_plugin.models.register import checkpoint_folder
-from rerank_plugin.training import one_model, session
+from rerank_plugin.training import session
 
 BUNDLED = str(checkpoint_folder("delta"))
 
@@ -26,7 +26,6 @@ def task_of(monkeypatch, tmp_path):
         raise Recorded(task)
 
     monkeypatch.setattr(session, "Session", record)
-    monkeypatch.setattr(one_model, "Session", record)
 
     def made(call):
         with pytest.raises(Recorded) as recorded:

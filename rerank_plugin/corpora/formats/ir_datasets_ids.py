@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from rerank_plugin.corpora import format_files
-from rerank_plugin.corpora.problems import Problems, usable
+from rerank_plugin.corpora.metadata import metadata_of
+from rerank_plugin.corpora.problems import UNUSABLE_METADATA, Problems, usable
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, READERS, Format, register
 from rerank_plugin.corpora.specs import unknown
 from rerank_plugin.files.errors import InputError
@@ -36,8 +37,11 @@ def _documents(dataset: Any, id: str, problems: Problems, ids_required: bool) ->
     with _one_line_errors(id):
         for record in dataset.docs_iter():
             title, abstract = _title_and_abstract(record)
-            document = usable(record.doc_id, title, abstract, f"{id} {record.doc_id}", problems, ids_required)
+            where, (metadata, unusable) = f"{id} {record.doc_id}", metadata_of(record._asdict())
+            document = usable(record.doc_id, title, abstract, where, problems, ids_required, metadata)
             if document is not None:
+                for entry in unusable:
+                    problems.add(UNUSABLE_METADATA, f"{where} ({entry})")
                 yield document
 
 
