@@ -6,6 +6,7 @@ Rows are re-ranked in two settings: the first stage's candidates ([D18] 5.3), an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -106,7 +107,7 @@ def all_rows(settings: DeltaSettings) -> list[DeltaRow]:
         DeltaRow("delta32-lex3-share", share, f"{WITH_LEX3} {FIRST_STAGE_SHARE} {long}"),
         DeltaRow(SELECTED, f"Delta-32-Lex{settings.selected}, our own", f"{DELTA} {long}"),
         *(weak if settings.weak else []),
-        *(DeltaRow(sweep_row(n), f"Delta-{n}", f"{DELTA} --filters {n} {filters}") for n in settings.filters),
+        *(DeltaRow(sweep_row(n), f"Delta-{n}", f"{DELTA} {filters} --set filters={n}") for n in settings.filters),
     ]
 
 
@@ -208,6 +209,6 @@ class DeltaPlan(Plan):
 def _longest_first(step: Step) -> int:
     """So that no long training is left for the end: those with many filters take longest."""
     words = " ".join(step.command)
-    if "--filters" in words:
-        return -int(step.command[step.command.index("--filters") + 1])
+    if filters := re.search(r"\bfilters=(\d+)", words):
+        return -int(filters[1])
     return -200 if "sevmos" in words or "classifier" in words else -32

@@ -10,7 +10,7 @@ from rerank_plugin.files.outputs import check_free
 from rerank_plugin.files.settings import chosen
 from rerank_plugin.training.config import COLLECTION, TrainingConfig, by_recipe
 
-MODEL_OPTIONS = "filters width convolutions hidden dropout document_words query_words lexical_features"
+MODEL_OPTIONS = "dropout document_words query_words lexical_features"
 
 DESCRIPTION = """\
 Train a neural reranker on judged queries; after each epoch it re-ranks the candidates of the validation
@@ -116,16 +116,10 @@ def _add_output_options(add) -> None:
 
 
 def _add_model_options(add) -> None:
-    add("--filters", type=int, help="filters of each convolution (default: 32)")
-    add("--width", type=int, help="width of the convolutions (default: 3)")
-    add("--convolutions", type=int, help="convolution layers (default: 3)")
-    add(
-        "--hidden", type=int, nargs="+", help="widths of the feed-forward layers before the last (default: the paper's)"
-    )
     add("--dropout", type=float, help="dropout before the max-pooling (default: 0.2)")
     add("--document-words", type=int, help="words of a document that the model reads (default: 50)")
     add("--query-words", type=int, help="words of a query that the model reads (default: 7)")
-    by_name = "any hyper-parameter, by its name in config.json; may be repeated"
+    by_name = "any hyper-parameter, by its name in config.json (filters=16, convolutions=1); may be repeated"
     add("--set", action="extend", nargs="+", default=[], metavar="NAME=VALUE", help=by_name)
     select = (
         "number of lexical features to select greedily by the first validation measure, with one training for each "

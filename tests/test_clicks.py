@@ -197,7 +197,7 @@ def test_a_delta_that_learned_from_clicks_ranks_what_others_click_on(tmp_path, s
     said = inside(tmp_path, "clicks --log log.tsv --output clicks --seed 42")
     assert "left out, fewer than 21 documents: 3" in said and "clicks:train: 88 queries" in said
     train = (
-        f"train --model delta --filters 8 --lexical-features lex3 --index index --words {sample_words} "
+        f"train --model delta --set filters=8 --lexical-features lex3 --index index --words {sample_words} "
         "--train clicks:train --validation clicks:dev --train-run clicks/runs/train.run "
         "--validation-run clicks/runs/dev.run --epochs 2 --pairs-per-query 25"
     )

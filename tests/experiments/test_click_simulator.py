@@ -68,7 +68,7 @@ def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path
         inside(tmp_path, "clicks --log clicks.tsv --output learned --min-documents 20 --min-clicked 2")
         inside(
             tmp_path,
-            f"train --model delta --filters 8 --lexical-features lex3 --index {sample_index} --words words "
+            f"train --model delta --set filters=8 --lexical-features lex3 --index {sample_index} --words words "
             "--train learned:train --validation learned:dev --train-run learned/runs/train.run "
             "--validation-run learned/runs/dev.run --epochs 3 --pairs-per-query 25 --output trained",
         )

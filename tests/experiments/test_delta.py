@@ -28,7 +28,7 @@ def test_options_of_rows_are_what_the_paper_says(tmp_path):
     assert "differences=false" in rows["delta32-no-differences"]
     assert "delta_features=false" in rows["delta32-no-features"]
     assert "convolutions=3" in rows["sevmos-c3"] and "convolutions" not in rows["sevmos-c1"]
-    assert "--filters 64" in rows["sweep-64"]
+    assert "--set filters=64" in rows["sweep-64"]
     weak = made.training("delta32-lex3-weak").output
     assert f"--start-from {weak}" in rows["delta32-lex3-tuned"] and ":dev" in rows["delta32-lex3-weak"]
     for step in trainings.values():

@@ -14,11 +14,12 @@ def split(options):
 
 
 def last_of_each(words):
-    """The words of a command line without options that a later one replaces; --train may be repeated."""
+    """The words of a command line without options that a later one replaces; --train and --set may be repeated."""
     starts = [at for at, word in enumerate(words) if word.startswith("--")]
     options = [words[at:end] for at, end in zip(starts, [*starts[1:], None])]
     last = {option[0]: option for option in options}
-    return [word for option in options if option[0] == "--train" or last[option[0]] is option for word in option]
+    kept = [one for one in options if one[0] in ("--train", "--set") or last[one[0]] is one]
+    return [word for option in kept for word in option]
 
 
 def always(inputs, output, train, *more):
@@ -29,7 +30,7 @@ def always(inputs, output, train, *more):
     more = split(more)
     usual = f"--index {inputs}/index --words {inputs}/words --document-words 12 --batch-size 16 --epochs 3"
     if "--model" not in more:
-        usual += " --filters 6"  # other models have none
+        usual += " --set filters=6"  # other models have none
     if "--train" not in more:
         usual += f" --train {inputs}/{train}.tsv,{inputs}/{train}.qrels"
     if more.count("--train") < 2:

@@ -52,7 +52,7 @@ def test_a_model_is_trained_as_by_the_command(task_of, model):
 
 def test_what_is_given_counts(task_of):
     by_command = task_of(command(
-        "--words", "words", "--epochs", "3", "--seed", "7", "--filters", "8", "--lexical-features", "lex3",
+        "--words", "words", "--epochs", "3", "--seed", "7", "--set", "filters=8", "--lexical-features", "lex3",
         "--first-stage", "qld", "--depth", "40", "--measures", "AP", "--overwrite",
     ))  # fmt: skip
     assert by_command == task_of(library(

@@ -99,7 +99,7 @@ def test_word_vectors_that_cannot_be_used_are_named(inputs, tmp_path):
     [
         ("--validation {inputs}/train.tsv,{inputs}/train.qrels", "8 queries are both for training and for validation"),
         ("--model oracle", "oracle"),
-        ("--width 2", "width 2"),
+        ("--set width=2", "width 2"),
         ("--lexical-features bm25_footnote", "bm25_footnote"),
         ("--device abacus", "abacus"),
         ("--measures no-such-measure", "no-such-measure"),
