@@ -22,9 +22,10 @@ install: $(VENV)/.installed
 
 # The editable install follows the sources; it is repeated only when the packaging changes.
 $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
-	@echo "Installing what the commands and the tests need into $(VENV): about 3.4 GB, torch without CUDA first"
+	@echo "Installing what the commands and the tests need into $(VENV): 3.5 GB, some 5 minutes, torch without CUDA first"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --retries 1 --index-url $(TORCH_INDEX) torch || $(PIP) torch
+	$(PIP) --retries 1 --index-url $(TORCH_INDEX) torch || \
+		{ echo "$(TORCH_INDEX) gave no torch (above): taking pip's own"; $(PIP) torch; }
 	$(PIP) --editable '.[test]'
 	touch $@
 
@@ -41,7 +42,7 @@ run: install
 	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --queries sample:test --output runs/sample-bm25.run --overwrite
 	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --queries sample:test \
 		--reranker delta:$(CHECKPOINT) --output runs/sample-bm25-delta.run --overwrite
-	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --query "heart attack aspirin" --reranker delta:$(CHECKPOINT)
+	$(BIN)/python -m rerank_plugin.search --index $(SAMPLE) --query "heart attack aspirin" --reranker delta
 	$(BIN)/python -m rerank_plugin.evaluate --qrels sample:test runs/sample-bm25.run runs/sample-bm25-delta.run \
 		--baseline runs/sample-bm25.run
 

@@ -24,7 +24,7 @@ class _Announcement(event.Listener):
     def on_start(self, started: event.Event) -> None:
         if not self.said and started.data["dispatcher"].__module__.startswith("rerank_plugin."):
             self.said = True
-            log.warning("compiling kernels, once: some 5 to 20 seconds")
+            log.warning("compiling kernels that are not on disk yet: 2 to 20 seconds, once")
 
     def on_end(self, ended: event.Event) -> None:
         pass
