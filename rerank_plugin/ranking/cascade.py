@@ -118,9 +118,8 @@ class Cascade(Scorer):
         order = found.order(found.first_stage_scores)
         for number, (scorer, keep) in enumerate(self.stages):
             head = np.sort(order[:keep])
-            if place not in head:
-                break
-            last = scorer, found.take(head), int(np.searchsorted(head, place))
+            if place in head:
+                last = scorer, found.take(head), int(np.searchsorted(head, place))
             order = found.order(Cascade(self.stages[: number + 1]).score(query, found))
         return None if last is None else last[0].attribute(query, last[1], last[2])
 

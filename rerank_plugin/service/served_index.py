@@ -159,6 +159,8 @@ class ServedIndex:
         if unknown := [one.reranker for one in stages if one.reranker not in self.rerankers]:
             known = ", ".join((*self.rerankers, NO_RERANKER))
             raise RequestError(400, f"unknown reranker '{unknown[0]}'; known: {known}", "reranker")
+        if len({one.reranker for one in stages}) < len(stages):  # else a request could ask for any amount of work
+            raise RequestError(400, "a cascade has each reranker once", "reranker")
         return ServedReranker(Cascade([(self.rerankers[one.reranker].scorer, one.keep) for one in stages]))
 
     def rows(self, docids: Sequence[str], field: str) -> np.ndarray:

@@ -91,6 +91,8 @@ def test_a_document_is_explained_by_the_last_stage_that_scored_it(index):
     found = Candidates(index.forward, [3, 2, 1, 0], [9, 8, 7, 6])
     cascade = Cascade([(Telling([1, 5, 4, 3]), 3), (Telling([2, 0, 6, 0]), 2)])
     assert [cascade.attribute(QUERY, found, place) for place in range(4)] == [(1, 3), (2, 2), (2, 1), None]
+    again = Cascade([(Telling([1, 5, 4, 3]), 1), (Telling([2, 0, 6, 0]), None)])
+    assert again.attribute(QUERY, found, 3) == (2, 0)  # behind the first, and scored by the second
 
 
 def test_a_stage_that_scores_nan_is_named(index):

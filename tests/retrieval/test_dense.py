@@ -269,7 +269,8 @@ def test_an_approximation_that_is_damaged_or_of_other_encodings_is_refused(appro
         damaged = bytearray(whole)
         damaged[len(whole) // 2] ^= 1
         path.write_bytes(damaged)
-        with pytest.raises(InputError, match="is damaged, or was built of other encodings; build it again with"):
+        said = "is damaged, or was built of other encodings; build it again with: rerank-plugin index --encode"
+        with pytest.raises(InputError, match=said):
             opened(approximate, kind="hnsw")
         path.write_bytes(whole)
         for change in ({"encodings": "0" * 32}, {"kind": "ivf"}, {"format_version": 2}):

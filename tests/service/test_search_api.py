@@ -107,6 +107,7 @@ def test_highlights_count_code_points_and_compare_stems(service):
         ("/v1/small/search", {"query": "a", "reranker": "x"}, 400, "reranker"),
         ("/v1/small/search", {"query": "a", "reranker": "delta,x@2"}, 400, "reranker"),
         ("/v1/small/search", {"query": "a", "reranker": "delta@0"}, 400, "reranker"),
+        ("/v1/small/search", {"query": "a", "reranker": "delta,titles,delta@3"}, 400, "reranker"),
         ("/v1/small/search", {"query": "a", "first_stage": "x"}, 400, "first_stage"),
         ("/v1/small/search", {"query": "a", "k1": 1, "first_stage": "hybrid"}, 400, "first_stage"),
         ("/v1/small/search", {"query": "a", "k1": "nan"}, 400, "k1"),
