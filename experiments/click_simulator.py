@@ -1,6 +1,6 @@
 """Simulated users of a running service, who search, look down the list and click, over HTTP: docs/learning-from-use.md.
 
-They behave as those of `rerank_plugin.corpora.click_simulation` (the position-based model), and see what the service
+They behave as those of `rerank_plugin.clicks.simulation` (the position-based model), and see what the service
 shows at that moment. A document without a judgment is not relevant to them.
 
 python -m experiments.click_simulator --url http://localhost:8080 --index sample --queries sample:train --seed 42
@@ -16,10 +16,10 @@ import httpx
 import numpy as np
 
 import rerank_plugin as rp
+from rerank_plugin.base.progress import progress
+from rerank_plugin.base.records import Judgments
+from rerank_plugin.clicks.simulation import Users, attractiveness
 from rerank_plugin.corpora import queries_and_judgments
-from rerank_plugin.corpora.click_simulation import Users, attractiveness
-from rerank_plugin.files.progress import progress
-from rerank_plugin.files.records import Judgments
 from rerank_plugin.options import run
 
 DWELL = 20.0  # seconds, the mean; a document of the highest grade is read twice as long as others

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from experiments.plan import Plan, Step, checkpoint_config, merged
 from experiments.settings import Settings, check_known, option, size
-from rerank_plugin.features.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE, LEX3
+from rerank_plugin.inputs.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE, LEX3
 
 ORDER, SELECTED, WEAK, TUNED = "order", "delta32-selected", "delta32-lex3-weak", "delta32-lex3-tuned"
 CANDIDATES, JUDGED = "candidates", "judged"  # the two settings, and the folders of their runs

@@ -19,7 +19,7 @@ from experiments.overlap import compared, strata
 from experiments.plan import Runner, Step
 from rerank_plugin.benchmark import machine
 from rerank_plugin.corpora import queries_and_judgments
-from rerank_plugin.evaluation.fusing import Fusion, Run, fuse, tune
+from rerank_plugin.evaluation.run_fusion import Fusion, Run, fuse, tune
 from rerank_plugin.evaluation.significance import EQUIVALENT, Comparison
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.files.tables import markdown

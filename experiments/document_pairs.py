@@ -20,7 +20,7 @@ import numpy as np
 
 from experiments import letters
 from rerank_plugin import InputError, RankedList
-from rerank_plugin.files.records import Judgments
+from rerank_plugin.base.records import Judgments
 from rerank_plugin.files.tables import Report, Table
 
 RELEVANT, NOT_RELEVANT = "relevant", "not relevant"

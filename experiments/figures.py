@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from rerank_plugin.files import pictures
+from rerank_plugin.files import plots as pictures
 from rerank_plugin.training.history_plot import draw_history
 
 ABREAST = 3  # panels in a row, at most

@@ -29,9 +29,9 @@ from experiments.ktrel_rows import (
 )
 from experiments.ktrel_settings import ALL, VALIDATION, KtrelSettings, Queries, Shape, Tried, drawn
 from experiments.plan import Plan, Step, merged, once
+from rerank_plugin.base.records import Judgments
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.files.outputs import INNER, replacing
-from rerank_plugin.files.records import Judgments
 
 
 class KtrelPlan(Plan):

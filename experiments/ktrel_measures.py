@@ -16,8 +16,8 @@ import numpy as np
 
 import rerank_plugin as rp
 from experiments.marks import superscript
+from rerank_plugin.base.records import Judgments
 from rerank_plugin.evaluation.significance import EQUIVALENT, Comparison, paired_t_test
-from rerank_plugin.files.records import Judgments
 
 
 class Measured(NamedTuple):

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from experiments.delta import WITH_LEX3
-from rerank_plugin.features.lexical_features import FIRST_STAGE_SHARE
+from rerank_plugin.inputs.lexical_features import FIRST_STAGE_SHARE
 
 
 class Kind(Enum):

@@ -16,9 +16,9 @@ import numpy as np
 
 from experiments import letters
 from rerank_plugin import InputError, RankedList, read_run
+from rerank_plugin.base.records import Judgments
 from rerank_plugin.evaluation.evaluation import evaluate
-from rerank_plugin.files.pictures import panels
-from rerank_plugin.files.records import Judgments
+from rerank_plugin.files.plots import panels
 from rerank_plugin.files.tables import Report, Table, known
 
 Run = Mapping[str, RankedList]

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 import rerank_plugin as rp
-from rerank_plugin.features import matches
 from rerank_plugin.files import tables
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.inputs import matches
 
 OFTEN = (2, 8)  # occurrences of a query word: more of them than n_s are not seen by PACRR as unigrams
 

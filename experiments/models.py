@@ -18,12 +18,12 @@ from matplotlib.transforms import Bbox
 
 import rerank_plugin as rp
 from experiments.overlap import shown
+from rerank_plugin.base.progress import progress
 from rerank_plugin.benchmark import machine
 from rerank_plugin.corpora import documents, queries_and_judgments
 from rerank_plugin.evaluation.significance import Comparison, paired_t_test
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
-from rerank_plugin.files.pictures import panels
-from rerank_plugin.files.progress import progress
+from rerank_plugin.files.plots import panels
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.encoder.folder import open_encoder

@@ -16,8 +16,8 @@ from typing import Any
 
 import rerank_plugin as rp
 from experiments.subsets import largest_overlaps, overlapping, restricted
+from rerank_plugin.base.records import Judgments
 from rerank_plugin.corpora import judgments
-from rerank_plugin.files.records import Judgments
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.options import run
 

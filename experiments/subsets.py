@@ -29,9 +29,9 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin import InputError, Query, RankedList
+from rerank_plugin.base.records import Judgments
 from rerank_plugin.corpora import judged_queries
 from rerank_plugin.files import tables
-from rerank_plugin.files.records import Judgments
 from rerank_plugin.files.text_files import lines
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
@@ -108,7 +108,7 @@ def samples(
 
 def all_words_in_title(text: str, candidates: Candidates) -> np.ndarray:
     """Whether each candidate's title holds every word of a query, bool [C]; nowhere for a query without words."""
-    from rerank_plugin.features.matches import Matches  # numba takes half a second to load
+    from rerank_plugin.inputs.matches import Matches  # numba takes half a second to load
 
     matches = Matches(candidates.index.query(text), candidates, titles_only=True)
     if not len(matches.ids):

@@ -11,14 +11,26 @@ from typing import Any as _Any
 __version__ = "0.2.0"
 
 
-def _imports() -> dict[str, str]:
-    """What is public, and where it is defined, as type checkers read it: the imports of ``__init__.pyi``."""
-    with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as stub:
-        lines = [line.split() for line in stub if line.startswith("from ")]
-    return {name: module for _, module, _, name, *_ in lines}
-
-
-_PUBLIC = _imports()
+_PUBLIC = {  # as in __init__.pyi, which type checkers read
+    "Document": "rerank_plugin.base.records",
+    "Explanation": "rerank_plugin.ranking.explanation",
+    "Filter": "rerank_plugin.base.filters",
+    "Hit": "rerank_plugin.ranking.reranker",
+    "Index": "rerank_plugin.indexes.index_folder",
+    "InputError": "rerank_plugin.base.errors",
+    "Query": "rerank_plugin.base.records",
+    "RankedList": "rerank_plugin.files.runs",
+    "RankedText": "rerank_plugin.ranking.reranker",
+    "Reranker": "rerank_plugin.ranking.reranker",
+    "Searcher": "rerank_plugin.ranking.searcher",
+    "build_index": "rerank_plugin.indexes.corpus_index",
+    "evaluate_runs": "rerank_plugin.evaluation.judged_runs",
+    "rank": "rerank_plugin.ranking.searcher",
+    "rank_many": "rerank_plugin.ranking.searcher",
+    "read_run": "rerank_plugin.files.runs",
+    "train_model": "rerank_plugin.training.one_model",
+    "write_run": "rerank_plugin.files.runs",
+}
 __all__ = sorted(_PUBLIC)
 
 

@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-import ast
 import sys
 import textwrap
 from importlib import import_module
-from pathlib import Path
 
 from rerank_plugin import __version__
 from rerank_plugin import options as commandline
 
-PACKAGE = Path(__file__).parent
-PROGRAM = 'if __name__ == "__main__":'  # ends the module of a command
-
-
-def commands() -> dict[str, Path]:
-    """The commands of the package and their files, by name."""
-    files = [*PACKAGE.glob("[a-z]*.py"), *PACKAGE.glob("*/__main__.py")]
-    found = {path.parent.name if path.stem == "__main__" else path.stem: path for path in files}
-    return {name: path for name, path in sorted(found.items()) if PROGRAM in path.read_text(encoding="utf-8")}
-
-
-def summary(path: Path) -> str:
-    """What a command does, from the docstring of its file: the text after its name."""
-    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return said.split("\n\n")[0].partition("``: ")[2].replace("``", "")
+COMMANDS = {  # by name: the module whose ``main`` it is, and what it does
+    "bench": ("rerank_plugin.bench", "measure latency, throughput and memory of rerankers, fast paths against PyTorch"),
+    "clicks": ("rerank_plugin.clicks.__main__", "make judgments from a click log, or simulate a log"),
+    "distill": ("rerank_plugin.distill", "distil small models from a sentence encoder, without judgments"),
+    "doctor": ("rerank_plugin.doctor", "show which extras are installed and whether they work"),
+    "embed": ("rerank_plugin.embed", "train, import and change word and concept vectors"),
+    "evaluate": ("rerank_plugin.evaluate", "evaluate runs and compare them with significance tests"),
+    "fuse": ("rerank_plugin.fuse", "fuse runs, and tune their weights on judged queries"),
+    "index": ("rerank_plugin.index", "index a corpus or an existing Lucene index, and encode documents"),
+    "knowledge": (
+        "rerank_plugin.knowledge.__main__",
+        "compile a medical vocabulary (MeSH, UMLS), show it, and annotate texts with it",
+    ),
+    "sample": ("rerank_plugin.sample.__main__", "write the sample collection, or a larger generated one"),
+    "search": ("rerank_plugin.search", "search and re-rank: a TREC run, or a ranked list for one query"),
+    "serve": ("rerank_plugin.serve", "serve search and re-ranking over HTTP and MCP, with a page"),
+    "train": ("rerank_plugin.train", "train a neural reranker, or one per fold, and write the best checkpoint"),
+    "weak": ("rerank_plugin.weak", "make queries and judgments for pre-training from a corpus itself"),
+}
 
 
 def main(argv: list[str] | None = None) -> None:
     argv = sys.argv[1:] if argv is None else argv
-    known = commands()
-    if argv[:1] and argv[0] in known:
-        path = known[argv[0]].relative_to(PACKAGE).with_suffix("")
-        import_module(".".join(["rerank_plugin", *path.parts])).main(argv[1:])
+    if argv[:1] and argv[0] in COMMANDS:
+        import_module(COMMANDS[argv[0]][0]).main(argv[1:])
         return
-    width = max(map(len, known)) + 4
+    width = max(map(len, COMMANDS)) + 4
     rows = [
-        textwrap.fill(summary(path), 110, initial_indent=f"  {name:<{width - 2}}", subsequent_indent=" " * width)
-        for name, path in known.items()
+        textwrap.fill(summary, 110, initial_indent=f"  {name:<{width - 2}}", subsequent_indent=" " * width)
+        for name, (_, summary) in COMMANDS.items()
     ]
     parser = commandline.Parser(
         prog=commandline.called().rstrip(" ."),
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
         formatter_class=commandline.HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"rerank_plugin {__version__}")
-    parser.add_argument("command", choices=known, metavar="COMMAND", help="what to do")
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="what to do")
     if not argv:
         parser.print_help()
         return

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import CORPUS, accepted
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import RerankerOptions
 
 EXAMPLES = """examples:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rerank_plugin import __version__
 from rerank_plugin import options as commandline
-from rerank_plugin.files.extras import MissingExtraError, modules_of, naming_extras, require
-from rerank_plugin.files.register import one_line
+from rerank_plugin.base.extras import MissingExtraError, modules_of, naming_extras, require
+from rerank_plugin.base.register import one_line
 
 CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 EPILOG = f"""The extra lucene brings Pyserini, which needs torch. On Linux pip's torch takes 5.3 GB, of which 4.1
@@ -60,7 +60,7 @@ def python() -> str:
 
 
 def java() -> str:
-    from rerank_plugin.files.java import java_home
+    from rerank_plugin.java.jvm import java_home
 
     require("pyserini", "Lucene")
     return str(java_home())
@@ -68,7 +68,7 @@ def java() -> str:
 
 def pyserini() -> str:
     """The versions of Pyserini, its Lucene and the running Java."""
-    from rerank_plugin.files.java import java_class
+    from rerank_plugin.java.jvm import java_class
 
     require("pyserini", "Lucene")
     lucene = java_class("org.apache.lucene.util.Version").LATEST.toString()

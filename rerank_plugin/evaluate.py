@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import JUDGMENTS, accepted
-from rerank_plugin.files.errors import InputError
 
 log = logging.getLogger(__name__)
 

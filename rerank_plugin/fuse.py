@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from rerank_plugin import options as commandline
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +87,8 @@ def _read(paths: list[Path]) -> list:
 
 
 def _given(options):
-    """The :class:`~rerank_plugin.evaluation.fusing.Fusion` of the command line, or of --tuned."""
-    from rerank_plugin.evaluation.fusing import Fusion
+    """The :class:`~rerank_plugin.evaluation.run_fusion.Fusion` of the command line, or of --tuned."""
+    from rerank_plugin.evaluation.run_fusion import Fusion
 
     if options.tuned is None:
         return Fusion.of(options.method or "rrf", options.weights, *(options.k or [60.0]), len(options.runs))
@@ -107,8 +107,8 @@ def _given(options):
 def _tuned(options, runs: list):
     """Print what was tried; returns the best fusion."""
     from rerank_plugin.corpora import judgments
-    from rerank_plugin.evaluation.fusing import tune
     from rerank_plugin.evaluation.measures import parse
+    from rerank_plugin.evaluation.run_fusion import tune
 
     for measure in options.measure:
         parse(measure)
@@ -164,7 +164,7 @@ def _as_table(options, found) -> str:
 
 
 def _write(options, runs: list, fusion) -> None:
-    from rerank_plugin.evaluation.fusing import fuse
+    from rerank_plugin.evaluation.run_fusion import fuse
     from rerank_plugin.files.runs import RankedList, write_run
 
     fused = {

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import CORPUS, accepted
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.nearest import AnnConfig
 from rerank_plugin.retrieval.dense import ENCODER
 

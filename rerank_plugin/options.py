@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rerank_plugin.files.errors import InputError, nearest
-from rerank_plugin.files.extras import naming_extras
-from rerank_plugin.files.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
-from rerank_plugin.files.settings import chosen, settings
+from rerank_plugin.base.errors import InputError, nearest
+from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
+from rerank_plugin.base.settings import chosen, settings
 
 PACKAGE = Path(__file__).parent
 COMMON = "common options"
@@ -182,7 +182,7 @@ def parse(built: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Na
 
 
 def add_settings(to, config: type, given_only: bool = False) -> None:
-    """An option for each setting of a configuration (:mod:`rerank_plugin.files.settings`).
+    """An option for each setting of a configuration (:mod:`rerank_plugin.base.settings`).
 
     Args:
         to: a parser or a group of its options.

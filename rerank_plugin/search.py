@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import QUERIES, accepted
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.models.base import RerankerOptions
 
 log = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ def _pipeline(options, config):
 
 
 def _filter(options):
-    from rerank_plugin.files.filters import Filter
+    from rerank_plugin.base.filters import Filter
 
     return Filter.parse(options.filter) if options.filter else None
 

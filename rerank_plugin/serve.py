@@ -10,7 +10,7 @@ from socket import AF_INET, AF_INET6, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SO
 from threading import Thread
 
 from rerank_plugin import options as commandline
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.service.settings import ServiceConfig
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rerank_plugin import options as commandline
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.settings import chosen
 from rerank_plugin.files.outputs import check_free
-from rerank_plugin.files.settings import chosen
 from rerank_plugin.training.config import COLLECTION, TrainingConfig, by_recipe
 
 MODEL_OPTIONS = "dropout document_words query_words lexical_features"
@@ -202,7 +202,7 @@ def _task(options):
 
     values = _model_values(options)
     if options.select_lexical_features is not None and not values.get("lexical_features"):
-        from rerank_plugin.features.lexical_features import PAPER_NAMES
+        from rerank_plugin.inputs.lexical_features import PAPER_NAMES
 
         values["lexical_features"] = list(PAPER_NAMES)
     only_runs = options.train_run and (options.validation_run or options.folds is not None)
@@ -251,7 +251,7 @@ def _model_values(options) -> dict:
         raise InputError(f"--set {min(twice)}=...: {min(twice)} is given twice")
     values |= more
     if "lexical_features" in values:
-        from rerank_plugin.features.lexical_features import named_features
+        from rerank_plugin.inputs.lexical_features import named_features
 
         values["lexical_features"] = named_features(values["lexical_features"])
     return values

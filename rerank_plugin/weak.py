@@ -6,8 +6,8 @@ from itertools import chain
 from pathlib import Path
 
 from rerank_plugin import options as commandline
+from rerank_plugin.clicks.weak_labels import WEAK_LABELS, WeakLabelsConfig, write
 from rerank_plugin.corpora import CORPUS, accepted, documents
-from rerank_plugin.corpora.weak_labels import WEAK_LABELS, WeakLabelsConfig, write
 from rerank_plugin.files.outputs import check_free
 
 DESCRIPTION = """\

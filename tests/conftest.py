@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 import rerank_plugin
+from rerank_plugin.__main__ import COMMANDS
 from rerank_plugin.corpora import Document, Problems
 from tests.processes import status_of
 
@@ -170,7 +171,7 @@ def put(tmp_path):
 @cache
 def pyserini_searcher():
     """Pyserini's ``LuceneSearcher``; None without a network for versions that read from it when they are imported."""
-    from rerank_plugin.files.java import start_jvm
+    from rerank_plugin.java.jvm import start_jvm
 
     start_jvm()
     try:
@@ -204,7 +205,7 @@ def refused(tmp_path, monkeypatch, capsys):
     def said(line):
         name, *rest = line.split(" ")
         capsys.readouterr()
-        status = status_of(import_module(f"rerank_plugin.{name}").main, rest)
+        status = status_of(import_module(COMMANDS[name][0]).main, rest)
         out, err = capsys.readouterr()
         assert status == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1, err
         return err

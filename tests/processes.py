@@ -13,6 +13,7 @@ import pytest
 
 import rerank_plugin
 from rerank_plugin import options as commandline
+from rerank_plugin.__main__ import COMMANDS
 
 ROOT = Path(rerank_plugin.__file__).parents[1]
 
@@ -71,7 +72,7 @@ def inside(folder, line):
     name, *rest = line.split()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
         patch.chdir(folder)
-        import_module(f"rerank_plugin.{name}").main(rest)
+        import_module(COMMANDS[name][0]).main(rest)
     return printed.getvalue()
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import torch
 
-from rerank_plugin.files.records import Document
+from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.indexes.index_folder import DESCRIPTION, first_generation, write_description

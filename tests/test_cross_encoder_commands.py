@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import documents
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.text.tokenizer import PLAIN
 from tests.models import tiny_encoders

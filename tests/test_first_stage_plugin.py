@@ -6,7 +6,7 @@ import re
 import pytest
 
 from rerank_plugin import search, train
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.retrieval.register import FIRST_STAGES, FirstStageEntry, configure, known_forms
 from tests.training.commanded import always

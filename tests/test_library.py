@@ -1,6 +1,7 @@
 """The library's public names: there when they are used."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,13 +9,19 @@ import pytest
 import rerank_plugin as rp
 from rerank_plugin import evaluate
 from rerank_plugin.files.runs import RankedList
-from tests.processes import run
+from tests.processes import ROOT, run
 from tests.test_startup import HEAVY, imported
 
 
 def test_every_public_name_is_there():
     assert [name for name in rp.__all__ if getattr(rp, name).__name__ != name] == []
     assert set(rp.__all__) <= set(dir(rp))
+
+
+def test_type_checkers_read_the_same_names():
+    stub = (ROOT / "rerank_plugin" / "__init__.pyi").read_text("utf-8")
+    named = {name: module for module, name in re.findall(r"^from (\S+) import \w+ as (\w+)$", stub, re.MULTILINE)}
+    assert named == rp._PUBLIC
 
 
 def test_another_name_is_not():

@@ -6,8 +6,9 @@ from importlib import import_module
 import pytest
 
 from rerank_plugin import options as commandline
-from rerank_plugin.corpora.weak_labels import WeakLabelsConfig
-from rerank_plugin.files.settings import chosen
+from rerank_plugin.__main__ import COMMANDS
+from rerank_plugin.base.settings import chosen
+from rerank_plugin.clicks.weak_labels import WeakLabelsConfig
 from rerank_plugin.indexes.nearest import AnnConfig
 from rerank_plugin.knowledge.transe import TransEConfig
 from rerank_plugin.models.base import RerankerOptions
@@ -67,7 +68,7 @@ def test_help_fits_a_screen_and_counts_the_other_options(command, capsys, monkey
 
 def said(capsys, command, *arguments, status=0):
     """What a command says that ends with this status."""
-    assert status_of(import_module(f"rerank_plugin.{command}").main, arguments) == status
+    assert status_of(import_module(COMMANDS[command][0]).main, arguments) == status
     return "".join(capsys.readouterr())
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rerank_plugin import bench, fuse, index, search, train
 from rerank_plugin import options as commandline
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.register import known_forms

@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import RankedList, run_files, write_run
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking import bulk

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.run_writer import RunWriter
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.search import main

@@ -9,7 +9,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-from rerank_plugin.files.extras import EXTRA_OF
+from rerank_plugin.base.extras import EXTRA_OF
 from tests.processes import ROOT, run
 
 HEAVY = set("torch jnius pyserini ir_datasets ir_measures gensim matplotlib scipy lxml safetensors faiss ot".split())
@@ -32,12 +32,12 @@ def imported(code):
     [
         (("rerank_plugin", "rerank_plugin.corpora", "rerank_plugin.sample.generator"), HEAVY | {"numpy"}),
         (("rerank_plugin.rerankers",), {"torch", "jnius", "pyserini"}),
-        (("rerank_plugin.rerankers.neural", "rerank_plugin.models.delta.fused"), {"torch", "jnius", "pyserini"}),
+        (("rerank_plugin.rerankers.neural", "rerank_plugin.models.delta.fast"), {"torch", "jnius", "pyserini"}),
         (
             (
                 "rerank_plugin.models.delta.model",
                 "rerank_plugin.models.checkpoints",
-                "rerank_plugin.features.lexical_features",
+                "rerank_plugin.inputs.lexical_features",
                 "rerank_plugin.training.trainer",
                 "rerank_plugin.indexes.index_folder",
             ),

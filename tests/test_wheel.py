@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import rerank_plugin
-from rerank_plugin.files.extras import EXTRA_OF
+from rerank_plugin.base.extras import EXTRA_OF
 from tests.processes import ROOT, Commands, run
 
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from rerank_plugin.base.records import Query
 from rerank_plugin.files.outputs import INNER, replacing
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.forward import ForwardIndex, idf
 
 CHUNK = 10_000  # documents scanned at once: what bounds the memory

@@ -15,11 +15,11 @@ from random import Random
 import numpy as np
 
 from rerank_plugin import __version__
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.progress import progress, set_up_logging
+from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark.best_matches import Ranked, best_matches
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import replacing_folder
-from rerank_plugin.files.progress import progress, set_up_logging
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import DESCRIPTION, INDEX, Index, first_generation, write_description

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case
 from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN, Measurement, measurements
 from rerank_plugin.benchmark.scoring import Setup, columns, query_by_query
 from rerank_plugin.benchmark.subjects import CHECKED, Subject, relative_difference
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rerank_plugin.benchmark.rows import FAST, PLAIN, SCORING, Measurement
-from rerank_plugin.files.pictures import legend_below, panels
+from rerank_plugin.files.plots import legend_below, panels
 
 BUDGET_MS = 100.0  # what [D18] allows for a query
 COLOURS = {PLAIN: "tab:gray", FAST: "tab:blue"}

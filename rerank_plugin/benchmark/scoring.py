@@ -69,7 +69,7 @@ def columns(subject: Subject, path: str, collection: Collection, depth: int, set
     }
 
 
-def scoring_case(reranker: rerankers.Reranker, collection: Collection, depth: int, batch: int) -> Case:
+def scoring_case(reranker: rerankers.CandidateScorer, collection: Collection, depth: int, batch: int) -> Case:
     """Scores ``batch`` queries in one call: others in every call, until all have had their turn."""
 
     def prepare(call: int):

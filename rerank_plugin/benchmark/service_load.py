@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.benchmark import http_clients
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.http_clients import Answer
@@ -22,7 +23,6 @@ from rerank_plugin.benchmark.measuring import Timings
 from rerank_plugin.benchmark.rows import LIBRARY, OVER_HTTP, SERVICE, Measurement, latencies, measurements
 from rerank_plugin.benchmark.scoring import Setup, query_by_query
 from rerank_plugin.benchmark.suite import Suite
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.ranking.searcher import Searcher
 
 HITS = 10  # of an answer, as the service has it

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin import rerankers
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.rows import FAST, PLAIN
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.models import register

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rerank_plugin import rerankers
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.benchmark import collection as collections
 from rerank_plugin.benchmark import machine
 from rerank_plugin.benchmark.collection import Collection
@@ -21,7 +22,6 @@ from rerank_plugin.benchmark.scoring import Setup, scoring_rows
 from rerank_plugin.benchmark.subjects import check_spec, measured_by_default, opened
 from rerank_plugin.benchmark.texts import read_texts, text_rows
 from rerank_plugin.benchmark.whole_query import whole_query_rows
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import scratch_folder
 from rerank_plugin.retrieval.given_run import RunConfig
 from rerank_plugin.retrieval.lucene import LuceneConfig

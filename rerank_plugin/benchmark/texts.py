@@ -7,13 +7,13 @@ from dataclasses import replace
 from random import Random
 
 from rerank_plugin import rerankers
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case
 from rerank_plugin.benchmark.rows import FAST, PLAIN, TEXTS, Measurement, measurements
 from rerank_plugin.benchmark.scoring import Setup, columns, query_numbers
 from rerank_plugin.benchmark.subjects import Subject
 from rerank_plugin.corpora import documents as read_documents
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.ranking.reranker import Reranker

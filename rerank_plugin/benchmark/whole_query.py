@@ -6,12 +6,12 @@ import time
 
 import numpy as np
 
+from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Timings
 from rerank_plugin.benchmark.rows import FAST, WHOLE, Measurement, measurements
 from rerank_plugin.benchmark.scoring import Setup, affordable, columns, query_by_query, query_numbers
 from rerank_plugin.benchmark.subjects import Subject
-from rerank_plugin.files.records import Query
 from rerank_plugin.ranking.pipeline import OpenPipeline
 from rerank_plugin.rerankers import as_scorer
 from rerank_plugin.rerankers.neural import NeuralReranker
@@ -113,7 +113,7 @@ def _gather(reranker: NeuralReranker):
         return lambda terms, candidates: builder.documents(candidates)
     if not fast.gathers_words:
         return None
-    from rerank_plugin.features.interactions import candidate_words
+    from rerank_plugin.inputs.interactions import candidate_words
     from rerank_plugin.kernels.parallel import Workspace
 
     workspace = Workspace()

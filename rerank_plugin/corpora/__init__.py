@@ -17,13 +17,13 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document, Judgments, Query
 from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.formats import beir, ir_datasets_ids
 from rerank_plugin.corpora.problems import Problems
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, accepted, of_first_line, of_suffix
 from rerank_plugin.corpora.specs import exists, resolve
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document, Judgments, Query
 from rerank_plugin.files.text_files import kind_of
 
 __all__ = [

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document, Query
 from rerank_plugin.corpora.problems import Problems
 from rerank_plugin.corpora.register import CORPUS, QUERIES, Format, accepted, document_formats, of_first_line, of_suffix
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document, Query
 from rerank_plugin.files.text_files import kind_of, lines, with_suffix
 
 log = logging.getLogger(__name__)

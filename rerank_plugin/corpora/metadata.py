@@ -1,4 +1,4 @@
-"""Metadata of documents, brought into the form of :mod:`rerank_plugin.files.filters`."""
+"""Metadata of documents, brought into the form of :mod:`rerank_plugin.base.filters`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from rerank_plugin.files.filters import FILTERS, LISTS, STORED_ONLY
+from rerank_plugin.base.filters import FILTERS, LISTS, STORED_ONLY
 
 NAMES = frozenset((*FILTERS.values(), *STORED_ONLY))
 LONGEST = 1000  # characters of a text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document
 
 BAD_JSON_LINE = "bad JSON line"
 DAMAGED_GZIP = "damaged gzip file"
@@ -81,7 +81,7 @@ def usable(
     """The document, or None if it cannot be used; the reason is then added to ``problems``.
 
     A usable document has a title or an abstract and, with ``ids_required``, an id: a string without white space, since
-    run and judgment files are split at white space. ``metadata`` are in the form of :mod:`rerank_plugin.files.filters`.
+    run and judgment files are split at white space. ``metadata`` are in the form of :mod:`rerank_plugin.base.filters`.
     """
     if not ids_required:
         id = id if isinstance(id, str) else ""

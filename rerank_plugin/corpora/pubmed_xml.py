@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 from lxml import etree
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import broken_xml
 from rerank_plugin.corpora.metadata import LONGEST, pubmed_address
 from rerank_plugin.corpora.problems import DAMAGED_GZIP, MALFORMED_XML, NOT_PUBMED, UNEXPANDED, Problems, usable
 from rerank_plugin.corpora.safe_xml import Malformed, Records
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document
 from rerank_plugin.files.text_files import DAMAGED
 
 log = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ def _document(record: Any, path: Path, problems: Problems, ids_required: bool) -
 
 
 def _metadata(citation: Any, article: Any, pmid: str) -> dict[str, Any]:
-    """The metadata of an article, as :mod:`rerank_plugin.files.filters` names them."""
+    """The metadata of an article, as :mod:`rerank_plugin.base.filters` names them."""
     types = _texts(article.iter("PublicationType"))
     notes = citation.iterfind("CommentsCorrectionsList/CommentsCorrections")
     found = {

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from rerank_plugin.files.extras import naming_extras
-from rerank_plugin.files.register import Register
+from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.register import Register
 
 # What a format can give.
 CORPUS = "a corpus"

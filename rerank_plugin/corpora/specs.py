@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora.register import QUERIES, accepted
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.sample import FOLDER as SAMPLE
 
 _SELECTED = re.compile(r"(?P<file>.+?)(?P<keys>(?::[\w-]+=[^:=]*)+)", re.DOTALL)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Judgments
 from rerank_plugin.evaluation.significance import Agreement, Comparison, agreement, compare
 from rerank_plugin.evaluation.values import Evaluator, Values
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Judgments
 from rerank_plugin.files.runs import RankedList
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Judgments
 from rerank_plugin.corpora import judgments
 from rerank_plugin.evaluation import report
 from rerank_plugin.evaluation.evaluation import evaluate
 from rerank_plugin.evaluation.measures import DEFAULTS, parse
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Judgments
 from rerank_plugin.files.runs import RankedList, check_run, read_run
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import naming_extras
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import naming_extras
 
 if TYPE_CHECKING:
     import ir_measures

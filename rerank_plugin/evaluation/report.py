@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.evaluation.evaluation import Evaluation
 from rerank_plugin.evaluation.measures import parse
 from rerank_plugin.evaluation.significance import TOP
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FileKind, beginning
 from rerank_plugin.files.tables import Report, Rows, Table, known
 

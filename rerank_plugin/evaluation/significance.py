@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.extras import naming_extras
+from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.files.runs import RankedList
 
 TOP = 10

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Judgments
 from rerank_plugin.evaluation import graded
 from rerank_plugin.evaluation.measures import HIGHEST_GRADE, is_ours, parse, provider
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Judgments
 from rerank_plugin.files.runs import RankedList, sort_order
 
 # Besides those with a parameter rel, they do not ask how relevant a document is.

@@ -9,7 +9,7 @@ The rules, for every command:
   holds a lock (flock) on it; one without a lock belongs to a dead process, and the next writer in the same folder
   removes it.
 * Folders are exchanged atomically if the system supports it (Linux). Otherwise the old one is first moved aside under a
-  known name; if the process dies between the two renames, `healed` moves it back.
+  known name; if the process dies between the two renames, `restore_interrupted` moves it back.
 * A device or a pipe is written to, and never replaced.
 """
 
@@ -33,7 +33,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 
 MARK = ".rerank_plugin-"  # between the name of an output and the random end of its temporary name
 ASIDE = "replaced"  # the end of the name that an old folder has between two renames
@@ -178,7 +178,7 @@ def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = Fal
     Raises:
         InputError: as `check_free`, before the block and again after it; or the place cannot be written to.
     """
-    place = check_free(healed(folder), kind, overwrite)
+    place = check_free(restore_interrupted(folder), kind, overwrite)
     with ExitStack() as cleaning:
         with writing_to(folder):
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -259,7 +259,7 @@ def scratch_folder() -> Iterator[Path]:
         yield folder
 
 
-def healed(folder: str | Path) -> Path:
+def restore_interrupted(folder: str | Path) -> Path:
     """The folder; it is restored first if a process died between the two renames of a replacement."""
     folder = Path(folder)
     place = Path(os.path.realpath(folder))
@@ -299,7 +299,7 @@ def remove_leftovers(folder: Path) -> None:
             continue
         place = leftover.with_name(found[1])
         if leftover == _aside(place) and not place.exists():
-            healed(place)
+            restore_interrupted(place)
             continue
         with suppress(OSError, OutputLockedError), locked(leftover):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import check_free, is_packed, is_stream, open_locked, replacing, writing_to
 from rerank_plugin.files.runs import JOURNAL, PART, RUN, encode, format_ranked
 from rerank_plugin.files.text_files import first_line

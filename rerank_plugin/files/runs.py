@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import FileKind, is_packed, is_stream, replacing
 from rerank_plugin.files.text_files import DAMAGED, byte_lines, first_line, lines
 

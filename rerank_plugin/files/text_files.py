@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 
 BUFFER = 1 << 18
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # what reading a truncated or broken .gz raises

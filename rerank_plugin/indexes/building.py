@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from rerank_plugin import __version__
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Problems
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.java import detach_at_thread_end
 from rerank_plugin.files.outputs import link_or_copy, replacing_folder
 from rerank_plugin.files.string_table import SeenHashes, StringTable, hash_strings
 from rerank_plugin.indexes.forward import ForwardIndexWriter
@@ -32,6 +31,7 @@ from rerank_plugin.indexes.lucene_reader import (
     stored_documents,
 )
 from rerank_plugin.indexes.lucene_writer import LuceneWriter
+from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
 
 log = logging.getLogger(__name__)

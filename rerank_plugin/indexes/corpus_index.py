@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import Problems, documents
 from rerank_plugin.corpora.metadata import NAMES, metadata_of
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document
 from rerank_plugin.indexes import building
 from rerank_plugin.indexes.index_folder import Index
 

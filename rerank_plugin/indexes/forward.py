@@ -42,9 +42,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document
 from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, save_array
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document
 from rerank_plugin.files.string_table import StringTable, StringTableWriter
 from rerank_plugin.text.tokenizer import PLAIN, PieceMemo, Tokenizer
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter
-from rerank_plugin.files.errors import InputError
 
 if TYPE_CHECKING:
     from rerank_plugin.knowledge.annotation import Annotator

@@ -31,11 +31,11 @@ from uuid import uuid4
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.filters import FILTERS, Filter
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import FILTERS, Filter
+from rerank_plugin.base.records import Document
 from rerank_plugin.files.fingerprints import describe_file
-from rerank_plugin.files.outputs import FolderKind, healed
-from rerank_plugin.files.records import Document
+from rerank_plugin.files.outputs import FolderKind, restore_interrupted
 from rerank_plugin.indexes.forward import ForwardIndex, Layout
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.text.tokenizer import tokenizer_of
@@ -141,13 +141,16 @@ def forward_checksum(description: dict) -> dict[str, str]:
     return {name: checksum(f"segments/{name}/", f"vocabulary/terms.{name}.", "knowledge/") for name in names}
 
 
-def open_whole(opening: Callable[[], T]) -> T:
-    """The result of ``opening``, which opens an index and parts of it; repeated if the index was replaced meanwhile.
+def retry_if_replaced(index: str | Path | Index | None, opening: Callable[[], T]) -> T:
+    """The result of ``opening``, which opens an index folder; repeated if the folder is replaced meanwhile.
+
+    Args:
+        index: as the caller gave it. With an open index, or with None, ``opening`` is called once.
 
     Raises:
         IndexReplacedError: the index was replaced during every try.
     """
-    for _ in range(TRIES - 1):
+    for _ in range(0 if index is None or isinstance(index, Index) else TRIES - 1):
         with suppress(IndexReplacedError):
             return opening()
     return opening()
@@ -167,7 +170,7 @@ class Index:
     """
 
     def __init__(self, folder: str | Path):
-        self.folder = healed(folder)
+        self.folder = restore_interrupted(folder)
         if not self.folder.is_dir():
             raise InputError(
                 f"no index at {self.folder}; build it with: rerank-plugin index --corpus C --index {folder}"

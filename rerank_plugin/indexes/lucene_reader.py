@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import FILTERS, Filter, years
+from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.formats import jsonl
 from rerank_plugin.corpora.metadata import metadata_of
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.filters import FILTERS, Filter, years
-from rerank_plugin.files.java import java_class, start_jvm
-from rerank_plugin.files.records import Document
+from rerank_plugin.java.jvm import java_class, start_jvm
 
 _ID_PAGE = 50_000
 CONTENTS = "contents"

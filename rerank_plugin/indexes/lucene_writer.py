@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.filters import FILTERS, STORED_ONLY, folded
-from rerank_plugin.files.java import java_class
-from rerank_plugin.files.records import Document
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import FILTERS, STORED_ONLY, folded
+from rerank_plugin.base.records import Document
+from rerank_plugin.java.jvm import java_class
 
 RAM_BUFFER_MB = 256.0
 FIELDS = ("title", "abstract", *FILTERS.values())  # beside id, contents and raw

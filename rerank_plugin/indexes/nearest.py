@@ -25,11 +25,11 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import naming_extras
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.settings import setting
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
-from rerank_plugin.files.settings import setting
 from rerank_plugin.indexes.index_folder import reading, write_description
 from rerank_plugin.indexes.stored_encodings import DESCRIPTION_FILE
 from rerank_plugin.kernels.parallel import available_threads

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.string_table import StringsInMemory, StringTable
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer, tokenizer_of

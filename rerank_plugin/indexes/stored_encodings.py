@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.arrays import ArrayWriter, open_array
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import INNER, FolderKind, replacing, replacing_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER

@@ -14,8 +14,8 @@ import numpy as np
 from rerank_plugin.files.arrays import GrowingArray, ranges
 from rerank_plugin.files.string_table import StringsInMemory
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, IndexQuery, idf
+from rerank_plugin.indexes.known_pieces import KnownPieces
 from rerank_plugin.indexes.statistics import CollectionStatistics
-from rerank_plugin.kernels.known_pieces import KnownPieces
 from rerank_plugin.kernels.word_loops import distinct_in_fields
 
 MOST_PIECES = 1 << 20  # distinct pieces of text, some 100 bytes each, before all are forgotten

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.indexes.forward import field_statistics
 from rerank_plugin.indexes.index_folder import (

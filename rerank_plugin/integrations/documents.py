@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from rerank_plugin.files.filters import Filter
+from rerank_plugin.base.filters import Filter
 from rerank_plugin.ranking.reranker import Hit, Reranker, stored_fields
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.texts import BODY_FIELDS

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import naming_extras
-from rerank_plugin.files.filters import Filter
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.filters import Filter
 from rerank_plugin.integrations.documents import rerank, retrieve
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
@@ -21,7 +21,7 @@ with naming_extras():
 
 
 @component
-class Retriever:
+class HaystackRetriever:
     """Retrieves the documents that a `Searcher` finds.
 
     Args:
@@ -87,7 +87,7 @@ def _filter(filters: dict[str, Any] | None) -> Filter | None:
 
 
 @component
-class Ranker:
+class HaystackRanker:
     """Re-ranks documents: by their ids if there is an index, otherwise by their texts and titles.
 
     Args:

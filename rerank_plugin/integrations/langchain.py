@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerank_plugin.files.extras import naming_extras
+from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.integrations.documents import rerank, retrieve
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
@@ -22,7 +22,7 @@ with naming_extras():
 SCORE = "relevance_score"
 
 
-class Retriever(BaseRetriever):
+class LangChainRetriever(BaseRetriever):
     """Retrieves the documents that a searcher finds.
 
     Attributes:
@@ -40,7 +40,7 @@ class Retriever(BaseRetriever):
         ]
 
 
-class Rerank(BaseDocumentCompressor):
+class LangChainReranker(BaseDocumentCompressor):
     """Re-ranks documents: by their ids if the reranker has an index, otherwise by their texts and titles.
 
     Attributes:

@@ -5,8 +5,8 @@ The score of a node is the reranker's relevance between 0 and 1; without a reran
 
 from __future__ import annotations
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import naming_extras
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.integrations.documents import rerank, retrieve
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
@@ -17,7 +17,7 @@ with naming_extras():
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 
-class Retriever(BaseRetriever):
+class LlamaIndexRetriever(BaseRetriever):
     """Retrieves the documents that a searcher finds, as text nodes with the ids of the documents.
 
     Args:
@@ -40,7 +40,7 @@ class Retriever(BaseRetriever):
         ]
 
 
-class Rerank(BaseNodePostprocessor):
+class LlamaIndexReranker(BaseNodePostprocessor):
     """Re-ranks nodes: by their ids if the reranker has an index, otherwise by their texts and titles.
 
     Attributes:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rerank_plugin.files.extras import naming_extras
-from rerank_plugin.files.java import anserini_jar
+from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.indexes.index_folder import DESCRIPTION, Index
+from rerank_plugin.java.jvm import anserini_jar
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
 

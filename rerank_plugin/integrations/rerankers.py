@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rerank_plugin.files.extras import naming_extras
+from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.integrations.documents import rerank
 from rerank_plugin.ranking.reranker import Reranker
 

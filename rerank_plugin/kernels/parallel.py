@@ -5,7 +5,7 @@ OpenMP's threads nor a second pool is used. Every item of work (a document, a wo
 instructions in any thread, so results do not depend on the number of threads.
 
 Waking a thread takes between 50 microseconds and a millisecond, as long as a piece of the work itself. So a query
-starts its helpers once (:func:`crew`), before there is work for them, and they wait for work without sleeping.
+starts its :func:`helper_threads` once, before there is work for them, and they wait for work without sleeping.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Here(threading.local):
-    """The state of this thread: whether it works on a part, and the crew that it leads."""
+class _ThreadState(threading.local):
+    """The state of this thread: whether it works on a part, and the helper threads that it leads."""
 
     working = False
-    crew: _Crew | None = None
+    helpers: _HelperThreads | None = None
 
 
-_here = _Here()
+_state = _ThreadState()
 
 
 @cache
@@ -71,7 +71,7 @@ class _Job:
 
     def take_parts(self) -> None:
         """Work until no part is left. After an error, the remaining parts are taken but skipped."""
-        before, _here.working = _here.working, True
+        before, _state.working = _state.working, True
         self.workers.add(threading.get_ident())
         try:
             for start in self.starts:
@@ -84,7 +84,7 @@ class _Job:
                     self.done[0] = 1
         finally:
             self.workers.discard(threading.get_ident())
-            _here.working = before
+            _state.working = before
 
     def finish(self) -> None:
         """Take the remaining parts, wait for those of other threads, and raise the exception of ``work``, if any."""
@@ -111,7 +111,7 @@ def _wait_beyond(counter: np.ndarray, seen: int, stop: Callable[[], bool] = lamb
     return now
 
 
-class _Crew:
+class _HelperThreads:
     """The helper threads of a leader; they work on its jobs in the order of posting, until they are dismissed."""
 
     def __init__(self, helpers: int):
@@ -141,16 +141,16 @@ class _Crew:
 
 
 @contextmanager
-def crew(threads: int) -> Iterator[None]:
-    """Provide ``threads - 1`` helpers for every :func:`split` in the block; no effect within a crew or a part."""
-    if threads == 1 or _here.working or _here.crew is not None:
+def helper_threads(threads: int) -> Iterator[None]:
+    """Provide ``threads - 1`` helpers for every :func:`split` in the block; no effect within such a block or a part."""
+    if threads == 1 or _state.working or _state.helpers is not None:
         yield
         return
-    _here.crew = _Crew(threads - 1)
+    _state.helpers = _HelperThreads(threads - 1)
     try:
         yield
     finally:
-        ours, _here.crew = _here.crew, None
+        ours, _state.helpers = _state.helpers, None
         ours.dismiss()
 
 
@@ -166,25 +166,25 @@ def split(work: Callable[[int, int], object], count: int, threads: int, smallest
         any exception of ``work``; parts that have not been started are then left out.
     """
     size = max(smallest, -(-count // (threads * PARTS_OF_A_THREAD)), 1)
-    if threads == 1 or count <= size or _here.working:
+    if threads == 1 or count <= size or _state.working:
         work(0, count)
         return
-    with crew(threads):
+    with helper_threads(threads):
         job = _Job(work, count, size)
-        _here.crew.post(job)
+        _state.helpers.post(job)
         job.finish()
 
 
 def alongside(work: Callable[[], T], threads: int) -> Callable[[], T]:
-    """Run ``work`` in another thread of the crew, if there is one; returns a function that waits for the result.
+    """Run ``work`` in a helper thread, if there is one; returns a function that waits for the result.
 
     If no thread has started the work when that function is called, the caller does the work itself.
     """
-    if threads == 1 or _here.working or _here.crew is None:
+    if threads == 1 or _state.working or _state.helpers is None:
         return work
     found: list[T] = []
     job = _Job(lambda start, stop: found.append(work()), 1, 1)
-    _here.crew.post(job)
+    _state.helpers.post(job)
 
     def result() -> T:
         job.finish()

@@ -121,7 +121,7 @@ def compile_source(options) -> None:
 
 
 def show(options) -> None:
-    from rerank_plugin.files.errors import InputError
+    from rerank_plugin.base.errors import InputError
     from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 
     knowledge = KnowledgeBase(options.knowledge)

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.kernels.parallel import available_threads, split
 from rerank_plugin.knowledge import matching, normalization, term_arrays
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase

@@ -12,8 +12,8 @@ from typing import TypeVar
 import numpy as np
 
 from rerank_plugin import __version__
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, save_array
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.files.string_table import StringTableWriter, hash_strings

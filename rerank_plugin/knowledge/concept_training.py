@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.knowledge import link_prediction, transe
 from rerank_plugin.knowledge.concept_vectors import save_concept_vectors
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase

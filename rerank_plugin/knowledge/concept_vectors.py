@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import FolderKind, healed, replacing_folder
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.outputs import FolderKind, replacing_folder, restore_interrupted
 from rerank_plugin.text.vocabulary import read_lines
 from rerank_plugin.text.word_vectors import matrix_of, read_tensors
 
@@ -55,7 +55,7 @@ def load_concept_vectors(folder: str | Path) -> ConceptVectors:
     Raises:
         InputError: a file is missing or damaged, or the numbers of ids and of vectors differ.
     """
-    folder = healed(folder)
+    folder = restore_interrupted(folder)
     path = folder / VECTORS_FILE
     try:
         ids, tensors = read_lines(folder / IDS_FILE), read_tensors(path)

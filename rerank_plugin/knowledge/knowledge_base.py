@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.arrays import open_array
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import FolderKind, healed
+from rerank_plugin.files.outputs import FolderKind, restore_interrupted
 from rerank_plugin.files.string_table import StringTable, hash_strings
 
 FORMAT_VERSION = 1
@@ -39,7 +39,7 @@ class KnowledgeBase:
     """
 
     def __init__(self, folder: str | Path):
-        self.folder = healed(folder)
+        self.folder = restore_interrupted(folder)
         self.description = _description(self.folder)
         self.checksum: str = self.description["checksum"]
         self.relation_names: list[str] = self.description["relation_names"]

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora.columns import rows
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.text_files import DAMAGED, lines, plain_or_gz
 from rerank_plugin.knowledge.entries import Concept, Relation, Source, distinct
 

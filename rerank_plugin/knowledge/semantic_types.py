@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora.columns import rows
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.text_files import lines
 from rerank_plugin.knowledge.entries import Source
 

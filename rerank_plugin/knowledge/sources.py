@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.text_files import DAMAGED, kind_of, open_bytes, plain_or_gz
 from rerank_plugin.knowledge.entries import Source
 

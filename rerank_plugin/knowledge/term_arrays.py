@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.arrays import open_array, ranges, save_array
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.knowledge import normalization

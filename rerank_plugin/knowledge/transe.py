@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.settings import setting
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.settings import setting
 
 DRAWN = 100_000  # triples for which corruptions are drawn at once
 

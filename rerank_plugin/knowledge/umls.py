@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.text_files import lines, plain_or_gz
 from rerank_plugin.knowledge.entries import Concept, Relation, Source, distinct
 from rerank_plugin.knowledge.semantic_types import MEDICAL

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.settings import setting
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.settings import setting
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 
@@ -74,7 +74,7 @@ class ModelConfig:
 
     Attributes:
         document_words, query_words: N and M, where longer texts are cut.
-        lexical_features: names from :mod:`rerank_plugin.features.lexical_features`.
+        lexical_features: names from :mod:`rerank_plugin.inputs.lexical_features`.
         query_stopwords: ``keep``, or ``remove`` to leave stop-words out of queries.
         concepts: number of the concepts that the model has vectors of.
         concept_dimension: of their vectors.
@@ -121,7 +121,7 @@ class ModelConfig:
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} {getattr(self, name)} is not in [0, 1)")
         if takes_features:
-            from rerank_plugin.features.lexical_features import check_names  # here, because it loads numpy
+            from rerank_plugin.inputs.lexical_features import check_names  # here, because it loads numpy
 
             object.__setattr__(self, "lexical_features", check_names(self.lexical_features))
         elif self.lexical_features:

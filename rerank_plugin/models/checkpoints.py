@@ -17,12 +17,19 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from rerank_plugin import __version__
-from rerank_plugin.features.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
-from rerank_plugin.features.lexical_features import frequency_fields
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import INNER, FolderKind, healed, link_or_copy, replacing, replacing_folder
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.outputs import (
+    INNER,
+    FolderKind,
+    link_or_copy,
+    replacing,
+    replacing_folder,
+    restore_interrupted,
+)
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.statistics import STATISTICS_FILE, CollectionStatistics
+from rerank_plugin.inputs.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
+from rerank_plugin.inputs.lexical_features import frequency_fields
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.reader import StoredModel
 from rerank_plugin.models.register import entry_of, resolve
@@ -160,7 +167,7 @@ def _kept(statistics: CollectionStatistics, config: dict) -> bytes:
 
 def read_config(folder: Path) -> dict:
     """A checkpoint's config.json; an `InputError` if it is missing, unreadable, or names no model."""
-    path = healed(folder) / CONFIG_FILE
+    path = restore_interrupted(folder) / CONFIG_FILE
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

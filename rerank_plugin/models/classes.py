@@ -11,10 +11,10 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import MissingExtraError, naming_extras
-from rerank_plugin.files.register import one_line
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import MissingExtraError, naming_extras
+from rerank_plugin.base.register import one_line
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.fast_paths import DevicePath, EncodingScorer, FastPath, InnerProductScorer

@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rerank_plugin.features.inputs import InputBuilder, ModelQuery
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
 from rerank_plugin.indexes.stored_encodings import DTYPES, KeptPieces, encodings_folder, find_encodings, write_encodings
+from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
 from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.ranking_model import EncodingModel, RankingModel

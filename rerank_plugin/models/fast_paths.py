@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.models.base import ModelConfig, RerankerOptions
 
 if TYPE_CHECKING:
-    from rerank_plugin.features.inputs import InputBuilder, ModelQuery
+    from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
     from rerank_plugin.models.ranking_model import RankingModel
 
 
@@ -50,7 +50,7 @@ class FastPath(_OnCpu, ABC):
 
     Attributes:
         threads: how many threads share the documents or queries.
-        gathers_words: whether it uses :func:`~rerank_plugin.features.interactions.candidate_words`, whose time
+        gathers_words: whether it uses :func:`~rerank_plugin.inputs.interactions.candidate_words`, whose time
             benchmarks then measure separately.
         of_index: whether it is made of the index's words or documents: made anew when an index of texts gets others.
         of_torch: whether it computes in torch's threads; ours would be in their way.

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import naming_extras
-from rerank_plugin.files.register import one_line
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.register import one_line
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*\w", re.ASCII)
 PATTERNS = ("*.safetensors", "*.json", "*.txt")

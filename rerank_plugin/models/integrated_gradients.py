@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.interactions import cosine_matrix
+from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.attribution import Attribution, Part, of_cells
 from rerank_plugin.models.ranking_model import FixedVectorModel, StandardizedFeatures
 

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank_plugin.features.inputs import InputBuilder, Inputs, ModelQuery
-from rerank_plugin.features.interactions import candidate_words
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
+from rerank_plugin.inputs.builder import InputBuilder, Inputs, ModelQuery
+from rerank_plugin.inputs.interactions import candidate_words
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.ranking_model import FixedVectorModel

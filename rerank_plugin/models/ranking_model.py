@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.files.records import Document
+from rerank_plugin.base.records import Document
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.reader import Reader
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rerank_plugin.features.concept_reader import ConceptReader
-from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
-from rerank_plugin.features.inputs import InputBuilder
-from rerank_plugin.features.lexical_features import VECTOR_NAMES
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.inputs.builder import InputBuilder
+from rerank_plugin.inputs.concept_reader import ConceptReader
+from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.inputs.lexical_features import VECTOR_NAMES
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from rerank_plugin.features.vector_features import VectorFeatures
+    from rerank_plugin.inputs.vector_features import VectorFeatures
 
 
 class Reader:
@@ -69,7 +69,7 @@ class Reader:
         names = [name for name in self.config.lexical_features if name in VECTOR_NAMES]
         if not names:
             return None
-        from rerank_plugin.features.vector_features import VectorFeatures  # here, because it loads numba
+        from rerank_plugin.inputs.vector_features import VectorFeatures  # here, because it loads numba
 
         return VectorFeatures(names, self.arrays()["vectors"])
 

@@ -18,8 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.register import Register
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.register import Register
 from rerank_plugin.models.base import Recipe
 from rerank_plugin.models.hub import hub_folder, is_hub_name
 
@@ -53,7 +53,7 @@ class ModelEntry:
         bundled: folder of the bundled checkpoint, which the name alone loads; None for none.
         foreign: a function from a module that imports no torch: whether a folder (Path) that is no checkpoint is one
             that the module's ``from_folder`` reads.
-        explain: a function of the module and :class:`~rerank_plugin.features.inputs.Inputs` of one document (B is 1) to
+        explain: a function of the module and :class:`~rerank_plugin.inputs.builder.Inputs` of one document (B is 1) to
             the :class:`~rerank_plugin.models.attribution.Attribution` of its score; None for a model without.
     """
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import naming_extras
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, scratch_folder
 from rerank_plugin.files.tables import markdown

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.records import Query
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.ranking.pipeline import CandidateSource, Ranking, rank_together
 from rerank_plugin.ranking.scores import checked_scores
-from rerank_plugin.rerankers import Reranker, as_scorer
+from rerank_plugin.rerankers import CandidateScorer, as_scorer
 from rerank_plugin.retrieval.given_run import GivenRun, warn_of_cut
 from rerank_plugin.retrieval.judged import JudgedOnly
 
@@ -104,7 +104,7 @@ class Union:
 
 
 def rank_lists(
-    tasks: Iterable[tuple[Query, Sequence[Candidates]]], reranker: Reranker | None, together: int = 8
+    tasks: Iterable[tuple[Query, Sequence[Candidates]]], reranker: CandidateScorer | None, together: int = 8
 ) -> Iterator[list[Ranking]]:
     """Yield, for each query, the rankings of its candidate lists (at least one), as `rank` gives them for each list.
 
@@ -140,12 +140,16 @@ def rank_lists(
             yield _rank_apart(query, lists, reranker, together)
 
 
-def _rank_apart(query: Query, lists: Sequence[Candidates], reranker: Reranker | None, together: int) -> list[Ranking]:
+def _rank_apart(
+    query: Query, lists: Sequence[Candidates], reranker: CandidateScorer | None, together: int
+) -> list[Ranking]:
     parts = (lists[start : start + together] for start in range(0, len(lists), together))
     return [ranking for part in parts for ranking in rank_together([query] * len(part), part, reranker)]
 
 
-def _scores(queries: Sequence[Query], unions: Sequence[Union], reranker: Reranker, together: int) -> list[np.ndarray]:
+def _scores(
+    queries: Sequence[Query], unions: Sequence[Union], reranker: CandidateScorer, together: int
+) -> list[np.ndarray]:
     """Scores of each union's documents, float32 [C] by its rows."""
     pieces = [(place, piece) for place, union in enumerate(unions) for piece in union.pieces]
     found: list[list[np.ndarray]] = [[] for _ in unions]

@@ -62,7 +62,7 @@ class Explanation:
         reranker: its name; None for the first stage alone.
         title: of the document, as it was indexed, or where it is not stored as the index's words.
         abstract: the same.
-        metadata: what else is known of the document (:mod:`rerank_plugin.files.filters`); empty for nothing.
+        metadata: what else is known of the document (:mod:`rerank_plugin.base.filters`); empty for nothing.
         rank: the reranker's, from 1 on.
         score: the reranker's.
         first_stage_rank: before re-ranking.

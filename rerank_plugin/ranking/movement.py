@@ -11,7 +11,7 @@ from collections import defaultdict
 import numpy as np
 import numpy.typing as npt
 
-from rerank_plugin.features.lexical_features import in_words
+from rerank_plugin.inputs.lexical_features import in_words
 from rerank_plugin.ranking.explanation import DocumentWord, Explanation
 
 REASONS = 3  # that are named

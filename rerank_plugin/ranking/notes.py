@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Sequence
 
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.records import Query
 from rerank_plugin.rerankers.scorer import MOST_TOLD, Scorer
 from rerank_plugin.retrieval.register import FirstStage, lacking_words
 

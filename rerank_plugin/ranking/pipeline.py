@@ -18,15 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.filters import Filter
-from rerank_plugin.files.java import detach_at_thread_end
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.index_folder import Index, open_whole
+from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
+from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.ranking.cascade import Stage, load_stages
 from rerank_plugin.ranking.scores import checked, checked_scores
-from rerank_plugin.rerankers import Reranker, RerankerOptions, Scorer, as_scorer, warn_of_another
+from rerank_plugin.rerankers import CandidateScorer, RerankerOptions, Scorer, as_scorer, warn_first_stage_mismatch
 from rerank_plugin.retrieval.given_run import RunConfig
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, FirstStageConfig, check_filter
@@ -93,7 +93,7 @@ class Pipeline:
             index = self._index()
             return self._opened(index, self.scorer(index))
 
-        return opened() if isinstance(self.index, Index) else open_whole(opened)
+        return retry_if_replaced(self.index, opened)
 
     def open_for(self, query: Query) -> tuple[OpenPipeline, Candidates]:
         """Open everything for one query, and search: Java starts and searches while the rerankers load.
@@ -115,7 +115,7 @@ class Pipeline:
                     found = searching.result()
             return self._opened(index, scorer), found
 
-        return searched() if isinstance(self.index, Index) else open_whole(searched)
+        return retry_if_replaced(self.index, searched)
 
     def scorer(self, index: Index) -> Scorer | None:
         """The rerankers over an index as one, None without any; warns of those trained on another first stage."""
@@ -123,7 +123,7 @@ class Pipeline:
             return None
         made = load_stages(self.stages, index.forward, self.running)
         if not isinstance(self.first_stage, RunConfig):  # a run does not say what made it
-            warn_of_another(made, self.first_stage.name)
+            warn_first_stage_mismatch(made, self.first_stage.name)
         return made
 
     def _index(self) -> Index:
@@ -198,7 +198,7 @@ def cuts_ranking(first_stage: FirstStageConfig | FirstStage) -> bool:
     return entry is not None and entry.depth_cuts == RANKING
 
 
-def rank(query: Query, candidates: Candidates, reranker: Reranker | None) -> Ranking:
+def rank(query: Query, candidates: Candidates, reranker: CandidateScorer | None) -> Ranking:
     """Score and sort the candidates of one query; without a reranker they keep their first-stage scores.
 
     Raises:
@@ -208,7 +208,7 @@ def rank(query: Query, candidates: Candidates, reranker: Reranker | None) -> Ran
 
 
 def rank_together(
-    queries: Sequence[Query], candidates: Sequence[Candidates], reranker: Reranker | None
+    queries: Sequence[Query], candidates: Sequence[Candidates], reranker: CandidateScorer | None
 ) -> list[Ranking]:
     """:func:`rank` for several queries; a reranker with ``score_many`` scores all of them in one call."""
     if reranker is None:
@@ -228,7 +228,7 @@ def rank_together(
 def rank_all(
     queries: Iterable[Query],
     source: CandidateSource,
-    reranker: Reranker | None,
+    reranker: CandidateScorer | None,
     threads: int = 2,
     together: int = 1,
 ) -> Iterator[Ranking]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rerank_plugin import rerankers
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.filters import Filter, Values
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter, Values
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.index_folder import Index, open_whole
+from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.kernels.parallel import available_threads
@@ -31,7 +31,7 @@ from rerank_plugin.models.relevance import Relevance
 from rerank_plugin.models.sharing import fetch, push, save_shared
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.cascade import Stage, load_stages
-from rerank_plugin.ranking.explaining import explained, place_of
+from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.notes import NotesLog, notes_of
 from rerank_plugin.ranking.pipeline import Ranking
@@ -158,7 +158,7 @@ class Reranker:
             made.relevance = Relevance.of_checkpoint(named[-1][1])
             return made
 
-        return whole(statistics if index is None else index, opened)
+        return retry_if_replaced(statistics if index is None else index, opened)
 
     @classmethod
     def from_pretrained(
@@ -293,7 +293,7 @@ class Reranker:
         ranking = pipeline.rank(asked, self._candidates(given, first_stage_scores), self._scorer)
         place = place_of(ranking, which)
         document = self._documents.as_indexed(int(ranking.candidates.rows[place]))
-        return explained(ranking, place, self._scorer, "the list", document)
+        return explain(ranking, place, self._scorer, "the list", document)
 
     def rerank_hits(self, query: str, hits: Iterable[Any], searcher: Any, top_k: int | None = None) -> list[Hit]:
         """Re-rank the hits of another searcher, such as Pyserini's ``LuceneSearcher``.
@@ -459,11 +459,6 @@ def open_index(index: str | Path | Index) -> Index:
     if not isinstance(index, (str, os.PathLike)):
         raise InputError(f"an index is the path of its folder or an open Index, not {type(index).__name__}")
     return Index(index)
-
-
-def whole(index: str | Path | Index | None, opening: Callable[[], T]) -> T:
-    """The result of ``opening``, which is called again if the index folder is replaced while it runs."""
-    return opening() if index is None or isinstance(index, Index) else open_whole(opening)
 
 
 def as_query(text: str, id: str | None = None, filter: Filter | Values | None = None) -> Query:

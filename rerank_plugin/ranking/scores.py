@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.rerankers import Reranker, as_scorer, score_many
+from rerank_plugin.rerankers import CandidateScorer, as_scorer, score_many
 
 
-def checked_scores(queries: Sequence[Query], candidates: Sequence[Candidates], reranker: Reranker) -> list[np.ndarray]:
+def checked_scores(
+    queries: Sequence[Query], candidates: Sequence[Candidates], reranker: CandidateScorer
+) -> list[np.ndarray]:
     """A reranker's scores for the candidates of several queries, float32 [C] each, after `checked`.
 
     Empty lists are not passed to it.

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter, Values
+from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import queries as read_queries
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.filters import Filter, Values
-from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import RankedList, strictly_decreasing
-from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.ranking import pipeline
-from rerank_plugin.ranking.explaining import explained, place_of
+from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.notes import NotesLog, notes_of
 from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, cuts_ranking
-from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least, open_index, ranked_hits, whole
+from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least, open_index, ranked_hits
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
-from rerank_plugin.rerankers import warn_of_another
+from rerank_plugin.rerankers import warn_first_stage_mismatch
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.lucene import BM25, QLD, RM3, LuceneConfig
 from rerank_plugin.retrieval.register import FIRST_STAGES, configure
@@ -76,9 +76,9 @@ class Searcher:
             made = _reranker(reranker, found)
             return found, made, self._pipeline_of(found, made, self._config)
 
-        self.index, self.reranker, self._pipeline = whole(index, opened)
+        self.index, self.reranker, self._pipeline = retry_if_replaced(index, opened)
         if self.reranker is not None:
-            warn_of_another(self.reranker._scorer, self._config.name)
+            warn_first_stage_mismatch(self.reranker._scorer, self._config.name)
         self.num_docs = len(self.index)
         self._closed, self._lock, self._notes = False, Lock(), NotesLog()
         self._replaced: list[OpenPipeline] = []  # which other threads may be searching
@@ -171,7 +171,7 @@ class Searcher:
         ranking = self._rank(as_query(query))
         place = place_of(ranking, docid)
         document = self._documents().as_indexed(int(ranking.candidates.rows[place]))
-        return explained(ranking, place, self._pipeline.scorer, self._config.name, document)
+        return explain(ranking, place, self._pipeline.scorer, self._config.name, document)
 
     def similar(self, docid: str, k: int = 10, encoder: str | Path = "ktrel") -> list[Hit]:
         """The k documents whose stored vectors are closest to that of a document, which is left out itself.

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.index_folder import Index
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from rerank_plugin.features.matches import Matches
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document, Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.text_index import TextIndex
-from rerank_plugin.ranking.explaining import explained
+from rerank_plugin.inputs.matches import Matches
+from rerank_plugin.ranking.explain import explain
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.ranking.scores import checked_scores
@@ -39,7 +39,7 @@ class TextScorer:
             candidates = self._hold(query, documents, first_stage, passages=False)
             scores = checked_scores([query], [candidates], self.scorer)[0]
             ranking = Ranking(query, candidates, scores, np.argsort(-scores, kind="stable"))
-            return explained(ranking, which, self.scorer, "the list", Document(str(which), title, text))
+            return explain(ranking, which, self.scorer, "the list", Document(str(which), title, text))
 
     def score(
         self, query: Query, documents: Iterable[Any], first_stage: np.ndarray | None, passages: bool

@@ -27,19 +27,19 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rerank_plugin.files.errors import InputError, unknown
+from rerank_plugin.base.errors import InputError, unknown
 from rerank_plugin.models import register
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.hub import hub_folder, is_hub_name
 from rerank_plugin.models.register import ModelEntry
-from rerank_plugin.rerankers.scorer import Reranker, Scorer, as_scorer, score_many, warn_of_another
+from rerank_plugin.rerankers.scorer import CandidateScorer, Scorer, as_scorer, score_many, warn_first_stage_mismatch
 
 if TYPE_CHECKING:
     from rerank_plugin.indexes.forward import ForwardIndex
 
 __all__ = [
-    "UNTRAINED", "Reranker", "RerankerOptions", "Scorer", "as_scorer", "checkpoint_of", "known_names", "load",
-    "score_many", "warn_of_another",
+    "UNTRAINED", "CandidateScorer", "RerankerOptions", "Scorer", "as_scorer", "checkpoint_of", "known_names", "load",
+    "score_many", "warn_first_stage_mismatch",
 ]  # fmt: skip
 
 

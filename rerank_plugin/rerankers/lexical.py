@@ -33,12 +33,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rerank_plugin.features.matches import Matches
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.files.arrays import ranges
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
+from rerank_plugin.inputs.matches import Matches
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.models.attribution import Attribution, of_cells
 from rerank_plugin.rerankers.scorer import Scorer

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rerank_plugin.features.inputs import Inputs, ModelQuery
-from rerank_plugin.features.lexical_features import FIRST_STAGE, LISTWISE
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import require
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import require
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.kernels.parallel import available_threads, crew
+from rerank_plugin.inputs.builder import Inputs, ModelQuery
+from rerank_plugin.inputs.lexical_features import FIRST_STAGE, LISTWISE
+from rerank_plugin.kernels.parallel import available_threads, helper_threads
 from rerank_plugin.models.attribution import Attribution, Part
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.checkpoints import check_holds, load_checkpoint, load_stored, read_config
@@ -144,8 +144,8 @@ class NeuralReranker(Scorer):
 
         The fast path on the CPU splits the queries over the threads; the module scores all documents in joint batches.
         """
-        # The crew comes first, so that the helpers are awake.
-        with crew(self.helpers), self.model.inference():
+        # The helper threads are started first, so that they are awake.
+        with helper_threads(self.helpers), self.model.inference():
             tasks = [self._task(query, found) for query, found in zip(queries, candidates)]
             open_tasks = [task for task in tasks if task.scores is None]
             fast = self._fast_path() if open_tasks else None
@@ -169,7 +169,9 @@ class NeuralReranker(Scorer):
             task.scores = np.zeros(0, np.float32)
         elif not self.can_read(words):
             items = ["words"] * builder.reads_words + ["concepts"] * (builder.concepts is not None)
-            task.scores = self.left_as_found(query, candidates, f"the model knows none of its {' and '.join(items)}")
+            task.scores = self.first_stage_fallback(
+                query, candidates, f"the model knows none of its {' and '.join(items)}"
+            )
         return task
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:

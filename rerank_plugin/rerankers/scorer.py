@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from rerank_plugin.files.records import Query
+    from rerank_plugin.base.records import Query
     from rerank_plugin.indexes.candidates import Candidates
     from rerank_plugin.models.attribution import Attribution
 
@@ -27,7 +27,7 @@ def shown(query: Query) -> str:
     return query.id if len(query.id) <= 60 else f"{query.id[:60]}..."
 
 
-class Reranker(Protocol):
+class CandidateScorer(Protocol):
     """Scores the candidates of one query. :class:`Scorer` extends it with optional capabilities."""
 
     name: str
@@ -61,7 +61,7 @@ class Scorer(ABC):
         """The ids of the queries that it could not read, the latest 10,000 at most."""
         return set()
 
-    def left_as_found(self, query: Query, candidates: Candidates, why: str) -> np.ndarray:
+    def first_stage_fallback(self, query: Query, candidates: Candidates, why: str) -> np.ndarray:
         """The first-stage scores, float32 [C], for a query that it cannot read; says so once a query."""
         if query.id not in self.unknown_queries:
             if len(self.unknown_queries) == MOST_TOLD:
@@ -91,7 +91,7 @@ class Scorer(ABC):
         return
 
 
-def warn_of_another(scorer: Reranker, first_stage: str) -> None:
+def warn_first_stage_mismatch(scorer: CandidateScorer, first_stage: str) -> None:
     """Log a warning where a scorer reads the scores of another first stage than it was trained on."""
     if isinstance(scorer, Scorer) and scorer.trained_after not in (None, first_stage):
         log.warning(
@@ -100,14 +100,14 @@ def warn_of_another(scorer: Reranker, first_stage: str) -> None:
         )  # fmt: skip
 
 
-class Adopted(Scorer):
-    """Adapts a :class:`Reranker` to :class:`Scorer`.
+class ScorerAdapter(Scorer):
+    """Adapts a :class:`CandidateScorer` to :class:`Scorer`.
 
     Raises:
         InputError: it has no ``score``, or has ``listwise`` or ``score_many``, which only a Scorer may have.
     """
 
-    def __init__(self, reranker: Reranker):
+    def __init__(self, reranker: CandidateScorer):
         known = set(dir(reranker))
         if "score" not in known:
             raise InputError(f"{_described(reranker)} is no reranker: it has no method score(query, candidates)")
@@ -120,12 +120,14 @@ class Adopted(Scorer):
         return self.reranker.score(query, candidates)
 
 
-def as_scorer(reranker: Reranker | Scorer) -> Scorer:
-    """Any reranker as a :class:`Scorer`; an `InputError` if it is no reranker, as in :class:`Adopted`."""
-    return reranker if isinstance(reranker, Scorer) else Adopted(reranker)
+def as_scorer(reranker: CandidateScorer | Scorer) -> Scorer:
+    """Any reranker as a :class:`Scorer`; an `InputError` if it is no reranker, as in :class:`ScorerAdapter`."""
+    return reranker if isinstance(reranker, Scorer) else ScorerAdapter(reranker)
 
 
-def score_many(reranker: Reranker, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
+def score_many(
+    reranker: CandidateScorer, queries: Sequence[Query], candidates: Sequence[Candidates]
+) -> list[np.ndarray]:
     """Scores of several queries' candidates, float32 [C] each."""
     return as_scorer(reranker).score_many(queries, candidates)
 

@@ -35,9 +35,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import naming_extras
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.term_ids import TermIds
@@ -87,7 +87,7 @@ class WordMoversDistance(Scorer):
         """Negated distances, float32 [C]."""
         ids, counts = self.query_words(query.text)
         if not len(ids):
-            return self.left_as_found(query, candidates, "no word of it has a vector")
+            return self.first_stage_fallback(query, candidates, "no word of it has a vector")
         distances = self.distances(ids, counts, candidates, self.exact_top)
         return np.where(np.isfinite(distances), -distances, self.floor).astype(np.float32)
 

@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import require
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import require
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.nearest import FLAT, HNSW, KINDS, AnnSearch, FlatSearch
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings

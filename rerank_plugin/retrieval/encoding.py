@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED
 from rerank_plugin.indexes.nearest import AnnConfig, build_ann

@@ -6,7 +6,7 @@ then the encoder searches again, with the query moved towards the best of all. I
 puts close to each other share their scores (:mod:`rerank_plugin.kernels.regularization`). ``index --encode ktrel`` also
 adapts the bundled encoder to the index's documents, unless they are few. That one then stands in its place, and before
 the end the best documents gain by how near their words are to each of the query's (``vector_matches`` of
-:mod:`rerank_plugin.features.vector_features`). Weights and numbers were chosen on the validation queries of two
+:mod:`rerank_plugin.inputs.vector_features`). Weights and numbers were chosen on the validation queries of two
 collections (docs/models/ktrel.md, docs/dense-retrieval.md).
 """
 
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import ADAPTED
 from rerank_plugin.retrieval.dense import ENCODER, DenseConfig, DenseStage, encode_command
@@ -103,7 +103,7 @@ class HybridStage:
         self.dense = found or DenseConfig(config.encoder).open(index)
         self.words, self.matches, self.weights = LuceneConfig().open(index), None, config.weights(adapted)
         if adapted:
-            from rerank_plugin.features.vector_features import VectorFeatures
+            from rerank_plugin.inputs.vector_features import VectorFeatures
 
             model = self.dense.encoder.reranker.model
             vectors = model.words.embeddings.numpy()[:, : model.encoding_size // len(model.config.space_weights)]

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.java import java_class
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.lucene_reader import clauses, filter_query, without_stored_fields
+from rerank_plugin.java.jvm import java_class
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 LUCENE_FIELDS = ("contents", "title", "abstract")

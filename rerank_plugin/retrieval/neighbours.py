@@ -33,10 +33,10 @@ from pathlib import Path
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Judgments, Query
 from rerank_plugin.files.arrays import open_array, ranges, save_array
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
-from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import reading, write_description

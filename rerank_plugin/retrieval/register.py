@@ -1,8 +1,9 @@
 """First stages: their protocol, their register entry, and the register that finds them by name.
 
 A first stage is named ``name`` or, where it takes an argument, ``name:ARGUMENT`` (``dense:checkpoints/ktrel``). To add
-one, end a module of this folder with ``register(FirstStageEntry(...))``, as :mod:`rerank_plugin.retrieval.whole` does.
-The modules are imported to print a command's help: import Java, torch and other heavy libraries where they are needed.
+one, end a module of this folder with ``register(FirstStageEntry(...))``, as
+:mod:`rerank_plugin.retrieval.all_documents` does. The modules are imported to print a command's help: import Java,
+torch and other heavy libraries where they are needed.
 Another package declares an entry point of the group ``rerank_plugin.first_stages`` with the entry's name, which points
 at a :class:`FirstStageEntry`.
 """
@@ -13,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rerank_plugin.files.errors import InputError, unknown
-from rerank_plugin.files.records import Query
-from rerank_plugin.files.register import Register
-from rerank_plugin.files.settings import chosen, setting, settings  # noqa: F401 (first stages take them from here)
+from rerank_plugin.base.errors import InputError, unknown
+from rerank_plugin.base.records import Query
+from rerank_plugin.base.register import Register
+from rerank_plugin.base.settings import chosen, setting, settings  # noqa: F401 (first stages take them from here)
 
 if TYPE_CHECKING:
     from rerank_plugin.indexes.candidates import Candidates

@@ -8,7 +8,7 @@ import logging
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.service.errors import RequestError, documented
 from rerank_plugin.service.state import Service, service_of
 

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from rerank_plugin import __version__
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.service import administration, click_api, explain_api, rerank_api, search_api
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.mcp import mcp_server

@@ -7,7 +7,7 @@ import logging
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.service.click_log import Click
 from rerank_plugin.service.errors import RequestError, documented
 from rerank_plugin.service.state import service_of

@@ -1,6 +1,6 @@
 """The click log: what was shown and what was clicked on, in the columns that the clicks command reads, and more.
 
-Besides those of `rerank_plugin.corpora.click_logs`, a line has:
+Besides those of `rerank_plugin.clicks.logs`, a line has:
 
     position    rank at which the document was shown, from 1 on
     session     the session's id, salted anew by each process
@@ -26,8 +26,8 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from rerank_plugin.corpora import click_logs
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.clicks import logs as click_logs
 from rerank_plugin.files.outputs import FileKind, check_free, is_packed, is_still, open_locked
 from rerank_plugin.files.text_files import first_line
 

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 
 
 class ErrorAnswer(BaseModel):

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from rerank_plugin.files import records
-from rerank_plugin.files.filters import Filter
+from rerank_plugin.base import records
+from rerank_plugin.base.filters import Filter
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.service.answers import IndexAnswer, QueryText

@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from rerank_plugin import __version__
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.service import explain_api, rerank_api, search_api
 from rerank_plugin.service.answers import DocumentAnswer, IndexesAnswer, SearchAnswer
 from rerank_plugin.service.collections import Served

@@ -11,8 +11,8 @@ from typing import Annotated
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
-from rerank_plugin.files import records
-from rerank_plugin.files.filters import Filter
+from rerank_plugin.base import records
+from rerank_plugin.base.filters import Filter
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.pipeline import Ranking, rank
 from rerank_plugin.ranking.reranker import Hit, ranked_hits

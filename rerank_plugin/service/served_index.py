@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import FILTERS
+from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import queries
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.filters import FILTERS
-from rerank_plugin.files.java import detach_at_thread_end
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.ranking.cascade import Cascade, Stage, load_stages
-from rerank_plugin.ranking.explaining import explained, place_of
+from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.notes import notes_of
 from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, cuts_ranking, rank, rank_together
@@ -192,7 +192,7 @@ class ServedIndex:
         ranking = rank(query, candidates, scorer)
         with naming("docid", 404):
             place = place_of(ranking, docid)
-        return explained(ranking, place, scorer, stage, self.documents.as_indexed(int(candidates.rows[place])))
+        return explain(ranking, place, scorer, stage, self.documents.as_indexed(int(candidates.rows[place])))
 
     @property
     def fields(self) -> list[str]:

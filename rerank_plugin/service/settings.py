@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.settings import setting
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.settings import setting
 from rerank_plugin.models.base import RerankerOptions
 
 

@@ -16,7 +16,7 @@ STEMMERS = ("krovetz",)
 @cache
 def _kstem():
     """Lucene's stemmer; starts the JVM."""
-    from rerank_plugin.files.java import start_jvm  # here, because only those who stem need Java
+    from rerank_plugin.java.jvm import start_jvm  # here, because only those who stem need Java
 
     start_jvm()
     from jnius import JavaClass, JavaMethod, MetaJavaClass

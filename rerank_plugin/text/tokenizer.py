@@ -29,7 +29,7 @@ import unicodedata
 from functools import cache
 from itertools import chain
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.text import stemming
 
 # Angle brackets are punctuation, so no word of a text can collide with a class.

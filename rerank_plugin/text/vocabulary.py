@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.tokenizer import SETTINGS

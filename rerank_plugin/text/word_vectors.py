@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import naming_extras
-from rerank_plugin.files.outputs import FolderKind, healed, replacing_folder, scratch_folder
-from rerank_plugin.files.settings import setting
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.settings import setting
+from rerank_plugin.files.outputs import FolderKind, replacing_folder, restore_interrupted, scratch_folder
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_of
 from rerank_plugin.text.vocabulary import Vocabulary
 
@@ -213,7 +213,7 @@ def load(folder: Path) -> WordVectors:
         InputError: a file is missing, vocabulary and vectors do not fit together, or the folder refers to vectors that
             have changed since.
     """
-    folder = healed(folder)
+    folder = restore_interrupted(folder)
     settings = _settings(folder)
     if (other := home(folder)) != folder:
         if not other.is_dir():

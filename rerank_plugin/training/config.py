@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.settings import setting
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.settings import setting
 from rerank_plugin.models.register import entry_of
 
 # The class of torch.optim, and the learning rate where none is given: torch's, but for Adagrad's and SGD's.

@@ -30,8 +30,8 @@ from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
-from rerank_plugin.features.inputs import ModelQuery
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.inputs.builder import ModelQuery
 from rerank_plugin.models.ranking_model import EncodingModel
 from rerank_plugin.training.config import COLLECTION, SOFTMAX
 from rerank_plugin.training.objectives import pairwise_hinge, relevance_weights

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.evaluation.significance import paired_t_test
 from rerank_plugin.evaluation.values import Evaluator, Values
 from rerank_plugin.files import tables
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, remove_folder, replacing_folder
-from rerank_plugin.files.records import Query
 from rerank_plugin.files.runs import RankedList, write_run
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.models.checkpoints import CONFIG_FILE, load_checkpoint, read_config

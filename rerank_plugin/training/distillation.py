@@ -30,11 +30,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.progress import progress
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
-from rerank_plugin.files.progress import progress
 from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.knowledge.annotation import Annotator
 from rerank_plugin.knowledge.concept_vectors import ConceptVectors
 from rerank_plugin.models.checkpoints import save_checkpoint

@@ -13,9 +13,9 @@ from itertools import chain
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document
-from rerank_plugin.files.settings import setting
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document
+from rerank_plugin.base.settings import setting
 from rerank_plugin.files.string_table import StringsInMemory
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.knowledge.entries import Concept

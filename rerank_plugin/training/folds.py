@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.files.text_files import lines
 from rerank_plugin.text.tokenizer import tokenize
 

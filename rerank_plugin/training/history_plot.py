@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rerank_plugin.files.pictures import legend_below, panels
+from rerank_plugin.files.plots import legend_below, panels
 
 NOT_MEASURES = ("epoch", "loss", "deciding", "training_seconds", "validation_seconds")
 

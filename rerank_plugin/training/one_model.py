@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank_plugin.features.lexical_features import named_features
-from rerank_plugin.files.extras import require
+from rerank_plugin.base.extras import require
 from rerank_plugin.files.outputs import check_free
+from rerank_plugin.inputs.lexical_features import named_features
 from rerank_plugin.models.checkpoints import build_config, model_classes
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.training.config import by_recipe

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.features.inputs import InputBuilder, ModelQuery
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Judgments, Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
 
 POOLS = ("candidates", "judged", "all", "relevant", "collection")
 WITHOUT_CANDIDATES = ("judged", "relevant", "collection")  # what these hold does not depend on a first stage

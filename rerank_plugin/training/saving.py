@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, link_or_copy, locked, remove_folder, replacing_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, read_config, save_checkpoint, write_statistics

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files import tables
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, remove_folder, replacing_folder
 from rerank_plugin.training.saving import TRAINED, TRAINING, check_interrupted, check_settings, link_all
 from rerank_plugin.training.session import Session

@@ -20,15 +20,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.progress import progress
+from rerank_plugin.base.records import Judgments, Query
 from rerank_plugin.corpora import queries, queries_and_judgments
 from rerank_plugin.evaluation.measures import parse
-from rerank_plugin.features.lexical_features import LISTWISE
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.outputs import check_free
-from rerank_plugin.files.progress import progress
-from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.inputs.lexical_features import LISTWISE
 from rerank_plugin.models.checkpoints import build_config, model_classes
 from rerank_plugin.models.register import entry_of
 from rerank_plugin.ranking.pipeline import from_first_stage

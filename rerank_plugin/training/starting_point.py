@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.knowledge.concept_vectors import load_concept_vectors
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.checkpoints import check_holds, check_weights, load_checkpoint, model_classes, read_config

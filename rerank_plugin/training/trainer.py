@@ -21,10 +21,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from rerank_plugin.features.inputs import InputBuilder, Inputs, concept_tensors
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import INNER, replacing
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.inputs.builder import InputBuilder, Inputs, concept_tensors
 from rerank_plugin.models.checkpoints import check_weights
 from rerank_plugin.models.ranking_model import RankingModel, SparseEmbeddings
 from rerank_plugin.training.config import OPTIMIZERS, TrainingConfig

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rerank_plugin.base.records import Judgments, Query
 from rerank_plugin.evaluation.values import Evaluator
-from rerank_plugin.files.records import Judgments, Query
 from rerank_plugin.files.runs import RankedList
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.models.relevance import Relevance
 from rerank_plugin.ranking.pipeline import rank
-from rerank_plugin.rerankers import Reranker, as_scorer
+from rerank_plugin.rerankers import CandidateScorer, as_scorer
 
 
 class HeldOut(NamedTuple):
@@ -32,7 +32,7 @@ class Validation:
         measures: names of measures, as :mod:`rerank_plugin.evaluation.measures` has them; the first one decides.
     """
 
-    def __init__(self, held_out: HeldOut, reranker: Reranker, measures: Sequence[str]):
+    def __init__(self, held_out: HeldOut, reranker: CandidateScorer, measures: Sequence[str]):
         self.queries, self.reranker = held_out.queries, as_scorer(reranker)
         # It says mistyped names before an epoch is trained.
         self.evaluator = Evaluator(held_out.judgments, measures, held_out.highest)

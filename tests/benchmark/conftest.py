@@ -2,8 +2,8 @@
 
 import pytest
 
+from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark.collection import Collection, with_scan
-from rerank_plugin.files.records import Query
 from tests import small
 
 

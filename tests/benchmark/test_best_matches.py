@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark import best_matches as candidates
 from rerank_plugin.benchmark.best_matches import Ranked, best_matches
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.forward import idf
 from tests import small
 

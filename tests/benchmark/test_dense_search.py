@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rerank_plugin import rerankers
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.bench import main
 from rerank_plugin.benchmark.collection import generated
 from rerank_plugin.benchmark.dense_search import PlainSearch, dense_rows, largest_difference
@@ -11,7 +12,6 @@ from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN
 from rerank_plugin.benchmark.scoring import Setup
 from rerank_plugin.benchmark.subjects import opened
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 
 OPTIONS = rerankers.RerankerOptions(threads=1)

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from rerank_plugin import rerankers
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark import subjects
 from rerank_plugin.benchmark.collection import generated, with_candidates
 from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.benchmark.subjects import check_spec, measured_by_default, opened, random_vectors
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.register import names

@@ -11,12 +11,18 @@ import pytest
 
 from rerank_plugin import options as commandline
 from rerank_plugin import search
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
 from rerank_plugin.files.run_writer import RunWriter
 from rerank_plugin.indexes.building import build_index
-from rerank_plugin.indexes.index_folder import Index, IndexReplacedError, checksum_of, open_whole, write_description
+from rerank_plugin.indexes.index_folder import (
+    Index,
+    IndexReplacedError,
+    checksum_of,
+    retry_if_replaced,
+    write_description,
+)
 from rerank_plugin.indexes.stored_encodings import write_encodings
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import LuceneConfig
@@ -50,7 +56,7 @@ def work(tmp_path, monkeypatch, index_folder):
         "index --corpus corpus.jsonl --index V --overwrite",
         "index --corpus V --index V --overwrite",
         "embed words --corpus corpus.jsonl --min-count 1 --epochs 1 --output V --overwrite",
-        "knowledge.__main__ compile --source sample --output V --overwrite",
+        "knowledge compile --source sample --output V --overwrite",
         "train --index index --words none --train q --validation q --output V --overwrite",
         "weak --corpus corpus.jsonl --output V --overwrite",
         "clicks --simulate sample --output V/corpus.jsonl --overwrite",
@@ -153,7 +159,7 @@ def test_the_second_search_at_one_output_is_refused(work, refused):
 
 WRITER = """
 import sys, numpy as np
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.run_writer import RunWriter
 
 tag = sys.argv[1]
@@ -251,7 +257,7 @@ def test_what_is_replaced_while_it_is_opened_is_opened_again(two_builds, copy):
             exchange(two_builds / builds.pop(), copy)
         return index.forward, index.first_stage(LuceneConfig())
 
-    forward, first_stage = open_whole(opening)
+    forward, first_stage = retry_if_replaced(copy, opening)
     assert not builds and forward is first_stage.forward
     assert {id[0] for id in first_stage.search(Query("q", "aspirin"), 5).ids} == {"b"}
 
@@ -266,10 +272,10 @@ def test_lucene_of_another_build_is_refused(two_builds, copy):
 
 SEARCHER = """
 import sys
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.java import start_jvm
-from rerank_plugin.files.records import Query
-from rerank_plugin.indexes.index_folder import Index, open_whole
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.java.jvm import start_jvm
+from rerank_plugin.base.records import Query
+from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
 def opening():
@@ -279,7 +285,7 @@ def opening():
 start_jvm()
 for _ in range(150):
     try:
-        forward, stage = open_whole(opening)
+        forward, stage = retry_if_replaced(sys.argv[1], opening)
     except InputError as error:
         print("refused", error)
         continue
@@ -373,8 +379,8 @@ def test_verification_notices_encodings_that_are_damaged_or_do_not_belong(copy, 
 
 def test_damaged_terms_of_a_knowledge_base_are_made_again(work):
     """Compiled code follows their offsets, so what is damaged must not be read."""
-    inside(work, "knowledge.__main__ compile --source sample --output kb")
-    line = "knowledge.__main__ annotate --knowledge kb --text migraine"
+    inside(work, "knowledge compile --source sample --output kb")
+    line = "knowledge annotate --knowledge kb --text migraine"
     expected = inside(work, line)
     assert "migraine" in expected
     for name in ("concepts", "concept_offsets", "character_offsets", "gram_offsets"):

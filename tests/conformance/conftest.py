@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Problems
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index
 from tests import annotated, small

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from rerank_plugin import rerankers
-from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
-from rerank_plugin.features.lexical_features import LEX3
-from rerank_plugin.files.records import Document, Query
+from rerank_plugin.base.records import Document, Query
+from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.document_encodings import EncodedDocuments, encode_index

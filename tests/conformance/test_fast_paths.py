@@ -14,8 +14,8 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.features.lexical_features import LEX3, PAPER_NAMES
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.records import Query
+from rerank_plugin.inputs.lexical_features import LEX3, PAPER_NAMES
 from rerank_plugin.kernels.parallel import Workspace
 from rerank_plugin.models.document_encodings import EncodedDocuments
 from rerank_plugin.models.duet.model import PARTS

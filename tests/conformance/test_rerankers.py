@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rerank_plugin import rerankers
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.rerankers import UNTRAINED
 from rerank_plugin.text import word_vectors
 from tests import small
@@ -81,7 +81,7 @@ def test_neither_java_nor_torch_is_needed(index):
 import json, sys
 from pathlib import Path
 from rerank_plugin import rerankers
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 rerankers.known_names()

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, ForwardIndexWriter
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.document_encodings import EncodedDocuments
 from rerank_plugin.rerankers.neural import NeuralReranker

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rerank_plugin import rerankers
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.models.checkpoints import build_config, load_checkpoint, model_classes, save_checkpoint
 from rerank_plugin.models.document_encodings import EncodedDocuments
 from rerank_plugin.models.reader import StoredModel

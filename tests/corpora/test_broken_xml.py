@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Problems, broken_xml, documents
-from rerank_plugin.files.errors import InputError
 from tests.corpora.pubmed import BOOK, ENTITY, OLD, article, deletion, read, xml
 
 DAMAGES = ["\x00", "\x0b", "&", "&nbsp;", "<", "< 5", "<b>", "</b>", "<!--", "\ufffe", "&#0;", "]]>"]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import CORPUS, JUDGMENTS, QUERIES, Document, Query, accepted, documents, judgments, queries
 from rerank_plugin.corpora.register import FORMATS, READERS, Format
-from rerank_plugin.files.errors import InputError
 
 SOURCE = '''
 """Cards: an id, a title, an abstract and what is relevant to the title, between bars."""

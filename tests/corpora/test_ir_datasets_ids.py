@@ -6,9 +6,9 @@ from typing import NamedTuple
 import ir_datasets
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Problems, Query, documents, judgments, queries, queries_and_judgments
 from rerank_plugin.corpora.formats.ir_datasets_ids import _query_text, _title_and_abstract
-from rerank_plugin.files.errors import InputError
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import zlib
 
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Problems, documents
-from rerank_plugin.files.errors import InputError
 
 
 @pytest.fixture

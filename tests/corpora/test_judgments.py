@@ -2,8 +2,8 @@
 
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query, judgments, queries_and_judgments
-from rerank_plugin.files.errors import InputError
 
 
 @pytest.mark.parametrize("name", ["qrels.txt", "qrels.gz", "test.2-1-0.qrel"])

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query, queries
-from rerank_plugin.files.errors import InputError
 
 TOPICS = """
 <top>

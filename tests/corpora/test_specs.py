@@ -2,8 +2,8 @@
 
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Query, documents, judgments, queries, queries_and_judgments, specs
-from rerank_plugin.files.errors import InputError
 
 
 @pytest.fixture

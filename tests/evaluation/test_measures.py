@@ -3,8 +3,8 @@
 import ir_measures
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.evaluation.measures import DEFAULTS, is_ours, parse, provider
-from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import EVERY_MEASURE
 
 

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.evaluation import report
 from rerank_plugin.evaluation.evaluation import evaluate
-from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import ranked
 
 JUDGMENTS = {f"q{number}": {"a": 1} for number in range(6)}

@@ -10,6 +10,7 @@ import pytest
 
 from experiments.__main__ import main
 from experiments.plan import Runner
+from rerank_plugin.__main__ import COMMANDS
 from rerank_plugin.corpora import judgments
 
 
@@ -32,7 +33,7 @@ def in_process(monkeypatch):
     def run(self, step):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            importlib.import_module(f"rerank_plugin.{step.command[0]}").main(list(step.command[1:]))
+            importlib.import_module(COMMANDS[step.command[0]][0]).main(list(step.command[1:]))
         if step.prints:
             step.output.parent.mkdir(parents=True, exist_ok=True)
             step.output.write_text(printed.getvalue())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import bundle
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.models.register import checkpoint_folder
 from rerank_plugin.text import word_vectors
 

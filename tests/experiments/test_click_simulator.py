@@ -8,9 +8,9 @@ import pytest
 
 import rerank_plugin as rp
 from experiments import click_simulator
+from rerank_plugin.clicks.logs import read
+from rerank_plugin.clicks.simulation import Users
 from rerank_plugin.corpora import queries
-from rerank_plugin.corpora.click_logs import read
-from rerank_plugin.corpora.click_simulation import Users
 from rerank_plugin.service.settings import ServiceConfig
 from tests.evaluation.runs import ranked
 from tests.processes import inside

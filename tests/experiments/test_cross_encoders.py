@@ -5,8 +5,8 @@ import pytest
 
 from experiments import cross_encoders
 from experiments.cross_encoders import LONGEST, ONNX, TORCH, rows, sequence_lengths
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.benchmark.measuring import Meter
-from rerank_plugin.files.errors import InputError
 from tests.benchmark.conftest import collection  # noqa: F401
 
 TINY = dict(num_hidden_layers=1, hidden_size=8, num_attention_heads=2, intermediate_size=16)

@@ -1,7 +1,7 @@
 """The Delta experiments: their plan, and a small one on the sample from the command to the page."""
 
 from experiments.delta import DeltaPlan, DeltaSettings
-from rerank_plugin.features.lexical_features import LEX3
+from rerank_plugin.inputs.lexical_features import LEX3
 from tests.experiments.conftest import built
 
 

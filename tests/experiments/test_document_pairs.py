@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.document_pairs import document_pairs, parse_labels, report, warnings
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from tests.evaluation.runs import by_chance, ranked
 
 # Pairs right of m: q1 all three; q2 x over z, not over y. Of n: q1 none; q2 both.

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from experiments.letters import legend, letters, markdown
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.evaluation.evaluation import evaluate
-from rerank_plugin.files.errors import InputError
 from tests.evaluation.runs import ranked
 
 # Of "some" the differences from "base" are .1 .2 .1 .4: p 0.066 (see test_significance). All queries of "more" differ

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import many_runs
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.runs import write_run
 from tests.evaluation.runs import ranked
 

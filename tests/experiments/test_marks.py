@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from experiments.marks import baseline_numbers, marked_table, significance_marks
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.evaluation.evaluation import Evaluation
-from rerank_plugin.files.errors import InputError
 
 # Five queries. Differences from a, and t = mean / (s / sqrt 5) of the paired test with 4 degrees of freedom, whose
 # two-tailed limits are 2.776 at 95%, 4.604 at 99% and 5.598 at 99.5%:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import subsets
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query, judged_queries, judgments, queries
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.text.tokenizer import tokenize
 from tests.evaluation.runs import ranked

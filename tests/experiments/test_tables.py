@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments.tables import main
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from tests.test_evaluate import BAD, GOOD, folder, reader  # noqa: F401
 
 

@@ -10,9 +10,16 @@ import threading
 
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files import outputs
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.outputs import FileKind, FolderKind, healed, remove_leftovers, replacing, replacing_folder
+from rerank_plugin.files.outputs import (
+    FileKind,
+    FolderKind,
+    remove_leftovers,
+    replacing,
+    replacing_folder,
+    restore_interrupted,
+)
 
 BOX = FolderKind("a box", "box.json", ("made",), ("one.txt", "parts/*.txt"), listed="files")
 NOTE = FileKind("a note", lambda path: path.read_bytes().startswith(b"note"))
@@ -232,7 +239,7 @@ def test_a_kill_at_any_step_leaves_a_name_that_works(tmp_path, way):
         make_box(folder / "box")
         status = subprocess.run([sys.executable, "-c", KILLED, str(step), str(folder), way], timeout=60).returncode
         assert status in (0, 9)
-        box = healed(folder / "box")
+        box = restore_interrupted(folder / "box")
         text = (box / "extra.bin").read_text()
         assert text == (box / "parts" / "a.txt").read_text() and text in (("old", "new") if status else ("new",))
         make_box(folder / "box", "newest", overwrite=True)
@@ -248,9 +255,9 @@ def test_nobody_heals_what_a_living_process_moved_aside(tmp_path):
     aside = (tmp_path / "box").rename(tmp_path / f".box{outputs.MARK}{outputs.ASIDE}")
     held = os.open(aside, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
-    assert not healed(tmp_path / "box").exists()
+    assert not restore_interrupted(tmp_path / "box").exists()
     os.close(held)
-    assert healed(tmp_path / "box").exists() and not aside.exists()
+    assert restore_interrupted(tmp_path / "box").exists() and not aside.exists()
 
 
 def test_a_locked_file_is_refused_and_a_link_too(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.run_writer import RunWriter
 from rerank_plugin.files.runs import RankedList, format_ranking, read_run, sort_order, strictly_decreasing, write_run
 

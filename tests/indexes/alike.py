@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.records import Query
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
 

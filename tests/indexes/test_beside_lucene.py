@@ -8,15 +8,15 @@ import sys
 import numpy as np
 import pytest
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Problems
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.filters import Filter
-from rerank_plugin.files.java import java_class
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.integrations.documents import retrieve
+from rerank_plugin.java.jvm import java_class
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from tests.conftest import pyserini_searcher

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import END, Index
 from rerank_plugin.indexes.verification import verify

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes import statistics
 from rerank_plugin.indexes.statistics import STATISTICS_FILE, CollectionStatistics
 from rerank_plugin.models.checkpoints import save_checkpoint, write_statistics

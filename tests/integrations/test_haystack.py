@@ -8,14 +8,14 @@ from tests.integrations.conftest import QUERY
 pytest.importorskip("haystack", reason="needs the extra 'haystack'")
 from haystack import Document, Pipeline  # noqa: E402
 
-from rerank_plugin.integrations.haystack import Ranker, Retriever  # noqa: E402
+from rerank_plugin.integrations.haystack import HaystackRanker, HaystackRetriever  # noqa: E402
 
 
 @pytest.mark.parametrize("read", ["index", "statistics"])
 def test_a_pipeline_that_was_saved_ranks_as_the_library_does(index_folder, hits, relevance, read):
     pipeline = Pipeline()
-    pipeline.add_component("retriever", Retriever(str(index_folder), top_k=20))
-    pipeline.add_component("ranker", Ranker("delta", **{read: str(index_folder)}))
+    pipeline.add_component("retriever", HaystackRetriever(str(index_folder), top_k=20))
+    pipeline.add_component("ranker", HaystackRanker("delta", **{read: str(index_folder)}))
     pipeline.connect("retriever", "ranker")
     loaded = Pipeline.loads(pipeline.dumps(), allowed_modules=["rerank_plugin.*"])
     for one in (pipeline, loaded):
@@ -28,7 +28,7 @@ def test_a_pipeline_that_was_saved_ranks_as_the_library_does(index_folder, hits,
 
 def test_what_a_retrieved_document_has(index_folder, searcher):
     hit = searcher.search(QUERY, 1)[0]
-    (found,) = Retriever(str(index_folder), first_stage="bm25", depth=5).run(QUERY, top_k=1)["documents"]
+    (found,) = HaystackRetriever(str(index_folder), first_stage="bm25", depth=5).run(QUERY, top_k=1)["documents"]
     assert (found.id, found.score) == (hit.docid, hit.score)
     assert found.content == f"{hit.title}\n{searcher.doc(hit.docid).get('abstract')}"
     assert found.meta == {"title": hit.title, "first_stage_score": hit.score}
@@ -43,7 +43,7 @@ def test_filters_of_haystack(tmp_path):
     review = {"field": "meta.type", "operator": "==", "value": "Review"}
     years = {"field": "meta.year", "operator": "in", "value": ["2014", "2015-2016"]}
     both = {"operator": "AND", "conditions": [review, years]}
-    retriever = Retriever(str(tmp_path / "index"), filters=review)
+    retriever = HaystackRetriever(str(tmp_path / "index"), filters=review)
     for given, ids in ((None, {"2015", "2017"}), (years, {"2014", "2015", "2016"}), (both, {"2015"})):
         assert {one.id for one in retriever.run("aspirin", filters=given)["documents"]} == ids
     for wrong in ({"operator": "OR", "conditions": [review]}, {**review, "operator": "!="}):
@@ -58,8 +58,8 @@ def test_documents_of_other_retrievers_keep_what_they_have():
         Document(content="Aspirin prevents stroke.", score=0.9),
         Document(content="Propranolol prevents migraine.", meta={"page": 3}, embedding=[0.5], score=0.1),
     ]
-    (found,) = Ranker("delta", top_k=2).run("migraine", given, top_k=1)["documents"]
+    (found,) = HaystackRanker("delta", top_k=2).run("migraine", given, top_k=1)["documents"]
     assert (found.id, found.meta, found.embedding) == (given[1].id, {"page": 3}, [0.5])
     assert given[1].score == 0.1 != found.score
     with pytest.raises(rp.InputError, match="document 0 of the list has no title, text"):
-        Ranker("delta").run("migraine", [Document()])
+        HaystackRanker("delta").run("migraine", [Document()])

@@ -102,13 +102,13 @@ def test_lucene_is_on_the_class_path_of_pyterrier_s_java():
     """Started as PyTerrier does, before anything of this package has started Java."""
     code = """
 import os
-from rerank_plugin.files.java import java_home
+from rerank_plugin.java.jvm import java_home
 from rerank_plugin.integrations.pyterrier import LuceneJava
 os.environ["JAVA_HOME"] = str(java_home())
 import jnius_config
 LuceneJava().pre_init(jnius_config)
 import jnius
-from rerank_plugin.files.java import java_class
+from rerank_plugin.java.jvm import java_class
 print(java_class("org.apache.lucene.util.Version").LATEST.major)
 """
     assert int(run("-c", code).split()[-1]) >= 9

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.kernels.intrinsics import wait_beyond
-from rerank_plugin.kernels.parallel import Workspace, alongside, available_threads, crew, split
+from rerank_plugin.kernels.parallel import Workspace, alongside, available_threads, helper_threads, split
 from tests.processes import run
 
 
@@ -183,12 +183,12 @@ def test_several_callers_at_once():
 def test_a_crew_stays_for_one_piece_of_work_after_another(threads, pause):
     """Also when it has fallen asleep between two of them, or work has failed; its threads are the same all the time.
 
-    A crew within it is the same crew.
+    A block within it shares its helpers.
     """
     crews = []
-    with crew(threads):
+    with helper_threads(threads):
         for _ in range(4):
-            with crew(threads):
+            with helper_threads(threads):
                 crews.append(workers_of(threads))
             time.sleep(pause)
             with pytest.raises(Broken):
@@ -200,25 +200,25 @@ def test_a_crew_stays_for_one_piece_of_work_after_another(threads, pause):
 def test_a_crew_is_let_go():
     """After its work, after an error and when there was none, its threads help others."""
     for error in (Broken, KeyboardInterrupt):
-        with pytest.raises(error), crew(2):
+        with pytest.raises(error), helper_threads(2):
             parts_of(100, 2, 1)
             raise error
-    with crew(2):
+    with helper_threads(2):
         parts_of(100, 2, 1)
-    with crew(2):
+    with helper_threads(2):
         pass
     with ThreadPoolExecutor(1) as other:
         assert len(other.submit(workers_of, 2).result(timeout=60)) == 2
 
 
 def test_who_finds_no_helper_works_alone():
-    """One thread's crew holds the only helper; another thread's work is done all the same."""
+    """One thread holds the only helper; another thread's work is done all the same."""
 
     def another():
-        with crew(2):
+        with helper_threads(2):
             return parts_of(100, 2, 1), alongside(lambda: "alone", 2)()
 
-    with crew(2), ThreadPoolExecutor(1) as other:
+    with helper_threads(2), ThreadPoolExecutor(1) as other:
         workers_of(2)
         parts, said = other.submit(another).result(timeout=60)
     assert sum(stop - start for start, stop in parts) == 100 and said == "alone"
@@ -229,8 +229,8 @@ def test_who_finds_no_helper_works_alone():
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_work_alongside_gives_its_result_or_its_error(threads):
-    assert alongside(threading.get_ident, threads)() == threading.get_ident()  # without a crew
-    with crew(threads):
+    assert alongside(threading.get_ident, threads)() == threading.get_ident()  # without helper threads
+    with helper_threads(threads):
         for number in range(50):
             assert alongside(lambda: number * 2, threads)() == number * 2
         with pytest.raises(Broken, match="failed"):
@@ -248,27 +248,27 @@ def test_work_alongside_goes_on_while_the_caller_works():
         together.wait(timeout=60)
         return threading.get_ident()
 
-    with crew(2):
+    with helper_threads(2):
         result = alongside(work, 2)
         together.wait(timeout=60)
         assert result() != threading.get_ident()
 
 
 def test_the_caller_does_what_no_thread_has_begun():
-    """The only helper is held up, by work that nobody asks for, so that the crew can end before it."""
+    """The only helper is held up, by work that nobody asks for, so that the block can end before it."""
     held_up, done, where = threading.Event(), threading.Event(), []
 
     def hold_up():
         held_up.set()
         assert done.wait(timeout=60)
 
-    with crew(2):
+    with helper_threads(2):
         alongside(hold_up, 2)
         assert held_up.wait(timeout=60)
         alongside(lambda: where.append(threading.get_ident()), 2)()
         assert where == [threading.get_ident()]
     done.set()
-    workers_of(2)  # so the helper is done with its old crew
+    workers_of(2)  # so the helper is done with its old block
     assert len(where) == 1  # what was done by the caller is not done again
 
 
@@ -283,7 +283,7 @@ def test_waiting_beyond_a_number():
 
 PROCESS = """
 import os, signal, threading, time
-from rerank_plugin.kernels.parallel import alongside, crew, split
+from rerank_plugin.kernels.parallel import alongside, helper_threads, split
 
 signal.alarm(120)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with it ignored
@@ -309,7 +309,7 @@ if child == 0:
     signal.alarm(60)
     found = []
     split(lambda start, stop: found.append(stop - start), 1000, 3, smallest=1)
-    with crew(3):
+    with helper_threads(3):
         os._exit(0 if sum(found) == 1000 and alongside(lambda: 5, 3)() == 5 else 1)
 print(os.waitpid(child, 0)[1])
 """

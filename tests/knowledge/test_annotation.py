@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import documents
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.knowledge import term_arrays
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 from rerank_plugin.knowledge.entries import Concept

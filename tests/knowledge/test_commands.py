@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
@@ -76,9 +76,7 @@ def test_annotate_a_corpus(knowledge, capsys, put):
 
 
 def test_bad_settings_are_one_line(knowledge, refused):
-    assert "threshold is 2" in refused(
-        f"knowledge.__main__ annotate --knowledge {knowledge.folder} --text a --threshold 2"
-    )
+    assert "threshold is 2" in refused(f"knowledge annotate --knowledge {knowledge.folder} --text a --threshold 2")
 
 
 @pytest.mark.real_data

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.knowledge.entries import Concept, Relation, distinct
 from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, KnowledgeBase, fold
 from tests.annotated import knowledge_base

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from rerank_plugin import embed
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.knowledge.concept_vectors import load_concept_vectors, save_concept_vectors
 from rerank_plugin.knowledge.entries import Concept, Relation
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase

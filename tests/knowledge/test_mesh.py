@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.knowledge.entries import Concept, Relation
 from rerank_plugin.knowledge.sources import open_source
 

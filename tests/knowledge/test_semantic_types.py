@@ -1,6 +1,6 @@
 import pytest
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.knowledge.entries import Source
 from rerank_plugin.knowledge.semantic_types import GROUPS, MEDICAL, NAMES, selected
 

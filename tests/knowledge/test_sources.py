@@ -1,6 +1,6 @@
 import pytest
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.knowledge.sources import edition_of, open_source
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.knowledge import transe
 from rerank_plugin.knowledge.link_prediction import evaluate, hold_out
 from rerank_plugin.knowledge.transe import Corruption, TransEConfig, head_shares, start, train

@@ -2,7 +2,7 @@
 
 import torch
 
-from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.inputs.builder import Inputs
 
 KNOWN = "abcdefgh"  # words 1 to 8 of the model; all other letters are unknown words, each its own term
 

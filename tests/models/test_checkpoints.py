@@ -7,9 +7,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rerank_plugin.features.lexical_features import LEX3
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
+from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models.checkpoints import load_checkpoint, load_stored, read_config, save_checkpoint
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import word_vectors

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.files.records import Query
-from rerank_plugin.models.conv_knrm.fused import FusedConvKnrm
+from rerank_plugin.base.records import Query
+from rerank_plugin.models.conv_knrm.fast import FastConvKnrm
 from rerank_plugin.models.conv_knrm.model import ConvKnrm, ConvKnrmConfig, same_ngrams, similarities
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
@@ -127,7 +127,7 @@ def test_a_table_that_is_too_large_is_made_for_each_query(index, vectors, longes
     words = 1 + sum(word in vectors.vocabulary.ids for word in index.terms.take(range(len(index.terms))))
     taps = longest_ngram * (longest_ngram + 1) // 2
     size = words * taps * 16 * 4  # nine filters are padded to 16
-    kept, made = FusedConvKnrm(model, builder, 1, size), FusedConvKnrm(model, builder, 1, size - 1)
+    kept, made = FastConvKnrm(model, builder, 1, size), FastConvKnrm(model, builder, 1, size - 1)
     assert kept.table.nbytes == size and made.table is None
     for query in QUERIES:
         terms = index.query(query.text)

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rerank_plugin import rerankers
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.models import encoder_folder
 from rerank_plugin.models.checkpoints import load_checkpoint, model_classes, read_config, save_checkpoint
-from rerank_plugin.models.cross_encoder import encoder_folder
 from rerank_plugin.models.cross_encoder import model as cross_encoder
 from rerank_plugin.models.cross_encoder.model import CrossEncoder, CrossEncoderConfig
 from rerank_plugin.rerankers.neural import NeuralReranker

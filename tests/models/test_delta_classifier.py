@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.features.inputs import InputBuilder
+from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.models.delta_classifier.model import DeltaClassifier, DeltaClassifierConfig, difference_rows
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import small

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.features.lexical_features import LEX3
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.records import Query
+from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models.delta.device import CANDIDATES_STEP
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from rerank_plugin import rerankers
-from rerank_plugin.features.lexical_features import LEX3
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings, write_encodings
 from rerank_plugin.indexes.verification import verify
+from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models import checkpoints, document_encodings
 from rerank_plugin.models.document_encodings import EncodedDocuments, encode_index, encodings_key, weights_checksum
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig

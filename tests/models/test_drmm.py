@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.records import Query
 from rerank_plugin.models.drmm.model import Drmm, DrmmConfig, bins_of, precise_cosines
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors

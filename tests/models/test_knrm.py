@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.features.interactions import cosine_matrix
+from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.knrm.model import DEVIATIONS, MEANS, Knrm, KnrmConfig, kernel_features, soft_counts
 from tests.models import golden, plain_knrm
 

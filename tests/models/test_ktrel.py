@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig, KtrelWConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import small

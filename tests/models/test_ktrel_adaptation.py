@@ -11,11 +11,11 @@ from scipy import sparse
 import rerank_plugin as rp
 from rerank_plugin import embed
 from rerank_plugin import index as index_command
-from rerank_plugin.features.vector_features import VectorFeatures
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.index_folder import ADAPTED, Index
 from rerank_plugin.indexes.stored_encodings import encodings_folder
+from rerank_plugin.inputs.vector_features import VectorFeatures
 from rerank_plugin.kernels.regularization import regularize
 from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
 from rerank_plugin.models.ktrel.adaptation import ROUNDS, context_vectors

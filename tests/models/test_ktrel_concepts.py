@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from rerank_plugin import rerankers
-from rerank_plugin.features.concept_vocabulary import ConceptVocabulary, _say_other
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
+from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary, _say_other
 from rerank_plugin.knowledge.annotation import AnnotatorConfig
 from rerank_plugin.models import checkpoints
 from rerank_plugin.models.document_encodings import weights_checksum

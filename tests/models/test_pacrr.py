@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.files.records import Query
-from rerank_plugin.models.pacrr.fused import FILTERS, pack_filters
+from rerank_plugin.base.records import Query
+from rerank_plugin.models.pacrr.fast import FILTERS, pack_filters
 from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig, kwindow
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors

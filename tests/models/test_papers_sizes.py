@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rerank_plugin.features.lexical_features import PAPER_NAMES
+from rerank_plugin.inputs.lexical_features import PAPER_NAMES
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.delta_classifier.model import OVERLAPS
 

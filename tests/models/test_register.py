@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from rerank_plugin import rerankers
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.models import register
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.classes import classes_of
-from rerank_plugin.models.delta.fused import FusedDelta
+from rerank_plugin.models.delta.fast import FastDelta
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.register import MODELS, ModelEntry, entry_of, names
@@ -46,7 +46,7 @@ class WithoutFeatures(ModelConfig):
     query_words: int = 1
 
 
-OWN = ModelEntry("own", DeltaConfig, Own, "Delta under another name", fast=FusedDelta)
+OWN = ModelEntry("own", DeltaConfig, Own, "Delta under another name", fast=FastDelta)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_model_that_is_registered_scores_on_its_fast_path(registered, vectors,
     one = NeuralReranker(own, vectors.vocabulary, index)
     expected = NeuralReranker(model, vectors.vocabulary, index).score(QUERY, small.candidates(index))
     assert one.score(QUERY, small.candidates(index)).tolist() == expected.tolist()
-    assert isinstance(one.fast, FusedDelta)
+    assert isinstance(one.fast, FastDelta)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_an_entry_that_lacks_something(values, said):
         ({"fast": NoScore}, "lacks score"),
         ({"explain": "rerank_plugin.models.delta.explain:Gone"}, "explain .* cannot be loaded: AttributeError"),
         ({"explain": "rerank_plugin.models.delta.explain:ROW_PARTS"}, "is no function"),
-        ({"encoder": "rerank_plugin.models.ktrel.fused:KtrelScorer"}, "belong together"),
+        ({"encoder": "rerank_plugin.models.ktrel.fast:KtrelScorer"}, "belong together"),
     ],
 )
 def test_classes_that_lack_something(registered, values, said):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.cascade import Cascade, Stage
 from rerank_plugin.ranking.pipeline import rank

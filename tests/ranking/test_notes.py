@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
+from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import queries
-from rerank_plugin.files.records import Query
 from rerank_plugin.models.register import entry_of
 from rerank_plugin.ranking.notes import SYNTAX, NotesLog, notes_of
 from rerank_plugin.retrieval.fusion import FusedStage, FusionConfig

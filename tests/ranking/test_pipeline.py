@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.pipeline import from_first_stage, rank, rank_all
 from rerank_plugin.rerankers import Scorer

@@ -135,7 +135,7 @@ def test_threads_neither_score_nor_explain_at_once(index):
 
 
 def test_threads_that_end_leave_java(index):
-    from rerank_plugin.files.java import java_class
+    from rerank_plugin.java.jvm import java_class
 
     with rp.Searcher(index) as searcher:
         searcher.search("stroke")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin import rerankers
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.forward import FIELDS
 from rerank_plugin.rerankers import UNTRAINED
 from rerank_plugin.rerankers.lexical import DIRICHLET_MU, FieldBM25, TitleLikelihood, title_frequency

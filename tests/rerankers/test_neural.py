@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.features.inputs import InputBuilder
-from rerank_plugin.features.lexical_features import LEX3
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.inputs.builder import InputBuilder
+from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models.delta.model import Delta
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.ranking.pipeline import rank
 from rerank_plugin.rerankers import score_many
 from rerank_plugin.rerankers.neural import NeuralReranker

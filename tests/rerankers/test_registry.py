@@ -8,8 +8,8 @@ import pytest
 
 import rerank_plugin as rp
 from rerank_plugin import rerankers
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.models import checkpoints, register
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker

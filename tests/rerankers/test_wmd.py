@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rerank_plugin import rerankers
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.models import checkpoints
 from rerank_plugin.rerankers import scorer, wmd
 from rerank_plugin.rerankers.least_distances import least_distances

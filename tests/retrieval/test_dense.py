@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes import nearest
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.nearest import AnnConfig, build_ann

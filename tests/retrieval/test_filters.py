@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rerank_plugin as rp
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.filters import FILTERS, Filter, folded
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import FILTERS, Filter, folded
+from rerank_plugin.base.records import Query
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.nearest import AnnConfig, AnnSearch, FlatSearch, build_ann

@@ -5,8 +5,8 @@ import logging
 import numpy as np
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import RankedList, write_run
 from rerank_plugin.ranking.pipeline import rank
 from rerank_plugin.retrieval.given_run import GivenRun

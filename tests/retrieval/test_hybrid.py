@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.dense import QueryEncoder

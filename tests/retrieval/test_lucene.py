@@ -11,11 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import rerank_plugin as rp
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.java import java_class
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.java.jvm import java_class
 from rerank_plugin.retrieval.lucene import LUCENE_FIELDS, NAMES, LuceneConfig
 from tests.processes import run
 
@@ -218,7 +218,7 @@ def test_threads_whose_searches_are_the_first_of_the_process_find_what_one_finds
     found = run("-c", f"""if True:
         import json, sys, threading
         from concurrent.futures import ThreadPoolExecutor
-        from rerank_plugin.files.records import Query
+        from rerank_plugin.base.records import Query
         from rerank_plugin.indexes.index_folder import Index
         from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
 

@@ -7,8 +7,8 @@ from types import MappingProxyType, SimpleNamespace
 import numpy as np
 import pytest
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.models import checkpoints
 from rerank_plugin.models.document_encodings import encode_index
 from rerank_plugin.retrieval.dense import QueryEncoder

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import documents, judgments, queries
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.sample import FOLDER, generator
 from rerank_plugin.sample.__main__ import main
 from rerank_plugin.sample.contents import AGENTS, CONCEPTS, CONDITIONS, KINDS

@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 
 import pytest
 
-from rerank_plugin.corpora import click_logs
-from rerank_plugin.corpora.click_logs import Counts
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.clicks import logs as click_logs
+from rerank_plugin.clicks.logs import Counts
 from rerank_plugin.service.click_log import HEADER, Click, ClickLog
 from rerank_plugin.service.settings import ServiceConfig
 from tests.service.live import serving

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.text.tokenizer import SETTINGS as SETTINGS_OF_TEXTS
 from rerank_plugin.text.tokenizer import tokenize
 from rerank_plugin.text.word_vectors import compact, load

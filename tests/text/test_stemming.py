@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import documents
-from rerank_plugin.features.inputs import InputBuilder
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
 from rerank_plugin.rerankers import load as load_reranker
 from rerank_plugin.rerankers.wmd import WordMoversDistance

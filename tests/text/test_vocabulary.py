@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.features.inputs import InputBuilder
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.text.vocabulary import HASHED, UNKNOWN, Vocabulary
 from tests import small
 

@@ -8,7 +8,7 @@ import pytest
 from gensim.models import KeyedVectors
 from safetensors.numpy import load_file, save_file
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import SETTINGS
 from rerank_plugin.text.vocabulary import HASHED, UNKNOWN, Vocabulary

@@ -6,8 +6,8 @@ So the features that Delta reads tell them apart, but a model with random weight
 import numpy as np
 import torch
 
-from rerank_plugin.features.inputs import ModelQuery
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.records import Query
+from rerank_plugin.inputs.builder import ModelQuery
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training.pairs import Pool, make_pools

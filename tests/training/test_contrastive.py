@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelWConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training.contrastive import (

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from rerank_plugin import rerankers, train
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.models.checkpoints import load_checkpoint, read_config
 from rerank_plugin.models.cross_encoder.model import CrossEncoder, CrossEncoderConfig
 from rerank_plugin.rerankers.neural import NeuralReranker

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from rerank_plugin import index, search, train
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import judgments
 from rerank_plugin.evaluation.values import Evaluator
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.models.checkpoints import load_checkpoint, read_config
 from rerank_plugin.rerankers.neural import NeuralReranker

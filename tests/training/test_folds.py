@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.training import folds
 from rerank_plugin.training.folds import SHARE, as_text, make_folds, random_parts, read_parts
 

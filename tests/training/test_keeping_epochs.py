@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.models.checkpoints import load_checkpoint, read_config
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests.training import learnable

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.features.lexical_features import NAMES
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
+from rerank_plugin.inputs.lexical_features import NAMES
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training.pairs import draw_pairs, draw_pairs_by_groups, make_pools
 from tests import small

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig
 from rerank_plugin.models.ranking_model import RankingModel

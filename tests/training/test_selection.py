@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.training.selection import SELECTION_FILE, Step, as_markdown, select
 
 VALUES = {

@@ -9,8 +9,8 @@ import torch
 
 from rerank_plugin import index as index_command
 from rerank_plugin import search
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.knowledge.concept_vectors import save_concept_vectors
 from rerank_plugin.knowledge.entries import Concept

@@ -7,8 +7,8 @@ import pytest
 
 import rerank_plugin as rp
 from rerank_plugin import distill
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.rerankers import load
 from rerank_plugin.retrieval.register import configure

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from rerank_plugin import train
-from rerank_plugin.features.lexical_features import LEX3
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
+from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models.checkpoints import load_checkpoint, read_config
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import word_vectors

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rerank_plugin.features.lexical_features import LEX3
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.training.pairs import draw_pairs
 from rerank_plugin.training.trainer import TrainingConfig
 from tests import small

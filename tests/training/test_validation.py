@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rerank_plugin.files.records import Query
+from rerank_plugin.base.records import Query
 from rerank_plugin.training.validation import HeldOut, Validation
 from tests import small
 

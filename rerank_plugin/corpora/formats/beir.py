@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document, Judgments, Query
 from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.formats import jsonl, qrels
 from rerank_plugin.corpora.problems import Problems
 from rerank_plugin.corpora.register import READERS, Format, register
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document, Judgments, Query
 from rerank_plugin.files.text_files import plain_or_gz, with_suffix
 
 

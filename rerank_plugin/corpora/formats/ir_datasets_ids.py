@@ -12,14 +12,14 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.records import Document, Judgments, Query
 from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.metadata import metadata_of
 from rerank_plugin.corpora.problems import UNUSABLE_METADATA, Problems, usable
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, READERS, Format, register
 from rerank_plugin.corpora.specs import unknown
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import naming_extras
-from rerank_plugin.files.records import Document, Judgments, Query
 
 TITLE_FIELDS = ("title", "headline", "page_title", "document_title")
 TEXT_FIELDS = ("abstract", "text", "body")  # the first that is not empty

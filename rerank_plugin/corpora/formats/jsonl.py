@@ -1,6 +1,6 @@
 """Documents and queries as JSON lines: one object a line, as BEIR, Pyserini and many exports of PubMed have them.
 
-Metadata (date, journal, ...: :mod:`rerank_plugin.files.filters`) are read from the object and from its ``metadata``.
+Metadata (date, journal, ...: :mod:`rerank_plugin.base.filters`) are read from the object and from its ``metadata``.
 
 The id is under ``_id``, ``id``, ``docid``, ``doc_id`` or ``pmid`` (a string or a whole number), the title under
 ``title`` or ``question``, the abstract under ``text``, ``abstract``, ``contents``, ``body``, ``paragraphs`` or
@@ -16,11 +16,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.metadata import metadata_of
 from rerank_plugin.corpora.problems import BAD_JSON_LINE, DAMAGED_GZIP, UNUSABLE_METADATA, Problems, usable
 from rerank_plugin.corpora.register import CORPUS, QUERIES, Format, register
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document
 from rerank_plugin.files.text_files import DAMAGED, byte_lines, lines
 
 ID_KEYS = ("_id", "id", "docid", "doc_id", "pmid")

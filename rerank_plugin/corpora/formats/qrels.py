@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Judgments
 from rerank_plugin.corpora.register import JUDGMENTS, Format, register
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Judgments
 from rerank_plugin.files.text_files import lines
 
 

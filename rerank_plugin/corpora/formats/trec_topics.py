@@ -20,8 +20,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora.register import QUERIES, Format, register
-from rerank_plugin.files.errors import InputError
 from rerank_plugin.files.text_files import lines
 
 _TAG = re.compile(r"<(/?[A-Za-z][\w-]*)>")

@@ -1,6 +1,6 @@
 """Conv-KNRM: the module and its fast path."""
 
-from rerank_plugin.models.pacrr.recipe import entry
+from rerank_plugin.models.recipes import entry
 from rerank_plugin.models.register import register
 
 register(
@@ -9,6 +9,6 @@ register(
         "conv-knrm",
         "ConvKnrm",
         "Conv-KNRM (Dai et al. 2018): kernels over the similarities of n-grams",
-        fast=f"{__name__}.fused:FusedConvKnrm",
+        fast=f"{__name__}.fast:FastConvKnrm",
     )
 )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import torch
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.interactions import cosine_matrix
+from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.conv_knrm.model import ConvKnrm
 from rerank_plugin.models.integrated_gradients import in_double, known_words

@@ -30,8 +30,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.interactions import same_words
+from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.interactions import same_words
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.knrm.model import KERNELS, kernel_features, soft_counts
 from rerank_plugin.models.ranking_model import FixedVectorModel

@@ -21,7 +21,7 @@ Where the paper is silent, or we depart from it:
   with a hinge, as [K] trains its own model (equation 2).
 * The frozen part runs without dropout: what it gives is the same in every epoch.
 * What is cut to the encoder's longest sequence is the document; a query has half of it at most.
-* Texts are the index's words, so without case and punctuation (:mod:`rerank_plugin.features.word_pieces`). That is
+* Texts are the index's words, so without case and punctuation (:mod:`rerank_plugin.inputs.word_pieces`). That is
   near to what an uncased encoder reads. One that tells cases apart (BioBERT, RoBERTa) takes all words as lower-case
   ones, which is said in the log.
 """
@@ -37,12 +37,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.word_pieces import PieceBuilder, plain_tokenizer, template
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.word_pieces import PieceBuilder, plain_tokenizer, template
+from rerank_plugin.models import encoder_folder
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.cross_encoder import encoder_folder
 from rerank_plugin.models.ranking_model import RankingModel
 from rerank_plugin.text.vocabulary import Vocabulary
 

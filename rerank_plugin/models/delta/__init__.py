@@ -11,7 +11,7 @@ register(
         module="rerank_plugin.models.delta.model:Delta",
         summary="Delta ([D18]): differences between document words and their closest query words",
         good_for="English, biomedical, mostly lexical",
-        fast="rerank_plugin.models.delta.fused:FusedDelta",
+        fast="rerank_plugin.models.delta.fast:FastDelta",
         stored=True,
         device="rerank_plugin.models.delta.device:DeltaOnDevice",
         explain="rerank_plugin.models.delta.explain:explain",

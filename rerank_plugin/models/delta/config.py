@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.models.base import ModelConfig
 
 DELTA_FEATURES = 3  # cosine, distance, proximity

@@ -1,6 +1,6 @@
 """Delta ([D18] 3) on an accelerator: many queries at once, from tables that stay on the device.
 
-The thought is that of :mod:`rerank_plugin.models.delta.fused`: what a word adds to the first convolution is a table
+The thought is that of :mod:`rerank_plugin.models.delta.fast`: what a word adds to the first convolution is a table
 over the vocabulary. Here the device holds that table and the first N words of every document of the index, so a query
 sends row numbers, its own words and its lexical features, and gets scores back. The closest query word is looked for
 once a word of the *vocabulary*: on a device that is one matrix product, and cheaper than finding the distinct words.
@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rerank_plugin.features.inputs import InputBuilder
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.kernels.parallel import available_threads, split
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.delta.model import DELTA_FEATURES, TINY, Delta

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.delta.config import DELTA_FEATURES
 from rerank_plugin.models.delta.model import Delta, closest_words, delta_stage

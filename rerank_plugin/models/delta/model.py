@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.delta.config import DELTA_FEATURES, TINY, DeltaConfig
 from rerank_plugin.models.ranking_model import StandardizedFeatures, convolution_layers, linear_layers
 

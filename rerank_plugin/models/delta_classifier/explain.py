@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.delta.model import closest_words
 from rerank_plugin.models.delta_classifier.model import DeltaClassifier, difference_rows, known_first

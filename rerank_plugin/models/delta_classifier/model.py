@@ -39,7 +39,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.delta.model import delta_stage
 from rerank_plugin.models.ranking_model import StandardizedFeatures, convolution_layers, linear_layers
@@ -56,7 +56,7 @@ class DeltaClassifierConfig(ModelConfig):
         width: of the convolutions.
         hidden: widths of the feed-forward layers before the last; by default two as wide as the joined vector.
         dropout, classifier_dropout: in the Delta Scanner and, twice, in the Relevance Classifier.
-        lexical_features: names from :mod:`rerank_plugin.features.lexical_features`; the paper's are the four overlaps.
+        lexical_features: names from :mod:`rerank_plugin.inputs.lexical_features`; the paper's are the four overlaps.
     """
 
     filters: int = 256
@@ -105,7 +105,7 @@ def known_first(inputs: Inputs) -> tuple[Tensor, Tensor]:
 
 
 class DeltaClassifier(StandardizedFeatures):
-    """The classifier as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs`, returns logits [B].
+    """The classifier as a module; ``forward`` takes :class:`~rerank_plugin.inputs.builder.Inputs`, returns logits [B].
 
     Args:
         config: the hyper-parameters.

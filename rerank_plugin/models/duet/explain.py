@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.attribution import Attribution, of_cells
 from rerank_plugin.models.duet.model import Duet
 from rerank_plugin.models.integrated_gradients import in_double, integrated_gradients, known_words

@@ -39,9 +39,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.interactions import same_words
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.interactions import same_words
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.interaction import InteractionModel
 from rerank_plugin.models.ranking_model import linear_layers

@@ -20,9 +20,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.extras import naming_extras, require
-from rerank_plugin.models.cross_encoder.encoder_folder import CONFIG_FILE, WEIGHTS, is_encoder_folder, said_plainly
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import naming_extras, require
+from rerank_plugin.models.encoder_folder import CONFIG_FILE, WEIGHTS, is_encoder_folder, one_line_errors
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -90,7 +90,7 @@ def open_encoder(folder: Path, device: str = "cpu", as_medcpt: bool = False) -> 
         raise InputError(f"{folder} holds no {MODULES_FILE} and no {CONFIG_FILE} of an encoder")
     _check_kind(folder)
     how = {"device": device, "local_files_only": True, "model_kwargs": {"use_safetensors": True}}
-    with said_plainly(f"cannot read the encoder {folder}"):
+    with one_line_errors(f"cannot read the encoder {folder}"):
         model = SentenceTransformer(str(folder), **how)
         if as_medcpt and not (folder / MODULES_FILE).is_file():
             model[1] = type(model[1])(model[0].auto_model.config.hidden_size, pooling_mode="cls")
@@ -100,7 +100,7 @@ def open_encoder(folder: Path, device: str = "cpu", as_medcpt: bool = False) -> 
 def _check_kind(folder: Path) -> None:
     """Refuse a folder that asks for classes that are not of sentence-transformers, or that gives scores."""
     if (path := folder / MODULES_FILE).is_file():
-        with said_plainly(f"cannot read {path}"):
+        with one_line_errors(f"cannot read {path}"):
             types = [module["type"] for module in json.loads(path.read_text(encoding="utf-8"))]
         if foreign := [name for name in types if not name.startswith("sentence_transformers.")]:
             raise InputError(f"{folder} needs code of its own ({foreign[0]}), which is not run here")

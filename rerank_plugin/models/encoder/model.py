@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rerank_plugin.features.inputs import InputBuilder, ModelQuery
-from rerank_plugin.features.stored_texts import TextBuilder
-from rerank_plugin.files.errors import InputError
-from rerank_plugin.files.records import Document
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
+from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
+from rerank_plugin.inputs.stored_texts import TextBuilder
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.encoder.folder import checksum_of_files, open_encoder, parts_of, reads_pairs
 from rerank_plugin.models.fast_paths import InnerProductScorer

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.interactions import cosine_matrix
+from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.attribution import Attribution, of_cells
 from rerank_plugin.models.integrated_gradients import in_double, known_words
 from rerank_plugin.models.knrm.model import LOG_SCALE, SMALLEST_COUNT, Knrm, soft_counts

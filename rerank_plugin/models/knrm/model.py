@@ -15,7 +15,7 @@ Where the paper is silent, or we depart from it:
 * Padding is no word: it is in no count, and a padded query word in no sum. (A cosine of 0 that passes through the
   kernels would be a good match for those around 0.)
 * A word is similar to itself with 1, known or not, and an unknown word to any other with 0
-  (:mod:`rerank_plugin.features.interactions`).
+  (:mod:`rerank_plugin.inputs.interactions`).
 * A document without words has no matches in any kernel, a query without words the score of the bias alone.
 * tanh is kept, although it orders nothing: beyond 9 it is 1 in float32, so weights that are trained far enough put
   documents on a tie. A linear layer as torch begins it (up to 0.3) stays far from there: one query word moves a feature
@@ -29,8 +29,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.interactions import cosine_matrix
+from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.interaction import InteractionModel
 

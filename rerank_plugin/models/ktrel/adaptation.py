@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, idf
 from rerank_plugin.indexes.statistics import CollectionStatistics

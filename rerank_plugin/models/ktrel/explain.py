@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.attribution import Attribution, Part, of_cells
 from rerank_plugin.models.ktrel.model import Ktrel, SequenceEncoder
 

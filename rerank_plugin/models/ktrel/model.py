@@ -27,7 +27,7 @@ Where the paper is silent:
 * A sequence without items has the zero vector, and cosine 0 with everything.
 * Concepts without pre-trained vectors start in U[-0.25, 0.25].
 
-Concepts are the model's own numbers (:mod:`rerank_plugin.features.concept_vocabulary`); an index may number its
+Concepts are the model's own numbers (:mod:`rerank_plugin.inputs.concept_vocabulary`); an index may number its
 knowledge base's otherwise.
 """
 
@@ -40,9 +40,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rerank_plugin.features.concept_vocabulary import ConceptVocabulary
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.ranking_model import EncodingModel, SparseEmbeddings
 
@@ -190,7 +190,7 @@ class SequenceEncoder(SparseEmbeddings):
 
 
 class Ktrel(EncodingModel):
-    """KTRel as a module; ``forward`` takes :class:`~rerank_plugin.features.inputs.Inputs` and returns scores [B].
+    """KTRel as a module; ``forward`` takes :class:`~rerank_plugin.inputs.builder.Inputs` and returns scores [B].
 
     Args:
         config: the hyper-parameters.

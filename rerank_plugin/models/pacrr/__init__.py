@@ -1,6 +1,6 @@
 """PACRR ([P] 2): the module and its fast path."""
 
-from rerank_plugin.models.pacrr.recipe import entry
+from rerank_plugin.models.recipes import entry
 from rerank_plugin.models.register import register
 
 register(
@@ -9,6 +9,6 @@ register(
         "pacrr",
         "Pacrr",
         "PACRR ([P]): convolutions over similarities, and the strongest of each query word",
-        fast=f"{__name__}.fused:FusedPacrr",
+        fast=f"{__name__}.fast:FastPacrr",
     )
 )

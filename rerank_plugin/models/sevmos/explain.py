@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rerank_plugin.features.inputs import Inputs
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.integrated_gradients import in_double, of_words
 from rerank_plugin.models.sevmos.model import SevMos

@@ -13,7 +13,7 @@ OVERLAP = ModelEntry(
     config="word_overlap.model:OverlapConfig",
     module="word_overlap.model:Overlap",
     summary="the similarity of each query word's closest document word, weighted",
-    fast="word_overlap.fused:FusedOverlap",
+    fast="word_overlap.fused:FastOverlap",
     recipe=RECIPE,
     bench={},
 )

@@ -5,7 +5,7 @@ import numpy as np
 from rerank_plugin.models.fast_paths import FastPath
 
 
-class FusedOverlap(FastPath):
+class FastOverlap(FastPath):
     gathers_words = False
 
     def __init__(self, model, builder, threads):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rerank_plugin.features.inputs import Inputs
-from rerank_plugin.features.interactions import cosine_matrix
+from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.ranking_model import RankingModel
 

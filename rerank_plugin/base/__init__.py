@@ -1,0 +1,1 @@
+"""What every room uses: records, errors, filters, registers, settings, progress."""

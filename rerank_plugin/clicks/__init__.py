@@ -1,0 +1,1 @@
+"""Click logs: reading, filters, relevance levels, simulation; weak labels."""

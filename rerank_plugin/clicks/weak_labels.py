@@ -1,0 +1,94 @@
+"""Weak labels from a corpus: a title is a query, and its abstract the relevant document.
+
+[D17] 7 names training on data made from the corpus as future work. The documents have no titles, since otherwise each
+would match its own title exactly. The task is to rank a title's abstract above the others that a first stage finds.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document
+from rerank_plugin.base.settings import setting
+from rerank_plugin.files.beir import write_queries_and_judgments
+from rerank_plugin.files.outputs import FolderKind, replacing_folder
+from rerank_plugin.text.tokenizer import tokenize
+
+DESCRIPTION = "weak-labels.json"
+WEAK_LABELS = FolderKind(
+    "a folder of weak labels", DESCRIPTION, ("queries", "held_out"), ("corpus.jsonl.gz", "queries.jsonl", "qrels/*.tsv")
+)
+
+
+@dataclass(frozen=True)
+class WeakLabelsConfig:
+    """What becomes a query and what a document."""
+
+    queries: int = setting(5000, "number of random titles that become queries")
+    held_out: int = setting(500, "number of these queries held out for validation")
+    title_words: tuple[int, int] = (3, 30)  # the fewest distinct words of a title, and the most
+    abstract_words: int = 30  # the fewest words of an abstract
+
+    def __post_init__(self) -> None:
+        if not 0 < self.held_out < self.queries:
+            raise InputError(f"of {self.queries} queries {self.held_out} are held out: expected more than 0, and fewer")
+
+
+def write(
+    documents: Iterable[Document], folder: Path, config: WeakLabelsConfig, seed: int, overwrite: bool = False
+) -> int:
+    """Write a BEIR folder with the splits ``train`` and ``dev``, atomically; returns the number of its documents.
+
+    Of documents with the same title or the same abstract the first is taken. The drawn queries depend on the documents'
+    order and the seed alone. Documents get ids of their own.
+
+    Raises:
+        InputError: something is there that must not be replaced, or too few documents can be used.
+    """
+    with replacing_folder(folder, WEAK_LABELS, overwrite) as writing:
+        titles = _write_corpus(documents, writing / "corpus.jsonl.gz", config)
+        if len(titles) < config.queries:
+            raise InputError(
+                f"only {len(titles)} documents have a title of {' to '.join(map(str, config.title_words))} words and "
+                f"an abstract of {config.abstract_words} words or more: ask for fewer queries"
+            )
+        drawn = np.random.default_rng(seed).choice(len(titles), config.queries, replace=False).tolist()
+        held_out = config.held_out
+        write_queries_and_judgments(
+            writing,
+            ((f"t{number}", titles[number]) for number in drawn),
+            {
+                split: ((f"t{number}", f"d{number}", 1) for number in numbers)
+                for split, numbers in (("dev", drawn[:held_out]), ("train", drawn[held_out:]))
+            },
+        )
+        (writing / DESCRIPTION).write_text(json.dumps({**asdict(config), "seed": seed}, indent=1), encoding="utf-8")
+    return len(titles)
+
+
+def _write_corpus(documents: Iterable[Document], path: Path, config: WeakLabelsConfig) -> list[str]:
+    """Write the abstracts that can be used, d0 and so on; returns their titles."""
+    fewest, most = config.title_words
+    titles: list[str] = []
+    seen: set[int] = set()
+    with gzip.open(path, "wt", encoding="utf-8", compresslevel=3) as file:
+        for document in documents:
+            if not fewest <= len(set(tokenize(document.title))) <= most:
+                continue
+            if len(tokenize(document.abstract)) < config.abstract_words:
+                continue
+            texts = {hash(("title", document.title.lower())), hash(("abstract", document.abstract.lower()))}
+            if texts & seen:
+                continue
+            seen |= texts
+            record = {"_id": f"d{len(titles)}", "title": "", "text": document.abstract}
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            titles.append(document.title)
+    return titles

@@ -1,0 +1,107 @@
+"""The interaction matrix of a query and its documents: cosines of word vectors, and 1 for the same word.
+
+There are two implementations: :func:`cosine_matrix` on tensors, for training, and :class:`CandidateWords` with
+:func:`similarity_table`, which compares each distinct word of the candidates with the query only once.
+
+For words without a vector ([P] leaves this open; its authors count exact matches as 1): the similarity of a word to
+itself is 1, known or not; that of an unknown word, or of a zero vector, to any other word is 0.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.inputs.builder import InputBuilder, Inputs, ModelQuery
+from rerank_plugin.kernels.parallel import Workspace, split
+
+if TYPE_CHECKING:  # the fast paths need no torch
+    from torch import Tensor
+
+
+def cosine_matrix(vectors: Tensor, inputs: Inputs) -> Tensor:
+    """Similarities of all query and document words, float [B, M, N]; 0 where either is padding.
+
+    Args:
+        vectors: word vectors, float [V, D], row 0 for UNK.
+        inputs: with ``document_terms`` and ``query_terms``.
+    """
+    import torch
+    from torch.nn import functional
+
+    documents = functional.normalize(vectors[inputs.documents], dim=2)  # [B, N, D]
+    queries = functional.normalize(vectors[inputs.queries], dim=2)  # [B, M, D]
+    known = (inputs.queries > 0)[:, :, None] & (inputs.documents > 0)[:, None, :]  # [B, M, N]
+    cosines = torch.bmm(queries, documents.transpose(1, 2)) * known  # [B, M, N]
+    cosines = torch.where(same_words(inputs), 1.0, cosines)
+    return cosines * (inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :])
+
+
+def same_words(inputs: Inputs) -> Tensor:
+    """Whether query word and document word are equal, bool [B, M, N]; False for padding."""
+    queries, documents = inputs.query_terms[:, :, None], inputs.document_terms[:, None, :]
+    present = inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :]
+    return (queries == documents) & (queries >= 0) & present
+
+
+SMALLEST_NORM = 1e-12  # torch.nn.functional.normalize's
+
+
+class CandidateWords(NamedTuple):
+    """The distinct words among the candidates' first N words, and their positions.
+
+    The arrays are views of a workspace that the next query of the same thread overwrites.
+    """
+
+    terms: np.ndarray  # distinct term ids of the index, int32 [U], in order of first occurrence
+    ids: np.ndarray  # the model's ids of those terms, int32 [U]
+    places: np.ndarray  # index into ``terms`` for each word position, int32 [C, N]; undefined from ``lengths`` on
+    lengths: np.ndarray  # number of words of each candidate, at most N, int32 [C]
+
+
+def candidate_words(
+    builder: InputBuilder, candidates: Candidates, workspace: Workspace, width: int | None = None
+) -> CandidateWords:
+    """The distinct words among the first ``width`` words of every candidate, by default ``builder.document_words``."""
+    from rerank_plugin.kernels import word_loops
+
+    index, width, count = builder.index, width or builder.document_words, len(candidates)
+    lengths = np.minimum(candidates.lengths, width).astype(np.int32)
+    places = workspace.array("places", (count, width), np.int32)
+    terms = workspace.array("terms", (min(int(lengths.sum()), index.vocabulary_size),), np.int32)
+    marks = workspace.zeros("marks", index.vocabulary_size, np.int32)
+    found = word_loops.distinct_words(index.tokens, candidates.starts, lengths, marks, places, terms)
+    return CandidateWords(terms[:found], builder.model_ids[terms[:found]], places, lengths)
+
+
+class UnitVectors:
+    """Word vectors of length 1, float32 [V, D], for :func:`similarity_table`; a zero vector stays zero."""
+
+    def __init__(self, vectors: Tensor | np.ndarray):
+        if isinstance(vectors, np.ndarray):
+            lengths = np.sqrt(np.einsum("vd,vd->v", vectors, vectors))  # [V]
+            self.matrix = vectors / np.maximum(lengths, SMALLEST_NORM)[:, None]
+            return
+        from torch.nn import functional
+
+        self.matrix = functional.normalize(vectors.detach().float().cpu(), dim=1).numpy()
+
+
+def similarity_table(
+    vectors: UnitVectors, query: ModelQuery, words: CandidateWords, workspace: Workspace, threads: int
+) -> np.ndarray:
+    """Similarities of the candidates' distinct words to the query's words, float32 [U, m].
+
+    m is the number of the query's words without its padding: column j belongs to query word j.
+    """
+    from rerank_plugin.kernels import word_loops
+
+    count = int(query.mask.sum())
+    table = workspace.array("similarities", (len(words.terms), count), np.float32)
+    ids, terms = query.ids[:count].astype(np.int32), query.terms[:count].astype(np.int32)
+    find = partial(word_loops.similarities, vectors.matrix, words.ids, words.terms, ids, terms, table)
+    split(find, len(words.terms), threads)
+    return table

@@ -1,0 +1,106 @@
+"""The lexical match features of [D18] 4.2.2, for all candidates of a query at once.
+
+Every feature is ``MEASURE_FIELD``. Numbers in brackets are the paper's:
+
+==================  ===========================================================  ======  =======  ==========
+measure             definition                                                   text    title    abstract
+==================  ===========================================================  ======  =======  ==========
+overlap             share of the distinct query words that are in the field      (1)     (9)      (14)
+bigram_overlap      share of the distinct query bigrams that are in the field    (2)     (10)     (15)
+jaccard             |Q ∩ F| / |Q ∪ F| over distinct words                        (3)     (11)     (16)
+idf_overlap         IDF-weighted overlap                                         (4)     (12)     (17)
+idf_jaccard         IDF-weighted jaccard                                         (5)     (13)     (18)
+bm25                BM25, k1 = 2.0, b = 0.75 ([D18] 4.3.1)                       (8)     (6)      (7)
+==================  ===========================================================  ======  =======  ==========
+
+Queries and documents are tokenized as everywhere, without truncation and without conflating rare words. What the paper
+leaves open: IDF is ``ln(1 + (R - df + 0.5) / (df + 0.5))``; as a weight it is taken from the whole text, in BM25 from
+the field itself; a query word that no document holds has df 0 and counts in every denominator; BM25 counts a word as
+often as the query repeats it; a feature whose denominator is zero is 0.
+
+Two more features are not in the paper. ``first_stage`` is the candidate's first-stage score. It adds evidence that the
+features above lack, such as stems; a model trained with it needs the same first stage. ``first_stage_share`` is that
+score divided by the highest one among the query's candidates (0 where that is not above 0), which is comparable
+between collections and between queries of any length.
+
+The two features of word vectors are in :mod:`rerank_plugin.inputs.vector_features`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import FIELDS, IndexQuery
+
+MEASURES = {  # with what they tell of a field, in words
+    "overlap": "share of the query's words",
+    "bigram_overlap": "share of the query's pairs of words",
+    "jaccard": "share of all words in common",
+    "idf_overlap": "share of the query's words, by rarity,",
+    "idf_jaccard": "share of all words in common, by rarity,",
+    "bm25": "BM25",
+}
+PAPER_NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FIELDS)
+FIRST_STAGE, FIRST_STAGE_SHARE = "first_stage", "first_stage_share"
+COSINE, MATCHES = "vector_cosine", "vector_matches"
+VECTOR_NAMES = (COSINE, MATCHES)
+LEXICAL_NAMES = (*PAPER_NAMES, FIRST_STAGE, FIRST_STAGE_SHARE)
+NAMES = (*LEXICAL_NAMES, *VECTOR_NAMES)
+OTHERS_IN_WORDS = {
+    FIRST_STAGE: "the first stage's score",
+    FIRST_STAGE_SHARE: "the first stage's score, as a share of its best",
+    COSINE: "likeness of query and document as wholes",
+    MATCHES: "likeness of the query's words to the closest of the document",
+}
+LISTWISE = {FIRST_STAGE, FIRST_STAGE_SHARE}  # what depends on the first stage's other candidates
+LEX3 = ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")  # [D18] 5.1
+SETS = {"lex3": LEX3, "all": PAPER_NAMES, "none": ()}
+
+
+def in_words(name: str) -> str:
+    """What a feature tells, for people; its name where it is none of these."""
+    measure, _, field = name.rpartition("_")
+    return f"{MEASURES[measure]} in the {field}" if name in PAPER_NAMES else OTHERS_IN_WORDS.get(name, name)
+
+
+def named_features(names):
+    """Expand the name of a feature set (``lex3``, ``all`` or ``none``) to a list; return other names unchanged."""
+    names = [names] if isinstance(names, str) else names
+    return list(SETS[names[0]]) if names in ([name] for name in SETS) else names
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names as a tuple; an `InputError` if one is unknown or occurs twice."""
+    for name in names:
+        if name not in NAMES:
+            raise InputError(f"unknown lexical feature '{name}'; known: {', '.join(NAMES)}")
+    if len(set(names)) != len(names):
+        raise InputError(f"a lexical feature is named twice in: {' '.join(names)}")
+    return tuple(names)
+
+
+def frequency_fields(names: Sequence[str]) -> set[str]:
+    """The fields whose document frequencies the named features read, and text, by which words are weighted."""
+    return {"text", *(name.removeprefix("bm25_") for name in names if name.startswith("bm25_"))}
+
+
+def lexical_features(names: Sequence[str], query: IndexQuery, candidates: Candidates) -> np.ndarray:
+    """The named features of every candidate, float32 [C, F]. It is thread-safe: no state is kept between calls."""
+    from rerank_plugin.inputs.matches import Matches  # here, because it loads numba
+
+    matches = Matches(query, candidates)
+    columns = np.zeros((len(candidates), len(names)), np.float32)
+    for column, name in enumerate(names):
+        if name == FIRST_STAGE:
+            columns[:, column] = candidates.first_stage_scores
+        elif name == FIRST_STAGE_SHARE:
+            highest = candidates.first_stage_scores.max(initial=0)
+            columns[:, column] = candidates.first_stage_scores / highest if highest > 0 else 0
+        else:
+            measure, field = name.rsplit("_", 1)
+            columns[:, column] = getattr(matches, measure)(field)
+    return columns

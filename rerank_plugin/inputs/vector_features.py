@@ -1,0 +1,141 @@
+"""Features of candidates from a model's word vectors: how near the first 200 words of a document are to the query.
+
+They are not in the papers, and need vectors whose lengths say how much a word matters, as those that ``distill`` makes:
+
+* ``vector_cosine``: the cosine of the query and the document, each the sum of its words' vectors;
+* ``vector_matches``: the mean over the query's words of the highest cosine with a word of the document, weighted by the
+  squared lengths of the query's vectors (the sum of maxima of ColBERT, Khattab and Zaharia, SIGIR 2020, of single
+  words).
+
+A word without a vector matches itself, and weighs nothing. Letters in shapes: C candidates, U distinct words, m query
+words, D dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
+from rerank_plugin.inputs.interactions import CandidateWords, UnitVectors, candidate_words, similarity_table
+from rerank_plugin.inputs.lexical_features import COSINE
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
+from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row
+from rerank_plugin.kernels.parallel import Workspace
+
+TEXT_WORDS = 200  # of a document that are read
+SMALLEST = 1e-12  # keeps texts without words from dividing by zero
+
+
+class VectorFeatures:
+    """Computes the named features from word vectors float32 [V, D], row 0 for words without one. It is thread-safe."""
+
+    def __init__(self, names: Sequence[str], vectors: np.ndarray):
+        self.names = tuple(names)
+        self.lengths = np.sqrt(np.einsum("vd,vd->v", vectors, vectors))  # [V]
+        self.units = UnitVectors(vectors)
+        self.lengths[0] = 0
+        self.workspace = Workspace()
+        self.text_lengths: np.ndarray | None = None  # of the index's documents, float32 [R]; 0 until one is needed
+
+    def __call__(self, builder: InputBuilder, query: ModelQuery, candidates: Candidates) -> np.ndarray:
+        """The features of all candidates of a query, float32 [C, F]."""
+        words = candidate_words(builder, candidates, self.workspace, TEXT_WORDS)
+        table = similarity_table(self.units, query, words, self.workspace, threads=1)  # [U, m]
+        lengths = self.lengths[query.ids[query.mask]]  # [m]
+        columns = np.empty((len(candidates), len(self.names)), np.float32)
+        for column, name in enumerate(self.names):
+            if name == COSINE:
+                of_documents = np.maximum(self._lengths_of(builder, words, candidates.rows), SMALLEST)
+                columns[:, column] = self._products(query, words, table, lengths) / of_documents
+            else:
+                columns[:, column] = self._matches(words, table, lengths)
+        return columns
+
+    def _products(self, query: ModelQuery, words: CandidateWords, table: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Products float32 [C] of the query's unit vector with documents: a document word's is the sum of its
+        similarities, float32 [U, m], to the query's words, whose vectors have these lengths, float32 [m]."""
+        total = lengths.astype(np.float64) @ self.units.matrix[query.ids[query.mask]]  # [D]
+        weights = lengths / np.float32(max(float(np.linalg.norm(total)), SMALLEST))  # [m]
+        products = self.workspace.array("products", (len(words.ids),), np.float32)
+        found = np.empty(len(words.lengths), np.float32)
+        _add_products(table, self.lengths, words.ids, words.places, words.lengths, weights, products, found)
+        return found
+
+    def _lengths_of(self, builder: InputBuilder, words: CandidateWords, rows: np.ndarray) -> np.ndarray:
+        """The lengths of the sums of the candidates' vectors, float32 [C]: what takes longest, and is kept by row."""
+        if builder.index.in_memory:  # its rows are other texts with every call
+            known = np.zeros(len(rows), np.float32)
+        else:
+            if self.text_lengths is None:
+                self.text_lengths = np.zeros(len(builder.index), np.float32)
+            known = self.text_lengths[rows]
+        missing = np.flatnonzero(known == 0)
+        total = np.empty(self.units.matrix.shape[1], np.float32)
+        _text_lengths(self.units.matrix, self.lengths, words.ids, words.places, words.lengths, missing, total, known)
+        if self.text_lengths is not None:
+            self.text_lengths[rows] = known
+        return known
+
+    def _matches(self, words: CandidateWords, table: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        weights, found = np.square(lengths), np.empty(len(words.lengths), np.float32)
+        _weighted_maxima(table, words.places, words.lengths, weights / max(weights.sum(), SMALLEST), found)
+        return found
+
+
+@njit(nogil=True, cache=True, fastmath=REASSOCIATE)
+def _add_products(table, norms, ids, places, lengths, weights, products, found):
+    """The inner products of a query's unit vector and the sums of the candidates' vectors: ``found``, float32 [C].
+
+    table: float32 [U, m], similarities. norms: float32 [V], lengths of vectors. weights: of the query's words, float32
+    [m]. products: scratch [U].
+    """
+    for word in range(len(ids)):
+        total = np.float32(0.0)
+        for column in range(len(weights)):
+            total += table[word, column] * weights[column]
+        products[word] = norms[ids[word]] * total
+    for candidate in range(len(lengths)):
+        total = np.float32(0.0)
+        for position in range(lengths[candidate]):
+            total += products[places[candidate, position]]
+        found[candidate] = total
+
+
+@njit(nogil=True, cache=True, fastmath=REASSOCIATE)
+def _text_lengths(units, norms, ids, places, lengths, missing, total, found):
+    """The lengths of the sums of some candidates' vectors, those of ``missing``, into ``found``, float32 [C].
+
+    total: scratch, float32 [D].
+    """
+    dimension = units.shape[1]
+    for candidate in missing:
+        for i in range(dimension):
+            total[i] = 0.0
+        for position in range(lengths[candidate]):
+            if position + AHEAD < lengths[candidate]:
+                prefetch_row(units, ids[places[candidate, position + AHEAD]])
+            word = ids[places[candidate, position]]
+            norm = norms[word]
+            for i in range(dimension):
+                total[i] += norm * units[word, i]
+        square = np.float32(0.0)
+        for i in range(dimension):
+            square += total[i] * total[i]
+        found[candidate] = np.sqrt(square)
+
+
+@njit(nogil=True, cache=True)
+def _weighted_maxima(table, places, lengths, weights, found):
+    """The sum over the query's words of their highest similarity, float32 [U, m], to a word of each candidate."""
+    for candidate in range(len(lengths)):
+        total = np.float32(0.0)
+        for word in range(len(weights)):
+            highest = np.float32(-1.0 if lengths[candidate] else 0.0)
+            for position in range(lengths[candidate]):
+                highest = max(highest, table[places[candidate, position], word])
+            total += weights[word] * highest
+        found[candidate] = total

@@ -1,0 +1,1 @@
+"""The Java virtual machine."""

@@ -1,0 +1,260 @@
+"""The fast path of Delta ([D18] 3): the scores of :class:`~rerank_plugin.models.delta.model.Delta` without its stage.
+
+The first convolution is linear in the rows of the Delta matrix, and a row is ``d - q*`` and three numbers. So what a
+word adds to a convolution at each of its taps is ``W_t d - W_t q*`` plus the three numbers times their weights: the
+first part is a table over the vocabulary, made once a checkpoint, and the rest is computed once for each distinct word
+of the candidates. Difference vectors never exist, and the closest query word is looked for once a distinct word.
+
+The distances are sums of squared differences and not ``|d|^2 + |q|^2 - 2 d.q``: that form is wrong in the fourth digit
+where d is close to q, and those are the words that matter.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import IndexQuery
+from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
+from rerank_plugin.inputs.interactions import candidate_words
+from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.compiling import njit
+from rerank_plugin.kernels.dense_layers import (
+    LINEAR,
+    ROWS,
+    DenseLayers,
+    dense,
+    pack_convolution,
+    pack_panels,
+    pad_vector,
+    round_up,
+    tap_columns,
+)
+from rerank_plugin.kernels.intrinsics import (
+    AHEAD,
+    LANES,
+    NUMBER,
+    VECTOR,
+    code,
+    load_lanes,
+    loop,
+    prefetch_row,
+    repeat,
+    store_lanes,
+)
+from rerank_plugin.kernels.parallel import alongside, split
+from rerank_plugin.models.delta.config import DELTA_FEATURES, TINY, DeltaConfig
+from rerank_plugin.models.fast_paths import FastPath
+from rerank_plugin.models.reader import Reader
+
+
+class FastDelta(FastPath):
+    """Scores candidates as the module does."""
+
+    def __init__(self, model: Reader, builder: InputBuilder, threads: int):
+        super().__init__(model, builder, threads)
+        config, arrays = self.config, model.arrays()
+        self.vectors = arrays["vectors"]  # [V, D]
+        self.norms = np.sqrt(np.einsum("vd,vd->v", self.vectors, self.vectors))  # [V]
+        convolutions = range(config.convolutions)
+        first, *later = (arrays[f"convolutions.{at}.weight"] for at in convolutions)  # [filters, inward, width] each
+        self.taps, self.feature_taps = self._first_taps(first)
+        self.biases = np.stack([pad_vector(arrays[f"convolutions.{at}.bias"]) for at in convolutions])  # [layers, K]
+        padded = round_up(config.filters)
+        self.panels = np.zeros((len(later), padded // LANES, config.width * padded, LANES), np.float32)
+        for place, weight in enumerate(later):
+            self.panels[place] = pack_convolution(weight, padded)
+        layers = [(arrays[f"layers.{at}.weight"], arrays[f"layers.{at}.bias"]) for at in range(len(config.hidden) + 1)]
+        self.layers = DenseLayers(layers, config.slope, config.slope)
+        self.feature_mean, self.feature_scale = arrays["feature_mean"].copy(), arrays["feature_scale"].copy()
+
+    @classmethod
+    def weight_shapes(cls, config: DeltaConfig, dimension: int) -> dict[str, tuple[int, ...]]:
+        features, filters = len(config.lexical_features), config.filters
+        rows = dimension * config.differences + DELTA_FEATURES * config.delta_features
+        inward = [rows] + [filters] * config.convolutions
+        widths = [filters + features, *config.hidden, 1]
+        shapes: dict[str, tuple[int, ...]] = {"feature_mean": (features,), "feature_scale": (features,)}
+        for at in range(config.convolutions):
+            shapes[f"convolutions.{at}.weight"] = (filters, inward[at], config.width)
+            shapes[f"convolutions.{at}.bias"] = (filters,)
+        for at, width in enumerate(widths[1:]):
+            shapes[f"layers.{at}.weight"], shapes[f"layers.{at}.bias"] = (width, widths[at]), (width,)
+        return shapes
+
+    def _first_taps(self, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Tables of the first convolution: of the vocabulary [V, width * K], and of the Delta features [3, width * K].
+
+        What an ablation switches off adds nothing. The table does not depend on the number of threads, as a product by
+        a library may.
+        """
+        taps = tap_columns(weight)  # [inward, width * K]
+        dimension = self.vectors.shape[1] if self.config.differences else 0
+        blocks = -(-len(self.vectors) // ROWS)
+        vocabulary = np.zeros(((blocks + 1) * ROWS, taps.shape[1]), np.float32)
+        if dimension:
+            source = np.zeros((len(vocabulary), dimension), np.float32)
+            source[: len(self.vectors)] = self.vectors
+            panels, bias = pack_panels(taps[:dimension]), np.zeros(taps.shape[1], np.float32)
+
+            def multiply(start: int, stop: int) -> None:
+                first, count = start * ROWS, (stop - start) * ROWS
+                dense(source[first:], panels, bias, LINEAR, vocabulary[first:], count)
+
+            split(multiply, blocks, self.threads)
+        vocabulary = vocabulary[: len(self.vectors)]
+        features = taps[dimension:] if self.config.delta_features else np.zeros((DELTA_FEATURES, taps.shape[1]))
+        return vocabulary, np.ascontiguousarray(features, np.float32)
+
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
+        config, count = self.config, len(candidates)
+        features = alongside(lambda: self.builder.features(terms, candidates), self.threads)  # [C, F]
+        words = candidate_words(self.builder, candidates, self.workspace)
+        ids = query.ids[query.mask].astype(np.int32)  # [m]
+        query_vectors = self.vectors[ids]  # [m, D]
+        taps = self.workspace.array("taps", (len(words.ids), self.taps.shape[1]), np.float32)  # [U, width * K]
+        inward = config.filters + len(config.lexical_features)
+        hidden = self.workspace.array("hidden", (count + ROWS, inward), np.float32)
+
+        def documents(start: int, stop: int) -> None:
+            rows = config.document_words + 2 * (config.width // 2) + 2 * ROWS
+            buffers = self.workspace.array("rows", (2, rows, self.biases.shape[1]), np.float32)
+            buffers.fill(0)
+            _pool_documents(
+                taps, words.places, words.lengths, self.panels, self.biases, np.float32(config.slope),
+                config.width, config.filters, buffers, hidden, start, stop,
+            )  # fmt: skip
+
+        tables = self.vectors, self.norms, self.taps, self.feature_taps
+        split(partial(_word_taps, *tables, words.ids, ids, query_vectors, taps), len(words.ids), self.threads)
+        split(documents, count, self.threads, smallest=16)
+        hidden[:count, config.filters :] = (features() - self.feature_mean) * self.feature_scale
+        return self.layers.outputs(hidden, count, self.workspace).copy()
+
+
+@njit(nogil=True, cache=True, fastmath=REASSOCIATE)
+def _word_taps(vectors, norms, taps, feature_taps, ids, query_ids, query_vectors, found, start, stop):
+    """What distinct words start..stop add to the first convolution at each tap: rows of ``found``, [U, width * K]."""
+    dimension, columns = vectors.shape[1], found.shape[1]
+    for word in range(start, stop):
+        if word + AHEAD < stop:
+            prefetch_row(vectors, ids[word + AHEAD])
+            prefetch_row(taps, ids[word + AHEAD])
+        id = ids[word]
+        closest, smallest = 0, np.float32(np.inf)
+        for place in range(len(query_ids)):
+            total = np.float32(0.0)
+            for i in range(dimension):
+                difference = vectors[id, i] - query_vectors[place, i]
+                total += difference * difference
+            if total < smallest:
+                closest, smallest = place, total
+        product = np.float32(0.0)
+        for i in range(dimension):
+            product += vectors[id, i] * query_vectors[closest, i]
+        norm, query_norm = norms[id], norms[query_ids[closest]]
+        distance = np.sqrt(smallest)
+        cosine = product / max(norm * query_norm, np.float32(TINY))
+        lengths = norm + query_norm
+        proximity = np.float32(1.0) - distance / lengths if lengths > 0 else np.float32(0.0)
+        other = query_ids[closest]
+        for i in range(columns):
+            found[word, i] = (
+                (taps[id, i] - taps[other, i])
+                + cosine * feature_taps[0, i]
+                + distance * feature_taps[1, i]
+                + proximity * feature_taps[2, i]
+            )
+
+
+@njit(nogil=True, cache=True)
+def _pool_documents(taps, places, lengths, panels, biases, slope, width, filters, buffers, pooled, start, stop):
+    """Convolutions and max-pooling of candidates start..stop: the first ``filters`` columns of rows of ``pooled``.
+
+    panels: float32 [layers - 1, K / LANES, width * K, LANES]. buffers: zeros, float32 [2, N + width - 1 + 2 ROWS, K].
+    """
+    border, columns = width // 2, biases.shape[1]
+    rest = (border + ROWS) * columns
+    for candidate in range(start, stop):
+        length = np.int64(lengths[candidate])  # as elsewhere, or dense is compiled a second time
+        # A layer reads rows [0, length + 2 border) and writes rows [border, border + length): the borders stay zero.
+        behind = (border + length) * columns * 4
+        if length > 0:
+            first_layer(taps, places[candidate], length, biases[0], slope, width, border, buffers[0])
+            _clear(buffers.ctypes.data + behind, rest)
+            for layer in range(len(panels)):
+                target = buffers[(layer + 1) % 2]
+                dense(buffers[layer % 2], panels[layer], biases[layer + 1], slope, target[border:], length)
+                _clear(target.ctypes.data + behind, rest)
+        pool(buffers[len(panels) % 2], border, length, pooled, candidate, filters)
+
+
+@code(NUMBER, ir.IntType(32), NUMBER, NUMBER, *[types.intp] * 4, types.float32)
+def _sum_taps(builder, taps, words, bias, target, columns, step, low, high, slope):
+    """``target[:columns] = leaky(bias + the sum over taps t, low <= t < high, of taps[words[t], t * columns :])``.
+
+    The first four are addresses; ``columns`` is a multiple of LANES, ``step`` the length of a row of ``taps``, and
+    there is at least one tap. NaN stays NaN.
+    """
+    size, slopes, zero = columns.type, repeat(builder, slope), VECTOR(None)
+
+    def add_lanes(group, _):
+        column = builder.mul(group, size(LANES))
+
+        def add_tap(place, sums):
+            tap = builder.add(low, place)
+            word = builder.sext(builder.load(builder.gep(words, [tap])), size)
+            row = builder.gep(taps, [builder.add(builder.mul(word, step), builder.mul(tap, columns))])
+            return [builder.fadd(sums[0], load_lanes(builder, builder.gep(row, [column])))]
+
+        start = load_lanes(builder, builder.gep(bias, [column]))
+        [total] = loop(builder, builder.sub(high, low), [start], add_tap)
+        positive = builder.fcmp_ordered(">", total, zero)
+        leaky = builder.select(positive, total, builder.fmul(total, slopes))
+        store_lanes(builder, leaky, builder.gep(target, [column]))
+        return []
+
+    loop(builder, builder.udiv(columns, size(LANES)), [], add_lanes)
+
+
+@njit(nogil=True, inline="always")
+def first_layer(taps, words, length, bias, slope, width, border, target):
+    """The first convolution of a document's first words int32 [length], into the rows of ``target`` from ``border`` on.
+
+    A window sees the words of ``width`` places in a row, of which ``border`` before and behind the text are empty.
+    """
+    columns = len(bias)
+    for window in range(length + 2 * border - width + 1):
+        first, behind = window - border, length - window + border
+        _sum_taps(
+            taps.ctypes.data, words.ctypes.data + first * 4, bias.ctypes.data,
+            target.ctypes.data + (border + window) * columns * 4, columns, taps.shape[1],
+            -first if first < 0 else 0, width if width < behind else behind, slope,
+        )  # fmt: skip
+
+
+@code(NUMBER, types.intp)
+def _clear(builder, target, count):
+    """Set ``count`` float32 numbers from an address on to zero; ``count`` is a multiple of LANES, and not 0."""
+
+    def clear_lanes(place, _):
+        size = place.type
+        store_lanes(builder, VECTOR(None), builder.gep(target, [builder.mul(place, size(LANES))]))
+        return []
+
+    loop(builder, builder.udiv(count, count.type(LANES)), [], clear_lanes)
+
+
+@njit(nogil=True, inline="always")
+def pool(rows, first, count, pooled, candidate, filters):
+    """The largest value of each of the first columns of ``count`` rows; 0 if there are none; NaN stays NaN."""
+    for i in range(filters):
+        pooled[candidate, i] = rows[first, i] if count else 0.0
+    for row in range(first + 1, first + count):
+        for i in range(filters):
+            value, best = rows[row, i], pooled[candidate, i]
+            pooled[candidate, i] = value if value > best or value != value else best

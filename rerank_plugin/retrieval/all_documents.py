@@ -1,0 +1,42 @@
+"""Every document of the index as a candidate of every query: full-collection ranking ([K] 4.2).
+
+There is no search, so no document is lost before re-ranking; the depth cuts the final ranking.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rerank_plugin.base.records import Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.retrieval.register import RANKING, FirstStageEntry, register
+
+
+@dataclass(frozen=True)
+class AllDocumentsConfig:
+    """All documents; there is nothing to choose."""
+
+    name: str = field(default="all", init=False)
+
+    def open(self, index) -> AllDocumentsStage:
+        return AllDocumentsStage(index.forward)
+
+
+class AllDocumentsStage:
+    """Gives every query the same candidates: all rows in their order, with score 0."""
+
+    name = "all"
+
+    def __init__(self, forward):
+        self.forward = forward
+        # One object serves all queries: what is gathered of it once need not be gathered again.
+        self.candidates = Candidates(forward, np.arange(len(forward)), np.zeros(len(forward)))
+
+    def search(self, query: Query, depth: int) -> Candidates:
+        """All documents, whatever the depth."""
+        return self.candidates
+
+
+register(FirstStageEntry("all", AllDocumentsConfig, "every document with score 0", fusable=False, depth_cuts=RANKING))

