@@ -1,6 +1,7 @@
 # make install  what the commands and the tests need, into .venv; torch for the CPU first
 # make run      everything from nothing to an evaluated, re-ranked run on the bundled sample
 # make serve    the live service over the bundled sample, at http://localhost:8080
+# make test-fast  the tests that need neither Java, a browser nor clients: two minutes, and an installation of one
 # make check    style, types and layers: ruff, mypy, import-linter
 # make test     the tests, as many at once as WORKERS says
 # make test-all-pythons   the tests with every Python of PYTHONS, each in an environment of its own
@@ -16,7 +17,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PYTHONS ?= 3.10 3.11 3.12 3.13
 WORKERS ?= 2
 
-.PHONY: install run serve check format test test-all-pythons docs wheel clean
+.PHONY: install run serve check format test test-fast test-all-pythons docs wheel clean
 
 install: $(VENV)/.installed
 
@@ -49,19 +50,28 @@ run: install
 serve: install
 	$(BIN)/python -m rerank_plugin.serve
 
-check: install
+check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 
-format: install
+format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # A file stays on one worker, which starts Java and makes the shared index once. tests/conftest.py orders the files.
 test: install
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# Of a library that is not installed, such as torch, the tests are skipped.
+test-fast: $(VENV)/.dev
+	$(BIN)/python -m pytest --fast -r fE --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+$(VENV)/.dev: setup.cfg constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[dev]'
+	touch $@
 
 # All are tried, whatever fails. PYENV_VERSION is for pyenv, whose python3.10 otherwise is the default Python or none.
 test-all-pythons:

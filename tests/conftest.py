@@ -17,6 +17,7 @@ from hypothesis import settings
 import rerank_plugin
 from rerank_plugin.__main__ import COMMANDS
 from rerank_plugin.corpora import Document, Problems
+from tests import fast
 from tests.processes import status_of
 
 REAL_DATA = Path(rerank_plugin.__file__).parents[1].parent / "shared" / "data"
@@ -80,6 +81,15 @@ DOCUMENTS = (
     Document("x.10", "Twins", "These twins share every word."),
     Document("x.2", "Twins", "These twins share every word."),
 )
+
+
+def pytest_addoption(parser):
+    parser.addoption("--fast", action="store_true", help="skip what needs Java, a browser, clients or processes")
+
+
+def pytest_collection(session):
+    if session.config.getoption("--fast"):
+        fast.leave_out()
 
 
 def pytest_collection_modifyitems(config, items):

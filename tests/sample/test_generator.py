@@ -209,4 +209,4 @@ def test_impossible_counts(tmp_path, counts, culprit):
 
 def test_a_file_is_no_place_for_a_collection(tmp_path, refused):
     (tmp_path / "file").write_text("")
-    assert "is a file" in refused("sample.__main__ --output file")
+    assert "is a file" in refused("sample --output file")
