@@ -12,6 +12,7 @@ import pytest
 from rerank_plugin.base.extras import EXTRA_OF
 
 # Java and the browser take seconds to start, the frameworks seconds to import.
+OF_TESTS = {"httpx", "ahocorasick"}  # what the extra test adds
 LEFT_OUT = {
     "jnius", "pyserini", "pyterrier", "playwright", "schemathesis", "mcp", "cohere", "langchain_cohere", "litellm",
     "langchain_core", "llama_index", "haystack", "rerankers", "sentence_transformers", "transformers", "faiss",
@@ -32,7 +33,7 @@ class _Skip(MetaPathFinder):
 def leave_out():
     """Make the tests of this process skip as the docstring of this module says."""
     sys.meta_path.insert(0, _Skip(LEFT_OUT, "is left out by --fast"))
-    sys.meta_path.append(_Skip(set(EXTRA_OF), "is not installed"))
+    sys.meta_path.append(_Skip({*EXTRA_OF, *OF_TESTS}, "is not installed"))
     subprocess.Popen = _no_process
 
 
