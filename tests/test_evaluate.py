@@ -134,7 +134,7 @@ def test_the_sample_has_judgments(folder, result):
     assert found["queries"] == len(judged) and found["runs"]["ideal.run"] == {"nDCG@10": 1.0, "NDCG.20": 1.0}
 
 
-@pytest.mark.parametrize("command", ["evaluate", "clicks"])
+@pytest.mark.parametrize("command", ["evaluate", "clicks.__main__"])
 def test_help_needs_nothing_heavy(command):
     code = f"from rerank_plugin.{command} import arguments; arguments().format_help()"
     assert not {"numpy", "scipy", "ir_measures", "pytrec_eval", "torch", "pandas"} & imported(code)
