@@ -23,10 +23,9 @@ from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.files.outputs import scratch_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.models import register
-from rerank_plugin.models.classes import classes_of
+from rerank_plugin.models.classes import class_of, classes_of, has_inner_products
 from rerank_plugin.models.register import ModelEntry
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.retrieval.dense import has_inner_products
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 
@@ -203,14 +202,13 @@ def stored_encodings(reranker, collection: Collection, depth: int, seed: int, al
     encoded; the other vectors are random. ``always`` writes them also where the model's device does not use them.
     """
     from rerank_plugin.indexes.stored_encodings import encodings_folder, write_encodings
-    from rerank_plugin.models.document_encodings import weights_checksum
-    from rerank_plugin.models.ranking_model import EncodingModel
+    from rerank_plugin.models.encoded_documents import weights_checksum
 
-    encodes = isinstance(reranker, NeuralReranker) and isinstance(reranker.model, EncodingModel)
+    encodes = isinstance(reranker, NeuralReranker) and class_of(reranker.name, "encoder") is not None
     if not encodes or not (reranker.on_cpu or always):
         yield
         return
-    model = reranker.model
+    model = reranker.module
     index, key = collection.forward, weights_checksum(model, reranker.builder.vocabulary)
     count = len(collection.queries[:CHECKED])
     rows = np.unique(np.concatenate([collection.candidates(number, depth).rows for number in range(count)]))
@@ -232,7 +230,7 @@ def _encode(reranker, rows: np.ndarray) -> np.ndarray:
     builder, device = reranker.builder, reranker.options.device
     with torch.inference_mode():
         pieces = (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
-        encoded = [encode_batch(reranker.model, builder, piece, builder.document_words, device) for piece in pieces]
+        encoded = [encode_batch(reranker.module, builder, piece, builder.document_words, device) for piece in pieces]
     return np.concatenate(encoded)
 
 

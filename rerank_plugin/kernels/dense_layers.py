@@ -31,11 +31,6 @@ ROWS = 5  # output rows at once: 10 of 16 registers hold sums with AVX, 5 of 32 
 RELU, LINEAR = np.float32(0.0), np.float32(1.0)  # slopes below zero
 
 
-def numbers(tensor) -> np.ndarray:
-    """The numbers of a torch tensor, float32, contiguous."""
-    return tensor.detach().float().contiguous().numpy()
-
-
 def round_up(filters: int) -> int:
     """The number of filters with padding: a multiple of LANES."""
     return -(-filters // LANES) * LANES

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
@@ -82,6 +83,7 @@ class ModelConfig:
         of_training: names of the fields that only training reads: a model that encodes documents gives the same
             encodings whatever they are.
         later: names of fields that models did not have at first: at their default they change no checksum.
+        reads_words: whether the model reads words.
     """
 
     of_training: ClassVar[tuple[str, ...]] = ()
@@ -94,6 +96,10 @@ class ModelConfig:
     concept_dimension: int = 0
     document_concepts: int = 0
     query_concepts: int = 0
+
+    @property
+    def reads_words(self) -> bool:
+        return True
 
     def check(self, model: str, *sizes: str, takes_features: bool = False, **known: tuple[str, ...]) -> None:
         """Check the fields that most models have; called by ``__post_init__``. Sizes that are lists become tuples.
@@ -131,3 +137,28 @@ class ModelConfig:
     def reads_concepts(cls, values: dict) -> bool:
         """Whether a model with these hyper-parameters reads concepts, and is made of their vectors."""
         return False
+
+
+class ShapedConfig(ModelConfig, ABC):
+    """The base of configurations that know their model's weights: a checkpoint is checked, and scored by a fast path or
+    from encodings, without the module. It imports torch only where they do.
+
+    Attributes:
+        word_vectors: what :meth:`~rerank_plugin.models.reader.Reader.arrays` calls the word vectors, or the embeddings
+            that start from them; empty without.
+    """
+
+    @property
+    def word_vectors(self) -> str:
+        return "vectors"
+
+    @abstractmethod
+    def weight_shapes(self, words: int, dimension: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of a checkpoint's weights by name, with word vectors [words, dimension].
+
+        Raises:
+            InputError: the model cannot have word vectors of this dimension.
+        """
+
+
+C = TypeVar("C", bound=ModelConfig)

@@ -30,9 +30,10 @@ from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.statistics import STATISTICS_FILE, CollectionStatistics
 from rerank_plugin.inputs.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import frequency_fields
-from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.base import ModelConfig, ShapedConfig
+from rerank_plugin.models.classes import class_of, classes_of
 from rerank_plugin.models.reader import StoredModel
-from rerank_plugin.models.register import entry_of, resolve
+from rerank_plugin.models.register import MODELS, entry_of
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
@@ -58,8 +59,6 @@ def model_classes(name: str) -> tuple[type[RankingModel], type[ModelConfig]]:
     Raises:
         InputError: the model is unknown, or its package is at fault.
     """
-    from rerank_plugin.models.classes import classes_of
-
     found = classes_of(name)
     return found.module, found.config
 
@@ -192,10 +191,10 @@ def check_holds(name: str, folder: Path, described: dict) -> None:
     Raises:
         InputError: it holds another model, or one with other hyper-parameters than the name requires.
     """
-    found = described["model"]
-    if found != model_classes(name)[0].name:
+    found, entry = described["model"], entry_of(name)
+    if found != name and getattr(MODELS.find(found), "module", None) != entry.module:
         raise InputError(f"{folder} holds the model '{found}', not '{name}'")
-    for field, value in entry_of(name).requires.items():
+    for field, value in entry.requires.items():
         other = described["config"].get(field)
         if other != value:
             raise InputError(f"{folder} holds the model '{found}' with {field} {other}, not '{name}'")
@@ -227,17 +226,34 @@ def load_checkpoint(folder: Path, described: dict | None = None) -> tuple[Rankin
     return model.eval(), vocabulary
 
 
-def load_stored(folder: Path, described: dict) -> tuple[StoredModel, Vocabulary]:
-    """:func:`load_checkpoint` without torch, of a model whose entry is ``stored``; with the same errors."""
-    entry, path = entry_of(described["model"]), folder / WEIGHTS_FILE
-    vectors = _words(folder, described)
-    config = build_config(resolve(entry.config), described["config"], str(folder / CONFIG_FILE))
+def load_stored(folder: Path, described: dict) -> tuple[StoredModel, Vocabulary] | None:
+    """:func:`load_checkpoint` without the module, with the same errors; None of a model that needs it.
+
+    It imports no torch where the model's configuration, a :class:`~rerank_plugin.models.base.ShapedConfig`, does not.
+    """
+    name, path = described["model"], folder / WEIGHTS_FILE
+    config = build_config(class_of(name, "config"), described["config"], str(folder / CONFIG_FILE))
+    if not isinstance(config, ShapedConfig):
+        return None
+    vectors, concepts = _words(folder, described), _concepts(folder, described, config)
     weights = _read_weights(path, "numpy")
-    fast = resolve(entry.fast)
-    shapes = fast.weight_shapes(config, vectors.matrix.shape[1])
+    shapes = config.weight_shapes(*vectors.matrix.shape)
     check_weights(weights, {name: np.empty(shape, np.float32) for name, shape in shapes.items()}, str(path))
-    model = StoredModel(entry.name, config, fast, {**weights, "vectors": vectors.matrix})
-    return model, vectors.vocabulary
+    if config.word_vectors:
+        weights.setdefault(config.word_vectors, vectors.matrix)
+    return StoredModel(name, config, weights, **concepts), vectors.vocabulary
+
+
+def module_of(model: StoredModel) -> RankingModel:
+    """The module of a stored model, in eval mode; they share the weights."""
+    module_class, _ = model_classes(model.name)  # which says so where torch is missing
+    import torch
+
+    tensors = {name: torch.from_numpy(array) for name, array in model.arrays().items()}
+    concepts = {"concept_vocabulary": model.concept_vocabulary} if model.config.concepts else {}
+    module = module_class(model.config, tensors.get(model.config.word_vectors, torch.zeros(0, 0)), **concepts)
+    module.load_state_dict({name: tensors[name] for name in module.state_dict()}, assign=True)
+    return module.eval()
 
 
 def _read_weights(path: Path, framework: str) -> dict[str, Any]:
@@ -274,19 +290,24 @@ def _build_with_words(folder: Path, config: dict, model_class, model_config: Mod
     import torch
 
     vectors = _words(folder, config)
-    concepts = {}
-    if model_config.concepts:
-        annotation = config.get("annotation")
-        if annotation is not None and not isinstance(annotation, dict):
-            raise InputError(f"{folder / CONFIG_FILE}: 'annotation' is no settings of an annotator")
-        vocabulary = ConceptVocabulary.load(folder / CONCEPTS_FILE, annotation)
-        if len(vocabulary) != model_config.concepts:
-            raise InputError(
-                f"{folder}: the model was trained with {model_config.concepts} concepts but {CONCEPTS_FILE} has "
-                f"{len(vocabulary)}: {MIXED}"
-            )
-        concepts = {"concept_vocabulary": vocabulary}
+    concepts = _concepts(folder, config, model_config)
     return model_class(model_config, torch.from_numpy(vectors.matrix), **concepts), vectors.vocabulary
+
+
+def _concepts(folder: Path, config: dict, model_config: ModelConfig) -> dict[str, ConceptVocabulary]:
+    """The ``concept_vocabulary`` of a checkpoint's model, if it reads concepts."""
+    if not model_config.concepts:
+        return {}
+    annotation = config.get("annotation")
+    if annotation is not None and not isinstance(annotation, dict):
+        raise InputError(f"{folder / CONFIG_FILE}: 'annotation' is no settings of an annotator")
+    vocabulary = ConceptVocabulary.load(folder / CONCEPTS_FILE, annotation)
+    if len(vocabulary) != model_config.concepts:
+        raise InputError(
+            f"{folder}: the model was trained with {model_config.concepts} concepts but {CONCEPTS_FILE} has "
+            f"{len(vocabulary)}: {MIXED}"
+        )
+    return {"concept_vocabulary": vocabulary}
 
 
 def check_weights(found: dict, expected: dict, where: str) -> None:

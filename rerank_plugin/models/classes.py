@@ -17,13 +17,16 @@ from rerank_plugin.base.register import one_line
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.fast_paths import DevicePath, EncodingScorer, FastPath, InnerProductScorer
+from rerank_plugin.models.fast_paths import EncodingScorer, FastPath, InnerProductScorer, ModulePath, TextScorer
 from rerank_plugin.models.register import MODELS, ModelEntry, entry_of, resolve
 
 if TYPE_CHECKING:
     from rerank_plugin.models.ranking_model import RankingModel
 
 CONFIG_FIELDS = ("document_words", "query_words", "lexical_features")
+BASES: dict[str, tuple[type, ...]] = {
+    "config": (ModelConfig,), "fast": (FastPath, ModulePath), "device": (ModulePath,), "encoder": (EncodingScorer,)
+}  # fmt: skip
 
 
 class ModelClasses(NamedTuple):
@@ -31,8 +34,8 @@ class ModelClasses(NamedTuple):
 
     module: type[RankingModel]
     config: type[ModelConfig]
-    fast: type[FastPath] | None
-    device: type[DevicePath] | None
+    fast: type[FastPath] | type[ModulePath] | None
+    device: type[ModulePath] | None
     encoder: type[EncodingScorer] | None
     explain: Callable[[Any, Inputs], Attribution] | None
 
@@ -47,11 +50,10 @@ def classes_of(name: str) -> ModelClasses:
     entry = entry_of(name)
     with naming_extras(f"the module of the model '{name}'"):
         from rerank_plugin.models.interaction import InteractionModel, InteractionPath, explain_cells
-        from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
+        from rerank_plugin.models.ranking_model import EncodingModel, RankingModel, TextEncodingModel
 
-    module, config = _class(entry, "module", RankingModel), _class(entry, "config", ModelConfig)
-    fast, device = _class(entry, "fast", FastPath), _class(entry, "device", DevicePath)
-    encoder, explain = _class(entry, "encoder", EncodingScorer), _resolved(entry, "explain")
+    module, explain = _class(entry, "module", (RankingModel,)), _resolved(entry, "explain")
+    config, fast, device, encoder = (_class(entry, role, bases) for role, bases in BASES.items())
     if issubclass(module, InteractionModel):
         fast, explain = fast or InteractionPath, explain or explain_cells
     if explain is not None and not callable(explain):
@@ -69,18 +71,34 @@ def classes_of(name: str) -> ModelClasses:
         raise _fault(entry, f"its module {module.__qualname__} is named '{module.name}', expected '{name}'")
     if (encoder is None) == issubclass(module, EncodingModel):
         raise _fault(entry, "an EncodingModel and an EncodingScorer belong together, and one of them is missing")
-    if encoder is not None and module.inner_product != issubclass(encoder, InnerProductScorer):
-        raise _fault(entry, "a module that declares inner_product and an InnerProductScorer belong together")
+    if encoder is not None and issubclass(encoder, TextScorer) != issubclass(module, TextEncodingModel):
+        raise _fault(entry, "a TextEncodingModel and a TextScorer belong together, and one of them is missing")
     return ModelClasses(module, config, fast, device, encoder, explain)
 
 
-def _class(entry: ModelEntry, role: str, base: type):
-    """The class of an entry for a role, a concrete subclass of ``base``; None if the entry has none."""
+def class_of(name: str, role: str) -> Any:
+    """The ``config``, ``fast``, ``device`` or ``encoder`` of a model's entry, without its module; None if it has none.
+
+    Raises:
+        InputError: as :func:`classes_of`.
+    """
+    return _class(entry_of(name), role, BASES[role])
+
+
+def has_inner_products(name: str) -> bool:
+    """Whether the scores of a model are inner products of two encodings."""
+    encoder = class_of(name, "encoder")
+    return encoder is not None and issubclass(encoder, InnerProductScorer)
+
+
+def _class(entry: ModelEntry, role: str, bases: tuple[type, ...]):
+    """The class of an entry for a role, a concrete subclass of one of ``bases``; None if the entry has none."""
     target, found = vars(entry)[role], _resolved(entry, role)
     if target is None:
         return None
-    if not isinstance(found, type) or not issubclass(found, base):
-        raise _fault(entry, f"its {role} {target} is no subclass of {base.__module__}.{base.__qualname__}")
+    if not isinstance(found, type) or not issubclass(found, bases):
+        known = " or ".join(f"{base.__module__}.{base.__qualname__}" for base in bases)
+        raise _fault(entry, f"its {role} {target} is no subclass of {known}")
     if inspect.isabstract(found):
         raise _fault(entry, f"its {role} {target} lacks {', '.join(sorted(found.__abstractmethods__))}")
     return found

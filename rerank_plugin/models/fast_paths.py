@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -13,11 +13,14 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.parallel import Workspace, split
-from rerank_plugin.models.base import ModelConfig, RerankerOptions
+from rerank_plugin.models.base import C, RerankerOptions
 
 if TYPE_CHECKING:
     from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
-    from rerank_plugin.models.ranking_model import RankingModel
+    from rerank_plugin.models.ranking_model import RankingModel, TextEncodingModel
+    from rerank_plugin.models.reader import Reader
+
+T = TypeVar("T", bound="_OfArrays")
 
 
 @dataclass
@@ -31,48 +34,39 @@ class Task:
     scores: np.ndarray | None = None
 
 
-class _OnCpu:
-    """What the paths on the CPU are made of.
+class _OfArrays(ABC, Generic[C]):
+    """What scores on the CPU from a model's configuration and weights, without its module.
 
     Args:
-        model: in eval mode, on the CPU.
+        config: the model's.
+        arrays: the weights by name, and the word vectors, as :meth:`~rerank_plugin.models.reader.Reader.arrays` gives
+            them.
         builder: the input builder of the candidates' index.
         threads: how many threads share the words, documents or queries.
     """
 
-    def __init__(self, model: RankingModel, builder: InputBuilder, threads: int):
-        self.config, self.builder, self.threads = model.config, builder, threads
+    def __init__(self, config: C, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
+        self.config, self.builder, self.threads = config, builder, threads
         self.workspace = Workspace()
 
+    @classmethod
+    def open(cls: type[T], model: Reader, builder: InputBuilder, threads: int) -> T | None:
+        """It for a model in eval mode, on the CPU; None if something else that it needs is missing."""
+        return cls(model.config, model.arrays(), builder, threads)
 
-class FastPath(_OnCpu, ABC):
-    """Computes the module's scores on the CPU. Constructor: ``Path(model, builder, threads)``, the model in eval mode.
+
+class FastPath(_OfArrays[C]):
+    """Computes a model's scores on the CPU, in our threads. Constructor: ``Path(config, arrays, builder, threads)``.
 
     Attributes:
         threads: how many threads share the documents or queries.
         gathers_words: whether it uses :func:`~rerank_plugin.inputs.interactions.candidate_words`, whose time
             benchmarks then measure separately.
         of_index: whether it is made of the index's words or documents: made anew when an index of texts gets others.
-        of_torch: whether it computes in torch's threads; ours would be in their way.
     """
 
     gathers_words: ClassVar[bool] = True
     of_index: ClassVar[bool] = False
-    of_torch: ClassVar[bool] = False
-
-    @classmethod
-    def weight_shapes(cls, config: ModelConfig, dimension: int) -> dict[str, tuple[int, ...]]:
-        """The shapes of a checkpoint's weights by name; of an entry that is ``stored``.
-
-        Args:
-            dimension: of the word vectors, D.
-        """
-        raise NotImplementedError
-
-    @classmethod
-    def open(cls, model: RankingModel, builder: InputBuilder, threads: int) -> FastPath | None:
-        """The fast path; None if something else that it needs, such as stored encodings, is missing."""
-        return cls(model, builder, threads)
 
     @abstractmethod
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
@@ -93,28 +87,35 @@ class FastPath(_OnCpu, ABC):
         return scores
 
 
-class DevicePath(ABC):
-    """Computes the module's scores on a device. Constructor: ``Path(model, builder, options)``, in eval mode there."""
+class ModulePath(ABC):
+    """Computes a module's scores with torch, in its threads. Constructor: ``Path(model, builder, options)``.
+
+    The module is in eval mode, on the device of the options. The attributes are those of a :class:`FastPath`.
+    """
 
     gathers_words: ClassVar[bool] = False
     of_index: ClassVar[bool] = True
-    of_torch: ClassVar[bool] = True
 
     @abstractmethod
     def __init__(self, model: RankingModel, builder: InputBuilder, options: RerankerOptions): ...
 
     @classmethod
-    def open(cls, model: RankingModel, builder: InputBuilder, options: RerankerOptions) -> DevicePath | None:
-        """The device path; None if something else that it needs is missing."""
+    def open(cls, model: RankingModel, builder: InputBuilder, options: RerankerOptions) -> ModulePath | None:
+        """The path; None if something else that it needs is missing."""
         return cls(model, builder, options)
 
     @abstractmethod
     def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
-        """Scores of each task's candidates, float32 [C]."""
+        """Scores of each task's candidates, float32 [C]; under ``torch.inference_mode``."""
 
 
-class EncodingScorer(_OnCpu, ABC):
-    """Computes the module's scores from document encodings. Constructor: ``Scorer(model, builder, threads)``."""
+class EncodingScorer(_OfArrays[C]):
+    """Computes a model's scores from document encodings. Constructor: ``Scorer(config, arrays, builder, threads)``."""
+
+    @property
+    @abstractmethod
+    def encoding_size(self) -> int:
+        """Numbers of an encoding, E."""
 
     @abstractmethod
     def score(
@@ -123,8 +124,12 @@ class EncodingScorer(_OnCpu, ABC):
         """Scores, float32 [C], from the candidates' ``rows`` int64 [C] of ``vectors`` float32 [any, E]."""
 
 
-class InnerProductScorer(EncodingScorer):
+class InnerProductScorer(EncodingScorer[C]):
     """Scores by the inner product of a query's and a document's encoding, which dense retrieval can search by."""
+
+    @property
+    def encoding_size(self) -> int:
+        return len(self.factors)
 
     @property
     @abstractmethod
@@ -150,3 +155,15 @@ class InnerProductScorer(EncodingScorer):
         self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
         return self.inner_products(self.encode(terms, query), vectors, rows)
+
+
+class TextScorer(InnerProductScorer[C]):
+    """Scores of a model that reads texts, whose module encodes the queries. Constructor: ``Scorer(model, ..)``."""
+
+    def __init__(self, model: TextEncodingModel[C], builder: InputBuilder, threads: int):
+        super().__init__(model.config, {}, builder, threads)
+        self.model = model
+
+    @classmethod
+    def open(cls, model, builder, threads):
+        return cls(model, builder, threads)

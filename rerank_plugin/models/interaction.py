@@ -8,24 +8,25 @@ them to the matrix of each document, and leaves the rest to the module: its scor
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import IndexQuery
-from rerank_plugin.inputs.builder import InputBuilder, Inputs, ModelQuery
+from rerank_plugin.inputs.builder import InputBuilder, Inputs
 from rerank_plugin.inputs.interactions import candidate_words
+from rerank_plugin.kernels.parallel import Workspace
 from rerank_plugin.models.attribution import Attribution
-from rerank_plugin.models.fast_paths import FastPath
+from rerank_plugin.models.base import C, RerankerOptions
+from rerank_plugin.models.fast_paths import ModulePath, Task
 from rerank_plugin.models.ranking_model import FixedVectorModel
 
 AT_ONCE = 128  # documents in one batch: some of similar length, whose matrices stay in the caches
 
 
-class InteractionModel(FixedVectorModel):
+class InteractionModel(FixedVectorModel[C]):
     """A model in two halves; scores do not depend on how far documents or queries are padded.
 
     Attributes:
@@ -47,17 +48,20 @@ class InteractionModel(FixedVectorModel):
         return self.score(self.interaction(inputs), inputs)  # [B]
 
 
-class InteractionPath(FastPath):
-    """Scores candidates by the two halves of the module, on the device of its word vectors, with torch's threads."""
+class InteractionPath(ModulePath):
+    """Scores candidates by the two halves of the module, on the device of its word vectors."""
 
-    of_torch = True
+    gathers_words, of_index = True, False
 
-    def __init__(self, model: InteractionModel, builder: InputBuilder, threads: int):
-        super().__init__(model, builder, threads=1)
-        self.model = model
+    def __init__(self, model: InteractionModel, builder: InputBuilder, options: RerankerOptions):
+        self.model, self.builder, self.workspace = model, builder, Workspace()
 
-    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        device = self.model.vectors.device
+    @torch.inference_mode()
+    def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
+        return [self._score(task) for task in tasks]
+
+    def _score(self, task: Task) -> np.ndarray:
+        terms, query, candidates, device = task.terms, task.words, task.candidates, self.model.vectors.device
         words = candidate_words(self.builder, candidates, self.workspace)
         count, length = len(words.terms), max(int(query.mask.sum()), 1)  # U, m
         features = torch.from_numpy(self.builder.features(terms, candidates))  # [C, F]

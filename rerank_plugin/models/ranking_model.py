@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,13 +13,13 @@ from torch import Tensor, nn
 
 from rerank_plugin.base.records import Document
 from rerank_plugin.inputs.builder import Inputs
-from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.base import C, ModelConfig
 from rerank_plugin.models.reader import Reader
 
 SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
 
 
-class RankingModel(nn.Module, Reader, ABC):
+class RankingModel(nn.Module, Reader[C], ABC):
     """A model that scores documents for queries: ``forward`` takes :class:`Inputs` and returns scores, float [B].
 
     The constructor is ``Model(config, vectors)`` with word vectors float32 [V, D], row 0 for UNK; if the configuration
@@ -34,7 +33,7 @@ class RankingModel(nn.Module, Reader, ABC):
         starts_from_words: whether a model of words and concepts may start from a checkpoint of words alone.
     """
 
-    name: ClassVar[str] = ""
+    name: str = ""
     any_width: ClassVar[bool] = False
     by_length: ClassVar[bool] = False
     has_word_vectors: ClassVar[bool] = True
@@ -46,10 +45,7 @@ class RankingModel(nn.Module, Reader, ABC):
 
     def arrays(self) -> dict[str, np.ndarray]:
         tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        return {name: tensor.detach().float().contiguous().numpy() for name, tensor in tensors.items()}
-
-    def inference(self) -> AbstractContextManager:
-        return torch.inference_mode()
+        return {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
         """The weights with an L2 cost, under ``convolution`` and ``feed_forward``; by default none."""
@@ -71,10 +67,11 @@ class RankingModel(nn.Module, Reader, ABC):
         raise NotImplementedError
 
 
-class EncodingModel(RankingModel):
+class EncodingModel(RankingModel[C]):
     """A model that encodes documents independently of the query, so that an index can store the encodings.
 
-    The classes that score from encodings are an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`.
+    The classes that score from encodings are an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`; of a model
+    whose score is their inner product, an :class:`~rerank_plugin.models.fast_paths.InnerProductScorer`.
 
     Attributes:
         reads_texts: whether it reads documents as they are stored, not the index's words: a :class:`TextEncodingModel`.
@@ -105,10 +102,15 @@ class EncodingModel(RankingModel):
         """Encodings of queries, with the arguments and result of :meth:`encode_documents`."""
 
 
-class TextEncodingModel(EncodingModel):
-    """A model that encodes texts as they were written; it scores from stored encodings alone, and is not trained."""
+class TextEncodingModel(EncodingModel[C]):
+    """A model that encodes texts as they were written; it scores from stored encodings alone, and is not trained.
+
+    Attributes:
+        folder: for messages.
+    """
 
     reads_texts = True
+    folder: Path
 
     @abstractmethod
     def encode_texts(self, documents: Sequence[Document]) -> np.ndarray:
@@ -124,7 +126,7 @@ class TextEncodingModel(EncodingModel):
     encode_documents = encode_queries = forward
 
 
-class FixedVectorModel(RankingModel):
+class FixedVectorModel(RankingModel[C]):
     """A model that reads word vectors and does not train them; they are not saved with its weights.
 
     Args:
@@ -132,13 +134,13 @@ class FixedVectorModel(RankingModel):
         vectors: word vectors, float32 [V, D], row 0 for UNK.
     """
 
-    def __init__(self, config: ModelConfig, vectors: Tensor):
+    def __init__(self, config: C, vectors: Tensor):
         super().__init__()
         self.config = config
         self.register_buffer("vectors", vectors, persistent=False)
 
 
-class StandardizedFeatures(FixedVectorModel):
+class StandardizedFeatures(FixedVectorModel[C]):
     """A model that standardizes its lexical features by statistics of the training data, saved with its weights.
 
     Its ``convolutions`` and its feed-forward ``layers`` have an L2 cost of their own each ([D18] 3.4).
@@ -147,7 +149,7 @@ class StandardizedFeatures(FixedVectorModel):
     convolutions: nn.ModuleList
     layers: nn.ModuleList
 
-    def __init__(self, config: ModelConfig, vectors: Tensor):
+    def __init__(self, config: C, vectors: Tensor):
         super().__init__(config, vectors)
         self.register_buffer("feature_mean", torch.zeros(len(config.lexical_features)))
         self.register_buffer("feature_scale", torch.ones(len(config.lexical_features)))

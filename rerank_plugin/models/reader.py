@@ -1,9 +1,9 @@
-"""A model without torch: what it reads, and a checkpoint's weights as arrays, from which some fast paths score."""
+"""A model without torch: what it reads, and its weights as arrays, from which fast paths score."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Generic
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.inputs.concept_reader import ConceptReader
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import VECTOR_NAMES
-from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.base import C, ShapedConfig
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.vocabulary import Vocabulary
 
@@ -20,37 +20,26 @@ if TYPE_CHECKING:
     from rerank_plugin.inputs.vector_features import VectorFeatures
 
 
-class Reader:
+class Reader(Generic[C]):
     """What modules and stored models have in common.
 
     Attributes:
         name: of the model in its checkpoints.
         config: its hyper-parameters.
         matches_unknown_words: whether the model matches words by identity, also words outside its vocabulary.
-        inner_product: whether a score is the inner product of a query's and a document's encoding.
         most_on_cpu: the largest batch size on a CPU; None for no limit.
-        reads_words: whether the model reads words.
         concept_vocabulary: the concepts that it knows, in the order of their vectors; None if it reads none.
     """
 
     name: str
-    config: ModelConfig
+    config: C
     matches_unknown_words: ClassVar[bool] = False
-    inner_product: ClassVar[bool] = False
     most_on_cpu: ClassVar[int | None] = None
     concept_vocabulary: ConceptVocabulary | None = None
 
-    @property
-    def reads_words(self) -> bool:
-        return True
-
     def arrays(self) -> dict[str, np.ndarray]:
-        """The weights by their names in a checkpoint, and the word vectors as ``vectors``; float32 [...] each."""
+        """The weights by their names in a checkpoint, and word vectors that are not among them; float32 [...] each."""
         raise NotImplementedError
-
-    def inference(self) -> AbstractContextManager:
-        """The context to score in."""
-        return nullcontext()
 
     def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> InputBuilder:
         """The builder that turns queries and candidates of an index into the model's inputs.
@@ -62,7 +51,7 @@ class Reader:
         left_out = STOP_WORDS if config.query_stopwords == "remove" else frozenset()
         return InputBuilder(
             index, vocabulary, config.document_words, config.query_words, config.lexical_features, left_out,
-            self._concept_reader(index), self.reads_words, self._vector_features(),
+            self._concept_reader(index), config.reads_words, self._vector_features(),
         )  # fmt: skip
 
     def _vector_features(self) -> VectorFeatures | None:
@@ -81,13 +70,15 @@ class Reader:
         return ConceptReader(index, self.concept_vocabulary, self.config.document_concepts, self.config.query_concepts)
 
 
-class StoredModel(Reader):
-    """A checkpoint's model for its fast path alone (:func:`rerank_plugin.models.checkpoints.load_stored`)."""
+@dataclass(eq=False)
+class StoredModel(Reader[ShapedConfig]):
+    """A checkpoint's model without its module (:func:`rerank_plugin.models.checkpoints.load_stored`)."""
 
-    training = False
-
-    def __init__(self, name: str, config: ModelConfig, fast_class: type, weights: dict[str, np.ndarray]):
-        self.name, self.config, self.fast_class, self._weights = name, config, fast_class, weights
+    name: str
+    config: ShapedConfig
+    weights: dict[str, np.ndarray]
+    concept_vocabulary: ConceptVocabulary | None = None
+    training: ClassVar[bool] = False
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return self._weights
+        return self.weights

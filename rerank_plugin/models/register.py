@@ -40,13 +40,13 @@ class ModelEntry:
         module: the model, a :class:`~rerank_plugin.models.ranking_model.RankingModel`.
         summary: one line for help and documentation.
         good_for: the same of the bundled weights: the language and the texts that they were made for.
-        fast: the fast path on the CPU, a :class:`~rerank_plugin.models.fast_paths.FastPath`, or None. An
+        fast: the fast path on the CPU, a :class:`~rerank_plugin.models.fast_paths.FastPath` or, with torch, a
+            :class:`~rerank_plugin.models.fast_paths.ModulePath`; or None. An
             :class:`~rerank_plugin.models.interaction.InteractionModel` has one, and an ``explain``, without.
-        stored: whether the fast path is made of ``model.arrays()`` alone, so that a checkpoint is scored without the
-            module. Its class gives ``weight_shapes``; where it and the configuration import no torch, nothing does.
-        device: the fast path on another device, a :class:`~rerank_plugin.models.fast_paths.DevicePath`, or None.
+        device: the path on another device, a :class:`~rerank_plugin.models.fast_paths.ModulePath`, or None.
         encoder: scores from stored encodings, an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`, or None. It
-            is the fast path on the CPU where the index holds encodings by the model.
+            is the fast path on the CPU where the index holds encodings by the model. A checkpoint with a
+            :class:`~rerank_plugin.models.base.ShapedConfig` is scored by ``fast`` or ``encoder`` without the module.
         recipe: how the model is trained.
         bench: hyper-parameters of the random weights that are measured by default; None to measure checkpoints only.
         requires: hyper-parameters that a checkpoint of the model ``module`` must have to go by this name.
@@ -63,7 +63,6 @@ class ModelEntry:
     summary: str
     good_for: str = ""
     fast: type | str | None = None
-    stored: bool = False
     device: type | str | None = None
     encoder: type | str | None = None
     recipe: Recipe = Recipe()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -22,8 +22,10 @@ from rerank_plugin.inputs.lexical_features import FIRST_STAGE, LISTWISE
 from rerank_plugin.kernels.parallel import available_threads, helper_threads
 from rerank_plugin.models.attribution import Attribution, Part
 from rerank_plugin.models.base import RerankerOptions
-from rerank_plugin.models.checkpoints import check_holds, load_checkpoint, load_stored, read_config
-from rerank_plugin.models.fast_paths import DevicePath, FastPath, Task
+from rerank_plugin.models.checkpoints import check_holds, load_checkpoint, load_stored, module_of, read_config
+from rerank_plugin.models.classes import class_of, classes_of, has_inner_products
+from rerank_plugin.models.encoded_documents import EncodedDocuments, encoding_scorer
+from rerank_plugin.models.fast_paths import FastPath, ModulePath, Task, TextScorer
 from rerank_plugin.models.reader import StoredModel
 from rerank_plugin.models.register import entry_of, is_foreign
 from rerank_plugin.rerankers.scorer import Scorer, shown
@@ -43,8 +45,8 @@ class NeuralReranker(Scorer):
     If the model knows no word and no concept of a query, the query keeps its first-stage order, with a warning. Queries
     longer than the model reads are cut; the first one is logged as a warning.
 
-    Training the model refreshes its fast path. After any other change of the weights, call :meth:`refresh`. A stored
-    model has no module, only the fast path.
+    Training the model refreshes its fast path. After any other change of the weights, call :meth:`refresh`. Of a stored
+    model the module is made when it is needed: where there is no fast path, and for explanations.
 
     A model with first-stage features is ``listwise``.
 
@@ -69,20 +71,15 @@ class NeuralReranker(Scorer):
         if self.on_cpu and model.most_on_cpu is not None:
             self.batch_size = min(self.batch_size, model.most_on_cpu)
         self.builder = model.input_builder(index, vocabulary)
-        self.forward = self.model
-        if options.compile:
-            import torch
-
-            self.forward = torch.compile(self.model, dynamic=True)
         self.listwise = not LISTWISE.isdisjoint(model.config.lexical_features)
         self.threads = options.threads or available_threads()
         self.passage_words = self.builder.passage_words
         self.fast_class = self._fast_class()
         # To wake a helper takes longer than inner products.
-        ours = self.on_cpu and self.fast_class and not self.fast_class.of_torch and not model.inner_product
+        ours = self.fast_class and issubclass(self.fast_class, FastPath) and not has_inner_products(self.name)
         self.helpers = self.threads if ours else 1
-        self.fast, self.prepared = None, False
-        self.queries_cut = 0
+        self.fast: FastPath | ModulePath | None = None
+        self.prepared, self.queries_cut = False, 0
 
     def _placed(self, model: RankingModel, device: str) -> RankingModel:
         """The module on a device, in eval mode; training it refreshes the fast path."""
@@ -96,24 +93,20 @@ class NeuralReranker(Scorer):
     def feature_seconds(self) -> float:
         return self.builder.feature_seconds
 
-    def _fast_class(self) -> type[FastPath] | type[DevicePath] | None:
+    def _fast_class(self) -> type[FastPath] | type[ModulePath] | None:
         """The class of the model's fast path for the device; None if there is none or ``options`` exclude it."""
-        if isinstance(self.model, StoredModel):
-            return self.model.fast_class
-        from rerank_plugin.models.classes import classes_of
-        from rerank_plugin.models.document_encodings import EncodedDocuments
-
-        classes, options = classes_of(self.name), self.options
-        if classes.encoder is not None and classes.module.reads_texts:
+        options, encoder = self.options, class_of(self.name, "encoder")
+        if encoder is not None and issubclass(encoder, TextScorer):
             return EncodedDocuments  # there is no other path
         if not options.fast:
             return None
         if not self.on_cpu:
-            return classes.device
+            return class_of(self.name, "device")
         if options.precision != "float32":
             return None
+        fast = class_of(self.name, "fast") if isinstance(self.model, StoredModel) else classes_of(self.name).fast
         stored = None if self.builder.index.in_memory else EncodedDocuments  # no encodings of texts are stored
-        return classes.fast or (classes.encoder and stored)
+        return fast or (encoder and stored)
 
     def refresh(self) -> None:
         """Discard the fast path, so that the next score builds it from the current weights."""
@@ -123,17 +116,18 @@ class NeuralReranker(Scorer):
         """Encode documents in memory and score from these encodings until the weights change.
 
         This is for many queries over the same documents during training. It has no effect unless the fast path is
-        :class:`~rerank_plugin.models.document_encodings.EncodedDocuments`.
+        :class:`~rerank_plugin.models.encoded_documents.EncodedDocuments`.
 
         Args:
             rows: rows of all documents that are scored afterwards, int64 [n], increasing.
         """
-        from rerank_plugin.models.document_encodings import EncodedDocuments, encode_rows
+        from rerank_plugin.models.document_encodings import encode_rows
 
         self.refresh()
         if self.fast_class is EncodedDocuments:
-            vectors = encode_rows(self.model, self.builder, rows)
-            self.fast, self.prepared = EncodedDocuments(self.model, self.builder, self.threads, vectors, rows), True
+            vectors = encode_rows(self.module, self.builder, rows)
+            scorer = encoding_scorer(self.model, self.builder, self.threads)
+            self.fast, self.prepared = EncodedDocuments(scorer, vectors, rows), True
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Scores of the candidates, float32 [C]. Those of a broken model may be NaN: the ranking checks them."""
@@ -145,7 +139,7 @@ class NeuralReranker(Scorer):
         The fast path on the CPU splits the queries over the threads; the module scores all documents in joint batches.
         """
         # The helper threads are started first, so that they are awake.
-        with helper_threads(self.helpers), self.model.inference():
+        with helper_threads(self.helpers):
             tasks = [self._task(query, found) for query, found in zip(queries, candidates)]
             open_tasks = [task for task in tasks if task.scores is None]
             fast = self._fast_path() if open_tasks else None
@@ -179,8 +173,6 @@ class NeuralReranker(Scorer):
 
         A query that the model cannot read has the candidate's first-stage score as its only part.
         """
-        from rerank_plugin.models.classes import classes_of
-
         require("torch", "an explanation")
         explain = classes_of(self.name).explain
         if explain is None:
@@ -194,18 +186,22 @@ class NeuralReranker(Scorer):
         return replace(explain(self._module_on_cpu, inputs), query_places=places)
 
     @cached_property
-    def _module_on_cpu(self) -> RankingModel:
-        """The module; of a stored model, or one on a device, a copy of it."""
-        from rerank_plugin.models.classes import classes_of
+    def module(self) -> RankingModel:
+        """The module, on the device; that of a stored model is made here."""
+        return module_of(self.model) if isinstance(self.model, StoredModel) else self.model
 
-        if not isinstance(self.model, StoredModel):
-            return self.model if self.on_cpu else copy.deepcopy(self.model).cpu()
+    @cached_property
+    def _module_on_cpu(self) -> RankingModel:
+        return self.module if self.on_cpu else copy.deepcopy(self.module).cpu()
+
+    @cached_property
+    def forward(self) -> Callable[[Inputs], Tensor]:
+        """The module's scores [B], compiled if the options say so."""
+        if not self.options.compile:
+            return self.module
         import torch
 
-        arrays = {name: torch.from_numpy(array) for name, array in self.model.arrays().items()}
-        module = classes_of(self.name).module(self.model.config, arrays.pop("vectors"))
-        module.load_state_dict(arrays, strict=True)
-        return module.eval()
+        return torch.compile(self.module, dynamic=True)
 
     def lacking_words(self, query: Query) -> list[str]:
         index = self.builder.index
@@ -219,26 +215,33 @@ class NeuralReranker(Scorer):
         """Whether a query has a word or concept that the model knows, or a word that it can match by identity."""
         return bool(words.known or (self.model.matches_unknown_words and (words.terms >= 0).any()))
 
-    def _fast_path(self) -> FastPath | DevicePath | None:
+    def _fast_path(self) -> FastPath | ModulePath | None:
         """The model's fast path, built when it is first needed; None if there is none."""
         if self.model.training or self.fast_class is None:
             return None
         if self.fast_class.of_index and self.builder.index.in_memory:
             self.refresh()
         if not self.prepared:
-            how = self.options if issubclass(self.fast_class, DevicePath) else self.threads
-            self.fast, self.prepared = self.fast_class.open(self.model, self.builder, how), True
+            if issubclass(self.fast_class, ModulePath):
+                self.fast = self.fast_class.open(self.module, self.builder, self.options)
+            else:
+                self.fast = self.fast_class.open(self.model, self.builder, self.threads)
+            self.prepared = True
         return self.fast
 
     def _module_scores(self, tasks: Sequence[Task]) -> list[np.ndarray]:
         """The module's scores of each task, float32 [C], in batches of documents of similar length."""
         if not tasks:
             return []
+        module = self.module  # first, as it says so where torch is missing
+        import torch
+
         built = [self.builder.build(task.terms, task.words, task.candidates) for task in tasks]
-        scores = self._forward(built[0] if len(built) == 1 else Inputs.joined(built))
+        with torch.inference_mode():
+            scores = self._forward(module, built[0] if len(built) == 1 else Inputs.joined(built))
         return np.split(scores, np.cumsum([len(task.candidates) for task in tasks])[:-1])
 
-    def _forward(self, inputs: Inputs) -> np.ndarray:
+    def _forward(self, module: RankingModel, inputs: Inputs) -> np.ndarray:
         """Scores of any number of documents, in batches; when memory runs out, the batch size is halved permanently.
 
         With ``any_width``, documents are sorted by length and each batch is padded to its longest document.
@@ -247,16 +250,16 @@ class NeuralReranker(Scorer):
 
         lengths = inputs.document_mask.sum(dim=1)  # [B]
         order = torch.arange(len(lengths))
-        if self.model.any_width:
+        if module.any_width:
             order = torch.argsort(lengths, descending=True, stable=True)
         scores, start = torch.empty(len(order)), 0
         while start < len(order):
             rows = order[start : start + self.batch_size]
             piece = inputs.take(rows)
-            if self.model.any_width:
+            if module.any_width:
                 piece = piece.narrowed(max(int(lengths[rows[0]]), 1)).without_concept_padding()
             try:
-                scores[rows] = self._module(piece.to(self.options.device)).float().cpu()
+                scores[rows] = self._scores(piece.to(self.options.device)).float().cpu()
             except torch.OutOfMemoryError:
                 if self.batch_size == 1:
                     raise
@@ -267,7 +270,7 @@ class NeuralReranker(Scorer):
             start += self.batch_size
         return scores.numpy()
 
-    def _module(self, inputs: Inputs) -> Tensor:
+    def _scores(self, inputs: Inputs) -> Tensor:
         """The module's scores [B], in the precision of the options."""
         import torch
 
@@ -294,17 +297,13 @@ def from_checkpoint(
         InputError: the checkpoint cannot be used, or holds another model.
     """
     if name is not None and is_foreign(entry_of(name), checkpoint):
-        from rerank_plugin.models.classes import classes_of
-
         model = classes_of(name).module.from_folder(checkpoint)
         return NeuralReranker(model, Vocabulary([], index.tokenizer.settings), index, options)
     described = described or read_config(checkpoint)
-    if options.on_fast_path and described["model"] == name and entry_of(name).stored:
-        model, vocabulary = load_stored(checkpoint, described)
-    else:
-        if name is not None:
-            check_holds(name, checkpoint, described)
-        model, vocabulary = load_checkpoint(checkpoint, described)
+    if name is not None:
+        check_holds(name, checkpoint, described)
+    stored = load_stored(checkpoint, described) if options.on_fast_path else None
+    model, vocabulary = stored or load_checkpoint(checkpoint, described)
     index.check_tokenizer(vocabulary.tokenizer, str(checkpoint))
     reranker = NeuralReranker(model, vocabulary, index, options)
     training = described.get("training")

@@ -27,7 +27,6 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.extras import require
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.nearest import FLAT, HNSW, KINDS, AnnSearch, FlatSearch
@@ -118,9 +117,8 @@ class QueryEncoder:
     """
 
     def __init__(self, forward, checkpoint: str | Path):
-        require("torch", "dense retrieval")
-        from rerank_plugin.models.classes import classes_of
-        from rerank_plugin.models.document_encodings import encodings_key
+        from rerank_plugin.models.classes import has_inner_products
+        from rerank_plugin.models.encoded_documents import encoding_scorer, encodings_key
 
         self.forward, self.reranker = forward, opened_encoder(forward, checkpoint, threads=1)
         model, builder = self.reranker.model, self.reranker.builder
@@ -129,8 +127,8 @@ class QueryEncoder:
                 f"{checkpoint}: the score of the model '{model.name}' is no inner product of a query's and a "
                 "document's encoding, so it cannot retrieve; ktrel can"
             )
-        self.key, self.size = encodings_key(forward, model, builder.vocabulary), model.encoding_size
-        self.scorer = classes_of(model.name).encoder(model, builder, 1)
+        self.scorer = encoding_scorer(model, builder, 1)
+        self.key, self.size = encodings_key(forward, model, builder.vocabulary), self.scorer.encoding_size
         self.said: set[str] = set()
 
     def encode(self, text: str) -> np.ndarray | None:
@@ -272,13 +270,6 @@ class DenseStage:
         roundings = len(encoding) * UNIT_ROUNDOFF
         size = float(np.linalg.norm(encoding.astype(np.float64))) * self.longest
         return 2 * roundings / (1 - roundings) * size
-
-
-def has_inner_products(model: str) -> bool:
-    """Whether the scores of models of this name are inner products of two encodings."""
-    from rerank_plugin.models.classes import classes_of
-
-    return classes_of(model).encoder is not None and classes_of(model).module.inner_product
 
 
 register(

@@ -38,7 +38,7 @@ class IndexEncoder:
         from rerank_plugin.models.document_encodings import check_encodes
 
         self.index, self.checkpoint, self.device = index, checkpoint, device
-        reranker = opened_encoder(index, checkpoint, device=device)
+        reranker = opened_encoder(index, checkpoint, device=device, fast=False)  # with its module
         self.model, self.builder = reranker.model, reranker.builder
         check_encodes(self.model)
         self.size = self.model.encoding_size
@@ -46,7 +46,7 @@ class IndexEncoder:
     @cached_property
     def key(self) -> str:
         """The checksum of the model's weights, under which its encodings are kept."""
-        from rerank_plugin.models.document_encodings import encodings_key
+        from rerank_plugin.models.encoded_documents import encodings_key
 
         return encodings_key(self.index, self.model, self.builder.vocabulary)
 
@@ -133,7 +133,7 @@ class IndexEncoder:
             return None
 
     def _is_source_of(self, adapted: IndexEncoder) -> bool:
-        from rerank_plugin.models.document_encodings import weights_checksum
+        from rerank_plugin.models.encoded_documents import weights_checksum
         from rerank_plugin.models.ktrel.adaptation import is_of
 
         return is_of(Path(adapted.checkpoint), weights_checksum(self.model, self.builder.vocabulary))

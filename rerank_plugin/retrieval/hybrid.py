@@ -106,7 +106,8 @@ class HybridStage:
             from rerank_plugin.inputs.vector_features import VectorFeatures
 
             model = self.dense.encoder.reranker.model
-            vectors = model.words.embeddings.numpy()[:, : model.encoding_size // len(model.config.space_weights)]
+            vectors = model.arrays()["words.embeddings"]  # of the spaces the first is the encoder's own
+            vectors = vectors[:, : vectors.shape[1] // len(model.config.space_weights)]
             self.matches = VectorFeatures(["vector_matches"], np.ascontiguousarray(vectors))
 
     def search(self, query: Query, depth: int) -> Candidates:

@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.inputs.builder import ModelQuery
-from rerank_plugin.models.ranking_model import EncodingModel
+from rerank_plugin.models.classes import has_inner_products
 from rerank_plugin.training.config import COLLECTION, SOFTMAX
 from rerank_plugin.training.objectives import pairwise_hinge, relevance_weights
 from rerank_plugin.training.pairs import Pool
@@ -161,7 +161,7 @@ class ContrastiveTrainer(Trainer):
 
     def __init__(self, model, *arguments, **named):
         super().__init__(model, *arguments, **named)
-        if not (isinstance(model, EncodingModel) and model.inner_product):
+        if not has_inner_products(model.name):
             raise InputError(
                 f"{self.config.of_batches} is for models whose scores are products of encodings (ktrel), not for "
                 f"{model.name}"

@@ -39,7 +39,8 @@ from rerank_plugin.knowledge.annotation import Annotator
 from rerank_plugin.knowledge.concept_vectors import ConceptVectors
 from rerank_plugin.models.checkpoints import save_checkpoint
 from rerank_plugin.models.encoder.folder import open_encoder
-from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
+from rerank_plugin.models.ktrel.config import KtrelConfig
+from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.models.register import packaged_folder
 from rerank_plugin.text.tokenizer import PLAIN
 from rerank_plugin.text.vocabulary import HASHED, Vocabulary

@@ -21,7 +21,8 @@ from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.classes import classes_of
-from rerank_plugin.models.document_encodings import EncodedDocuments, encode_index
+from rerank_plugin.models.document_encodings import encode_index
+from rerank_plugin.models.encoded_documents import EncodedDocuments
 from rerank_plugin.models.register import names
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker

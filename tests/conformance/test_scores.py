@@ -11,7 +11,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, ForwardIndexWriter
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.checkpoints import model_classes
-from rerank_plugin.models.document_encodings import EncodedDocuments
+from rerank_plugin.models.encoded_documents import EncodedDocuments
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import small
 from tests.conformance import twins

@@ -10,10 +10,18 @@ from safetensors.torch import load_file, save_file
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.models.checkpoints import build_config, load_checkpoint, model_classes, save_checkpoint
-from rerank_plugin.models.document_encodings import EncodedDocuments
+from rerank_plugin.models.base import ShapedConfig
+from rerank_plugin.models.checkpoints import (
+    build_config,
+    load_checkpoint,
+    load_stored,
+    model_classes,
+    read_config,
+    save_checkpoint,
+)
+from rerank_plugin.models.encoded_documents import EncodedDocuments
 from rerank_plugin.models.reader import StoredModel
-from rerank_plugin.models.register import entry_of, names
+from rerank_plugin.models.register import names
 from rerank_plugin.rerankers import RerankerOptions
 from tests import small
 from tests.conformance.models import (
@@ -155,7 +163,7 @@ def test_a_checkpoint_is_the_model(case, path, saved, index, vectors):
     folder, model = saved
     expected = scores_of(opened(model, "module", index, vectors))
     device = "cpu:0" if path == "device" else "cpu"
-    kind = StoredModel if path == "fast" and entry_of(case.model).stored else type(model)
+    kind = StoredModel if path == "fast" and isinstance(model.config, ShapedConfig) else type(model)
     for spec in (f"{case.model}:{folder}", str(folder)):
         one = rerankers.load(spec, index, RerankerOptions(device, fast=path != "module"))
         loaded = one.model
@@ -169,19 +177,20 @@ def test_a_checkpoint_is_the_model(case, path, saved, index, vectors):
 
 @every_case
 def test_checkpoints_are_loaded_strictly(case, saved):
-    folder, _ = saved
+    folder, model = saved
     weights = load_file(folder / "model.safetensors")
     name = max(weights, key=lambda one: weights[one].numel())
     less = {other: tensor for other, tensor in weights.items() if other != name}
     for changed, said in [
         (less, f"missing {name}"),
         ({**weights, "more": torch.zeros(2)}, "unexpected more"),
-        ({**weights, name: weights[name].half()}, f"{name} is of type torch.float16, expected torch.float32"),
+        ({**weights, name: weights[name].half()}, f"{name} is of type (torch.)?float16, expected (torch.)?float32"),
         ({**weights, name: weights[name][None].clone()}, f"{name} is .*, expected "),
     ]:
         save_file(changed, folder / "model.safetensors")
-        with pytest.raises(InputError, match=f"model.safetensors does not fit the model: {said}"):
-            load_checkpoint(folder)
+        for load in [load_checkpoint, *[load_stored] * isinstance(model.config, ShapedConfig)]:
+            with pytest.raises(InputError, match=f"model.safetensors does not fit the model: {said}"):
+                load(folder, read_config(folder))
 
 
 # --------------------------------------------------------------------------------------------------- hyper-parameters

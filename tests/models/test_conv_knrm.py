@@ -120,14 +120,17 @@ def test_many_cosines_near_one(tmp_path, filters):
 
 
 @pytest.mark.parametrize("longest_ngram", [1, 3, 4])
-def test_a_table_that_is_too_large_is_made_for_each_query(index, vectors, longest_ngram):
+def test_a_table_that_is_too_large_is_made_for_each_query(index, vectors, longest_ngram, monkeypatch):
     """The limit is met to the byte: taps of the words of the index that the model knows, and of UNK."""
     model = make(Case("conv-knrm", {"filters": 9, "longest_ngram": longest_ngram}), vectors)
     builder = model.input_builder(index, vectors.vocabulary)
     words = 1 + sum(word in vectors.vocabulary.ids for word in index.terms.take(range(len(index.terms))))
     taps = longest_ngram * (longest_ngram + 1) // 2
     size = words * taps * 16 * 4  # nine filters are padded to 16
-    kept, made = FastConvKnrm(model, builder, 1, size), FastConvKnrm(model, builder, 1, size - 1)
+    monkeypatch.setattr(FastConvKnrm, "table_bytes", size)
+    kept = FastConvKnrm.open(model, builder, 1)
+    monkeypatch.setattr(FastConvKnrm, "table_bytes", size - 1)
+    made = FastConvKnrm.open(model, builder, 1)
     assert kept.table.nbytes == size and made.table is None
     for query in QUERIES:
         terms = index.query(query.text)

@@ -18,8 +18,10 @@ from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodi
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models import checkpoints, document_encodings
-from rerank_plugin.models.document_encodings import EncodedDocuments, encode_index, encodings_key, weights_checksum
-from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
+from rerank_plugin.models.document_encodings import encode_index
+from rerank_plugin.models.encoded_documents import EncodedDocuments, encodings_key, weights_checksum
+from rerank_plugin.models.ktrel.config import KtrelConfig
+from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import small

@@ -8,7 +8,8 @@ import torch
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.inputs.builder import Inputs
-from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig, KtrelWConfig
+from rerank_plugin.models.ktrel.config import KtrelConfig, KtrelWConfig
+from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import small
 from tests.models import encodable

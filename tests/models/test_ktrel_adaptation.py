@@ -9,7 +9,7 @@ import torch
 from scipy import sparse
 
 import rerank_plugin as rp
-from rerank_plugin import embed
+from rerank_plugin import embed, search
 from rerank_plugin import index as index_command
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
@@ -19,12 +19,14 @@ from rerank_plugin.inputs.vector_features import VectorFeatures
 from rerank_plugin.kernels.regularization import regularize
 from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
 from rerank_plugin.models.ktrel.adaptation import ROUNDS, context_vectors
-from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
+from rerank_plugin.models.ktrel.config import KtrelConfig
+from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.fusion import min_max
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
+from tests.processes import run
 
 QUERY = Query("q", "risk of heart disease in women")
 
@@ -103,7 +105,9 @@ def test_the_hybrid_reads_the_adapted_encoder_and_the_matches(adapted):
     total = fused(query + 0.5 * dense.vectors[np.argsort(-fused(query))[:5]].mean(axis=0))
     best = np.argsort(-total)[:300]
     reranker = dense.encoder.reranker
-    matches = VectorFeatures(["vector_matches"], np.ascontiguousarray(reranker.model.words.embeddings.numpy()[:, :256]))
+    matches = VectorFeatures(
+        ["vector_matches"], np.ascontiguousarray(reranker.module.words.embeddings.numpy()[:, :256])
+    )
     candidates = type(words)(adapted.forward, best, total[best].astype(np.float32))
     read = reranker.builder.query(adapted.forward.query(QUERY.text))
     total[best] += 0.2 * min_max(matches(reranker.builder, read, candidates)[:, 0])
@@ -162,6 +166,29 @@ def test_what_is_missing_of_an_adapted_index_is_made(adapted, tmp_path, capsys):
     index_command.main(["--index", str(folder), "--verify"])
 
 
+def test_searches_with_ktrel_and_its_encodings_need_no_torch(adapted, capsys):
+    """Dense retrieval, the hybrid and re-ranking, by the encoder as it is and as it was adapted."""
+    line = ["--index", str(adapted.folder), "--query", QUERY.text, "--show", "30"]
+    commands = [
+        [*line, "--reranker", "ktrel"],
+        [*line, "--reranker", f"ktrel-w:{adapted.folder / ADAPTED}"],
+        [*line, "--first-stage", "dense:ktrel"],
+        [*line, "--first-stage", "hybrid"],
+    ]
+    code = f"""if True:
+        import sys
+        sys.modules["torch"] = None
+        from rerank_plugin.search import main
+        for command in {commands!r}:
+            main(command)
+    """
+    found = run("-c", code)
+    for command in commands:
+        search.main(command)
+    expected = capsys.readouterr().out
+    assert found == expected and len(expected.splitlines()) > 4 * 30
+
+
 def test_contexts_of_a_checkpoint_count_by_their_weight(adapted, tmp_path):
     """The adapted index's encodings, whose spaces count alike, have both cosines."""
     folder, checkpoint = shutil.copytree(adapted.folder, tmp_path / "index"), tmp_path / "contexts"
@@ -173,7 +200,7 @@ def test_contexts_of_a_checkpoint_count_by_their_weight(adapted, tmp_path):
     cosines = (equal.vectors * query)[found.rows].reshape(50, 2, 256).sum(axis=2)
     assert found.first_stage_scores == pytest.approx(cosines @ [1, 0.25], abs=1e-5)
     with torch.no_grad():
-        module = weighted.encoder.reranker.model
+        module = weighted.encoder.reranker.module
         ids, mask = torch.tensor([[3, 5, 7]]), torch.ones(1, 3, dtype=torch.bool)
         assert module.encode_queries(ids, mask).reshape(2, 256).norm(dim=1).tolist() == pytest.approx([1, 0.5])
     with pytest.raises(InputError, match="exists already"):

@@ -12,8 +12,9 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary, _say_other
 from rerank_plugin.knowledge.annotation import AnnotatorConfig
 from rerank_plugin.models import checkpoints
-from rerank_plugin.models.document_encodings import weights_checksum
-from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
+from rerank_plugin.models.encoded_documents import weights_checksum
+from rerank_plugin.models.ktrel.config import KtrelConfig
+from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import annotated, small
 from tests.conformance.models import CONCEPT_IDS as IDS
@@ -166,9 +167,10 @@ def test_wrong_concepts_in_a_checkpoint(saved, lines, said):
         (saved / "concepts.txt").unlink()
     else:
         (saved / "concepts.txt").write_text("".join(f"{line}\n" for line in lines), newline="")
-    with pytest.raises(InputError, match=said) as raised:
-        checkpoints.load_checkpoint(saved)
-    assert str(saved) in str(raised.value)
+    for load in (checkpoints.load_checkpoint, checkpoints.load_stored):
+        with pytest.raises(InputError, match=said) as raised:
+            load(saved, checkpoints.read_config(saved))
+        assert str(saved) in str(raised.value)
 
 
 def test_a_model_whose_concepts_have_no_names_is_not_saved(vectors, tmp_path):

@@ -29,8 +29,7 @@ class Own(Delta):
 
 
 class NoScore(FastPath):
-    def __init__(self, model, builder, threads):
-        pass
+    pass
 
 
 @dataclass

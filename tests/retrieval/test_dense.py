@@ -13,13 +13,13 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.indexes import nearest
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.nearest import AnnConfig, build_ann
-from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
+from rerank_plugin.indexes.stored_encodings import encodings_folder
 from rerank_plugin.models import checkpoints
-from rerank_plugin.models.document_encodings import encode_index, weights_checksum
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import from_checkpoint
 from rerank_plugin.retrieval import dense
 from rerank_plugin.retrieval.dense import DenseConfig
+from rerank_plugin.retrieval.encoding import IndexEncoder
 from tests import annotated, small
 from tests.conformance.models import Case, make
 from tests.models import encodable
@@ -139,8 +139,8 @@ def with_concepts(folder, vectors, parts="both", a=1.0, b=1.0):
 
 
 def encode(workspace, name, dtype="float32"):
-    one = from_checkpoint(workspace.forward, workspace.models[name], RerankerOptions())
-    encode_index(one.model, one.builder, dtype=dtype)
+    one = IndexEncoder(workspace.forward, workspace.models[name])
+    one.encode(dtype=dtype)
     return one.model
 
 
@@ -185,7 +185,7 @@ def plain_feedback(model, documents, text, stage, weight, count):
 def test_feedback_moves_the_query_towards_the_best_documents(workspace, text, weight):
     """Over many ties, so the scores of the ranks are compared, and which documents have them."""
     without, stage = opened(workspace), opened(workspace, feedback=7, feedback_weight=weight)
-    model = stage.encoder.reranker.model
+    model = stage.encoder.reranker.module
     expected = plain_feedback(model, np.asarray(stage.vectors), text, without, weight, 7)
     result = stage.search(Query("q", text), 50)
     np.testing.assert_allclose(result.first_stage_scores, np.sort(expected)[::-1][:50], rtol=1e-5, atol=1e-5)
@@ -216,9 +216,8 @@ def approximate(workspace):
 
 def stored(workspace, name):
     """The folder and the vectors of the encodings."""
-    reranker = from_checkpoint(workspace.forward, workspace.models[name], RerankerOptions())
-    key, size = weights_checksum(reranker.model, reranker.builder.vocabulary), reranker.model.encoding_size
-    return encodings_folder(workspace.forward, key), find_encodings(workspace.forward, key, size)
+    one = IndexEncoder(workspace.forward, workspace.models[name])
+    return encodings_folder(workspace.forward, one.key), one.vectors()
 
 
 @pytest.mark.parametrize("name", ["float32", "float16"])

@@ -10,8 +10,8 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.models import checkpoints
-from rerank_plugin.models.document_encodings import encode_index
 from rerank_plugin.retrieval.dense import QueryEncoder
+from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.neighbours import NeighboursConfig, judged_folder, unit, write_judged
 from tests import small
 from tests.models import encodable
@@ -34,7 +34,7 @@ def workspace(tmp_path_factory):
     checkpoints.save_checkpoint(folder / "model", encodable.ktrel(words, 1, heads=2), words, {})
     made.model = folder / "model"
     made.encoder = QueryEncoder(made.forward, made.model)
-    encode_index(made.encoder.reranker.model, made.encoder.reranker.builder)
+    IndexEncoder(made.forward, made.model).encode()
     random = np.random.default_rng(3)
     made.queries = [Query(f"q{number}", text) for number, text in enumerate(texts())]
     ids = [id for id, _, _ in documents] + ["not-in-the-index"]
@@ -150,7 +150,7 @@ def test_shares_by_hand(workspace, tmp_path):
     """Two judged queries have the words of the query; the model's best document is relevant for the second alone."""
     here = here_index(tmp_path / "index", "abcd", {"c": "heart"})
     encoder = QueryEncoder(here.forward, workspace.model)
-    encode_index(encoder.reranker.model, encoder.reranker.builder)
+    IndexEncoder(here.forward, workspace.model).encode()
     judged = [Query("one", "heart"), Query("two", "heart")]
     write_judged(here.forward, encoder, [("s", judged, {"one": {"a": 1, "b": 1}, "two": {"c": 1, "d": 2}})])
     stage = NeighboursConfig(str(workspace.model), documents=1).open(here)
@@ -227,7 +227,7 @@ def test_damaged(workspace, tmp_path, damage, said):
     encoder, config = QueryEncoder(here.forward, workspace.model), NeighboursConfig(str(workspace.model))
     with pytest.raises(InputError, match="holds no encodings"):
         config.open(here)
-    encode_index(encoder.reranker.model, encoder.reranker.builder)
+    IndexEncoder(here.forward, workspace.model).encode()
     with pytest.raises(InputError, match="holds no judged queries.*--judged QJ"):
         config.open(here)
     write_judged(here.forward, encoder, [("s", [Query("q", "heart")], {"q": {"a": 1}})])

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.models.ktrel.model import Ktrel, KtrelWConfig
+from rerank_plugin.models.ktrel.config import KtrelWConfig
+from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training.contrastive import (
     ContrastiveTrainer,

@@ -15,7 +15,8 @@ from rerank_plugin.files.runs import read_run
 from rerank_plugin.knowledge.concept_vectors import save_concept_vectors
 from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
-from rerank_plugin.models.ktrel.model import Ktrel, KtrelCConfig, KtrelConfig, KtrelWConfig
+from rerank_plugin.models.ktrel.config import KtrelCConfig, KtrelConfig, KtrelWConfig
+from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.models.sevmos.model import SevMosConfig
 from rerank_plugin.text import word_vectors
 from rerank_plugin.training.starting_point import start_from, starting_concepts

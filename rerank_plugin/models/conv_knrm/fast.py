@@ -17,6 +17,7 @@ all sizes and K the kernels.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +33,6 @@ from rerank_plugin.kernels.dense_layers import (
     LINEAR,
     ROWS,
     dense,
-    numbers,
     pack_panels,
     pad_vector,
     round_up,
@@ -41,11 +41,10 @@ from rerank_plugin.kernels.dense_layers import (
 from rerank_plugin.kernels.exponential import exponential
 from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
 from rerank_plugin.kernels.parallel import split
-from rerank_plugin.models.conv_knrm.model import ConvKnrm
+from rerank_plugin.models.conv_knrm.model import ConvKnrmConfig
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.knrm.model import DEVIATIONS, KERNELS, LOG_SCALE, MEANS, SMALLEST_COUNT
 
-TABLE_BYTES = 2**30  # the largest table of taps
 BLOCK = 8 * ROWS  # n-grams whose vectors are in the fastest cache at once
 POSITIONS = 8  # cosines of a document are padded to a multiple of this
 NOWHERE = np.float32(-3.0)  # a cosine that is out of reach of all kernels: exactly 0 in float32
@@ -84,37 +83,34 @@ class Scratch(NamedTuple):
     counts: np.ndarray  # float32 [document sizes, width of the table of kernels]
 
 
-class FastConvKnrm(FastPath):
-    """Scores candidates as the module does.
-
-    Args:
-        table_bytes: the largest table of taps.
-    """
+class FastConvKnrm(FastPath[ConvKnrmConfig]):
+    """Scores candidates as the module does."""
 
     of_index = True
+    table_bytes = 2**30  # the largest table of taps
 
-    def __init__(self, model: ConvKnrm, builder: InputBuilder, threads: int, table_bytes: int = TABLE_BYTES):
-        super().__init__(model, builder, threads)
-        self.longest = self.config.longest_ngram
-        self.vectors = numbers(model.vectors)  # [V, D]
-        self.biases = np.stack([pad_vector(numbers(layer.bias)) for layer in model.convolutions])  # [sizes, F]
-        taps = [tap_columns(numbers(layer.weight)) for layer in model.convolutions]
+    def __init__(self, config: ConvKnrmConfig, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
+        super().__init__(config, arrays, builder, threads)
+        self.longest, self.vectors = config.longest_ngram, arrays["vectors"]  # [V, D]
+        sizes = range(self.longest)
+        self.biases = np.stack([pad_vector(arrays[f"convolutions.{at}.bias"]) for at in sizes])  # [sizes, F]
+        taps = [tap_columns(arrays[f"convolutions.{at}.weight"]) for at in sizes]
         weights = np.concatenate(taps, axis=1)  # [D, T * F]
         self.tap_panels = pack_panels(weights)  # [T * F / LANES, D, LANES]
         self.taps_of_word = weights.shape[1] // self.biases.shape[1]  # T
-        self.table, self.rows = self._table(weights, table_bytes)
-        layer = numbers(model.layer.weight)[0].astype(np.float64) * LOG_SCALE
+        self.table, self.rows = self._table(weights)
+        layer = arrays["layer.weight"][0].astype(np.float64) * LOG_SCALE
         self.layer = layer.reshape(self.longest, self.longest, KERNELS)  # query size, document size, kernel
-        self.bias = model.layer.bias.item()
+        self.bias = arrays["layer.bias"].item()
 
-    def _table(self, weights: np.ndarray, table_bytes: int) -> tuple[np.ndarray | None, np.ndarray]:
+    def _table(self, weights: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
         """The table of taps, float32 [words * T, F], of those words of the model that occur in the index.
 
         Returns the table, or None if it would be too large, and where the taps of each word begin in it, int32 [V].
         """
         present = np.unique(self.builder.model_ids)
         rows = np.zeros(len(self.vectors), np.int32)
-        if len(present) * weights.shape[1] * 4 > table_bytes:
+        if len(present) * weights.shape[1] * 4 > self.table_bytes:
             return None, rows
         rows[present] = np.arange(len(present)) * self.taps_of_word
         table = np.empty((len(present), weights.shape[1]), np.float32)  # numpy asks for large pages of memory

@@ -94,7 +94,7 @@ def similarities(queries: Ngrams, documents: Ngrams, same: Tensor | None) -> Ten
     return torch.where(unknown, 0.0 if same is None else same.to(cosines.dtype), cosines)
 
 
-class ConvKnrm(FixedVectorModel):
+class ConvKnrm(FixedVectorModel[ConvKnrmConfig]):
     """Conv-KNRM as a module over word vectors that are not trained."""
 
     name = "conv-knrm"

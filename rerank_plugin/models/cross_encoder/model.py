@@ -81,7 +81,7 @@ class CrossEncoderConfig(ModelConfig):
             raise InputError(f"trainable_layers {self.trainable_layers} is below 0; null stands for all")
 
 
-class CrossEncoder(RankingModel):
+class CrossEncoder(RankingModel[CrossEncoderConfig]):
     """A cross-encoder as a module; ``forward`` takes :class:`Inputs` of word pieces and returns scores [B].
 
     Args:

@@ -12,7 +12,6 @@ register(
         summary="Delta ([D18]): differences between document words and their closest query words",
         good_for="English, biomedical, mostly lexical",
         fast="rerank_plugin.models.delta.fast:FastDelta",
-        stored=True,
         device="rerank_plugin.models.delta.device:DeltaOnDevice",
         explain="rerank_plugin.models.delta.explain:explain",
         bench={"lexical_features": ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")},  # Delta-32-Lex3

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.base import ShapedConfig
 
 DELTA_FEATURES = 3  # cosine, distance, proximity
 TINY = float(np.finfo(np.float32).tiny)  # only keeps zero vectors from dividing by zero
 
 
 @dataclass(frozen=True)
-class DeltaConfig(ModelConfig):
+class DeltaConfig(ShapedConfig):
     """Hyper-parameters; the defaults are Delta-32's ([D18] 4.2). Delta-32-Lex3 adds the three lexical features.
 
     Attributes:
@@ -43,3 +43,15 @@ class DeltaConfig(ModelConfig):
         self.check("Delta", "filters", "width", "convolutions", "hidden", takes_features=True)
         if not (self.differences or self.delta_features):
             raise InputError("Delta needs difference vectors or Delta features; both are off")
+
+    def weight_shapes(self, words: int, dimension: int) -> dict[str, tuple[int, ...]]:
+        features, filters = len(self.lexical_features), self.filters
+        inward = [dimension * self.differences + DELTA_FEATURES * self.delta_features] + [filters] * self.convolutions
+        widths = [filters + features, *self.hidden, 1]
+        shapes: dict[str, tuple[int, ...]] = {"feature_mean": (features,), "feature_scale": (features,)}
+        for at in range(self.convolutions):
+            shapes[f"convolutions.{at}.weight"] = (filters, inward[at], self.width)
+            shapes[f"convolutions.{at}.bias"] = (filters,)
+        for at, width in enumerate(widths[1:]):
+            shapes[f"layers.{at}.weight"], shapes[f"layers.{at}.bias"] = (width, widths[at]), (width,)
+        return shapes

@@ -27,7 +27,7 @@ from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.kernels.parallel import available_threads, split
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.delta.model import DELTA_FEATURES, TINY, Delta
-from rerank_plugin.models.fast_paths import DevicePath, Task
+from rerank_plugin.models.fast_paths import ModulePath, Task
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class DeltaTables(nn.Module):
         return self.model.combine(pooled, features.view(count * depth, -1)).view(count, depth)
 
 
-class DeltaOnDevice(DevicePath):
+class DeltaOnDevice(ModulePath):
     """Scores the candidates of many queries at once on one device.
 
     Args:
@@ -127,6 +127,7 @@ class DeltaOnDevice(DevicePath):
             documents[start : start + len(some)] = torch.from_numpy(ids).to(self.device)
         return documents
 
+    @torch.inference_mode()
     def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
         features: list = [None] * len(tasks)
 

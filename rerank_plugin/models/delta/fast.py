@@ -11,6 +11,7 @@ where d is close to q, and those are the words that matter.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -49,15 +50,13 @@ from rerank_plugin.kernels.intrinsics import (
 from rerank_plugin.kernels.parallel import alongside, split
 from rerank_plugin.models.delta.config import DELTA_FEATURES, TINY, DeltaConfig
 from rerank_plugin.models.fast_paths import FastPath
-from rerank_plugin.models.reader import Reader
 
 
-class FastDelta(FastPath):
+class FastDelta(FastPath[DeltaConfig]):
     """Scores candidates as the module does."""
 
-    def __init__(self, model: Reader, builder: InputBuilder, threads: int):
-        super().__init__(model, builder, threads)
-        config, arrays = self.config, model.arrays()
+    def __init__(self, config: DeltaConfig, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
+        super().__init__(config, arrays, builder, threads)
         self.vectors = arrays["vectors"]  # [V, D]
         self.norms = np.sqrt(np.einsum("vd,vd->v", self.vectors, self.vectors))  # [V]
         convolutions = range(config.convolutions)
@@ -71,20 +70,6 @@ class FastDelta(FastPath):
         layers = [(arrays[f"layers.{at}.weight"], arrays[f"layers.{at}.bias"]) for at in range(len(config.hidden) + 1)]
         self.layers = DenseLayers(layers, config.slope, config.slope)
         self.feature_mean, self.feature_scale = arrays["feature_mean"].copy(), arrays["feature_scale"].copy()
-
-    @classmethod
-    def weight_shapes(cls, config: DeltaConfig, dimension: int) -> dict[str, tuple[int, ...]]:
-        features, filters = len(config.lexical_features), config.filters
-        rows = dimension * config.differences + DELTA_FEATURES * config.delta_features
-        inward = [rows] + [filters] * config.convolutions
-        widths = [filters + features, *config.hidden, 1]
-        shapes: dict[str, tuple[int, ...]] = {"feature_mean": (features,), "feature_scale": (features,)}
-        for at in range(config.convolutions):
-            shapes[f"convolutions.{at}.weight"] = (filters, inward[at], config.width)
-            shapes[f"convolutions.{at}.bias"] = (filters,)
-        for at, width in enumerate(widths[1:]):
-            shapes[f"layers.{at}.weight"], shapes[f"layers.{at}.bias"] = (width, widths[at]), (width,)
-        return shapes
 
     def _first_taps(self, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Tables of the first convolution: of the vocabulary [V, width * K], and of the Delta features [3, width * K].

@@ -69,7 +69,7 @@ def closest_words(documents: Tensor, queries: Tensor, query_mask: Tensor) -> Ten
     return closest
 
 
-class Delta(StandardizedFeatures):
+class Delta(StandardizedFeatures[DeltaConfig]):
     """Delta as a module over word vectors that are not trained ([D18] 3)."""
 
     name = "delta"

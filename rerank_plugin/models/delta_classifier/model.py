@@ -104,7 +104,7 @@ def known_first(inputs: Inputs) -> tuple[Tensor, Tensor]:
     return order, known.gather(1, order)
 
 
-class DeltaClassifier(StandardizedFeatures):
+class DeltaClassifier(StandardizedFeatures[DeltaClassifierConfig]):
     """The classifier as a module; ``forward`` takes :class:`~rerank_plugin.inputs.builder.Inputs`, returns logits [B].
 
     Args:

@@ -86,7 +86,7 @@ def bins_of(cosines: Tensor, bins: int) -> Tensor:
     return places.clamp_max(bins - 2)
 
 
-class Drmm(InteractionModel):
+class Drmm(InteractionModel[DrmmConfig]):
     """DRMM as a module over word vectors that are not trained."""
 
     name = "drmm"

@@ -191,7 +191,7 @@ class DistributedModel(nn.Module):
         return self.output((document * query[:, None, :]).flatten(1))  # [B]
 
 
-class Duet(InteractionModel):
+class Duet(InteractionModel[DuetConfig]):
     """DUET as a module over word vectors that are not trained."""
 
     name = "duet"

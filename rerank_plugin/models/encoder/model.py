@@ -17,11 +17,11 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
-from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
+from rerank_plugin.inputs.builder import ModelQuery
 from rerank_plugin.inputs.stored_texts import TextBuilder
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.encoder.folder import checksum_of_files, open_encoder, parts_of, reads_pairs
-from rerank_plugin.models.fast_paths import InnerProductScorer
+from rerank_plugin.models.fast_paths import TextScorer
 from rerank_plugin.models.ranking_model import TextEncodingModel
 from rerank_plugin.text.vocabulary import Vocabulary
 
@@ -53,15 +53,10 @@ class EncoderConfig(ModelConfig):
         self.check("an encoder")
 
 
-class Encoder(TextEncodingModel):
-    """An encoder of queries and one of documents, which may be the same; see :meth:`from_folder`.
-
-    Attributes:
-        folder: for messages.
-    """
+class Encoder(TextEncodingModel[EncoderConfig]):
+    """An encoder of queries and one of documents, which may be the same; see :meth:`from_folder`."""
 
     name = "encoder"
-    inner_product = True
     has_word_vectors = False
 
     def __init__(
@@ -120,12 +115,10 @@ class Encoder(TextEncodingModel):
             return self.queries.encode_query(text, show_progress_bar=False)
 
 
-class EncoderScorer(InnerProductScorer):
+class EncoderScorer(TextScorer[EncoderConfig]):
     """Encodes queries with the module, and scores candidates by their stored vectors."""
 
-    def __init__(self, model: Encoder, builder: InputBuilder, threads: int):
-        super().__init__(model, builder, threads)
-        self.model = model
+    model: Encoder
 
     @property
     def longest_encoding(self) -> float:

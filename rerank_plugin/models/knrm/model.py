@@ -75,7 +75,7 @@ def kernel_features(counts: Tensor, query_mask: Tensor) -> Tensor:
     return (logarithms * query_mask[:, :, None]).sum(dim=1)
 
 
-class Knrm(InteractionModel):
+class Knrm(InteractionModel[KnrmConfig]):
     """KNRM as a module over word vectors that are not trained."""
 
     name = "knrm"

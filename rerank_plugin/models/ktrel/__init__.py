@@ -17,7 +17,7 @@ RECIPE = Recipe(
 KTREL = register(
     ModelEntry(
         name="ktrel",
-        config="rerank_plugin.models.ktrel.model:KtrelConfig",
+        config="rerank_plugin.models.ktrel.config:KtrelConfig",
         module="rerank_plugin.models.ktrel.model:Ktrel",
         summary="KTRel ([K]): a transformer layer over words and one over concepts, from document vectors",
         good_for="English, biomedical, related words",
@@ -33,7 +33,7 @@ register(
         bundled=None,
         good_for="",
         name="ktrel-w",
-        config="rerank_plugin.models.ktrel.model:KtrelWConfig",
+        config="rerank_plugin.models.ktrel.config:KtrelWConfig",
         summary="KTRel of words alone",
         requires={"parts": "words"},
         bench={},
@@ -45,7 +45,7 @@ register(
         bundled=None,
         good_for="",
         name="ktrel-c",
-        config="rerank_plugin.models.ktrel.model:KtrelCConfig",
+        config="rerank_plugin.models.ktrel.config:KtrelCConfig",
         summary="KTRel of concepts alone",
         requires={"parts": "concepts"},
     )

@@ -6,7 +6,7 @@ reflective random indexing (Cohen, Schvaneveldt and Widdows, Journal of Biomedic
 starts from a trained encoder and not from random vectors. After each of the two rounds the space is turned and
 stretched so that all its directions matter alike for the documents; many rounds would end in latent semantic indexing.
 The encoder's own space and the new one stand side by side (``space_weights`` of
-:class:`~rerank_plugin.models.ktrel.model.KtrelConfig`).
+:class:`~rerank_plugin.models.ktrel.config.KtrelConfig`).
 
 Nothing is learned from judgments or queries. Letters in shapes: n documents, V vocabulary, D dimension.
 """
@@ -26,7 +26,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, idf
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.models.checkpoints import load_checkpoint, read_config, save_checkpoint
-from rerank_plugin.models.document_encodings import weights_checksum
+from rerank_plugin.models.encoded_documents import weights_checksum
 from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.text.word_vectors import WordVectors, compact, with_words
 

@@ -31,7 +31,7 @@ def explain(model: Ktrel, inputs: Inputs) -> Attribution:
             cells, more["matrix"] = _cells(model.words, model.a, (inputs.queries, inputs.query_mask), documents)
         if model.concepts is not None:
             more["parts"] = _concepts(model, inputs)
-    known = (inputs.queries[0] > 0).numpy() & model.reads_words
+    known = (inputs.queries[0] > 0).numpy() & model.config.reads_words
     return of_cells(0.0, cells, known=known, exact=True, **more)
 
 

@@ -7,6 +7,7 @@ take longer than the arithmetic. In shapes m are the items of the query and E th
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,24 +15,25 @@ from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.compiling import njit
-from rerank_plugin.kernels.dense_layers import LINEAR, RELU, ROWS, dense, numbers, pack_panels, pad_vector
+from rerank_plugin.kernels.dense_layers import LINEAR, RELU, ROWS, dense, pack_panels, pad_vector
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.models.fast_paths import InnerProductScorer
-from rerank_plugin.models.ktrel.model import Ktrel, SequenceEncoder
+from rerank_plugin.models.ktrel.config import KtrelConfig
 
 SMALLEST_NORM = 1e-12  # torch.nn.functional.normalize's
+EPSILON = 1e-5  # torch.nn.LayerNorm's
 
 
-class KtrelScorer(InnerProductScorer):
+class KtrelScorer(InnerProductScorer[KtrelConfig]):
     """Scores candidates from their encodings as the module does from their words and concepts."""
 
-    def __init__(self, model: Ktrel, builder: InputBuilder, threads: int):
-        super().__init__(model, builder, threads)
-        parts = [(model.words, "a"), (model.concepts, "b")]
+    def __init__(self, config: KtrelConfig, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
+        super().__init__(config, arrays, builder, threads)
         self.encoders = [
-            (float(getattr(model, factor).detach()), FusedEncoder(part)) for part, factor in parts if part is not None
+            (float(arrays[factor]), FusedEncoder(config, arrays, part))
+            for part, factor in (("words", "a"), ("concepts", "b"))
+            if factor in arrays
         ]
-        self.reads_words, self.reads_concepts = model.words is not None, model.concepts is not None
 
     @property
     def longest_encoding(self) -> float:
@@ -45,8 +47,8 @@ class KtrelScorer(InnerProductScorer):
         )
 
     def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
-        sequences = [query.ids[query.mask]] if self.reads_words else []  # int64 [m] each
-        if self.reads_concepts:
+        sequences = [query.ids[query.mask]] if self.config.reads_words else []  # int64 [m] each
+        if self.config.concepts:
             sequences.append(query.concepts[query.concept_mask])
         encoded: list = [None] * len(self.encoders)
 
@@ -60,28 +62,21 @@ class KtrelScorer(InnerProductScorer):
 
 
 class FusedEncoder:
-    """One part of KTRel for one sequence: the same unit vector as :class:`SequenceEncoder`."""
+    """One part of KTRel, ``words`` or ``concepts``, for one sequence: the same unit vector as the module's."""
 
-    def __init__(self, part: SequenceEncoder):
-        layer = part.layer
-        self.embeddings, self.lengths = numbers(part.embeddings), np.array(part.lengths)[:, None]  # [V, D], [S, 1]
-        self.has_layer = layer is not None
+    def __init__(self, config: KtrelConfig, arrays: Mapping[str, np.ndarray], part: str):
+        self.embeddings = arrays[f"{part}.embeddings"]  # [V, D]
+        self.lengths = np.array(config.lengths)[:, None]  # [S, 1]
+        self.has_layer, self.heads = config.layers > 0, config.heads
         if not self.has_layer:
             return
-        attention = layer.self_attn
-        self.heads = attention.num_heads
+        layer = f"{part}.layer"
         self.layers = tuple(
-            (pack_panels(numbers(weight).T), pad_vector(numbers(bias)))
-            for weight, bias in (
-                (attention.in_proj_weight, attention.in_proj_bias),
-                (attention.out_proj.weight, attention.out_proj.bias),
-                (layer.linear1.weight, layer.linear1.bias),
-                (layer.linear2.weight, layer.linear2.bias),
-            )
+            (pack_panels(arrays[f"{layer}.{name}weight"].T), pad_vector(arrays[f"{layer}.{name}bias"]))
+            for name in ("self_attn.in_proj_", "self_attn.out_proj.", "linear1.", "linear2.")
         )
-        norms = (layer.norm1, layer.norm2)
-        self.norms = np.stack([np.stack([numbers(norm.weight), numbers(norm.bias)]) for norm in norms])  # [2, 2, D]
-        self.epsilon = layer.norm1.eps
+        norms = [[arrays[f"{layer}.{norm}.{one}"] for one in ("weight", "bias")] for norm in ("norm1", "norm2")]
+        self.norms = np.array(norms)  # [2, 2, D]
         self.workspace = Workspace()
 
     def encode(self, ids: np.ndarray) -> np.ndarray:
@@ -95,7 +90,7 @@ class FusedEncoder:
         total = (count + 2 * ROWS) * (sum(widths) + dimension) + count
         scratch = self.workspace.array("scratch", (total,), np.float32)
         found = np.zeros(dimension)
-        _encode(self.embeddings, ids, self.heads, self.layers, self.norms, self.epsilon, scratch, found)
+        _encode(self.embeddings, ids, self.heads, self.layers, self.norms, EPSILON, scratch, found)
         return _brought_to(self.lengths, found)
 
 

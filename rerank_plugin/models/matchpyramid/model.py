@@ -96,7 +96,7 @@ def dynamic_pool(maps: Tensor, query_mask: Tensor, document_mask: Tensor, rows: 
     return torch.stack([(pooled * inside[:, :, :, i]).amax(dim=3) for i in range(columns)], dim=3)  # [B, K, P, Q]
 
 
-class MatchPyramid(InteractionModel):
+class MatchPyramid(InteractionModel[MatchPyramidConfig]):
     """MatchPyramid as a module over word vectors that are not trained."""
 
     name = "matchpyramid"

@@ -20,9 +20,11 @@ In shapes n are the words of an n-gram, G groups of FILTERS filters and W the co
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from llvmlite import ir
 from numba import types
 
@@ -32,7 +34,6 @@ from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
 from rerank_plugin.inputs.interactions import UnitVectors, candidate_words, similarity_table
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.compiling import njit
-from rerank_plugin.kernels.dense_layers import numbers
 from rerank_plugin.kernels.intrinsics import (
     LANES,
     NUMBER,
@@ -49,7 +50,7 @@ from rerank_plugin.kernels.intrinsics import (
 )
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import FastPath
-from rerank_plugin.models.pacrr.model import SIMILARITY_STEPS, Pacrr
+from rerank_plugin.models.pacrr.model import SIMILARITY_STEPS, PacrrConfig
 
 RANKS = 2  # of the largest numbers at once
 FILTERS = 4  # filters at once: with LANES, as many sums as keep the processor's multipliers busy
@@ -101,18 +102,19 @@ def _largest_from_here(values: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(values.reshape(-1, FILTERS).max(axis=1)[::-1])[::-1]
 
 
-class FastPacrr(FastPath):
+class FastPacrr(FastPath[PacrrConfig]):
     """Scores candidates as the module does."""
 
-    def __init__(self, model: Pacrr, builder: InputBuilder, threads: int):
-        super().__init__(model, builder, threads)
-        self.vectors = UnitVectors(model.vectors)
-        convolutions = [(numbers(layer.weight)[:, 0], numbers(layer.bias)) for layer in model.convolutions]
-        self.filters = pack_filters(convolutions, self.config.filters)
-        inputs, state = numbers(model.lstm.weight_ih_l0), numbers(model.lstm.weight_hh_l0)
+    def __init__(self, config: PacrrConfig, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
+        super().__init__(config, arrays, builder, threads)
+        self.vectors = UnitVectors(torch.from_numpy(arrays["vectors"]))  # torch's lengths, as the module's
+        layers = [f"convolutions.{at}" for at in range(config.longest_ngram - 1)]
+        convolutions = [(arrays[f"{layer}.weight"][:, 0], arrays[f"{layer}.bias"]) for layer in layers]
+        self.filters = pack_filters(convolutions, config.filters)
+        inputs, state = arrays["lstm.weight_ih_l0"], arrays["lstm.weight_hh_l0"]
         self.gate_inputs = np.ascontiguousarray(inputs[:, :-1].T)  # [l_g * n_s, 4]
         self.gate_share, self.gate_state = inputs[:, -1].copy(), state[:, 0].copy()  # [4]
-        self.gate_bias = numbers(model.lstm.bias_ih_l0 + model.lstm.bias_hh_l0)  # [4]
+        self.gate_bias = arrays["lstm.bias_ih_l0"] + arrays["lstm.bias_hh_l0"]  # [4]
         # Comparisons would lose a weight that is not a number: NaN here makes every score NaN.
         self.poison = np.float32((self.filters.weights * 0).sum())
 

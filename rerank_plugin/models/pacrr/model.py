@@ -128,7 +128,7 @@ def strongest(cells: Tensor, windows: Tensor, count: int) -> Tensor:
     return largest.masked_fill(missing[:, None, :], 0.0)
 
 
-class Pacrr(FixedVectorModel):
+class Pacrr(FixedVectorModel[PacrrConfig]):
     """PACRR as a module over word vectors that are not trained."""
 
     name = "pacrr"

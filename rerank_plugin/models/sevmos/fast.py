@@ -8,6 +8,8 @@ layer, padded; K is not padded here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from rerank_plugin.indexes.candidates import Candidates
@@ -15,34 +17,39 @@ from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.compiling import njit
-from rerank_plugin.kernels.dense_layers import ROWS, DenseLayers, dense, numbers, pack_convolution, pad_vector, round_up
+from rerank_plugin.kernels.dense_layers import ROWS, DenseLayers, dense, pack_convolution, pad_vector, round_up
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import EncodingScorer
-from rerank_plugin.models.sevmos.model import SevMos
+from rerank_plugin.models.sevmos.model import SevMosConfig
 
 
-class SevMosScorer(EncodingScorer):
+class SevMosScorer(EncodingScorer[SevMosConfig]):
     """Scores candidates from their encodings as the module does from their words."""
 
-    def __init__(self, model: SevMos, builder: InputBuilder, threads: int):
-        super().__init__(model, builder, threads)
-        self.slope = np.float32(model.config.slope)
-        self.vectors = numbers(model.vectors)  # [V, D]
+    def __init__(self, config: SevMosConfig, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
+        super().__init__(config, arrays, builder, threads)
+        self.slope = np.float32(config.slope)
+        self.vectors = arrays["vectors"]  # [V, D]
         self.convolutions = []
-        for layer in model.query_convolutions:
-            weight = numbers(layer.weight)  # [filters, inward, w]
+        for at in range(config.convolutions):
+            weight = arrays[f"query_convolutions.{at}.weight"]  # [filters, inward, w]
             inward = round_up(weight.shape[1]) if self.convolutions else weight.shape[1]
-            self.convolutions.append((pack_convolution(weight, inward), pad_vector(numbers(layer.bias))))
-        self._join_layers(model)
-        self.feature_mean, self.feature_scale = numbers(model.feature_mean).copy(), numbers(model.feature_scale).copy()
+            packed = pack_convolution(weight, inward), pad_vector(arrays[f"query_convolutions.{at}.bias"])
+            self.convolutions.append(packed)
+        self._join_layers(arrays)
+        self.feature_mean, self.feature_scale = arrays["feature_mean"].copy(), arrays["feature_scale"].copy()
 
-    def _join_layers(self, model: SevMos) -> None:
+    @property
+    def encoding_size(self) -> int:
+        return self.config.filters
+
+    def _join_layers(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The feed-forward layers, the first one without its query columns, which go beside M: [K, K + H]."""
-        filters = model.config.filters
-        layers = [(numbers(layer.weight), numbers(layer.bias)) for layer in model.layers]
+        filters, count = self.config.filters, len(self.config.hidden) + 1
+        layers = [(arrays[f"layers.{at}.weight"], arrays[f"layers.{at}.bias"]) for at in range(count)]
         weight, bias = layers[0]  # [outward, inward], [outward]
         self.query_weights = np.zeros((filters, filters + round_up(len(bias))), np.float32)
-        self.query_weights[:, :filters] = numbers(model.similarity)
+        self.query_weights[:, :filters] = arrays["similarity"]
         self.query_weights[:, filters : filters + len(bias)] = weight[:, :filters].T
         self.query_bias = np.concatenate([np.zeros(filters, np.float32), pad_vector(bias)])
         self.joined = weight.shape[1] - filters  # numbers of a candidate's row

@@ -86,7 +86,7 @@ class SevMosConfig(ModelConfig):
         return 2 * self.filters + 1 + len(self.lexical_features)
 
 
-class SevMos(StandardizedFeatures, EncodingModel):
+class SevMos(StandardizedFeatures[SevMosConfig], EncodingModel[SevMosConfig]):
     """SevMos as a module over word vectors that are not trained."""
 
     name = "sevmos"

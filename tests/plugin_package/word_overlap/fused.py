@@ -8,11 +8,11 @@ from rerank_plugin.models.fast_paths import FastPath
 class FastOverlap(FastPath):
     gathers_words = False
 
-    def __init__(self, model, builder, threads):
-        vectors = model.vectors.numpy().astype(np.float64)
+    def __init__(self, config, arrays, builder, threads):
+        super().__init__(config, arrays, builder, threads)
+        vectors = arrays["vectors"].astype(np.float64)
         self.units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
-        self.weights = model.weights.detach().numpy().copy()
-        self.builder, self.threads = builder, threads
+        self.weights = arrays["weights"].copy()
 
     def score(self, terms, query, candidates):
         words = self.builder.documents(candidates)

@@ -22,7 +22,6 @@ class MeansConfig(ModelConfig):
 class Means(EncodingModel):
     name = "mean-vectors"
     any_width = True
-    inner_product = True
     largest_score = torch.ones(())
 
     def __init__(self, config, vectors):
@@ -47,15 +46,18 @@ class Means(EncodingModel):
 
 class MeansScorer(InnerProductScorer):
     longest_encoding = 1.001
-    factors = np.float32(1)
 
-    def __init__(self, model, builder, threads):
-        self.model = model
+    def __init__(self, config, arrays, builder, threads):
+        super().__init__(config, arrays, builder, threads)
+        self.vectors, self.weights = arrays["vectors"], arrays["weights"]
+
+    @property
+    def factors(self):
+        return np.ones(len(self.weights), np.float32)
 
     def encode(self, terms, query):
-        ids, mask = torch.from_numpy(query.ids)[None], torch.from_numpy(query.mask)[None]
-        with torch.inference_mode():
-            return self.model.encode_queries(ids, mask)[0].numpy()
+        total = self.vectors[query.ids[query.mask]].sum(axis=0) * self.weights
+        return total / max(np.linalg.norm(total), np.float32(1e-12))
 
     def inner_products(self, query, vectors, rows):
         return vectors[rows] @ query
