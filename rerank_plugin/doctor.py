@@ -1,4 +1,4 @@
-"""``rerank-plugin doctor``: tells which extras are installed, and whether what is installed works."""
+"""``rerank-plugin doctor``: checks which extras are installed, and whether they work."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 import platform
 import re
 import sys
+from collections.abc import Callable
 from importlib.metadata import requires, version
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from rerank_plugin.base.extras import MissingExtraError, modules_of, naming_extr
 from rerank_plugin.base.register import one_line
 
 CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
-EPILOG = f"""The extra lucene brings Pyserini, which needs torch. On Linux pip's torch takes 5.3 GB, of which 4.1
-are libraries of CUDA. Where there is no GPU, install the build for the CPU first, 0.8 GB:
+EPILOG = f"""The extra lucene installs Pyserini, which needs torch. On Linux pip's torch takes 5.3 GB, 4.1 GB of them
+CUDA libraries. Without a GPU, install the CPU build first, 0.8 GB:
   {CPU_TORCH}
 
 examples:
@@ -27,39 +28,41 @@ examples:
 def main(argv: list[str] | None = None) -> None:
     parser = commandline.parser(
         "doctor",
-        "Check the installation, and an index if one is named. The status is 1 if something that is installed does\n"
-        "not work, else 0.",
+        "Check the installation, and an index with --index. The exit status is 1 if an installed part does not work,\n"
+        "else 0.",
         EPILOG,
     )
-    parser.add_argument("--index", type=Path, help="verify this index, too, and open it")
+    parser.add_argument("--index", type=Path, help="index folder to verify and open (default: none)")
     options = commandline.parse(parser, argv)
-    checks = {"Python": python, "Java": java, "Pyserini": pyserini, "torch": torch, "kernels": kernels}
-    checks["extras"] = extras
+    checks: dict[str, Callable[[], str]] = {"Python": python, "Java": java, "Pyserini": pyserini, "torch": torch}
+    checks |= {"kernels": kernels, "extras": extras}
     if options.index:
         checks[str(options.index)] = lambda: index(options.index)
     width, faults = max(map(len, checks)), 0
     for name, check in checks.items():
         try:
-            state, said = "ok   ", check()
+            state, message = "ok   ", check()
         except MissingExtraError as error:
-            asked = name == str(options.index)
-            state, said, faults = "FAULT" if asked else "none ", str(error), faults + asked
-        except Exception as error:  # whatever a broken installation does
-            state, said, faults = "FAULT", f"{one_line(error) or type(error).__name__}", faults + 1
-        print(f"{name:<{width}}  {state}  {commandline.as_called(said)}", flush=True)
+            required = name == str(options.index)
+            state, message, faults = "FAULT" if required else "none ", str(error), faults + required
+        except Exception as error:  # a broken installation can raise anything
+            state, message, faults = "FAULT", one_line(error) or type(error).__name__, faults + 1
+        print(f"{name:<{width}}  {state}  {commandline.as_called(message)}", flush=True)
     if faults:
         sys.exit(1)
 
 
 def python() -> str:
-    """Versions of Python and of the packages that this one needs."""
-    needed = [re.match(r"[\w.-]+", one)[0] for one in requires("rerank_plugin") if "extra ==" not in one]
+    """Versions of Python, this package and the packages it always needs."""
+    requirements = [line for line in requires("rerank_plugin") or () if "extra ==" not in line]
+    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in requirements]
     return f"{platform.python_version()}, rerank_plugin {__version__}, " + ", ".join(
-        f"{name} {version(name)}" for name in sorted(needed)
+        f"{name} {version(name)}" for name in sorted(names)
     )
 
 
 def java() -> str:
+    """The folder of the Java that is used."""
     from rerank_plugin.java.jvm import java_home
 
     require("pyserini", "Lucene")
@@ -67,39 +70,39 @@ def java() -> str:
 
 
 def pyserini() -> str:
-    """The versions of Pyserini, its Lucene and the running Java."""
+    """Versions of Pyserini, its Lucene and the running Java."""
     from rerank_plugin.java.jvm import java_class
 
     require("pyserini", "Lucene")
     lucene = java_class("org.apache.lucene.util.Version").LATEST.toString()
-    runs = java_class("java.lang.System").getProperty("java.version")
-    return f"{version('pyserini')} with Lucene {lucene}, on Java {runs}"
+    java_version = java_class("java.lang.System").getProperty("java.version")
+    return f"{version('pyserini')} with Lucene {lucene}, on Java {java_version}"
 
 
 def torch() -> str:
-    """The version of torch, and its GPU after a computation there."""
+    """The version of torch, and its GPU once a computation there has succeeded."""
     with naming_extras():
         import torch
 
     if torch.cuda.is_available():
-        found = torch.cuda.get_device_properties(0)
+        gpu = torch.cuda.get_device_properties(0)
         torch.ones(1, device="cuda").item()
-        return f"{torch.__version__} on {found.name} with {found.total_memory / 2**30:.0f} GiB"
-    without = f"{torch.__version__}, no GPU of CUDA"
+        return f"{torch.__version__} on {gpu.name} with {gpu.total_memory / 2**30:.0f} GiB"
+    no_gpu = f"{torch.__version__}, no CUDA GPU"
     if torch.version.cuda is None:
-        return without
-    return f"{without} though its libraries are here: the build for the CPU is 4.5 GB smaller ({CPU_TORCH})"
+        return no_gpu
+    return f"{no_gpu}, but CUDA libraries are installed: the CPU build is 4.5 GB smaller ({CPU_TORCH})"
 
 
 def kernels() -> str:
-    """Where numba keeps what it has compiled; it refuses where it can write nowhere."""
+    """The cache folder of compiled kernels; numba raises an error if no cache folder is writable."""
     from rerank_plugin.kernels.intrinsics import wait_beyond
 
-    return f"numba {version('numba')} keeps them in {wait_beyond.stats.cache_path}"
+    return f"numba {version('numba')}, cached in {wait_beyond.stats.cache_path}"
 
 
 def extras() -> str:
-    """The extras that are installed, those that are in part, with what they lack, and the others."""
+    """The installed extras, with the modules that a partly installed extra lacks, and the extras not installed."""
     installed: list[str] = []
     absent: list[str] = []
     for name, modules in modules_of().items():
@@ -112,7 +115,7 @@ def extras() -> str:
 
 
 def index(folder: Path) -> str:
-    """The health of an index: its files, and whether Lucene opens its part."""
+    """Verifies the files of an index and opens it with Lucene."""
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.indexes.verification import verify
     from rerank_plugin.retrieval.register import configure

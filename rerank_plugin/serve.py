@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 from pathlib import Path
 from socket import AF_INET, AF_INET6, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
@@ -24,30 +25,30 @@ EXAMPLES = """examples:
   rerank-plugin serve --index pubmed=indexes/p --reranker mine=checkpoints/d --reranker ktrel"""
 
 
-def arguments():
+def arguments() -> ArgumentParser:
     parser = commandline.parser(
         "serve",
-        "Serve indexes: a page to search and compare with, a REST API that clients of Pyserini, Cohere and Text\n"
-        "Embeddings Inference speak, and tools for language models (MCP). It ends with Ctrl-C.",
+        "Serve indexes: a page to search and compare rankings, a REST API for clients of Pyserini, Cohere and Text\n"
+        "Embeddings Inference, and tools for language models (MCP). Ctrl-C stops it.",
         EXAMPLES,
     )
     add = parser.add_argument
-    sample = f"index folder, or NAME=FOLDER; may be repeated (default: {SAMPLE}, the bundled sample, built if missing)"
-    add("--index", action="append", default=[], metavar="INDEX", help=sample)
-    known = (
-        "reranker, as search takes it, or NAME=RERANKER; may be repeated: the first answers requests that name none "
+    indexes = f"index folder, or NAME=FOLDER; repeatable (default: {SAMPLE}, the bundled sample, built if missing)"
+    add("--index", action="append", default=[], metavar="INDEX", help=indexes)
+    rerankers = (
+        "reranker, as search takes it, or NAME=RERANKER; repeatable; the first is used by requests that name none "
         f"(default: {' '.join(RERANKERS)})"
     )
-    add("--reranker", action="append", default=[], metavar="RERANKER", help=known)
-    add("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 for all of this machine's")
-    add("--port", type=int, default=8080, help="port to listen at; 0 for a free one")
+    add("--reranker", action="append", default=[], metavar="RERANKER", help=rerankers)
+    add("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for all interfaces")
+    add("--port", type=int, default=8080, help="port to listen on; 0 for any free port")
     add("--mcp", action="store_true", help="speak the Model Context Protocol on stdin and stdout instead of HTTP")
     access = parser.add_argument_group("access")
-    token = "file with the token that clients must send as 'Authorization: Bearer' or X-API-Key"
+    token = "file with the token that clients send as 'Authorization: Bearer' or X-API-Key (default: no token needed)"
     access.add_argument("--token-file", type=Path, metavar="FILE", help=token)
-    origin = "allow pages of this origin to call the service (CORS); may be repeated"
+    origin = "origin whose pages may call the service (CORS); repeatable (default: none)"
     access.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN", help=origin)
-    clicks = "file to append shown and clicked documents to (docs/learning-from-use.md; default: no log)"
+    clicks = "file to log shown and clicked documents in (docs/learning-from-use.md; default: no log)"
     access.add_argument("--click-log", default="", metavar="FILE", help=clicks)
     running = parser.add_argument_group("running and limits")
     commandline.add_settings(running, ServiceConfig)
@@ -58,7 +59,7 @@ def arguments():
 def main(argv: list[str] | None = None) -> None:
     options = commandline.parse(arguments(), argv)
     if options.mcp and options.click_log:
-        raise InputError("--click-log is for clicks over HTTP, which --mcp does not serve: leave one of them out")
+        raise InputError("--click-log logs clicks sent over HTTP, but --mcp serves no HTTP: leave one of them out")
     config = _config(options)
     import uvicorn
 
@@ -74,31 +75,32 @@ def main(argv: list[str] | None = None) -> None:
         mcp_server(service).run("stdio")
         service.close()
         return
-    with bound(options.host, options.port) as listening:
+    with bind_socket(options.host, options.port) as listener:
         app = create_app(config)
         signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, args=(app.state.service,)).start())
-        listening.listen()  # whoever reads the address may ask
-        print(f"http://{options.host}:{listening.getsockname()[1]}", flush=True)
-        with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has finished what was running
-            uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, server_header=False)).run([listening])
+        listener.listen()  # before the address is printed: clients may connect from then on
+        print(f"http://{options.host}:{listener.getsockname()[1]}", flush=True)
+        with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the running requests
+            uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, server_header=False)).run([listener])
 
 
-def bound(host: str, port: int) -> socket:
-    """A socket at an address, on which nobody listens yet."""
-    made = socket(AF_INET6 if ":" in host else AF_INET, SOCK_STREAM, IPPROTO_TCP)  # else answers wait 40 ms (Nagle)
-    made.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+def bind_socket(host: str, port: int) -> socket:
+    """A socket bound to an address, not listening yet; an `InputError` if the address cannot be used."""
+    # With IPPROTO_TCP asyncio turns Nagle's algorithm off, which delays answers by 40 ms.
+    bound = socket(AF_INET6 if ":" in host else AF_INET, SOCK_STREAM, IPPROTO_TCP)
+    bound.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
+        bound.bind((host, port))
     except (OSError, OverflowError) as error:
-        made.close()
-        raise InputError(f"cannot listen at {host}, port {port} ({error}): choose another --port or --host") from None
-    return made
+        bound.close()
+        raise InputError(f"cannot listen on {host}, port {port} ({error}): choose another --port or --host") from None
+    return bound
 
 
-def _config(options) -> ServiceConfig:
-    indexes = _named(options.index) or {SAMPLE.name: str(SAMPLE)}
-    rerankers = _named(options.reranker or RERANKERS)
-    token = _token(options.token_file) if options.token_file else ""
+def _config(options: Namespace) -> ServiceConfig:
+    indexes = _by_name(options.index) or {SAMPLE.name: str(SAMPLE)}
+    rerankers = _by_name(options.reranker or RERANKERS)
+    token = _read_token(options.token_file) if options.token_file else ""
     origins = tuple(options.allow_origin)
     return commandline.configured(
         ServiceConfig, options, indexes=indexes, rerankers=rerankers, token=token, origins=origins, host=options.host,
@@ -106,31 +108,31 @@ def _config(options) -> ServiceConfig:
     )  # fmt: skip
 
 
-def _token(path: Path) -> str:
+def _read_token(path: Path) -> str:
     try:
-        found = path.read_text("utf-8").strip()
+        token = path.read_text("utf-8").strip()
     except (OSError, ValueError) as error:
         raise InputError(f"--token-file {path} cannot be read: {error}") from None
-    if not found:
+    if not token:
         raise InputError(f"--token-file {path} is empty: write a token into it")
-    return found
+    return token
 
 
-def _named(given: list[str]) -> dict[str, str]:
-    """What was given by name; without a name, that of its folder, or as it is."""
-    found: dict[str, str] = {}
-    for one in given:
-        name, equals, rest = one.partition("=")
+def _by_name(values: list[str]) -> dict[str, str]:
+    """Maps names to folders or rerankers, from ``NAME=VALUE`` or ``VALUE``, which is named after its last part."""
+    named: dict[str, str] = {}
+    for argument in values:
+        name, equals, value = argument.partition("=")
         if not equals:
-            name, rest = Path(one.rpartition(":")[2]).name, one
-        if not name or name in found:
-            raise InputError(f"'{one}' would be called '{name}', as another: name it as NAME={rest}")
-        found[name] = rest
-    return found
+            name, value = Path(argument.rpartition(":")[2]).name, argument
+        if not name or name in named:
+            raise InputError(f"'{argument}': the name '{name}' is empty or already used: write NAME={value}")
+        named[name] = value
+    return named
 
 
 def _build_sample() -> None:
-    """Index the bundled sample on the first start."""
+    """Build and encode the index of the bundled sample if it does not exist."""
     if not SAMPLE.is_dir():
         from rerank_plugin.indexes.corpus_index import build_index
         from rerank_plugin.retrieval.dense import ENCODER
@@ -138,8 +140,8 @@ def _build_sample() -> None:
 
         log.warning("building the index of the bundled sample in %s", SAMPLE)
         encoder = IndexEncoder(build_index("sample", SAMPLE).forward, ENCODER)
-        for one in (encoder, encoder.adapted()):
-            one.encode()
+        for text_encoder in (encoder, encoder.adapted()):
+            text_encoder.encode()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Adapters to other libraries, a module each, which imports its library and no other's; each is an extra.
+"""Adapters to other libraries: a module and an extra for each library, which only its module imports.
 
-What several of them do is in :mod:`rerank_plugin.integrations.documents`.
+Code that several adapters use is in :mod:`rerank_plugin.integrations.documents`.
 """

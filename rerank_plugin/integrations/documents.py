@@ -1,11 +1,11 @@
-"""Documents as other libraries have them: an id, one text, and a mapping of metadata.
+"""Documents in the form of other libraries: an id, a text, and a mapping of metadata.
 
-A document that is retrieved has all that the index stores of it as metadata, such as ``title`` and ``date``, and its
-``first_stage_score``. Its text begins with the title, on a line of its own, since other libraries show a reader, or a
-language model, only the text.
+The metadata of a retrieved document are its stored fields, such as ``title`` and ``date``, and its
+``first_stage_score``. Its text begins with a line that holds the title, since other libraries show only the text to a
+reader or a language model.
 
-The score that an adapter gives is the relevance between 0 and 1 that the service calls ``relevance_score``
-(:mod:`rerank_plugin.models.relevance`), not the model's own.
+Adapters return the relevance between 0 and 1, the ``relevance_score`` of the service
+(:mod:`rerank_plugin.models.relevance`), not the model's score.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIRST_STAGE_SCORE = "first_stage_score"
 def retrieve(
     searcher: Searcher, query: str, k: int, filter: Filter | None = None
 ) -> Iterator[tuple[Hit, float | None, str, dict[str, Any]]]:
-    """The k best documents of a query: their hits, relevance (None without a reranker), texts and metadata.
+    """The top k documents of a query: hit, relevance (None without a reranker), text and metadata.
 
     Raises:
         InputError: as in `Searcher.search`, or the index does not store its documents.
@@ -33,6 +33,7 @@ def retrieve(
     for hit in searcher.search(query, k, filter=filter):
         document = searcher.doc(hit.docid)
         text = stored_fields(document, hit.docid)["text"]
+        assert document is not None  # else `stored_fields` has raised
         metadata = {name: value for name, value in document.fields.items() if name not in ("id", *BODY_FIELDS)}
         metadata |= {"title": hit.title, FIRST_STAGE_SCORE: hit.first_stage_score}
         relevance = None if searcher.reranker is None else float(searcher.reranker.relevance.of(hit.score))
@@ -46,31 +47,31 @@ def rerank(
     top_k: int | None = None,
     passages: bool = False,
 ) -> list[tuple[int, float]]:
-    """The places of the best documents in the given list, and their relevance, by decreasing score.
+    """The best documents by decreasing score: their places in ``documents``, and their relevance.
 
     Args:
-        reranker: one with an index reads the ids of the documents, one without an index their texts.
-        documents: ids, texts and metadata. The title that the metadata have is read as such; a text whose first line is
-            this title is read without it. ``first_stage_score`` of the metadata is read, too, if all have it.
-        top_k: how many documents, at most; None for all.
+        reranker: reads the ids of the documents if it has an index, otherwise their texts.
+        documents: ids, texts and metadata. The reranker reads ``title`` from the metadata, and a text without its first
+            line if that is the title. It reads ``first_stage_score`` from the metadata if all documents have it.
+        top_k: largest number of documents; None for all.
         passages: as for `Reranker.rerank`.
 
     Raises:
         InputError: as in `Reranker.rerank`.
     """
-    scores = [metadata.get(FIRST_STAGE_SCORE) for _, _, metadata in documents]
-    first_stage = None if None in scores else scores
+    scores = [metadata[FIRST_STAGE_SCORE] for *_, metadata in documents if metadata.get(FIRST_STAGE_SCORE) is not None]
+    first_stage_scores = scores if len(scores) == len(documents) else None
     if reranker.index is not None:
         places = {id: place for place, (id, _, _) in enumerate(documents)}
-        hits = reranker.rerank(query, [id for id, _, _ in documents], top_k, first_stage_scores=first_stage)
+        hits = reranker.rerank(query, [id for id, _, _ in documents], top_k, first_stage_scores=first_stage_scores)
         relevance = reranker.relevance.of([hit.score for hit in hits]).tolist()
-        return [(places[hit.docid], one) for hit, one in zip(hits, relevance)]
+        return [(places[hit.docid], value) for hit, value in zip(hits, relevance)]
     texts = [_fields(text, metadata.get("title")) for _, text, metadata in documents]
-    found = reranker.rerank(query, texts, top_k, first_stage_scores=first_stage, passages=passages)
-    return [(one.index, one.relevance_score) for one in found]
+    ranked = reranker.rerank(query, texts, top_k, first_stage_scores=first_stage_scores, passages=passages)
+    return [(text.index, text.relevance_score) for text in ranked]
 
 
 def _fields(text: Any, title: Any) -> dict[str, Any]:
-    with suppress(AttributeError, TypeError):  # the reranker says what is no text
+    with suppress(AttributeError, TypeError):  # the reranker reports a value that is not a text
         text = text.removeprefix(title + "\n")
     return {"title": title, "text": text}

@@ -1,7 +1,7 @@
 """Haystack: a retriever and a ranker as components of its pipelines (extra ``haystack``).
 
-They are made of names, so that pipelines can be saved. Index and model are opened when a pipeline warms up. The
-score of a document is the reranker's relevance between 0 and 1; without a reranker it is the first stage's score.
+Their arguments are names, so that pipelines can be saved. They open the index and load the model when a pipeline warms
+up. The score of a document is the reranker's relevance between 0 and 1; without a reranker, the first-stage score.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class HaystackRetriever:
 
     Args:
         index: the folder of an index.
-        reranker: what `Reranker.load` takes; None to keep the first stage's order.
-        first_stage: what `Searcher` takes, such as ``bm25``, ``bm25+rm3`` or ``hybrid``.
-        depth: how many candidates are retrieved for a query.
-        top_k: how many documents of a query, at most.
-        filters: which documents are retrieved, in Haystack's form: a condition ``==`` or ``in``, or ``AND`` of several,
-            on different fields of `Filter`, such as ``meta.type``; None for all.
+        reranker: as for `Reranker.load`; None to keep the first stage's order.
+        first_stage: as for `Searcher`: ``bm25``, ``bm25+rm3``, ``hybrid``, ...
+        depth: number of candidates to retrieve for a query.
+        top_k: largest number of documents to return for a query.
+        filters: filters in Haystack's form: a condition ``==`` or ``in``, or ``AND`` of conditions on different fields
+            of `Filter`, such as ``meta.type``; None for all documents.
     """
 
     def __init__(
@@ -49,8 +49,12 @@ class HaystackRetriever:
 
     def warm_up(self) -> None:
         """Open the index and load the reranker."""
+        self._open()
+
+    def _open(self) -> Searcher:
         if self._searcher is None:
             self._searcher = Searcher(self.index, self.reranker, self.first_stage, self.depth)
+        return self._searcher
 
     @component.output_types(documents=list[Document])
     def run(
@@ -58,15 +62,14 @@ class HaystackRetriever:
     ) -> dict[str, list[Document]]:
         """The documents of a query under ``documents``, by decreasing score.
 
-        ``top_k`` and ``filters`` go before the component's.
+        ``top_k`` and ``filters`` override those of the component.
         """
-        self.warm_up()
-        kept = _filter(self.filters if filters is None else filters)
-        found = retrieve(self._searcher, query, self.top_k if top_k is None else top_k, kept)
+        document_filter = _filter(self.filters if filters is None else filters)
+        retrieved = retrieve(self._open(), query, self.top_k if top_k is None else top_k, document_filter)
         return {
             "documents": [
                 Document(id=hit.docid, content=text, meta=metadata, score=hit.score if relevance is None else relevance)
-                for hit, relevance, text, metadata in found
+                for hit, relevance, text, metadata in retrieved
             ]
         }
 
@@ -75,27 +78,27 @@ def _filter(filters: dict[str, Any] | None) -> Filter | None:
     if not filters:
         return None
     values: dict[str, Any] = {}
-    for one in filters.get("conditions", []) if filters.get("operator") == "AND" else [filters]:
-        field = str(one.get("field")).removeprefix("meta.")
-        if one.get("operator") not in ("==", "in") or field in values:
+    for condition in filters.get("conditions", []) if filters.get("operator") == "AND" else [filters]:
+        field = str(condition.get("field")).removeprefix("meta.")
+        if condition.get("operator") not in ("==", "in") or field in values:
             raise InputError(
-                "filters are conditions == and in, one a field, or AND of these, as {'field': 'meta.type', 'operator': "
-                f"'==', 'value': 'Review'}}, not {one}"
+                "filters must be a condition with == or in, or an AND of conditions on different fields, as "
+                f"{{'field': 'meta.type', 'operator': '==', 'value': 'Review'}}, not {condition}"
             )
-        values[field] = one.get("value")
+        values[field] = condition.get("value")
     return Filter.of(values)
 
 
 @component
 class HaystackRanker:
-    """Re-ranks documents: by their ids if there is an index, otherwise by their texts and titles.
+    """Re-ranks documents: by their ids if it has an index, otherwise by their texts and titles.
 
     Args:
-        reranker: what `Reranker.load` takes.
+        reranker: as for `Reranker.load`.
         index: the folder of an index that has the documents; None to read texts.
-        statistics: for texts, an index whose statistics they are scored by; by default those of the checkpoint.
+        statistics: for texts, an index whose statistics to score them with; by default those of the checkpoint.
         passages: as for `Reranker.rerank`.
-        top_k: how many documents to return; None for all.
+        top_k: largest number of documents to return; None for all.
     """
 
     def __init__(
@@ -112,13 +115,16 @@ class HaystackRanker:
 
     def warm_up(self) -> None:
         """Load the reranker."""
+        self._load()
+
+    def _load(self) -> Reranker:
         if self._loaded is None:
             self._loaded = Reranker.load(self.reranker, self.index, statistics=self.statistics)
+        return self._loaded
 
     @component.output_types(documents=list[Document])
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
-        """The best documents under ``documents``, by decreasing score; ``top_k`` goes before the component's."""
-        self.warm_up()
-        given = [(one.id, one.content, one.meta) for one in documents]
-        best = rerank(self._loaded, query, given, self.top_k if top_k is None else top_k, self.passages)
+        """The best documents under ``documents``, by decreasing score; ``top_k`` overrides the component's."""
+        inputs = [(document.id, document.content, document.meta) for document in documents]
+        best = rerank(self._load(), query, inputs, self.top_k if top_k is None else top_k, self.passages)
         return {"documents": [replace(documents[place], score=score) for place, score in best]}

@@ -1,7 +1,6 @@
 """LangChain: a retriever, and a document compressor that re-ranks (extra ``langchain``).
 
-The relevance between 0 and 1 that a reranker gives is in the metadata of documents as ``relevance_score``, as with
-other compressors.
+The metadata of documents have the relevance between 0 and 1 as ``relevance_score``, like those of other compressors.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ with naming_extras():
     from langchain_core.retrievers import BaseRetriever
     from pydantic import ConfigDict
 
-SCORE = "relevance_score"
+RELEVANCE_SCORE = "relevance_score"
 
 
 class LangChainRetriever(BaseRetriever):
-    """Retrieves the documents that a searcher finds.
+    """Retrieves documents with a searcher.
 
     Attributes:
         searcher: a `Searcher`.
-        k: how many documents of a query, at most.
+        k: largest number of documents to return for a query.
     """
 
     searcher: Searcher
@@ -35,7 +34,7 @@ class LangChainRetriever(BaseRetriever):
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         return [
-            Document(id=hit.docid, page_content=text, metadata=metadata | _scored(relevance))
+            Document(id=hit.docid, page_content=text, metadata=metadata | _relevance_score(relevance))
             for hit, relevance, text, metadata in retrieve(self.searcher, query, self.k)
         ]
 
@@ -45,7 +44,7 @@ class LangChainReranker(BaseDocumentCompressor):
 
     Attributes:
         reranker: a `Reranker`.
-        top_n: how many documents to return; None for all.
+        top_n: largest number of documents to return; None for all.
         passages: as for `Reranker.rerank`.
     """
 
@@ -59,12 +58,12 @@ class LangChainReranker(BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
         """The best documents, with their metadata and ``relevance_score``, by decreasing score."""
-        given = [(one.id, one.page_content, one.metadata) for one in documents]
+        inputs = [(document.id, document.page_content, document.metadata) for document in documents]
         return [
-            documents[place].model_copy(update={"metadata": {**documents[place].metadata, SCORE: score}})
-            for place, score in rerank(self.reranker, query, given, self.top_n, self.passages)
+            documents[place].model_copy(update={"metadata": documents[place].metadata | _relevance_score(relevance)})
+            for place, relevance in rerank(self.reranker, query, inputs, self.top_n, self.passages)
         ]
 
 
-def _scored(relevance: float | None) -> dict[str, float]:
-    return {} if relevance is None else {SCORE: relevance}
+def _relevance_score(relevance: float | None) -> dict[str, float]:
+    return {} if relevance is None else {RELEVANCE_SCORE: relevance}

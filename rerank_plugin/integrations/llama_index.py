@@ -1,6 +1,6 @@
 """LlamaIndex: a retriever, and a node postprocessor that re-ranks (extra ``llama-index``).
 
-The score of a node is the reranker's relevance between 0 and 1; without a reranker it is the first stage's score.
+The score of a node is the reranker's relevance between 0 and 1; without a reranker, the first-stage score.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ with naming_extras():
 
 
 class LlamaIndexRetriever(BaseRetriever):
-    """Retrieves the documents that a searcher finds, as text nodes with the ids of the documents.
+    """Retrieves documents with a searcher, as text nodes with the ids of the documents.
 
     Args:
         searcher: a `Searcher`.
-        similarity_top_k: how many documents of a query, at most.
+        similarity_top_k: largest number of nodes to return for a query.
     """
 
     def __init__(self, searcher: Searcher, similarity_top_k: int = 10):
@@ -30,13 +30,13 @@ class LlamaIndexRetriever(BaseRetriever):
         self.searcher, self.similarity_top_k = searcher, similarity_top_k
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = retrieve(self.searcher, query_bundle.query_str, self.similarity_top_k)
+        retrieved = retrieve(self.searcher, query_bundle.query_str, self.similarity_top_k)
         return [
             NodeWithScore(
                 node=TextNode(id_=hit.docid, text=text, metadata=metadata),
                 score=hit.score if relevance is None else relevance,
             )
-            for hit, relevance, text, metadata in found
+            for hit, relevance, text, metadata in retrieved
         ]
 
 
@@ -45,7 +45,7 @@ class LlamaIndexReranker(BaseNodePostprocessor):
 
     Attributes:
         reranker: a `Reranker`.
-        top_n: how many nodes to return; None for all.
+        top_n: largest number of nodes to return; None for all.
         passages: as for `Reranker.rerank`.
     """
 
@@ -61,7 +61,7 @@ class LlamaIndexReranker(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         if query_bundle is None:
-            raise InputError("nodes are re-ranked for a query: give query_str or query_bundle")
-        given = [(one.node_id, one.get_content(), one.metadata) for one in nodes]
-        ranked = rerank(self.reranker, query_bundle.query_str, given, self.top_n, self.passages)
+            raise InputError("nodes are re-ranked for a query: pass query_str or query_bundle")
+        inputs = [(node.node_id, node.get_content(), node.metadata) for node in nodes]
+        ranked = rerank(self.reranker, query_bundle.query_str, inputs, self.top_n, self.passages)
         return [NodeWithScore(node=nodes[place].node, score=score) for place, score in ranked]

@@ -1,7 +1,7 @@
-"""PyTerrier: first stages and rerankers as transformers of its pipelines (extra ``pyterrier``).
+"""PyTerrier: first stages and rerankers as transformers (extra ``pyterrier``).
 
-Frames have PyTerrier's columns: ``qid`` and ``query`` of queries, and of results also ``docno``, ``score`` and
-``rank``, which counts from 0. Other columns stay as they are.
+Frames have PyTerrier's columns: queries ``qid`` and ``query``; results also ``docno``, ``score`` and ``rank``, which
+counts from 0. Other columns stay as they are.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ with naming_extras():
     import pandas as pd
     import pyterrier as pt
 
-HELP = "https://pyterrier.readthedocs.io/"  # a transformer without a page of its own is looked for on the network
+HELP = "https://pyterrier.readthedocs.io/"  # without this URL, drawing a pipeline looks for a page on the network
 
 
 class Retrieve(pt.Transformer):
-    """Retrieves documents of an index: queries in, ranked documents out.
+    """Retrieves documents of an index: queries in, results out.
 
     Args:
         index: the folder of an index, or an open `Index`.
-        first_stage: what `Searcher` takes, such as ``bm25``, ``bm25+rm3`` or ``hybrid``.
-        num_results: how many documents of a query, at most.
-        threads: that retrieve.
+        first_stage: as for `Searcher`: ``bm25``, ``bm25+rm3``, ``hybrid``, ...
+        num_results: largest number of documents to retrieve for a query.
+        threads: number of threads for retrieval.
     """
 
     def __init__(self, index: str | Path | Index, first_stage: str = "bm25", num_results: int = 1000, threads: int = 2):
@@ -41,38 +41,38 @@ class Retrieve(pt.Transformer):
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """The results of a frame of queries."""
         pt.validate.query_frame(inp, extra_columns=["query"])
-        ids = [str(place) for place in range(len(inp))]  # the same query may be asked twice
+        ids = [str(row) for row in range(len(inp))]  # a qid may occur twice
         texts = inp["query"].tolist()
-        found = self.searcher.batch_search(texts, ids, self.num_results, self.threads) if ids else {}
-        rows = [(int(place), hit) for place, hits in found.items() for hit in hits]
-        result = inp.iloc[[place for place, _ in rows]].reset_index(drop=True)
-        return result.assign(
-            docno=[hit.docid for _, hit in rows],
-            score=pd.Series([hit.score for _, hit in rows], dtype=float),
-            rank=pd.Series([hit.rank - 1 for _, hit in rows], dtype="int64"),
+        hits_by_id = self.searcher.batch_search(texts, ids, self.num_results, self.threads) if ids else {}
+        row_hits = [(int(row), hit) for row, hits in hits_by_id.items() for hit in hits]
+        results = inp.iloc[[row for row, _ in row_hits]].reset_index(drop=True)
+        return results.assign(
+            docno=[hit.docid for _, hit in row_hits],
+            score=pd.Series([hit.score for _, hit in row_hits], dtype=float),
+            rank=pd.Series([hit.rank - 1 for _, hit in row_hits], dtype="int64"),
         )
 
     def fuse_rank_cutoff(self, k: int) -> Retrieve:
-        """The transformer with a lower number of results, for ``% k``."""
+        """The transformer that retrieves k results, to compile ``% k``."""
         if k >= self.num_results:
             return self
         return Retrieve(self.searcher.index, self.first_stage, k, self.threads)
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
-        """What a drawn pipeline shows."""
+        """Label and link of the transformer in a drawn pipeline."""
         return {"label": f"Retrieve {self.first_stage}", "help_url": HELP}
 
 
 class Rerank(pt.Transformer):
-    """Re-ranks results: by their ``docno`` in an index, or by their ``text`` (and ``title``, where that is a column).
+    """Re-ranks results: by their ``docno`` in an index, or by their columns ``text`` and, if present, ``title``.
 
-    The scores of the results are the first-stage scores.
+    It reads the column ``score`` as first-stage scores.
 
     Args:
-        reranker: what `Reranker.load` takes, also a list for several in a row.
+        reranker: as for `Reranker.load`; a list for a cascade.
         index: the folder of an index that has the documents, or an open `Index`; None to read texts.
-        statistics: for texts, an index whose statistics they are scored by; by default those of the checkpoint.
-        passages: for texts, whether one that is longer than the model reads is scored by its best passage.
+        statistics: for texts, an index whose statistics to score them with; by default those of the checkpoint.
+        passages: for texts, whether a text longer than the model's limit gets the score of its best passage.
     """
 
     def __init__(
@@ -87,17 +87,17 @@ class Rerank(pt.Transformer):
         self.passages = passages
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        """The results in their new order, query by query."""
-        of_index = self.reranker.index is not None
-        pt.validate.result_frame(inp, extra_columns=["query"] if of_index else ["query", "text"])
+        """The re-ranked results, query by query."""
+        has_index = self.reranker.index is not None
+        pt.validate.result_frame(inp, extra_columns=["query"] if has_index else ["query", "text"])
         inp = inp.reset_index(drop=True)
-        ranked = [self._ranked(results) for _, results in inp.groupby("qid", sort=False)]
+        ranked = [self._rerank(results) for _, results in inp.groupby("qid", sort=False)]
         if not ranked:
             return inp.assign(score=pd.Series(dtype=float), rank=pd.Series(dtype="int64"))
         return pd.concat(ranked, ignore_index=True)
 
-    def _ranked(self, results: pd.DataFrame) -> pd.DataFrame:
-        """The results of one query."""
+    def _rerank(self, results: pd.DataFrame) -> pd.DataFrame:
+        """The re-ranked results of one query."""
         query, scores = results["query"].iloc[0], results["score"].to_numpy() if "score" in results else None
         if self.reranker.index is not None:
             hits = self.reranker.rerank(query, results["docno"].tolist(), first_stage_scores=scores)
@@ -110,14 +110,14 @@ class Rerank(pt.Transformer):
         return ranked.assign(score=[hit.score for hit in hits], rank=range(len(hits)))
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
-        """What a drawn pipeline shows."""
+        """Label and link of the transformer in a drawn pipeline."""
         return {"label": f"Rerank {self.reranker.name}", "help_url": HELP}
 
 
 class IndexArtifact(pt.Artifact):
-    """The folder of an index as an artifact, which PyTerrier loads, packs and shares: ``pt.Artifact.load(folder)``.
+    """An index folder as an artifact, which PyTerrier loads, packs and shares: ``pt.Artifact.load(folder)``.
 
-    An entry point of the group ``pyterrier.artifact`` names it.
+    PyTerrier finds it by an entry point of the group ``pyterrier.artifact``.
 
     Args:
         path: the folder of an index.
@@ -127,26 +127,31 @@ class IndexArtifact(pt.Artifact):
 
     def retriever(self, first_stage: str = "bm25", num_results: int = 1000, threads: int = 2) -> Retrieve:
         """`Retrieve` over this index."""
-        return Retrieve(self.path, first_stage, num_results, threads)
+        return Retrieve(self._folder, first_stage, num_results, threads)
 
     def reranker(self, reranker: str | Path) -> Rerank:
         """`Rerank` of documents of this index."""
-        return Rerank(reranker, self.path)
+        return Rerank(reranker, self._folder)
+
+    @property
+    def _folder(self) -> Path:
+        assert isinstance(self.path, Path)  # an index is never in memory only
+        return self.path
 
 
 def artifact_metadata(folder: str, files: list[str]) -> dict[str, str] | None:
-    """Type and format of a folder with these files and folders, if it is an index; else None."""
+    """Type and format of a folder with these entries if it is an index, else None."""
     if DESCRIPTION not in files or "segments" not in files:
         return None
     return {"type": IndexArtifact.ARTIFACT_TYPE, "format": IndexArtifact.ARTIFACT_FORMAT}
 
 
 class LuceneJava(pt.java.JavaInitializer):
-    """Adds Lucene to the Java that PyTerrier starts: a process has only one.
+    """Adds Lucene to the Java that PyTerrier starts, since a process has only one Java.
 
-    An entry point of the group ``pyterrier.java.init`` names it, so it works where PyTerrier starts Java first.
+    PyTerrier finds it by an entry point of the group ``pyterrier.java.init``.
     """
 
     def pre_init(self, jnius_config: Any) -> None:
-        """Add Anserini's jar, which holds Lucene, to the class path."""
+        """Add Anserini's jar, which contains Lucene, to the class path."""
         jnius_config.add_classpath(str(anserini_jar()))

@@ -1,4 +1,4 @@
-"""rerankers: a ranker of its kind (extra ``rerankers``). Scores are the relevance between 0 and 1."""
+"""rerankers: a ``BaseRanker`` (extra ``rerankers``). Scores are the relevance between 0 and 1."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Ranker(BaseRanker):
     ) -> RankedResults:
         """All documents, by decreasing score; ranks count from 1."""
         documents = [] if docs == [] else prep_docs(docs, doc_ids, metadata)
-        given = [(one.doc_id, one.text, one.metadata) for one in documents]
-        ranked = rerank(self.reranker, query, given, passages=self.passages)
+        inputs = [(document.doc_id, document.text, document.metadata) for document in documents]
+        ranked = rerank(self.reranker, query, inputs, passages=self.passages)
         results = [Result(documents[place], score, rank) for rank, (place, score) in enumerate(ranked, 1)]
         return RankedResults(results, query, has_scores=True)
 
     def score(self, query: str, doc: str) -> float:
-        """The relevance of one text."""
+        """The relevance of a text."""
         return self.rank(query, doc)[0].score

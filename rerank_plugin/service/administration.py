@@ -1,4 +1,4 @@
-"""``/metrics``, ``/healthz``, ``/readyz``, and the reload that a SIGHUP or ``/admin/reload`` asks for."""
+"""``/metrics``, ``/healthz``, ``/readyz``, and the reload on SIGHUP or ``/admin/reload``."""
 
 from __future__ import annotations
 
@@ -9,50 +9,54 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.service.errors import RequestError, documented
-from rerank_plugin.service.state import Service, service_of
+from rerank_plugin.service.errors import RequestError, error_responses
+from rerank_plugin.service.state import Service, get_service
 
 log = logging.getLogger(__name__)
 router = APIRouter(tags=["operation"])
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}, **documented(401)})
+@router.get(
+    "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}, **error_responses(401)}
+)
 async def metrics(request: Request) -> Response:
     """Counters and histograms in Prometheus' text format."""
-    return Response(generate_latest(service_of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(get_service(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """Whether the process answers."""
+    """Status ok: the process is alive."""
     return {"status": "ok"}
 
 
-@router.get("/readyz", responses=documented(503))
+@router.get("/readyz", responses=error_responses(503))
 async def readyz(request: Request) -> dict[str, str]:
-    """Whether a request would be let in: the queue is not full."""
-    if service_of(request).scheduler.full:
+    """Status ready: the queue has room for a request."""
+    if get_service(request).scheduler.full:
         raise RequestError(503, "the queue is full")
     return {"status": "ready"}
 
 
-@router.post("/admin/reload", responses=documented(401, 403, 503))
+@router.post("/admin/reload", responses=error_responses(401, 403, 503))
 async def reload_all(request: Request) -> dict[str, str]:
-    """Open indexes and rerankers anew and replace them whole; only in a service with a token."""
-    service = service_of(request)
+    """Reopen all indexes and rerankers and replace the open ones; only in a service with a token."""
+    service = get_service(request)
     if not service.config.token:
-        raise RequestError(403, "only a service with a token can be reloaded over HTTP; send it SIGHUP")
-    if (fault := await asyncio.to_thread(reload, service)) is not None:
-        raise RequestError(503, f"what was served before stays: {service.refusal(fault).error}")
+        raise RequestError(403, "only a service with a token can be reloaded over HTTP; send it SIGHUP instead")
+    if (error := await asyncio.to_thread(reload, service)) is not None:
+        raise RequestError(
+            503, f"not reloaded, the old indexes and rerankers stay: {service.public_error(error).error}"
+        )
     return {"status": "reloaded"}
 
 
 def reload(service: Service) -> InputError | None:
-    """Replace what is served; where it cannot be opened, all stays, and the log and the result tell why."""
+    """Reopen all indexes and rerankers; if one cannot be opened, log and return the error and keep the old ones."""
     try:
         service.collections.reload()
     except InputError as error:
-        log.error("not reloaded, what was served before stays: %s", error)
+        log.error("not reloaded, the old indexes and rerankers stay: %s", error)
         service.metrics.reloads.labels("failed").inc()
         return error
     log.warning("reloaded")

@@ -1,4 +1,4 @@
-"""The bodies of the answers, from which the OpenAPI document is made."""
+"""The bodies of answers; FastAPI derives the OpenAPI document from them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pydantic import BaseModel, Field
 
 
 class QueryText(BaseModel):
-    """A query as it was asked."""
+    """A query as the client sent it."""
 
     text: str
 
 
 class Highlight(BaseModel):
-    """A place in a title or abstract that matches the query."""
+    """A word of a title or abstract that matches the query; offsets count code points."""
 
     field: str = Field(description="title or abstract")
     start: int = Field(description="First code point.")
@@ -27,7 +27,7 @@ class Candidate(BaseModel):
     docid: str
     score: float
     rank: int
-    doc: Any = Field(description="The stored document: an object, or with parse=false the string that is stored.")
+    doc: Any = Field(description="The stored document: an object, or with parse=false the stored string.")
     title: str
     first_stage_rank: int
     first_stage_score: float
@@ -38,13 +38,13 @@ class Timings(BaseModel):
     """Milliseconds of the stages of a query."""
 
     first_stage_ms: float
-    features_ms: float = Field(description="Computing what the reranker reads, of all queries scored together.")
-    model_ms: float = Field(description="The rest of scoring, of all queries scored together.")
-    total_ms: float = Field(description="From the request to the answer, waiting included.")
+    features_ms: float = Field(description="Feature extraction, for all queries of the batch.")
+    model_ms: float = Field(description="The rest of scoring, for all queries of the batch.")
+    total_ms: float = Field(description="From the request to the answer, including waiting.")
 
 
 class IndexAnswer(BaseModel):
-    """What begins the answers about one index."""
+    """The first fields of all answers about an index."""
 
     api: str = "v1"
     index: str
@@ -55,13 +55,13 @@ class SearchAnswer(IndexAnswer):
 
     query: QueryText
     candidates: list[Candidate]
-    reranker: str = Field(description="Its name, or none.")
+    reranker: str = Field(description="Name of the reranker, or none.")
     first_stage: str
     depth: int
-    total: int = Field(description="How many candidates the first stage found, at most the depth.")
-    reranked: bool = Field(description="False if no reranker was asked for, or the deadline passed before it was done.")
+    total: int = Field(description="Number of candidates, at most the depth.")
+    reranked: bool = Field(description="False without a reranker, or if the deadline passed before scoring.")
     timings: Timings
-    notes: list[str] = Field([], description="Lines on the query that its reader should see, beside the ranking.")
+    notes: list[str] = Field(default=[], description="Warnings about the query, to show beside the ranking.")
 
 
 class SearchAnswers(IndexAnswer):
@@ -78,13 +78,13 @@ class DocumentAnswer(IndexAnswer):
 
 
 class IndexDescription(BaseModel):
-    """What can be asked of an index."""
+    """An index with the first stages, rerankers and filter fields that requests can name."""
 
     name: str
     documents: int
     first_stages: list[str]
     rerankers: list[str]
-    summaries: dict[str, str] = Field({}, description="What each reranker is good for, as far as that is known.")
+    summaries: dict[str, str] = Field(default={}, description="A line on each reranker: its kind and its uses.")
     fields: list[str] = Field(description="Fields to filter by.")
     suggestions: list[str] = Field(description="Queries to try.")
     default: bool
@@ -94,5 +94,5 @@ class IndexesAnswer(BaseModel):
     """All indexes of the service."""
 
     indexes: list[IndexDescription]
-    reranker: str = Field(description="The one that is used where a request names none.")
-    clicks: bool = Field(description="Whether clicks are logged: send them to /v1/{index}/click.")
+    reranker: str = Field(description="Default reranker of requests.")
+    clicks: bool = Field(description="Whether the service logs clicks, sent to /v1/{index}/click.")

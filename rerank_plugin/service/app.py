@@ -1,4 +1,4 @@
-"""Puts the service together: routes, errors, protection, and what starts and ends with it."""
+"""The application: routes, error handlers, middleware, static pages, start and end."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.mcp import mcp_server
 from rerank_plugin.service.protection import Protection
 from rerank_plugin.service.settings import ServiceConfig
-from rerank_plugin.service.state import Service, service_of
+from rerank_plugin.service.state import Service, get_service
 
 FOLDER = Path(__file__).parent
 
 
 def create_app(config: ServiceConfig) -> FastAPI:
-    """The application of a `Service`, which is open and warm when this returns; its errors are those of `Service`."""
+    """The application of a new, open and warm `Service`; raises the errors of `Service`."""
     service = Service(config)
     tools = mcp_server(service)
     tools_app = tools.streamable_http_app(stateless_http=True, json_response=True, host=config.host)
@@ -40,17 +40,16 @@ def create_app(config: ServiceConfig) -> FastAPI:
     app = FastAPI(
         title="rerank_plugin", version=__version__, lifespan=running, docs_url=None, redoc_url=None,
         description="Search with neural re-ranking, and re-ranking of texts.",
+        exception_handlers={
+            RequestError: _refused, InputError: _refused, RequestValidationError: _invalid, HTTPException: _http_error
+        },
     )  # fmt: skip
     app.state.service = service
-    for routes in (administration, search_api, explain_api, rerank_api):
-        app.include_router(routes.router)
-    if service.clicks is not None:
+    for module in (administration, search_api, explain_api, rerank_api):
+        app.include_router(module.router)
+    if service.click_log is not None:
         app.include_router(click_api.router)
     app.router.routes.extend(tools_app.routes)
-    app.add_exception_handler(RequestError, _refused)
-    app.add_exception_handler(InputError, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _unknown)
     app.add_middleware(Protection, service=service)
     if config.origins:
         headers = ["Authorization", "Content-Type", "X-API-Key"]
@@ -58,38 +57,39 @@ def create_app(config: ServiceConfig) -> FastAPI:
     app.mount("/docs/swagger", StaticFiles(packages=[("fastapi_offline", "static")]), name="swagger")
     app.mount("/docs", StaticFiles(directory=FOLDER / "api_docs", html=True), name="docs")
     app.mount("/", StaticFiles(directory=FOLDER / "page", html=True), name="page")
-    _document(app)
+    _complete_openapi(app)
     return app
 
 
-def _document(app: FastAPI) -> None:
-    """Make the OpenAPI document say what FastAPI does not know: the token, and status 400 of wrong parameters."""
-    described = app.openapi()  # which FastAPI keeps
+def _complete_openapi(app: FastAPI) -> None:
+    """Add the token to the OpenAPI document, and remove status 422 of GET: invalid parameters get 400."""
+    document = app.openapi()  # FastAPI caches this object
     bearer, key = {"type": "http", "scheme": "bearer"}, {"type": "apiKey", "in": "header", "name": "X-API-Key"}
-    described["components"]["securitySchemes"] = {"Bearer": bearer, "Key": key}
-    described["security"] = [{}, {"Bearer": []}, {"Key": []}]
-    for methods in described["paths"].values():
+    document["components"]["securitySchemes"] = {"Bearer": bearer, "Key": key}
+    document["security"] = [{}, {"Bearer": []}, {"Key": []}]
+    for methods in document["paths"].values():
         methods.get("get", {"responses": {}})["responses"].pop("422", None)
 
 
 async def _refused(request: Request, error: InputError | RequestError) -> JSONResponse:
-    return service_of(request).refusal(error).answer()
+    return get_service(request).public_error(error).response()
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-    """What a parameter or a body must be like."""
+    """Reports the first invalid parameter or body field."""
     first = error.errors()[0]
     kind, *path = map(str, first["loc"])
     if request.url.path.endswith("/rerank"):
-        del path[:1]  # the form of the body
-    numbered = next((at for at, part in enumerate(path, 1) if part.isdigit()), len(path))  # the rest are forms of items
-    field, reason = ".".join(path[:numbered]) or kind, first["msg"]
+        del path[:1]  # the request format, documents or texts
+    # The field's path ends at the number of a list item: the name of the item's type follows.
+    end = next((place for place, part in enumerate(path, 1) if part.isdigit()), len(path))
+    field, reason = ".".join(path[:end]) or kind, first["msg"]
     if field == "body" and "json" not in request.headers.get("content-type", ""):
         reason = "expected JSON, with the header Content-Type: application/json"
-    return RequestError(422 if kind == "body" else 400, f"{field}: {reason}", field).answer()
+    return RequestError(422 if kind == "body" else 400, f"{field}: {reason}", field).response()
 
 
-async def _unknown(request: Request, error: HTTPException) -> JSONResponse:
-    answer = RequestError(error.status_code, f"{request.method} {request.url.path}: {error.detail}").answer()
-    answer.headers.update(error.headers or {})
-    return answer
+async def _http_error(request: Request, error: HTTPException) -> JSONResponse:
+    response = RequestError(error.status_code, f"{request.method} {request.url.path}: {error.detail}").response()
+    response.headers.update(error.headers or {})
+    return response

@@ -1,4 +1,4 @@
-"""What is served at one time, opened once, and replaced whole by a reload."""
+"""The open indexes and rerankers, opened once and replaced as a whole by a reload."""
 
 from __future__ import annotations
 
@@ -11,100 +11,100 @@ from typing import TypeVar
 
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.highlighting import query_stems
-from rerank_plugin.service.served_index import WARMING, ServedIndex, ServedTexts
+from rerank_plugin.service.served_index import WARM_UP_QUERY, ServedIndex, ServedTextReranker
 from rerank_plugin.service.settings import ServiceConfig
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class Served:
-    """Everything that is served at one time.
+class Snapshot:
+    """All indexes and rerankers that one load has opened, until the next reload.
 
     Raises:
         InputError: an index or a reranker cannot be used.
     """
 
     def __init__(self, config: ServiceConfig):
-        self.users, self.retired, self.lock = 1, False, Lock()  # whoever opened it is a user
+        self.users, self.retired, self.lock = 1, False, Lock()  # the first user is the `Collections` that opened it
         self.indexes = {name: ServedIndex(name, folder, config) for name, folder in config.indexes.items()}
         first = next(iter(self.indexes.values())).index
-        self.texts: dict[str, ServedTexts] = {}
+        self.text_rerankers: dict[str, ServedTextReranker] = {}
         for name, spec in config.rerankers.items():
             log.info("texts: loading and warming %s", name)
-            reranker = self.texts[name] = ServedTexts(name, spec, first, config.running)
-            reranker.rank_together([(WARMING, [WARMING, "a text about something else"], None)])
-        query_stems(WARMING)
+            reranker = self.text_rerankers[name] = ServedTextReranker(name, spec, first, config.running)
+            reranker.rank_together([(WARM_UP_QUERY, [WARM_UP_QUERY, "a text about something else"], None)])
+        query_stems(WARM_UP_QUERY)
 
     def index(self, name: str | None) -> ServedIndex:
-        """The index of this name, or the default one; a `RequestError` if there is none."""
-        return _named("index", name, self.indexes)
+        """The index of this name, by default the first; a `RequestError` if there is none."""
+        return _lookup("index", name, self.indexes)
 
-    def of_texts(self, name: str | None) -> ServedTexts:
-        """The reranker of texts of this name, or the default one; a `RequestError` if there is none."""
-        return _named("model", name, self.texts)
+    def text_reranker(self, name: str | None) -> ServedTextReranker:
+        """The text reranker of this name, by default the first; a `RequestError` if there is none."""
+        return _lookup("model", name, self.text_rerankers)
 
-    def enter(self) -> None:
+    def acquire(self) -> None:
         with self.lock:
             self.users += 1
 
-    def leave(self, retire: bool = False) -> None:
-        """Close everything when it is retired and its last user has gone."""
+    def release(self, retire: bool = False) -> None:
+        """Drop one user; the last user of a retired snapshot closes its indexes."""
         with self.lock:
             self.users -= 1
             self.retired |= retire
-            over = self.retired and not self.users
-        if over:
+            unused = self.retired and not self.users
+        if unused:
             for index in self.indexes.values():
                 index.close()
 
 
 class Collections:
-    """What is served now. A reload opens all of it anew, and those who use the old are not disturbed."""
+    """The current snapshot. A reload opens a new one; requests that use the old one finish undisturbed."""
 
     def __init__(self, config: ServiceConfig):
-        self.config, self.reloading, self.changing = config, Lock(), Lock()
-        self.now = Served(config)
+        self.config, self.reload_lock, self.swap_lock = config, Lock(), Lock()
+        self.current = Snapshot(config)
         _freeze()
 
     @contextmanager
-    def used(self) -> Iterator[Served]:
-        """What is served now, kept open for the block."""
-        with self.changing:
-            served = self.now
-            served.enter()
+    def in_use(self) -> Iterator[Snapshot]:
+        """The current snapshot, kept open for the block."""
+        with self.swap_lock:
+            snapshot = self.current
+            snapshot.acquire()
         try:
-            yield served
+            yield snapshot
         finally:
-            served.leave()
+            snapshot.release()
 
     def reload(self) -> None:
-        """Replace everything, once it is open and warm.
+        """Replace the snapshot once the new one is open and warm.
 
         Raises:
-            InputError: it cannot be opened; what was served before stays.
+            InputError: an index or a reranker cannot be opened; the old snapshot stays.
         """
-        with self.reloading:
-            opened = Served(self.config)
-            with self.changing:
-                before, self.now = self.now, opened
-            before.leave(retire=True)
+        with self.reload_lock:
+            opened = Snapshot(self.config)
+            with self.swap_lock:
+                before, self.current = self.current, opened
+            before.release(retire=True)
             del before
             _freeze()
 
     def close(self) -> None:
-        self.now.leave(retire=True)
+        self.current.release(retire=True)
 
 
-def _named(kind: str, name: str | None, served: dict[str, T]) -> T:
+def _lookup(kind: str, name: str | None, served: dict[str, T]) -> T:
     name = name or next(iter(served))
     if name not in served:
-        raise RequestError(404, f"no {kind} '{name}'; there are {', '.join(served)}", kind)
+        raise RequestError(404, f"no {kind} '{name}'; known: {', '.join(served)}", kind)
     return served[name]
 
 
 def _freeze() -> None:
-    """Tell Python's garbage collector that what is open stays: to look through it stops all threads for 0.2 seconds."""
+    """Exempt all open objects from garbage collection: a pass over them stops all threads for 0.2 seconds."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -1,10 +1,11 @@
-"""What a request may be refused for, and how it is said: one JSON object, with one sentence and the field at fault."""
+"""Errors of requests: each is answered by one JSON object with a sentence and the field at fault."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import Any
 
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
@@ -13,23 +14,23 @@ from rerank_plugin.base.errors import InputError
 
 
 class ErrorAnswer(BaseModel):
-    """The body of every answer that is an error."""
+    """The body of every error response."""
 
-    error: str = Field(description="One sentence that says what was wrong, and what to do.")
-    field: str | None = Field(None, description="The parameter or the field of the body at fault, if it is one.")
-    error_type: str = Field(description="The name of the status, as Text Embeddings Inference has it.")
+    error: str = Field(description="One sentence: the problem and what to do.")
+    field: str | None = Field(default=None, description="The parameter or body field at fault, if there is one.")
+    error_type: str = Field(description="The name of the status, as in Text Embeddings Inference.")
 
 
 class RequestError(Exception):
-    """A request that is refused, with the status and the field at fault."""
+    """A refused request, with the status and the field at fault."""
 
     def __init__(self, status: int, error: str, field: str | None = None, retry_after: int | None = None):
         super().__init__(error)
         self.status, self.error, self.field, self.retry_after = status, error, field, retry_after
 
-    def answer(self) -> JSONResponse:
-        kind = HTTPStatus(self.status).phrase.lower().replace(" ", "_")
-        body = ErrorAnswer(error=" ".join(self.error.split()), field=self.field, error_type=kind)
+    def response(self) -> JSONResponse:
+        error_type = HTTPStatus(self.status).phrase.lower().replace(" ", "_")
+        body = ErrorAnswer(error=" ".join(self.error.split()), field=self.field, error_type=error_type)
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         return JSONResponse(body.model_dump(), self.status, headers)
 
@@ -42,14 +43,14 @@ class OverloadedError(RequestError):
 
 
 @contextmanager
-def naming(field: str, status: int = 400) -> Iterator[None]:
-    """Turns an `InputError` in the block into a `RequestError` about a field."""
+def field_errors(field: str, status: int = 400) -> Iterator[None]:
+    """Turns an `InputError` in the block into a `RequestError` that names this field."""
     try:
         yield
     except InputError as error:
         raise RequestError(status, str(error), field) from None
 
 
-def documented(*statuses: int) -> dict[int | str, dict]:
-    """The answers of a route with these error statuses, for its OpenAPI document."""
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The error responses of a route with these statuses, for its OpenAPI document."""
     return {status: {"model": ErrorAnswer, "description": HTTPStatus(status).phrase} for status in statuses}

@@ -1,4 +1,4 @@
-"""``/v1/{index}/explain``: what the score of a document is made of, and why it moved."""
+"""``/v1/{index}/explain``: the parts of a document's score, and why its rank changed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.service.answers import IndexAnswer, QueryText
-from rerank_plugin.service.errors import documented, naming
+from rerank_plugin.service.errors import error_responses, field_errors
 from rerank_plugin.service.served_index import ServedIndex
-from rerank_plugin.service.state import Service, service_of
+from rerank_plugin.service.state import Service, get_service
 
 router = APIRouter(prefix="/v1", tags=["search"])
 
@@ -25,17 +25,17 @@ class ExplainParameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     query: str = Field(min_length=1)
-    docid: str = Field(description="One of the candidates of the query.")
+    docid: str = Field(description="Id of a candidate of the query.")
     reranker: str | None = Field(
-        None, description="A served reranker, none for the first stage alone, or a cascade, as in delta,bert@20."
+        default=None, description="A served reranker; none: the first stage alone; delta,bert@20: a cascade."
     )
-    first_stage: str | None = Field(None, description="A first stage that the index serves.")
-    depth: int | None = Field(None, ge=1, description="Candidates that the first stage retrieves and are re-ranked.")
-    filter: list[str] = Field([], description="As in the search: it decides which candidates there are.")
+    first_stage: str | None = Field(default=None, description="A first stage of the index.")
+    depth: int | None = Field(default=None, ge=1, description="Candidates to retrieve and re-rank.")
+    filter: list[str] = Field(default=[], description="The filters of the search, which restrict its candidates.")
 
 
 class ExplainAnswer(IndexAnswer):
-    """Why a document has its score: ``base``, the side that ``adds_up`` names, and ``features`` add up to it."""
+    """The parts of a score: ``base``, the contributions of the side ``adds_up`` and of ``features`` sum to it."""
 
     query: QueryText
     docid: str
@@ -43,48 +43,49 @@ class ExplainAnswer(IndexAnswer):
     title: str
     abstract: str
     metadata: dict[str, Any] = Field(
-        description="What else is stored: date, journal, authors, mesh, types, languages, retracted, url."
+        description="Other stored fields: date, journal, authors, mesh, types, languages, retracted, url."
     )
     rank: int
     score: float
     first_stage_rank: int
     first_stage_score: float
-    sentence: str = Field(description="Why it moved.")
+    sentence: str = Field(description="Why the rank changed.")
     base: float = Field(description="The score without the document's words and with average features.")
-    exact: bool = Field(description="Whether the sum is the score by definition, or by integrated gradients.")
-    error: float = Field(description="By how much the sum misses the score.")
-    adds_up: str | None = Field(description="The side whose contributions are added.")
-    unread: int = Field(description="Words of the document that the reranker does not read.")
+    exact: bool = Field(description="False if the parts are approximated by integrated gradients.")
+    error: float = Field(description="Difference between the sum of the parts and the score.")
+    adds_up: str | None = Field(description="The side whose contributions are part of the sum.")
+    unread: int = Field(description="Number of document words beyond those that the reranker reads.")
     query_words: list[dict[str, Any]]
     document_words: list[dict[str, Any]]
     features: list[dict[str, Any]]
     matrix: list[list[float]] = Field(description="Query words by document words.")
     matrix_name: str | None
-    pooled: list[list[int]] = Field(description="Cells of the matrix that the model kept.")
+    pooled: list[list[int]] = Field(description="Cells of the matrix that the model's pooling kept.")
 
 
-@router.get("/{index}/explain", responses=documented(400, 401, 404, 429, 503))
+@router.get("/{index}/explain", responses=error_responses(400, 401, 404, 429, 503))
 async def explain(request: Request, index: str, parameters: Annotated[ExplainParameters, Query()]) -> ExplainAnswer:
-    """What the score of a document is made of, and why it moved against the first stage."""
-    service = service_of(request)
-    with service.scheduler.admitted(), service.collections.used() as served:
-        return await explained(service, served.index(index), parameters)
+    """The parts of a document's score, and why its rank differs from the first stage's."""
+    service = get_service(request)
+    with service.scheduler.admitted(), service.collections.in_use() as snapshot:
+        return await explain_document(service, snapshot.index(index), parameters)
 
 
-async def explained(service: Service, index: ServedIndex, asked: ExplainParameters) -> ExplainAnswer:
-    """The answer; a `RequestError` if the document is no candidate, or a parameter is unknown or beyond a limit."""
-    service.check_words(asked.query, "query")
-    stage, name = asked.first_stage or service.config.first_stage_name, asked.reranker or service.default_reranker
-    index.reranker(name)
-    with naming("filter"):
-        kept = Filter.parse(asked.filter) if asked.filter else None
-    query = records.Query(asked.query, asked.query, kept)
-    depth = service.depth(asked.depth)
+async def explain_document(service: Service, index: ServedIndex, parameters: ExplainParameters) -> ExplainAnswer:
+    """The answer; a `RequestError` if the document is not a candidate, or a parameter is invalid."""
+    service.check_words(parameters.query, "query")
+    stage = parameters.first_stage or service.config.first_stage_name
+    name = parameters.reranker or service.default_reranker
+    index.reranker(name)  # an unknown one is refused before the query waits
+    with field_errors("filter"):
+        document_filter = Filter.parse(parameters.filter) if parameters.filter else None
+    query = records.Query(parameters.query, parameters.query, document_filter)
+    depth = service.depth(parameters.depth)
 
-    def retrieved() -> tuple[records.Query, Candidates, str, str, str]:
-        return query, index.candidates(query, stage, depth), asked.docid, name, stage
+    def retrieve() -> tuple[records.Query, Candidates, str, str, str]:
+        return query, index.candidates(query, stage, depth), parameters.docid, name, stage
 
-    def answer(found: Explanation) -> ExplainAnswer:
-        return ExplainAnswer(index=index.name, **found.as_json() | {"reranker": name})
+    def answer(explanation: Explanation) -> ExplainAnswer:
+        return ExplainAnswer(index=index.name, **explanation.as_json() | {"reranker": name})
 
-    return await service.scheduler.together(retrieved, index.explain_together, answer)
+    return await service.scheduler.batched(retrieve, index.explain_together, answer)

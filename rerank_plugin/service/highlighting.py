@@ -1,4 +1,4 @@
-"""Where the words of a query are in a text, compared by Porter's stems as the index compares them."""
+"""Matches of query words in a text, by Porter stems as in the index."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import cache, lru_cache
 
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PieceMemo, tokenize_piece
 
-REST = r"[^\W_]*(?:['’][^\W_]+)*"  # of a word, after its first character
+REST = r"[^\W_]*(?:['’][^\W_]+)*"  # the characters of a word after its first
 WORD = re.compile(rf"[^\W_]{REST}")
-# Those of Lucene's analyzer, which the index leaves out.
+# The stop words of Lucene's English analyzer, which the index does not have.
 STOP_WORDS = frozenset(
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
     "to was will with".split()
@@ -19,49 +19,49 @@ STOP_WORDS = frozenset(
 
 @cache
 def _stems() -> PieceMemo:
-    from gensim.parsing.porter import PorterStemmer  # takes half a second
+    from gensim.parsing.porter import PorterStemmer  # imports in half a second
 
     stem = PorterStemmer().stem
 
     def stems(word: str) -> tuple[str, ...]:
-        # Numbers are themselves, as in the index that is searched, and not the classes of the tokenizer.
+        # Numbers stay as they are, as in the searched index: the tokenizer maps them to classes.
         return tuple(word if token in NUMERIC_CLASSES else stem(token) for token in tokenize_piece(word))
 
     return PieceMemo(stems)
 
 
 def query_stems(query: str) -> frozenset[str]:
-    """The stems of the words that a query searches for."""
+    """The stems of the query's words, without stop words."""
     words = (word for word in WORD.findall(query) if word.lower() not in STOP_WORDS)
     return frozenset(stem for word in words for stem in _stems()[word])
 
 
 def phrases(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, int]]:
-    """Matches that follow each other as one: start, end, and how many of the stems it has."""
-    start, end, found = 0, -1, frozenset[str]()
-    for next_start, next_end, more in matches(stems, text):
-        if found and not WORD.search(text, end, next_start):
-            end, found = next_end, found | more
+    """Runs of consecutive matching words: start and end, in code points, and the number of different stems."""
+    start, end, matched = 0, -1, frozenset[str]()
+    for next_start, next_end, word_stems in matches(stems, text):
+        if matched and not WORD.search(text, end, next_start):
+            end, matched = next_end, matched | word_stems
             continue
-        if found:
-            yield start, end, len(found)
-        start, end, found = next_start, next_end, more
-    if found:
-        yield start, end, len(found)
+        if matched:
+            yield start, end, len(matched)
+        start, end, matched = next_start, next_end, word_stems
+    if matched:
+        yield start, end, len(matched)
 
 
 @lru_cache(256)
-def _beginning_alike(stems: frozenset[str]) -> re.Pattern[str]:
-    """Words that begin as one of the stems, or with what is no ASCII: few of all words, and all that can match."""
+def _possible_matches(stems: frozenset[str]) -> re.Pattern[str]:
+    """A pattern for all words that can match: their first character is that of a stem, or is not ASCII."""
     initials = {form for stem in stems for form in (stem[0], stem[0].upper())}
-    letters = "".join(re.escape(one) for one in sorted(initials) if one.isascii())
-    # The set comes first, and what stands before it is looked at afterwards: so the search skips to its characters.
+    letters = "".join(re.escape(initial) for initial in sorted(initials) if initial.isascii())
+    # The character set is first and the lookbehinds follow it, so that the search skips to the set's characters.
     return re.compile(rf"[{letters}\x80-\U0010ffff](?<=[^\W_])(?<![^\W_].)(?<![^\W_]['’].){REST}")
 
 
 def matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, frozenset[str]]]:
-    """Start and end, in code points, of each word of a text that has some of the stems, and which it has."""
+    """The words of a text that have some of the stems: start and end, in code points, and those stems."""
     memo = _stems()
-    for word in _beginning_alike(stems).finditer(text):
-        if found := stems.intersection(memo[word.group()]):
-            yield *word.span(), found
+    for word in _possible_matches(stems).finditer(text):
+        if matched := stems.intersection(memo[word.group()]):
+            yield *word.span(), matched

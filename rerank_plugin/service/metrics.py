@@ -1,4 +1,4 @@
-"""What is measured, for Prometheus."""
+"""Metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
 class Metrics:
-    """The counters of one service."""
+    """The counters, gauges and histograms of a service."""
 
     def __init__(self, scheduler: Scheduler):
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)  # memory, processor time, open files
+        ProcessCollector(registry=self.registry)  # memory, CPU time, open files
         self.stages = Histogram(
             "rerank_stage_seconds", "Time of a stage of a query", ["stage"], registry=self.registry, buckets=SECONDS
         )
         self.requests = Counter("rerank_requests", "Answers by status", ["status"], registry=self.registry)
         self.late = Counter(
-            "rerank_late", "Searches that the deadline left in first-stage order", registry=self.registry
+            "rerank_late", "Searches answered in first-stage order after the deadline", registry=self.registry
         )
         self.reloads = Counter("rerank_reloads", "Reloads", ["result"], registry=self.registry)
-        inside = Gauge("rerank_requests_inside", "Requests that are worked on or wait", registry=self.registry)
-        inside.set_function(lambda: scheduler.inside)
-        waiting = Gauge("rerank_waiting_scores", "Queries that wait to be scored", registry=self.registry)
+        admitted = Gauge("rerank_requests_inside", "Admitted queries, running or waiting", registry=self.registry)
+        admitted.set_function(lambda: scheduler.admitted_queries)
+        waiting = Gauge("rerank_waiting_scores", "Queries waiting to be scored", registry=self.registry)
         waiting.set_function(lambda: len(scheduler.waiting))
 
     def observe(self, timings: Timings) -> None:
-        """Count the stages of a query."""
+        """Record the stage times of a query."""
         for name, milliseconds in timings:
             self.stages.labels(name.removesuffix("_ms")).observe(milliseconds / 1000)

@@ -1,4 +1,4 @@
-"""The parameters of searches, and the form in which documents are shown."""
+"""The parameters of searches, and the form in which answers have documents."""
 
 from __future__ import annotations
 
@@ -6,55 +6,59 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SHORTENED = ("abstract", "body", "content", "contents", "text")  # fields of a document that max_doc_length cuts
+SHORTENED = ("abstract", "body", "content", "contents", "text")  # document fields that max_doc_length cuts
 
 
 class DocumentForm(BaseModel):
-    """How a stored document is shown."""
+    """The form of a stored document in an answer."""
 
     model_config = ConfigDict(extra="forbid")
 
-    parse: bool = Field(True, description="Whether a document is an object, or the string that is stored.")
+    parse: bool = Field(default=True, description="Return a document as an object; if false, as the stored string.")
     fields: str | None = Field(
-        None, description="Fields of a document to show, with commas: title,date. All if absent."
+        default=None, description="Fields of a document to return, separated by commas: title,date. All if absent."
     )
-    max_doc_length: int | None = Field(None, ge=0, description="Characters after which texts of a document are cut.")
+    max_doc_length: int | None = Field(
+        default=None, ge=0, description="Length in characters to which texts of a document are cut."
+    )
 
-    def shown(self, document: Any) -> Any:
+    def render(self, document: Any) -> Any:
         """The stored document in this form."""
         if not self.parse:
             raw = document.raw()
             return raw if raw is None or self.max_doc_length is None else raw[: self.max_doc_length]
-        found = dict(document.fields) or {"id": document.docid(), "contents": document.contents()}
+        fields = dict(document.fields) or {"id": document.docid(), "contents": document.contents()}
         if self.fields is not None:
-            found = {name: found[name] for name in self.fields.split(",") if name in found}
+            fields = {name: fields[name] for name in self.fields.split(",") if name in fields}
         if self.max_doc_length is not None:
-            found |= {
-                name: found[name][: self.max_doc_length] for name in SHORTENED if isinstance(found.get(name), str)
+            fields |= {
+                name: fields[name][: self.max_doc_length] for name in SHORTENED if isinstance(fields.get(name), str)
             }
-        return found
+        return fields
 
 
 class SearchParameters(DocumentForm):
     """The parameters of a search."""
 
     query: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1, description="May be repeated.")
-    hits: int = Field(10, ge=1, le=1000)
-    offset: int = Field(0, ge=0, le=100_000, description="Hits to pass over: page 2 of ten hits each begins at 10.")
+    hits: int = Field(default=10, ge=1, le=1000)
+    offset: int = Field(default=0, ge=0, le=100_000, description="Hits to skip: page 2 of ten hits each begins at 10.")
     reranker: str | None = Field(
-        None, description="A served reranker, none for the first stage alone, or a cascade, as in delta,bert@20."
+        default=None, description="A served reranker; none: the first stage alone; delta,bert@20: a cascade."
     )
-    first_stage: str | None = Field(None, description="A first stage that the index serves.")
-    depth: int | None = Field(None, ge=1, description="Candidates that the first stage retrieves and are re-ranked.")
-    filter: list[str] = Field([], description="As year:2015-2020 or type:Review; may be repeated.")
-    sort: Literal["score", "date"] = Field("score", description="date: the newest of the candidates first.")
-    k1: float | None = Field(None, ge=0, le=1000, allow_inf_nan=False, description="Of BM25.")
-    b: float | None = Field(None, ge=0, le=1, description="Of BM25.")
-    field: Literal["contents", "title", "abstract"] | None = Field(None, description="Field that Lucene searches.")
+    first_stage: str | None = Field(default=None, description="A first stage of the index.")
+    depth: int | None = Field(default=None, ge=1, description="Candidates to retrieve and re-rank.")
+    filter: list[str] = Field(default=[], description="Like year:2015-2020 or type:Review; may be repeated.")
+    sort: Literal["score", "date"] = Field(default="score", description="date: candidates by date, newest first.")
+    k1: float | None = Field(default=None, ge=0, le=1000, allow_inf_nan=False, description="BM25 parameter.")
+    b: float | None = Field(default=None, ge=0, le=1, description="BM25 parameter.")
+    field: Literal["contents", "title", "abstract"] | None = Field(
+        default=None, description="Field that Lucene searches."
+    )
 
 
 class SimilarParameters(DocumentForm):
     """The parameters of a search for similar documents."""
 
     docid: str
-    hits: int = Field(10, ge=1, le=1000)
+    hits: int = Field(default=10, ge=1, le=1000)

@@ -1,4 +1,4 @@
-"""What stands before the routes: the token, the size and time of bodies, clients that have gone, headers of answers."""
+"""Middleware: the token, size and time limits of bodies, closed connections, response headers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rerank_plugin.service.errors import OverloadedError, RequestError
 from rerank_plugin.service.state import Service
 
 log = logging.getLogger(__name__)
-# What needs the token: all but the pages and what the OpenAPI document says, and whether the service is ready.
+# Paths that need the token: all but the pages, the OpenAPI document, /healthz and /readyz.
 GUARDED = ("/v1/", "/v2/", "/rerank", "/mcp", "/admin/", "/metrics")
-WORKING = ("/v1/", "/v2/", "/rerank")
+QUEUED = ("/v1/", "/v2/", "/rerank")  # paths refused at once when the queue is full
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
     "form-action 'self'",
@@ -27,26 +27,26 @@ HEADERS = {
 
 
 class Protection:
-    """Reads the whole body of a request before its route is called, so that a slow client holds nothing but memory.
+    """Reads the complete body of a request before it calls the route, so that a slow client occupies only memory.
 
     The route is cancelled when the client closes the connection.
     """
 
     def __init__(self, app: ASGIApp, service: Service):
         self.app, self.service, self.config = app, service, service.config
-        self.most = self.config.most_megabytes << 20
+        self.max_bytes = self.config.most_megabytes << 20
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
 
-        begun = False
+        started = False
 
-        async def sending(message: Message) -> None:
-            nonlocal begun
+        async def send_response(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
-                begun = True
+                started = True
                 self.service.metrics.requests.labels(message["status"]).inc()
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
@@ -54,31 +54,31 @@ class Protection:
         try:
             self._check_token(scope)
             body = await self._body(scope, receive)
-            if self.service.scheduler.full and scope["path"].startswith(WORKING):
-                raise OverloadedError  # sooner, and for less, than the route would
+            if self.service.scheduler.full and scope["path"].startswith(QUEUED):
+                raise OverloadedError  # cheaper here than in the route
             if body is not None:
-                await self._answered(scope, body, receive, sending)
+                await self._call_route(scope, body, receive, send_response)
         except RequestError as error:
-            await error.answer()(scope, receive, sending)
+            await error.response()(scope, receive, send_response)
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
-            if begun:
+            if started:
                 raise  # the server closes the connection
-            failed = RequestError(500, "the service failed at this request; its log says why")
-            await failed.answer()(scope, receive, sending)
+            failure = RequestError(500, "the service failed on this request; see its log")
+            await failure.response()(scope, receive, send_response)
 
     def _check_token(self, scope: Scope) -> None:
-        """A `RequestError` if there is a token, and the request does not have it."""
+        """A `RequestError` if the service has a token and the request does not send it."""
         if not self.config.token or not scope["path"].startswith(GUARDED):
             return
         headers = Headers(scope=scope)
-        bearer, _, given = headers.get("authorization", "").partition(" ")
-        sent = (given.strip() if bearer.lower() == "bearer" else "", headers.get("x-api-key", ""))
-        if not any(hmac.compare_digest(one.encode(), self.config.token.encode()) for one in sent):
+        scheme, _, value = headers.get("authorization", "").partition(" ")
+        tokens = (value.strip() if scheme.lower() == "bearer" else "", headers.get("x-api-key", ""))
+        if not any(hmac.compare_digest(token.encode(), self.config.token.encode()) for token in tokens):
             raise RequestError(401, "send the token as 'Authorization: Bearer TOKEN' or 'X-API-Key: TOKEN'")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body, or None if the client has gone; a `RequestError` if it is too large, or takes too long."""
+        """The body, or None if the client has disconnected; a `RequestError` if it is too large or too slow."""
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
         if length == "0" and "transfer-encoding" not in headers:
@@ -90,38 +90,40 @@ class Protection:
             raise RequestError(408, f"the body did not arrive within {seconds:g} seconds") from None
 
     async def _read(self, size: int, receive: Receive) -> bytes | None:
-        """A body of which ``size`` bytes are announced, as `_body`."""
-        parts, more = [], True
-        while more and size <= self.most:
+        """The body, whose announced size is ``size`` bytes; results and errors as for `_body`."""
+        parts: list[bytes] = []
+        more = True
+        while more and size <= self.max_bytes:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
             parts.append(message.get("body", b""))
             size, more = sum(map(len, parts)), message.get("more_body", False)
-        if size > self.most:
+        if size > self.max_bytes:
             raise RequestError(413, f"the body is larger than {self.config.most_megabytes} MB")
         return b"".join(parts)
 
-    async def _answered(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-        """Call the application with the body; cancel it when the client has gone."""
-        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-        answering, gone = asyncio.current_task(), False
+    async def _call_route(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Call the application with the body; cancel it when the client disconnects."""
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        task, disconnected = asyncio.current_task(), False
+        assert task is not None
 
-        async def given() -> Message:
-            return whole.pop() if whole else await asyncio.Future()
+        async def receive_body() -> Message:
+            return messages.pop() if messages else await asyncio.Future()
 
-        async def watch() -> None:
-            nonlocal gone
+        async def watch_connection() -> None:
+            nonlocal disconnected
             while (await receive())["type"] != "http.disconnect":
                 pass
-            gone = True
-            answering.cancel()
+            disconnected = True
+            task.cancel()
 
-        watching = asyncio.ensure_future(watch())
+        watcher = asyncio.ensure_future(watch_connection())
         try:
-            await self.app(scope, given, send)
+            await self.app(scope, receive_body, send)
         except asyncio.CancelledError:
-            if not gone:
+            if not disconnected:
                 raise
         finally:
-            watching.cancel()
+            watcher.cancel()

@@ -1,10 +1,9 @@
-"""Admission, threads and batches: what runs at the same time, what waits, and what is refused.
+"""Admission, threads and batches: what runs concurrently, what waits, and what is refused.
 
-Few requests are let in; more are refused at once, so that those inside are answered soon. One thread takes all that
-wait for the same scorer through the three steps of a query together: their first stages, in a few threads; their
-scores, by the batches of the fast paths; their answers. So each step has the processors to itself: where queries were
-at different steps at the same time, their threads waited for each other. What is cancelled before its turn costs
-nothing.
+The scheduler admits few requests and refuses the rest at once, so that admitted requests are answered soon. One thread
+takes all queries that wait for the same scorer through three steps as one batch: their first stages, in a few threads;
+their scores, by the batches of the fast paths; their answers. Each step thus has all CPU cores: with queries at
+different steps, their threads would wait for each other. A query cancelled before its turn costs nothing.
 """
 
 from __future__ import annotations
@@ -19,91 +18,99 @@ from typing import Any, TypeVar
 
 from rerank_plugin.service.errors import OverloadedError
 
-T, R, A = TypeVar("T"), TypeVar("R"), TypeVar("A")
-Together = Callable[[Sequence[T]], Sequence[R]]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Answer = TypeVar("Answer")
+BatchFunction = Callable[[Sequence[Item]], Sequence[Result]]
 
 
 @dataclass(eq=False)
 class Job:
-    """One request: what makes its item, the function of several items, and what makes the answer of its result."""
+    """One query: the function that makes its item, the function over a batch of items, and the one over its result."""
 
     prepare: Callable[[], Any]
-    together: Together
+    batch_function: BatchFunction[Any, Any]
     finish: Callable[[Any], Any]
-    future: Future = field(default_factory=Future)
+    future: Future[Any] = field(default_factory=Future)
     item: Any = None
 
 
 class Scheduler:
-    """Runs what requests ask for.
+    """Runs the work of requests.
 
     Args:
-        threads: of first stages.
-        most: requests that are let in at the same time.
-        at_once: the most that are taken through the steps together; none of them is answered before all are scored.
+        threads: number of threads for first stages.
+        max_queries: queries admitted at the same time, running or waiting.
+        max_batch: largest batch; no query of a batch is answered before all its queries are scored.
     """
 
-    def __init__(self, threads: int, most: int, at_once: int):
-        self.most, self.at_once, self.inside = most, at_once, 0
-        self.threads, self.turns = ThreadPoolExecutor(threads, "first-stage"), ThreadPoolExecutor(1, "scoring")
+    def __init__(self, threads: int, max_queries: int, max_batch: int):
+        self.max_queries, self.max_batch, self.admitted_queries = max_queries, max_batch, 0
+        self.threads, self.batch_thread = ThreadPoolExecutor(threads, "first-stage"), ThreadPoolExecutor(1, "scoring")
         self.waiting: list[Job] = []
-        self.changing, self.working = Lock(), False  # whether a thread takes what waits
+        self.lock, self.running = Lock(), False  # whether the batch thread takes waiting jobs
 
     @property
     def full(self) -> bool:
-        return self.inside >= self.most
+        return self.admitted_queries >= self.max_queries
 
     @contextmanager
     def admitted(self, queries: int = 1) -> Iterator[None]:
-        """Lets a request in for the block, in the thread of the event loop; one of several queries counts as several.
+        """Admits a request of this many queries for the block; called in the thread of the event loop.
 
         Raises:
-            OverloadedError: as many as may be are inside.
+            OverloadedError: the scheduler is full.
         """
         if self.full:
             raise OverloadedError
-        self.inside += queries
+        self.admitted_queries += queries
         try:
             yield
         finally:
-            self.inside -= queries
+            self.admitted_queries -= queries
 
-    async def in_thread(self, function: Callable[..., R], *arguments: Any) -> R:
+    async def in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """The result of a function, run in a thread."""
         return await asyncio.wrap_future(self.threads.submit(function, *arguments))
 
-    async def together(self, prepare: Callable[[], T], together: Together[T, R], finish: Callable[[R], A]) -> A:
-        """What ``finish`` makes of the result of one item by a function that takes several; all run in threads.
+    async def batched(
+        self,
+        prepare: Callable[[], Item],
+        batch_function: BatchFunction[Item, Result],
+        finish: Callable[[Result], Answer],
+    ) -> Answer:
+        """``finish(result)``, where ``batch_function`` gives the result of ``prepare()``; all three run in threads.
 
-        Items that wait for the same function, by ``==``, are given to it together. If it raises, it gets them one by
-        one, so that only the item at fault fails.
+        Items that wait for the same function, by ``==``, form a batch. If the function raises on a batch, it is called
+        once for each item, so that only the item at fault fails.
         """
-        job = Job(prepare, together, finish)
-        with self.changing:
+        job = Job(prepare, batch_function, finish)
+        with self.lock:
             self.waiting.append(job)
-            start, self.working = not self.working, True
-        if start:  # one call does all jobs that come while it works: with one each, calls would pile up
-            self.turns.submit(self._work)
+            start, self.running = not self.running, True
+        if start:  # one call does all jobs that arrive while it runs: with a call for each job, calls would pile up
+            self.batch_thread.submit(self._run_batches)
         return await asyncio.wrap_future(job.future)
 
-    def _work(self) -> None:
-        """Do jobs until none waits: the oldest, and others for the same function with it."""
-        while batch := self._next():
-            ready = list(self.threads.map(_prepared, batch)) if len(batch) > 1 else [_prepared(job) for job in batch]
-            self._score([job for job, done in zip(batch, ready) if done and job.future.set_running_or_notify_cancel()])
+    def _run_batches(self) -> None:
+        """Do jobs until none waits: the oldest job, batched with others for the same function."""
+        while batch := self._next_batch():
+            prepared = list(self.threads.map(_prepare, batch)) if len(batch) > 1 else [_prepare(job) for job in batch]
+            self._score([job for job, ok in zip(batch, prepared) if ok and job.future.set_running_or_notify_cancel()])
 
-    def _next(self) -> list[Job]:
-        with self.changing:
-            batch = [job for job in self.waiting if job.together == self.waiting[0].together][: self.at_once]
+    def _next_batch(self) -> list[Job]:
+        with self.lock:
+            batch = [job for job in self.waiting if job.batch_function == self.waiting[0].batch_function]
+            batch = batch[: self.max_batch]
             self.waiting = [job for job in self.waiting if job not in batch]
-            self.working = bool(batch)
+            self.running = bool(batch)
         return batch
 
     def _score(self, batch: Sequence[Job]) -> None:
         if not batch:
             return
         try:
-            results = batch[0].together([job.item for job in batch])
+            results = batch[0].batch_function([job.item for job in batch])
         except Exception as error:
             if len(batch) == 1:
                 batch[0].future.set_exception(error)
@@ -118,13 +125,13 @@ class Scheduler:
                 job.future.set_exception(error)
 
     def close(self) -> None:
-        """Finish what waits, and end the threads."""
-        self.turns.shutdown()
+        """Finish the waiting jobs and end the threads."""
+        self.batch_thread.shutdown()
         self.threads.shutdown()
 
 
-def _prepared(job: Job) -> bool:
-    """Whether the item of a job is there; it is not where nobody waits for it, or it cannot be made."""
+def _prepare(job: Job) -> bool:
+    """Make the item of a job; False if the job is cancelled or failed."""
     if job.future.cancelled():
         return False
     try:

@@ -1,4 +1,4 @@
-"""``/v1/indexes`` and ``/v1/{index}/``: search, doc and similar, with the keys of Pyserini's REST API and ours."""
+"""``/v1/indexes`` and ``/v1/{index}/``: search, doc and similar; a superset of Pyserini's REST API."""
 
 from __future__ import annotations
 
@@ -30,119 +30,120 @@ from rerank_plugin.service.answers import (
     SearchAnswers,
     Timings,
 )
-from rerank_plugin.service.collections import Served
-from rerank_plugin.service.errors import RequestError, documented, naming
+from rerank_plugin.service.collections import Snapshot
+from rerank_plugin.service.errors import RequestError, error_responses, field_errors
 from rerank_plugin.service.highlighting import matches, query_stems
 from rerank_plugin.service.parameters import DocumentForm, SearchParameters, SimilarParameters
 from rerank_plugin.service.served_index import NO_RERANKER, ServedIndex
-from rerank_plugin.service.state import Service, service_of
+from rerank_plugin.service.state import Service, get_service
 
 router = APIRouter(prefix="/v1", tags=["search"])
-SETTINGS = ("k1", "b", "field")  # of Lucene's first stages
-REFUSED = documented(400, 401, 404, 429, 503)
+LUCENE_SETTINGS = ("k1", "b", "field")
+ERRORS = error_responses(400, 401, 404, 429, 503)
 
 
-@router.get("/indexes", responses=documented(401))
+@router.get("/indexes", responses=error_responses(401))
 async def indexes(request: Request) -> IndexesAnswer:
-    """The indexes of the service, and what can be asked of them."""
-    service = service_of(request)
-    with service.collections.used() as served:
-        return described(service, served)
+    """The indexes of the service with their first stages, rerankers and filter fields."""
+    service = get_service(request)
+    with service.collections.in_use() as snapshot:
+        return describe_indexes(service, snapshot)
 
 
-@router.get("/{index}/search", responses=REFUSED, response_model=SearchAnswer | SearchAnswers)
+@router.get("/{index}/search", responses=ERRORS, response_model=SearchAnswer | SearchAnswers)
 async def search_index(request: Request, index: str, parameters: Annotated[SearchParameters, Query()]) -> Response:
-    """Search an index with one query, or with several, and re-rank what its first stage finds."""
-    service = service_of(request)
-    with service.scheduler.admitted(len(parameters.query)), service.collections.used() as served:
-        answers = await search(service, served.index(index), parameters)
+    """Search an index with one or several queries and re-rank the candidates of its first stage."""
+    service = get_service(request)
+    with service.scheduler.admitted(len(parameters.query)), service.collections.in_use() as snapshot:
+        answers = await search(service, snapshot.index(index), parameters)
     answer = answers[0] if len(answers) == 1 else SearchAnswers(index=index, results=answers)
-    return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI's way takes a millisecond
+    return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI's serialization takes 1 ms
 
 
-@router.get("/{index}/doc/{docid:path}", responses=REFUSED)
+@router.get("/{index}/doc/{docid:path}", responses=ERRORS)
 async def document(request: Request, index: str, docid: str, form: Annotated[DocumentForm, Query()]) -> DocumentAnswer:
     """A stored document by its id."""
-    service = service_of(request)
-    with service.scheduler.admitted(), service.collections.used() as served:
-        return await get_document(service, served.index(index), docid, form)
+    service = get_service(request)
+    with service.scheduler.admitted(), service.collections.in_use() as snapshot:
+        return await get_document(service, snapshot.index(index), docid, form)
 
 
-@router.get("/{index}/similar", responses=REFUSED)
+@router.get("/{index}/similar", responses=ERRORS)
 async def similar(request: Request, index: str, parameters: Annotated[SimilarParameters, Query()]) -> SearchAnswer:
-    """The documents whose stored encodings are closest to that of a document."""
-    service = service_of(request)
-    with service.scheduler.admitted(), service.collections.used() as served:
-        started, found = perf_counter(), served.index(index)
+    """The documents with the stored encodings nearest to that of a document."""
+    service = get_service(request)
+    with service.scheduler.admitted(), service.collections.in_use() as snapshot:
+        started, served = perf_counter(), snapshot.index(index)
 
-        def closest() -> list[Candidate]:
-            with naming("docid"):
-                hits = found.searcher.similar(parameters.docid, parameters.hits)
-                return _shown(found, hits, parameters, frozenset())
+        def nearest() -> list[Candidate]:
+            with field_errors("docid"):
+                hits = served.searcher.similar(parameters.docid, parameters.hits)
+                return _candidates(served, hits, parameters, frozenset())
 
-        shown = await service.scheduler.in_thread(closest)
+        candidates = await service.scheduler.in_thread(nearest)
     timings = _timings(1000 * (perf_counter() - started), None, started)
     return SearchAnswer(
-        index=found.name, query=QueryText(text=parameters.docid), candidates=shown, reranker=NO_RERANKER,
-        first_stage="similar", depth=parameters.hits, total=len(shown), reranked=False, timings=timings,
+        index=served.name, query=QueryText(text=parameters.docid), candidates=candidates, reranker=NO_RERANKER,
+        first_stage="similar", depth=parameters.hits, total=len(candidates), reranked=False, timings=timings,
     )  # fmt: skip
 
 
-def described(service: Service, served: Served) -> IndexesAnswer:
-    """What is served."""
-    first = next(iter(served.indexes))
-    found = [
+def describe_indexes(service: Service, snapshot: Snapshot) -> IndexesAnswer:
+    """The answer that lists the open indexes."""
+    first = next(iter(snapshot.indexes))
+    descriptions = [
         IndexDescription(
-            name=name, documents=len(one.index), first_stages=list(one.first_stages), rerankers=list(one.rerankers),
-            summaries={called: summary_of(service.config.rerankers[called]) for called in one.rerankers},
-            fields=one.fields, suggestions=one.suggestions, default=name == first,
+            name=name, documents=len(served.index), first_stages=list(served.first_stages),
+            rerankers=list(served.rerankers),
+            summaries={reranker: summary_of(service.config.rerankers[reranker]) for reranker in served.rerankers},
+            fields=served.fields, suggestions=served.suggestions, default=name == first,
         )
-        for name, one in served.indexes.items()
+        for name, served in snapshot.indexes.items()
     ]  # fmt: skip
-    return IndexesAnswer(indexes=found, reranker=service.default_reranker, clicks=service.clicks is not None)
+    return IndexesAnswer(indexes=descriptions, reranker=service.default_reranker, clicks=service.click_log is not None)
 
 
-async def search(service: Service, index: ServedIndex, asked: SearchParameters) -> list[SearchAnswer]:
-    """The answers to all queries; a `RequestError` if a parameter is beyond a limit, or names what is not there."""
-    depth = service.depth(asked.depth)
-    if (last := asked.offset + asked.hits) > depth:
-        field = "offset" if asked.offset else "hits"
+async def search(service: Service, index: ServedIndex, parameters: SearchParameters) -> list[SearchAnswer]:
+    """The answers to all queries; a `RequestError` if a parameter exceeds a limit or has an unknown name."""
+    depth = service.depth(parameters.depth)
+    if (last := parameters.offset + parameters.hits) > depth:
+        field = "offset" if parameters.offset else "hits"
         raise RequestError(
             400, f"offset + hits is {last}, but only {depth} candidates are retrieved: ask for a depth of {last}", field
         )
-    if len(asked.query) > (most := service.config.most_queries):
-        raise RequestError(400, f"{len(asked.query)} queries, at most {most} in one request", "query")
-    for text in asked.query:
+    if len(parameters.query) > (limit := service.config.most_queries):
+        raise RequestError(400, f"{len(parameters.query)} queries, but a request may have at most {limit}", "query")
+    for text in parameters.query:
         service.check_words(text, "query")
-    with naming("filter"):
-        kept = Filter.parse(asked.filter) if asked.filter else None
-    found = [records.Query(text, text, kept) for text in asked.query]
-    return list(await asyncio.gather(*(_search_one(service, index, asked, query, depth) for query in found)))
+    with field_errors("filter"):
+        document_filter = Filter.parse(parameters.filter) if parameters.filter else None
+    queries = [records.Query(text, text, document_filter) for text in parameters.query]
+    return list(await asyncio.gather(*(_search_one(service, index, parameters, query, depth) for query in queries)))
 
 
 class _Search:
-    """One query of a request: its candidates and its answer, both made in a thread."""
+    """One query of a request; its candidates and its answer are made in a thread."""
 
-    def __init__(self, index: ServedIndex, asked: SearchParameters, query: records.Query, stage: str, depth: int):
-        self.index, self.asked, self.query, self.stage, self.depth = index, asked, query, stage, depth
+    def __init__(self, index: ServedIndex, parameters: SearchParameters, query: records.Query, stage: str, depth: int):
+        self.index, self.parameters, self.query, self.stage, self.depth = index, parameters, query, stage, depth
         self.started = perf_counter()
         self.candidates: Candidates | None = None
 
     def retrieve(self) -> tuple[records.Query, Candidates]:
-        settings = {one: value for one in SETTINGS if (value := getattr(self.asked, one)) is not None}
+        settings = {name: value for name in LUCENE_SETTINGS if (value := getattr(self.parameters, name)) is not None}
         self.candidates = self.index.candidates(self.query, self.stage, self.depth, settings)
         return self.query, self.candidates
 
     def answer(self, reranker: str, scored: Ranking | None) -> SearchAnswer:
-        """In first-stage order if it was not scored."""
-        if (candidates := self.candidates) is None:  # nothing scores it, or it is late before its turn
+        """The answer; in first-stage order if ``scored`` is None."""
+        if (candidates := self.candidates) is None:  # no reranker, or the deadline passed before its turn
             _, candidates = self.retrieve()
         ranking = rank(self.query, candidates, None) if scored is None else scored
-        ranking = ranking.best(self.index.cut(self.stage, self.depth))
-        if self.asked.sort == "date":
+        ranking = ranking.best(self.index.cutoff(self.stage, self.depth))
+        if self.parameters.sort == "date":
             ranking = ranking._replace(order=_by_date(ranking))
-        hits = ranked_hits(ranking, self.asked.hits, self.asked.offset)
-        shown = _shown(self.index, hits, self.asked, query_stems(self.query.text))
+        hits = ranked_hits(ranking, self.parameters.hits, self.parameters.offset)
+        shown = _candidates(self.index, hits, self.parameters, query_stems(self.query.text))
         return SearchAnswer(
             index=self.index.name, query=QueryText(text=self.query.text), reranker=reranker, first_stage=self.stage,
             candidates=shown, depth=self.depth, total=len(ranking.order), reranked=scored is not None,
@@ -152,14 +153,19 @@ class _Search:
 
 
 async def _search_one(
-    service: Service, index: ServedIndex, asked: SearchParameters, query: records.Query, depth: int
+    service: Service, index: ServedIndex, parameters: SearchParameters, query: records.Query, depth: int
 ) -> SearchAnswer:
-    stage, name = asked.first_stage or service.config.first_stage_name, asked.reranker or service.default_reranker
-    search, reranker, scheduler = _Search(index, asked, query, stage, depth), index.reranker(name), service.scheduler
+    stage = parameters.first_stage or service.config.first_stage_name
+    name = parameters.reranker or service.default_reranker
+    search, scheduler, reranker = (
+        _Search(index, parameters, query, stage, depth),
+        service.scheduler,
+        index.reranker(name),
+    )
     if reranker is None:
         answer = await scheduler.in_thread(search.answer, name, None)
     else:
-        scoring = scheduler.together(search.retrieve, reranker.rank_together, partial(search.answer, name))
+        scoring = scheduler.batched(search.retrieve, reranker.rank_together, partial(search.answer, name))
         try:
             answer = await asyncio.wait_for(scoring, service.config.deadline)
         except asyncio.TimeoutError:
@@ -171,30 +177,30 @@ async def _search_one(
 
 def _timings(first_stage_ms: float, ranking: Ranking | None, started: float) -> Timings:
     model_ms, features_ms = (0.0, 0.0) if ranking is None else (ranking.model_ms, ranking.features_ms)
-    total = 1000 * (perf_counter() - started)
-    found = {"first_stage_ms": first_stage_ms, "features_ms": features_ms, "model_ms": model_ms, "total_ms": total}
-    return Timings(**{name: round(value, 3) for name, value in found.items()})
+    total_ms = 1000 * (perf_counter() - started)
+    times = {"first_stage_ms": first_stage_ms, "features_ms": features_ms, "model_ms": model_ms, "total_ms": total_ms}
+    return Timings(**{name: round(value, 3) for name, value in times.items()})
 
 
 def _by_date(ranking: Ranking) -> np.ndarray:
-    """The order of the candidates by date, the newest first, those of one date by score; int64 [C]."""
+    """Places of the candidates by decreasing date, ties by decreasing score, int64 [C]."""
     published = ranking.candidates.index.published.take(ranking.candidates.rows[ranking.order])
     dates = [text.partition("\t")[0] for text in published]
     return ranking.order[sorted(range(len(dates)), key=dates.__getitem__, reverse=True)]
 
 
-def _shown(index: ServedIndex, hits: Sequence[Hit], form: DocumentForm, stems: frozenset[str]) -> list[Candidate]:
-    found = []
+def _candidates(index: ServedIndex, hits: Sequence[Hit], form: DocumentForm, stems: frozenset[str]) -> list[Candidate]:
+    candidates = []
     for hit in hits:
         document = index.documents.read(hit.lucene_docid, hit.docid)
         texts = {"title": hit.title, "abstract": _abstract(document)} if stems else {}
-        places = [
+        highlights = [
             Highlight(field=field, start=start, end=end)
             for field, text in texts.items()
             for start, end, _ in matches(stems, text)
         ]
-        found.append(Candidate(**vars(hit), doc=form.shown(document), highlights=places))
-    return found
+        candidates.append(Candidate(**vars(hit), doc=form.render(document), highlights=highlights))
+    return candidates
 
 
 def _abstract(document: StoredDocument) -> str:
@@ -203,5 +209,5 @@ def _abstract(document: StoredDocument) -> str:
 
 async def get_document(service: Service, index: ServedIndex, docid: str, form: DocumentForm) -> DocumentAnswer:
     """The answer; a `RequestError` if there is no such document."""
-    found = await service.scheduler.in_thread(index.document, docid)
-    return DocumentAnswer(index=index.name, docid=docid, doc=form.shown(found))
+    stored = await service.scheduler.in_thread(index.document, docid)
+    return DocumentAnswer(index=index.name, docid=docid, doc=form.render(stored))

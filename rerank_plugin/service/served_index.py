@@ -1,11 +1,11 @@
-"""One open index with its first stages and rerankers, and rerankers of texts."""
+"""An open index with its first stages and rerankers, and rerankers of texts."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,52 +29,54 @@ from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocumen
 from rerank_plugin.rerankers import RerankerOptions, Scorer
 from rerank_plugin.retrieval.dense import ENCODER, encode_command
 from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
-from rerank_plugin.retrieval.lucene import BM25, NAMES
+from rerank_plugin.retrieval.lucene import BM25, NAMES, LuceneFirstStage
 from rerank_plugin.retrieval.register import FirstStage, configure
-from rerank_plugin.service.errors import RequestError, naming
+from rerank_plugin.service.errors import RequestError, field_errors
 from rerank_plugin.service.settings import ServiceConfig
 
 log = logging.getLogger(__name__)
 NO_RERANKER = "none"
 SUGGESTIONS = 8
-CASCADES = 64  # that are kept, of those that requests have asked for
-WARMING = "aspirin in the prevention of heart attack"
+MAX_CASCADES = 64  # kept of the cascades that requests have asked for
+WARM_UP_QUERY = "aspirin in the prevention of heart attack"
 
 
 class ServedReranker:
-    """A scorer over one index, or a cascade of several, for the thread that scores."""
+    """A scorer over one index, or a cascade of scorers, used by the scoring thread."""
 
     def __init__(self, scorer: Scorer):
         self.scorer = scorer
 
     def rank_together(self, items: Sequence[tuple[Query, Candidates]]) -> list[Ranking]:
         """The rankings of several queries' candidates."""
-        return rank_together(*zip(*items), self.scorer)
+        queries, candidates = [query for query, _ in items], [candidates for _, candidates in items]
+        return rank_together(queries, candidates, self.scorer)
 
 
-class ServedTexts:
-    """A reranker of texts, by the statistics of its checkpoint, or else of an index; for the thread that scores."""
+class ServedTextReranker:
+    """A reranker of texts, with the statistics of its checkpoint, or else of an index; used by the scoring thread."""
 
     def __init__(self, name: str, spec: str, statistics: Index, options: RerankerOptions):
         self.name = name
-        how = {"device": options.device, "batch_size": options.batch_size, "precision": options.precision}
+        load = partial(
+            Reranker.load, spec, device=options.device, batch_size=options.batch_size, precision=options.precision
+        )
         try:
-            self.reranker = Reranker.load(spec, **how)
+            self.reranker = load()
         except InputError:
-            self.reranker = Reranker.load(spec, statistics=statistics, **how)
+            self.reranker = load(statistics=statistics)
 
     def rank_together(self, items: Sequence[tuple[str, Sequence[Any], int | None]]) -> list[list[RankedText]]:
         """The ranked documents of several requests: query, documents, and how many to return."""
-        return [self.reranker._reranked(*item) for item in items]  # notes are in the answer, and not in the log
+        return [self.reranker._reranked(*item) for item in items]  # the answer has the notes: do not log them
 
     def notes(self, query: str) -> list[str]:
         """The notes on a query."""
-        found: list[str] = self.reranker.notes(query)
-        return found
+        return self.reranker.notes(query)
 
 
 class ServedIndex:
-    """An open index with the first stages that it has the data for, and the rerankers of the service.
+    """An open index with all first stages that it supports, and the rerankers of the service.
 
     Raises:
         InputError: the index or a reranker cannot be used.
@@ -87,135 +89,134 @@ class ServedIndex:
         self.documents = StoredDocuments(self.index)
         self.first_stages: dict[str, FirstStage] = {}
         for stage in (*NAMES, HYBRID, HYBRID_RM3):
-            with suppress(InputError):  # what it takes is not in this index
+            with suppress(InputError):  # the index lacks the data of this first stage
                 self.first_stages[stage] = configure(stage).open(self.index)
         if config.first_stage_name not in self.first_stages:
             self.first_stages[config.first_stage_name] = configure(config.first_stage).open(self.index)
-        self._cut_stages = {stage for stage, opened in self.first_stages.items() if cuts_ranking(opened)}
+        self._ranking_cut_stages = {stage for stage, opened in self.first_stages.items() if cuts_ranking(opened)}
         self.rerankers: dict[str, ServedReranker] = {}
-        for called, spec in config.rerankers.items():
-            log.info("index %s: loading %s", name, called)
-            self.rerankers[called] = ServedReranker(
+        for reranker, spec in config.rerankers.items():
+            log.info("index %s: loading %s", name, reranker)
+            self.rerankers[reranker] = ServedReranker(
                 load_stages([Stage.parse(spec)], self.index.forward, config.running)
             )
-        self._cascade = lru_cache(CASCADES)(self._new_cascade)
+        self._cascade = lru_cache(MAX_CASCADES)(self._new_cascade)
         self._warm()
 
     def _warm(self) -> None:
-        """Search and re-rank by all there is: a first request would else load, and compile, what it needs."""
+        """Search with each first stage and re-rank with each reranker, so that no request waits to load or compile."""
         log.info("index %s: warming %s", self.name, ", ".join(self.first_stages))
-        queries = [Query(text, text) for text in (WARMING, *self.suggestions[:1])]
-        found = {
+        queries = [Query(text, text) for text in (WARM_UP_QUERY, *self.suggestions[:1])]
+        candidates = {
             stage: [self.candidates(query, stage, self.config.depth) for query in queries]
             for stage in self.first_stages
         }
-        for called, reranker in self.rerankers.items():
-            log.info("index %s: warming %s", self.name, called)
-            reranker.rank_together([*zip(queries, found[BM25])])
+        for name, reranker in self.rerankers.items():
+            log.info("index %s: warming %s", self.name, name)
+            reranker.rank_together([*zip(queries, candidates[BM25])])
 
     def candidates(self, query: Query, stage: str, depth: int, settings: dict[str, Any] | None = None) -> Candidates:
-        """The candidates of a query; ``settings`` are those of Lucene's first stages, such as ``k1``.
+        """The candidates of a query; ``settings`` are settings of Lucene's first stages, such as ``k1``.
 
         Raises:
-            RequestError: an unknown first stage, or settings or a filter that it cannot have.
+            RequestError: the first stage is unknown, or does not support the settings or the filter of the query.
         """
-        found = self.first_stages.get(stage)
-        if found is None:
+        first_stage = self.first_stages.get(stage)
+        if first_stage is None:
             known = ", ".join(self.first_stages)
             hint = f"; hybrid needs: {encode_command(self.index, ENCODER)}" if stage.startswith("hybrid") else ""
             raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}{hint}", "first_stage")
         if settings:
-            if stage not in NAMES:
-                raise RequestError(
-                    400, f"{', '.join(settings)} are for {', '.join(NAMES)}, not {stage}", [*settings][0]
-                )
-            with naming([*settings][0]):
-                found = found.configured(**settings)
-        with naming("filter"):
-            return OpenPipeline(self.index, found, depth).candidates(query)
+            names, field = ", ".join(settings), next(iter(settings))
+            if not isinstance(first_stage, LuceneFirstStage):
+                raise RequestError(400, f"{stage} has no {names}: use them with {', '.join(NAMES)}", field)
+            with field_errors(field):
+                first_stage = first_stage.configured(**settings)
+        with field_errors("filter"):
+            return OpenPipeline(self.index, first_stage, depth).candidates(query)
 
-    def cut(self, stage: str, depth: int) -> int | None:
-        """Where a final ranking is cut: at the depth, after a first stage that gives all it has; None elsewhere."""
-        return depth if stage in self._cut_stages else None
+    def cutoff(self, stage: str, depth: int) -> int | None:
+        """The cutoff of the final ranking: the depth, if the first stage does not apply it; otherwise None."""
+        return depth if stage in self._ranking_cut_stages else None
 
     def notes(self, query: Query, stage: str, reranker: str) -> list[str]:
-        """The notes on a query for a first stage and a reranker, by their names."""
-        found = self.reranker(reranker)
-        return notes_of(query, self.first_stages[stage], None if found is None else found.scorer)
+        """The notes on a query for a first stage and a reranker, given by name."""
+        served = self.reranker(reranker)
+        return notes_of(query, self.first_stages[stage], None if served is None else served.scorer)
 
     def reranker(self, name: str) -> ServedReranker | None:
-        """The reranker of a name, or of several, ``NAME,NAME@N``, in a cascade; None for that of none.
+        """The reranker of this name, or the cascade ``NAME,NAME@N``; None for the name ``none``.
 
         Raises:
-            RequestError: one is not served, or N is 0.
+            RequestError: a reranker is not served, or N is 0.
         """
         if name == NO_RERANKER:
             return None
         return self.rerankers.get(name) or self._cascade(name)
 
     def _new_cascade(self, names: str) -> ServedReranker:
-        with naming("reranker"):
-            stages = [Stage.parse(one) for one in names.split(",")]
-        if unknown := [one.reranker for one in stages if one.reranker not in self.rerankers]:
+        with field_errors("reranker"):
+            stages = [Stage.parse(spec) for spec in names.split(",")]
+        if unknown := [stage.reranker for stage in stages if stage.reranker not in self.rerankers]:
             known = ", ".join((*self.rerankers, NO_RERANKER))
             raise RequestError(400, f"unknown reranker '{unknown[0]}'; known: {known}", "reranker")
-        if len({one.reranker for one in stages}) < len(stages):  # else a request could ask for any amount of work
-            raise RequestError(400, "a cascade has each reranker once", "reranker")
-        return ServedReranker(Cascade([(self.rerankers[one.reranker].scorer, one.keep) for one in stages]))
+        if len({stage.reranker for stage in stages}) < len(stages):  # else the work of a request would have no bound
+            raise RequestError(400, "a cascade has a reranker twice: name each once", "reranker")
+        return ServedReranker(Cascade([(self.rerankers[stage.reranker].scorer, stage.keep) for stage in stages]))
 
     def rows(self, docids: Sequence[str], field: str) -> np.ndarray:
-        """Rows of documents in the index, int64 [n]; ``field`` is what the request calls their ids.
+        """Rows of documents in the index, int64 [n]; ``field`` is the request's name for their ids.
 
         Raises:
-            RequestError: there is none with one of the ids.
+            RequestError: the index has no document with one of the ids.
         """
-        found: np.ndarray = self.index.forward.rows(docids)
-        if len(unknown := np.flatnonzero(found < 0)):
+        rows: np.ndarray = self.index.forward.rows(docids)
+        if len(unknown := np.flatnonzero(rows < 0)):
             raise RequestError(404, f"no document '{docids[unknown[0]]}' in the index '{self.name}'", field)
-        return found
+        return rows
 
     def document(self, docid: str) -> StoredDocument:
-        """A stored document; a `RequestError` if there is none with this id."""
+        """The stored document with this id; a `RequestError` if there is none."""
         detach_at_thread_end()
         row = int(self.rows([docid], "docid")[0])
         return self.documents.read(int(self.index.forward.lucene_numbers[row]), docid)
 
     def explain_together(self, items: Sequence[tuple[Query, Candidates, str, str, str]]) -> list[Explanation]:
-        """Explanations, in the thread that scores, of several requests; what an item has is said at `_explained`."""
-        return [self._explained(*item) for item in items]
+        """Explanations of several requests, each the arguments of `_explain`; called in the scoring thread."""
+        return [self._explain(*item) for item in items]
 
-    def _explained(self, query: Query, candidates: Candidates, docid: str, reranker: str, stage: str) -> Explanation:
-        """Of a document among the candidates of a query, with the names of the reranker and the first stage."""
+    def _explain(self, query: Query, candidates: Candidates, docid: str, reranker: str, stage: str) -> Explanation:
+        """Explains a candidate of a query; ``reranker`` and ``stage`` are names."""
         detach_at_thread_end()
         served = self.reranker(reranker)
         scorer = None if served is None else served.scorer
         ranking = rank(query, candidates, scorer)
-        with naming("docid", 404):
+        with field_errors("docid", 404):
             place = place_of(ranking, docid)
         return explain(ranking, place, scorer, stage, self.documents.as_indexed(int(candidates.rows[place])))
 
     @property
     def fields(self) -> list[str]:
-        """The fields that its documents can be filtered by."""
-        having = self.index.description.get("lucene", {}).get("metadata") or {}
-        return [field for field, stored in FILTERS.items() if having.get(stored)]
+        """The fields that filters can use: those that some document has."""
+        metadata = self.index.description.get("lucene", {}).get("metadata") or {}
+        return [field for field, stored in FILTERS.items() if metadata.get(stored)]
 
     @cached_property
     def suggestions(self) -> list[str]:
-        """Queries to try: those of the collection that was indexed, where it has any, or else titles."""
+        """Queries to try: test queries of the indexed collection if it has any, otherwise titles."""
         source = self.index.description.get("source", "")
-        found: list[str] = []
+        texts: list[str] = []
         if source == "sample" or Path(source).is_dir():
             with suppress(InputError):
-                found = [query.text for query in queries(f"{source}:test")]
-        if not found and len(self.index):
-            titles = self.index.forward.titles.take(range(0, len(self.index), max(1, len(self.index) // 50)))
-            found = [title for title in titles if title]
-        step = max(1, len(found) // SUGGESTIONS)
-        return found[::step][:SUGGESTIONS]
+                texts = [query.text for query in queries(f"{source}:test")]
+        if not texts and len(self.index):
+            titles = self.index.forward.titles.take(np.arange(0, len(self.index), max(1, len(self.index) // 50)))
+            texts = [title for title in titles if title]
+        step = max(1, len(texts) // SUGGESTIONS)
+        return texts[::step][:SUGGESTIONS]
 
     def close(self) -> None:
-        """Close what Java holds open."""
-        for stage in (self.searcher, self.documents, *self.first_stages.values()):
-            if (close := getattr(stage, "close", None)) is not None:  # some first stages hold nothing open
+        """Close Lucene's readers."""
+        for reader in (self.searcher, self.documents, *self.first_stages.values()):
+            if (close := getattr(reader, "close", None)) is not None:  # some first stages have none
                 close()

@@ -1,4 +1,4 @@
-"""The settings of the service; the options of the serve command are made from them."""
+"""The settings of the service, from which the serve command makes its options."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from rerank_plugin.models.base import RerankerOptions
 
 @dataclass(frozen=True)
 class ServiceConfig:
-    """What is served, and within which limits.
+    """The indexes and rerankers to serve, access, and limits.
 
     Attributes:
-        indexes: index folders by the name that they are served by; the first is the default.
-        rerankers: what `Reranker.load` takes, by the name that it is served by; the first is the default.
-        running: how rerankers are run.
-        host: address that the service listens at.
-        token: what clients must send as ``Authorization: Bearer`` or ``X-API-Key``; empty to let everybody in.
-        origins: of pages of other hosts that may call the service (CORS).
-        click_log: file that clicks are appended to; empty to take none.
+        indexes: index folders by served name; the first is the default.
+        rerankers: arguments of `Reranker.load` by served name; the first is the default.
+        running: options for running rerankers.
+        host: address to listen on.
+        token: token that clients send as ``Authorization: Bearer`` or ``X-API-Key``; empty for none.
+        origins: origins whose pages may call the service (CORS).
+        click_log: file to append clicks to; empty for no click log.
+
+    Raises:
+        InputError: a limit is out of range.
     """
 
     indexes: dict[str, str] = field(default_factory=dict)
@@ -31,22 +34,22 @@ class ServiceConfig:
     token: str = ""
     origins: tuple[str, ...] = ()
     click_log: str = ""
-    first_stage: str = setting("bm25", "first stage of a request that names none")
-    depth: int = setting(500, "candidates to re-rank for a request that names no depth")
-    deadline: float = setting(2.0, "seconds after which a search answers in the order of the first stage")
-    queue: int = setting(10, "requests running or waiting; further ones get status 429")
-    threads: int = setting(2, "concurrent first-stage searches")
-    most_depth: int = setting(1000, "largest depth that a request may ask for")
-    most_queries: int = setting(16, "largest number of queries in one request")
-    most_documents: int = setting(1000, "largest number of documents to re-rank in one request")
-    most_words: int = setting(5000, "largest number of words of a query, or of a document to re-rank")
-    most_megabytes: int = setting(16, "largest body of a request")
-    click_log_megabytes: int = setting(64, "size at which a click log is renamed and a new one begun")
-    body_seconds: float = setting(10.0, "seconds within which the body of a request must arrive")
+    first_stage: str = setting("bm25", "default first stage of requests")
+    depth: int = setting(500, "default number of candidates to re-rank")
+    deadline: float = setting(2.0, "seconds after which a search returns the first-stage ranking")
+    queue: int = setting(10, "largest number of queries running or waiting; further requests get status 429")
+    threads: int = setting(2, "number of concurrent first-stage searches")
+    most_depth: int = setting(1000, "largest depth of a request")
+    most_queries: int = setting(16, "largest number of queries in a request")
+    most_documents: int = setting(1000, "largest number of documents to re-rank in a request")
+    most_words: int = setting(5000, "largest number of words in a query, or in a document to re-rank")
+    most_megabytes: int = setting(16, "largest body of a request, in megabytes")
+    click_log_megabytes: int = setting(64, "size at which a click log is renamed and a new one begins")
+    body_seconds: float = setting(10.0, "seconds in which the body of a request must arrive")
 
     @property
     def first_stage_name(self) -> str:
-        """What the default first stage is called in answers: its checkpoint without the folders above."""
+        """Name of the default first stage in answers: a checkpoint is named without its parent folders."""
         name, colon, argument = self.first_stage.partition(":")
         return f"{name}{colon}{Path(argument).name}"
 
@@ -56,6 +59,6 @@ class ServiceConfig:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}: it must be at least 1")
         if min(self.deadline, self.body_seconds, self.most_megabytes) <= 0:
-            raise InputError("the deadline, the seconds and the size of a body must be above 0")
+            raise InputError("deadline, body_seconds and most_megabytes must be above 0")
         if self.depth > self.most_depth:
-            raise InputError(f"the depth {self.depth} is above the most that a request may ask for, {self.most_depth}")
+            raise InputError(f"depth is {self.depth}: it must be at most most_depth, {self.most_depth}")

@@ -1,4 +1,4 @@
-"""What the routes share: the settings, the open collections, the scheduler and the counters."""
+"""The state that routes share: settings, open collections, scheduler, metrics and click log."""
 
 from __future__ import annotations
 
@@ -23,61 +23,62 @@ log = logging.getLogger(__name__)
 
 
 class Service:
-    """One service: its collections, open and warm, its scheduler and counters, and its click log; None if it has none.
+    """A service: its open and warm collections, scheduler, metrics, and click log (None without one).
 
     Raises:
-        InputError: an index or a reranker cannot be used, or the click log not written.
+        InputError: an index or a reranker cannot be used, or the click log cannot be written.
     """
 
     def __init__(self, config: ServiceConfig):
         started = time.monotonic()
         self.config = config
-        self.clicks = ClickLog(config.click_log, config.click_log_megabytes << 20) if config.click_log else None
+        self.click_log = ClickLog(config.click_log, config.click_log_megabytes << 20) if config.click_log else None
         self.collections = Collections(config)
-        # On a CPU each thread scores whole queries, so that more at once would only wait for each other.
-        at_once = available_threads() if config.running.device == "cpu" else QUERIES_AT_ONCE
-        self.scheduler = Scheduler(config.threads, config.queue, at_once)
+        # On a CPU each thread scores whole queries: in a larger batch, queries would only wait for each other.
+        max_batch = available_threads() if config.running.device == "cpu" else QUERIES_AT_ONCE
+        self.scheduler = Scheduler(config.threads, config.queue, max_batch)
         self.metrics = Metrics(self.scheduler)
-        log.info("ready: all is open and warm after %.1f s", time.monotonic() - started)
+        log.info("ready: everything open and warm after %.1f s", time.monotonic() - started)
 
     @property
     def default_reranker(self) -> str:
         return next(iter(self.config.rerankers))
 
     def close(self) -> None:
-        """Finish what waits, and close everything."""
+        """Finish waiting queries, and close everything."""
         self.scheduler.close()
         self.collections.close()
-        if self.clicks is not None:
-            self.clicks.close()
+        if self.click_log is not None:
+            self.click_log.close()
 
-    def refusal(self, error: InputError | RequestError) -> RequestError:
-        """What a client is told: the names of indexes and rerankers instead of paths of this machine.
+    def public_error(self, error: InputError | RequestError) -> RequestError:
+        """The error without paths of this machine, which names of indexes and rerankers replace.
 
-        In a command, where a name would be taken as a folder, it is said to be one.
+        In a command of the message ``<folder of NAME>`` replaces a path, since there NAME would mean a folder.
         """
-        refused = error if isinstance(error, RequestError) else RequestError(400, str(error))
-        for called, place in (*self.config.indexes.items(), *self.config.rerankers.items()):
-            for path in {place, str(Path(place).absolute())} if "/" in place else ():
-                told = f"<folder of {called}>"
-                refused.error = re.sub(f"(--[a-z-]+ ){re.escape(path)}", lambda option: option[1] + told, refused.error)
-                refused.error = refused.error.replace(path, called)
-        return refused
+        public = error if isinstance(error, RequestError) else RequestError(400, str(error))
+        for name, location in (*self.config.indexes.items(), *self.config.rerankers.items()):
+            for path in {location, str(Path(location).absolute())} if "/" in location else ():
+                folder = f"<folder of {name}>"
+                public.error = re.sub(f"(--[a-z-]+ ){re.escape(path)}", lambda option: option[1] + folder, public.error)
+                public.error = public.error.replace(path, name)
+        return public
 
-    def depth(self, asked: int | None) -> int:
-        """How many candidates a request gets; a `RequestError` if it asks for too many."""
-        found = self.config.depth if asked is None else asked
-        if found > (most := self.config.most_depth):
-            raise RequestError(400, f"depth is {found}, at most {most} can be re-ranked", "depth")
-        return found
+    def depth(self, requested: int | None) -> int:
+        """The depth of a search, by default the service's; a `RequestError` if it is too large."""
+        depth = self.config.depth if requested is None else requested
+        if depth > (limit := self.config.most_depth):
+            raise RequestError(400, f"depth is {depth}: it must be at most {limit}", "depth")
+        return depth
 
     def check_words(self, text: str, field: str, status: int = 400) -> None:
-        """A `RequestError` if a text has more words than the service reads."""
-        if len(text) > self.config.most_words and len(text.split()) > self.config.most_words:
-            raise RequestError(status, f"a text of {field} has more than {self.config.most_words} words", field)
+        """A `RequestError` if a text exceeds the limit of words."""
+        limit = self.config.most_words
+        if len(text) > limit and len(text.split()) > limit:
+            raise RequestError(status, f"a text of {field} has more than {limit} words: shorten it", field)
 
 
-def service_of(request: Request) -> Service:
-    """The service that a request was sent to."""
-    found: Service = request.app.state.service
-    return found
+def get_service(request: Request) -> Service:
+    """The service of the application that received a request."""
+    service: Service = request.app.state.service
+    return service

@@ -1,4 +1,4 @@
-"""What adapters wrap, and what a search with re-ranking by the library itself gives."""
+"""The searcher and reranker that adapters wrap, and the library's own re-ranked hits as expected values."""
 
 import os
 
@@ -25,14 +25,14 @@ def delta(request, index):
 
 @pytest.fixture(scope="session")
 def hits(index):
-    """Of `QUERY`, with Delta: what an adapter's retriever and its reranker give, one after the other."""
+    """The hits of `QUERY` re-ranked by Delta, as expected of an adapter's retriever followed by its reranker."""
     with rp.Searcher(index, "delta", depth=20) as both:
-        found = both.search(QUERY, 20)
-    assert [hit.first_stage_rank for hit in found] != [hit.rank for hit in found]  # re-ranking changes the order
-    return found
+        hits = both.search(QUERY, 20)
+    assert [hit.first_stage_rank for hit in hits] != [hit.rank for hit in hits]  # re-ranking changes the order
+    return hits
 
 
 @pytest.fixture(scope="session")
 def relevance(hits):
-    """Of `hits`: the one meaning of a score in all adapters."""
+    """The relevance of `hits`, the score of all adapters."""
     return Relevance.of_checkpoint(entry_of("delta").bundled).of([hit.score for hit in hits]).tolist()

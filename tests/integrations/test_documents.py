@@ -1,4 +1,4 @@
-"""What all adapters read of an index and of documents; the page's examples; libraries that are not there."""
+"""The code shared by adapters, the examples of ecosystem.md, and libraries that are not installed."""
 
 import re
 
@@ -23,7 +23,7 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("title, example", EXAMPLES, ids=[title for title, _ in EXAMPLES])
-def test_the_examples_of_the_page(title, example, index_folder, tmp_path, monkeypatch, capsys):
+def test_the_examples_of_ecosystem_md(title, example, index_folder, tmp_path, monkeypatch, capsys):
     module = re.search(r"rerank_plugin\.integrations\.(\w+)", example)[1]
     pytest.importorskip(LIBRARIES[module.replace("_", "-")], reason=f"needs the extra for {title}")
     (tmp_path / "indexes").mkdir()
@@ -39,43 +39,43 @@ def test_every_adapter_has_an_example():
     assert shown == modules - {"__init__", "documents"} == {name.replace("-", "_") for name in LIBRARIES}
 
 
-def test_libraries_that_are_not_there():
+def test_libraries_that_are_not_installed():
     code = """
 import importlib, sys
 for extra, library in zip(sys.argv[1::2], sys.argv[2::2]):
-    sys.modules[library] = None  # as if it were not installed
+    sys.modules[library] = None  # as if not installed
     try:
         importlib.import_module("rerank_plugin.integrations." + extra.replace("-", "_"))
     except ValueError as error:
         print(isinstance(error, ImportError), error)
 """
-    said = run("-c", code, *(name for pair in LIBRARIES.items() for name in pair)).splitlines()
-    for line, (extra, library) in zip(said, LIBRARIES.items(), strict=True):
+    lines = run("-c", code, *(name for pair in LIBRARIES.items() for name in pair)).splitlines()
+    for line, (extra, library) in zip(lines, LIBRARIES.items(), strict=True):
         assert line.startswith("True ") and library in line
         assert line.endswith(f": pip install 'rerank_plugin[{extra}]'")
 
 
-def test_metadata_of_the_index_come_along(tmp_path):
+def test_retrieved_documents_have_the_index_s_metadata(tmp_path):
     metadata = {"date": "2016-05", "journal": "Headache", "types": ["Review"]}
     rp.build_index([rp.Document("1", "Migraine", "Migraine in women.", metadata)], tmp_path / "index")
     with rp.Searcher(tmp_path / "index") as searcher:
-        ((hit, relevance, text, found),) = retrieve(searcher, "migraine", 3)
+        ((hit, relevance, text, retrieved),) = retrieve(searcher, "migraine", 3)
     assert (hit.docid, relevance, text) == ("1", None, "Migraine\nMigraine in women.")
-    assert found == {"title": "Migraine", **metadata, "first_stage_score": hit.score}
+    assert retrieved == {"title": "Migraine", **metadata, "first_stage_score": hit.score}
 
 
 def test_a_title_and_first_stage_scores_are_read_once(index):
     delta = rp.Reranker.load("delta", statistics=index)
     texts = [{"title": "Stroke", "text": "Migraine."}, "Stroke after migraine."]
     expected = delta.rerank("migraine", texts, first_stage_scores=[2.5, 7])
-    given = [
+    documents = [
         ("a", "Stroke\nMigraine.", {"title": "Stroke", "first_stage_score": 2.5}),
         ("b", "Stroke after migraine.", {"first_stage_score": 7}),
     ]
-    assert rerank(delta, "migraine", given) == [(one.index, one.relevance_score) for one in expected]
-    given[1] = ("b", "Stroke after migraine.", {"title": None})  # not all have scores
-    assert rerank(delta, "migraine", given, 1) == [
-        (one.index, one.relevance_score) for one in delta.rerank("migraine", texts, top_k=1)
+    assert rerank(delta, "migraine", documents) == [(text.index, text.relevance_score) for text in expected]
+    documents[1] = ("b", "Stroke after migraine.", {"title": None})  # not all have scores
+    assert rerank(delta, "migraine", documents, 1) == [
+        (text.index, text.relevance_score) for text in delta.rerank("migraine", texts, top_k=1)
     ]
 
 

@@ -11,27 +11,27 @@ from haystack import Document, Pipeline  # noqa: E402
 from rerank_plugin.integrations.haystack import HaystackRanker, HaystackRetriever  # noqa: E402
 
 
-@pytest.mark.parametrize("read", ["index", "statistics"])
-def test_a_pipeline_that_was_saved_ranks_as_the_library_does(index_folder, hits, relevance, read):
+@pytest.mark.parametrize("argument", ["index", "statistics"])
+def test_a_saved_pipeline_ranks_as_the_library_does(index_folder, hits, relevance, argument):
     pipeline = Pipeline()
     pipeline.add_component("retriever", HaystackRetriever(str(index_folder), top_k=20))
-    pipeline.add_component("ranker", HaystackRanker("delta", **{read: str(index_folder)}))
+    pipeline.add_component("ranker", HaystackRanker("delta", **{argument: str(index_folder)}))
     pipeline.connect("retriever", "ranker")
     loaded = Pipeline.loads(pipeline.dumps(), allowed_modules=["rerank_plugin.*"])
-    for one in (pipeline, loaded):
-        found = one.run({"retriever": {"query": QUERY}, "ranker": {"query": QUERY}})["ranker"]["documents"]
-        assert [document.id for document in found] == [hit.docid for hit in hits]
-        assert [document.score for document in found] == pytest.approx(relevance, abs=1e-5)
-    nothing = {"retriever": {"query": "zzyzx"}, "ranker": {"query": "zzyzx"}}
-    assert pipeline.run(nothing)["ranker"]["documents"] == []
+    for ranking in (pipeline, loaded):
+        documents = ranking.run({"retriever": {"query": QUERY}, "ranker": {"query": QUERY}})["ranker"]["documents"]
+        assert [document.id for document in documents] == [hit.docid for hit in hits]
+        assert [document.score for document in documents] == pytest.approx(relevance, abs=1e-5)
+    no_hits = {"retriever": {"query": "zzyzx"}, "ranker": {"query": "zzyzx"}}
+    assert pipeline.run(no_hits)["ranker"]["documents"] == []
 
 
-def test_what_a_retrieved_document_has(index_folder, searcher):
+def test_a_retrieved_document(index_folder, searcher):
     hit = searcher.search(QUERY, 1)[0]
-    (found,) = HaystackRetriever(str(index_folder), first_stage="bm25", depth=5).run(QUERY, top_k=1)["documents"]
-    assert (found.id, found.score) == (hit.docid, hit.score)
-    assert found.content == f"{hit.title}\n{searcher.doc(hit.docid).get('abstract')}"
-    assert found.meta == {"title": hit.title, "first_stage_score": hit.score}
+    (document,) = HaystackRetriever(str(index_folder), first_stage="bm25", depth=5).run(QUERY, top_k=1)["documents"]
+    assert (document.id, document.score) == (hit.docid, hit.score)
+    assert document.content == f"{hit.title}\n{searcher.doc(hit.docid).get('abstract')}"
+    assert document.meta == {"title": hit.title, "first_stage_score": hit.score}
 
 
 def test_filters_of_haystack(tmp_path):
@@ -44,22 +44,22 @@ def test_filters_of_haystack(tmp_path):
     years = {"field": "meta.year", "operator": "in", "value": ["2014", "2015-2016"]}
     both = {"operator": "AND", "conditions": [review, years]}
     retriever = HaystackRetriever(str(tmp_path / "index"), filters=review)
-    for given, ids in ((None, {"2015", "2017"}), (years, {"2014", "2015", "2016"}), (both, {"2015"})):
-        assert {one.id for one in retriever.run("aspirin", filters=given)["documents"]} == ids
-    for wrong in ({"operator": "OR", "conditions": [review]}, {**review, "operator": "!="}):
-        with pytest.raises(rp.InputError, match="filters are conditions == and in, one a field, or AND"):
-            retriever.run("aspirin", filters=wrong)
+    for filters, ids in ((None, {"2015", "2017"}), (years, {"2014", "2015", "2016"}), (both, {"2015"})):
+        assert {document.id for document in retriever.run("aspirin", filters=filters)["documents"]} == ids
+    for invalid in ({"operator": "OR", "conditions": [review]}, {**review, "operator": "!="}):
+        with pytest.raises(rp.InputError, match="a condition with == or in, or an AND .* not {'"):
+            retriever.run("aspirin", filters=invalid)
     with pytest.raises(rp.InputError, match="unknown filter 'page'"):
         retriever.run("aspirin", filters={**review, "field": "meta.page"})
 
 
-def test_documents_of_other_retrievers_keep_what_they_have():
-    given = [
+def test_documents_of_other_retrievers_keep_their_fields():
+    documents = [
         Document(content="Aspirin prevents stroke.", score=0.9),
         Document(content="Propranolol prevents migraine.", meta={"page": 3}, embedding=[0.5], score=0.1),
     ]
-    (found,) = HaystackRanker("delta", top_k=2).run("migraine", given, top_k=1)["documents"]
-    assert (found.id, found.meta, found.embedding) == (given[1].id, {"page": 3}, [0.5])
-    assert given[1].score == 0.1 != found.score
+    (best,) = HaystackRanker("delta", top_k=2).run("migraine", documents, top_k=1)["documents"]
+    assert (best.id, best.meta, best.embedding) == (documents[1].id, {"page": 3}, [0.5])
+    assert documents[1].score == 0.1 != best.score
     with pytest.raises(rp.InputError, match="document 0 of the list has no title, text"):
         HaystackRanker("delta").run("migraine", [Document()])

@@ -25,26 +25,26 @@ def bm25(index):
 
 
 def test_pipelines_rank_as_the_library_does(index, bm25):
-    found = (bm25 >> Rerank("delta", index)).transform(QUERIES)
+    ranked = (bm25 >> Rerank("delta", index)).transform(QUERIES)
     expected = rp.rank_many(index, dict(zip(QUERIES["qid"], QUERIES["query"])), "delta", depth=20)
-    assert list(found["qid"].unique()) == ["7", "5"]  # nothing was found for the other
-    for qid, results in found.groupby("qid"):
+    assert list(ranked["qid"].unique()) == ["7", "5"]  # query 3 has no hits
+    for qid, results in ranked.groupby("qid"):
         assert results["docno"].tolist() == expected[qid].doc_ids
         np.testing.assert_allclose(results["score"], expected[qid].scores, rtol=1e-6)
         assert results["rank"].tolist() == list(range(len(results)))
-    assert set(found[found["qid"] == "5"]["kind"]) == {"c"}  # other columns stay
+    assert set(ranked[ranked["qid"] == "5"]["kind"]) == {"c"}  # other columns stay
 
 
-def test_a_cascade_begins_with_what_a_cut_between_rerankers_keeps(index, bm25):
-    whole = (bm25 >> Rerank(["bm25-title", "delta@3"], index)).transform(QUERIES)
+def test_a_cascade_begins_with_the_results_of_a_cutoff_between_rerankers(index, bm25):
+    cascade = (bm25 >> Rerank(["bm25-title", "delta@3"], index)).transform(QUERIES)
     cut = (bm25 >> Rerank("bm25-title", index) % 3 >> Rerank("delta", index)).transform(QUERIES)
-    assert whole.groupby("qid").head(3)["docno"].tolist() == cut["docno"].tolist()
-    assert len(whole) == len(bm25.transform(QUERIES)) > len(cut)
+    assert cascade.groupby("qid").head(3)["docno"].tolist() == cut["docno"].tolist()
+    assert len(cascade) == len(bm25.transform(QUERIES)) > len(cut)
 
 
 def test_texts_of_any_index_are_re_ranked(index, documents, bm25):
     texts = pd.DataFrame({"docno": [d.id for d in documents], "title": [d.title for d in documents]})
-    texts["text"] = [one.abstract for one in documents]
+    texts["text"] = [document.abstract for document in documents]
     results = bm25.transform(QUERIES).merge(texts, on="docno")
     by_text, by_id = Rerank("delta", statistics=index).transform(results), Rerank("delta", index).transform(results)
     assert by_text["docno"].tolist() == by_id["docno"].tolist() and by_text["text"].tolist() == by_id["text"].tolist()
@@ -53,17 +53,17 @@ def test_texts_of_any_index_are_re_ranked(index, documents, bm25):
 
 
 def test_an_index_is_an_artifact(index_folder, bm25, tmp_path):
-    found = pt.Artifact.load(str(index_folder))
-    ranked = found.retriever(num_results=20).transform(QUERIES)
-    assert type(found) is IndexArtifact
+    artifact = pt.Artifact.load(str(index_folder))
+    ranked = artifact.retriever(num_results=20).transform(QUERIES)
+    assert type(artifact) is IndexArtifact
     pd.testing.assert_frame_equal(ranked, bm25.transform(QUERIES))
-    assert len(found.reranker("delta").transform(ranked)) == len(ranked)
-    assert json.loads(dict(found._package_files())["pt_meta.json"].read())["format"] == "rerank_plugin"
+    assert len(artifact.reranker("delta").transform(ranked)) == len(ranked)
+    assert json.loads(dict(artifact._package_files())["pt_meta.json"].read())["format"] == "rerank_plugin"
     with pytest.raises(ValueError, match="No implementation"):
         pt.Artifact.load(str(tmp_path))
 
 
-def test_a_cut_goes_to_the_first_stage(index, bm25):
+def test_a_cutoff_is_passed_to_the_first_stage(index, bm25):
     cut = (bm25 % 3).compile()
     assert isinstance(cut, Retrieve) and cut.num_results == 3 and (bm25 % 30).compile() is bm25
     pd.testing.assert_frame_equal(cut.transform(QUERIES), (bm25 % 3).transform(QUERIES).reset_index(drop=True))
@@ -81,25 +81,29 @@ def test_an_experiment(index, bm25):
 
 
 @pytest.mark.parametrize("columns", [["qid"], ["qid", "query", "docno"], ["docno", "text"]])
-def test_a_frame_that_lacks_a_column(columns):
+def test_a_frame_without_a_required_column(columns):
     with pytest.raises(pt.validate.InputValidationError):
         Rerank("delta").transform(pd.DataFrame(columns=columns))
 
 
 @pytest.mark.parametrize("kind", ["retrieve", "by id", "by text"])
 def test_inspection_and_drawing(index, bm25, kind):
-    made = {"retrieve": lambda: bm25, "by id": lambda: Rerank("delta", index), "by text": lambda: Rerank("delta")}
-    cases = transformer_test_class(made[kind])
+    transformers = {
+        "retrieve": lambda: bm25,
+        "by id": lambda: Rerank("delta", index),
+        "by text": lambda: Rerank("delta"),
+    }
+    cases = transformer_test_class(transformers[kind])
     cases.setUpClass()
     for name in ("test_inspect_io", "test_schematic"):
         getattr(cases(name), name)()
     columns = {"retrieve": ["qid", "query"], "by id": ["qid", "query", "docno"]}
-    read = columns.get(kind, ["qid", "query", "docno", "text"])
-    assert set(read) in map(set, pt.inspect.transformer_inputs(made[kind]()))
+    expected = columns.get(kind, ["qid", "query", "docno", "text"])
+    assert set(expected) in map(set, pt.inspect.transformer_inputs(transformers[kind]()))
 
 
 def test_lucene_is_on_the_class_path_of_pyterrier_s_java():
-    """Started as PyTerrier does, before anything of this package has started Java."""
+    """PyTerrier starts Java before this package does."""
     code = """
 import os
 from rerank_plugin.java.jvm import java_home

@@ -1,4 +1,4 @@
-"""The ranker with the real rerankers."""
+"""The ranker with the real library rerankers."""
 
 import asyncio
 
@@ -20,11 +20,11 @@ def ranker():
 
 
 def test_texts_are_ranked_as_the_library_does(ranker):
-    found, expected = ranker.rank("migraine", TEXTS), ranker.reranker.rerank("migraine", TEXTS)
-    assert [(one.doc_id, one.text, one.score, one.rank) for one in found] == [
-        (one.index, one.document, one.relevance_score, one.rank) for one in expected
+    ranked, expected = ranker.rank("migraine", TEXTS), ranker.reranker.rerank("migraine", TEXTS)
+    assert [(result.doc_id, result.text, result.score, result.rank) for result in ranked] == [
+        (text.index, text.document, text.relevance_score, text.rank) for text in expected
     ]
-    assert found.has_scores and found.top_k(1)[0].doc_id == 1
+    assert ranked.has_scores and ranked.top_k(1)[0].doc_id == 1
     assert ranker.score("migraine", TEXTS[1]) == ranker.reranker.rerank("migraine", TEXTS[1:])[0].relevance_score
     assert asyncio.run(ranker.rank_async("migraine", TEXTS)).top_k(1)[0].text == TEXTS[1]
     assert ranker.rank("migraine", []).results_count() == 0
@@ -33,17 +33,18 @@ def test_texts_are_ranked_as_the_library_does(ranker):
 
 def test_ids_and_metadata_stay(ranker):
     documents = [Document(f"A title\n{text}", id, {"title": "A title", "page": 3}) for id, text in zip("ab", TEXTS)]
-    found = ranker.rank("migraine", documents)
-    assert [one.document for one in found] == [documents[1], documents[0]] and found[0].page == 3
-    apart = [{"title": "A title", "text": text} for text in TEXTS]
-    assert [one.score for one in found] == [one.relevance_score for one in ranker.reranker.rerank("migraine", apart)]
+    ranked = ranker.rank("migraine", documents)
+    assert [result.document for result in ranked] == [documents[1], documents[0]] and ranked[0].page == 3
+    with_titles = [{"title": "A title", "text": text} for text in TEXTS]
+    expected = ranker.reranker.rerank("migraine", with_titles)
+    assert [result.score for result in ranked] == [text.relevance_score for text in expected]
 
 
 def test_ids_of_an_index(index, documents):
     reranker = rp.Reranker.load("bm25-text", index)
-    ids = [one.id for one in documents]
-    found = Ranker(reranker).rank("stroke", [one.abstract for one in documents], ids)
-    assert [(one.doc_id, one.score) for one in found] == [
+    ids = [document.id for document in documents]
+    ranked = Ranker(reranker).rank("stroke", [document.abstract for document in documents], ids)
+    assert [(result.doc_id, result.score) for result in ranked] == [
         (hit.docid, reranker.relevance.of(hit.score)) for hit in reranker.rerank("stroke", ids)
     ]
     with pytest.raises(rp.InputError, match="ids or hits, not int; for texts, load the reranker without an index"):

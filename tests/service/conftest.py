@@ -1,4 +1,4 @@
-"""One live service over the shared index, for all tests that do not change it."""
+"""A live service over the shared index, for all tests that do not change it."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.service.live import serving
 
 @pytest.fixture(scope="session")
 def service(index_folder, tmp_path_factory):
-    """A client of the service, which keeps a click log."""
+    """A client of the service, which has a click log."""
     rerankers = {"delta": "delta", "titles": "bm25-title"}
     click_log = tmp_path_factory.mktemp("service") / "clicks.tsv"
     with serving(

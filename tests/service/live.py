@@ -6,24 +6,24 @@ from threading import Thread
 import httpx
 import uvicorn
 
-from rerank_plugin.serve import bound
+from rerank_plugin.serve import bind_socket
 from rerank_plugin.service.app import create_app
 from rerank_plugin.service.settings import ServiceConfig
 
 
 @contextmanager
 def serving(config: ServiceConfig, **client):
-    """A client of a service with this configuration, which listens on a free port; ``client.app`` is the service's."""
+    """A client of a service with this configuration on a free port; ``client.app`` is the service's application."""
     app = create_app(config)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, server_header=False))
-    socket = bound("127.0.0.1", 0)
-    socket.listen()  # else whoever asks before the thread runs is refused
+    socket = bind_socket("127.0.0.1", 0)
+    socket.listen()  # else a connection before the thread runs is refused
     thread = Thread(target=server.run, args=([socket],))
     thread.start()
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{socket.getsockname()[1]}", timeout=60, **client) as found:
-            found.app = app
-            yield found
+        with httpx.Client(base_url=f"http://127.0.0.1:{socket.getsockname()[1]}", timeout=60, **client) as http:
+            http.app = app
+            yield http
     finally:
         server.should_exit = True
         thread.join()

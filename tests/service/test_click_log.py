@@ -1,4 +1,4 @@
-"""The click log: its lines, files and faults; and the route that takes clicks."""
+"""The click log: its lines, files and errors; and the route that takes clicks."""
 
 import json
 import re
@@ -47,60 +47,60 @@ def test_lines_by_hand(path):
     assert before <= datetime.fromisoformat(time) <= datetime.now(timezone.utc)
 
 
-def test_sessions_are_told_apart_and_not_told(path):
+def test_sessions_are_distinct_hashes(path):
     for _ in range(2):
         log = ClickLog(path, MEGABYTE)
         for session in ("anna@example.org", "bert@example.org"):
             log.append(click("a", "a", session=session))
         log.close()
     sessions = [line[7] for line in values(path)]
-    assert len({*sessions}) == 4 and all(re.fullmatch("[0-9a-f]{16}", one) for one in sessions)  # salted anew
+    assert len({*sessions}) == 4 and all(re.fullmatch("[0-9a-f]{16}", session) for session in sessions)  # a new salt
     assert "example" not in path.read_text()
 
 
-def test_threads_write_whole_lines_and_the_clicks_command_s_reader_adds_up_all_files(path):
-    log = ClickLog(path, most=3000)
-    clicks = [click("abc", one, session=str(session)) for session in range(100) for one in "ba"]
+def test_threads_write_complete_lines_and_the_reader_of_the_clicks_command_sums_all_files(path):
+    log = ClickLog(path, max_bytes=3000)
+    clicks = [click("abc", docid, session=str(session)) for session in range(100) for docid in "ba"]
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(log.append, clicks))
     files = sorted(path.parent.glob("clicks*.tsv"))
-    assert len(files) > 3 and {one.read_bytes().partition(b"\n")[0] + b"\n" for one in files} == {HEADER}
-    assert max(one.stat().st_size for one in files) <= 3000
+    assert len(files) > 3 and {file.read_bytes().partition(b"\n")[0] + b"\n" for file in files} == {HEADER}
+    assert max(file.stat().st_size for file in files) <= 3000
     (query,) = click_logs.read(*files).queries.values()
     assert query.documents == {"a": Counts(100, 100, 0), "b": Counts(100, 100, 0), "c": Counts(100, 0, 0)}
 
 
-def test_a_log_goes_on_and_what_a_dead_process_left_is_removed(path):
+def test_a_log_is_continued_without_the_partial_line_of_a_killed_process(path):
     log = ClickLog(path, MEGABYTE)
     log.append(click("a", "a"))
-    whole = path.read_bytes()
+    complete = path.read_bytes()
     with pytest.raises(InputError, match="written by another process"):
         ClickLog(path, MEGABYTE)
     log.close()
-    path.write_bytes(whole + b"gout\tb\t1")
+    path.write_bytes(complete + b"gout\tb\t1")
     log = ClickLog(path, MEGABYTE)
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == complete
     log.append(click("b", "b"))
-    assert path.read_bytes().startswith(whole) and [line[1] for line in values(path)] == ["a", "b"]
+    assert path.read_bytes().startswith(complete) and [line[1] for line in values(path)] == ["a", "b"]
 
 
-def test_nothing_else_is_written_to(path):
-    other = click_logs.COLUMNS
-    path.write_text("\t".join(other) + "\n")
+def test_other_files_are_not_overwritten(path):
+    header = "\t".join(click_logs.COLUMNS) + "\n"
+    path.write_text(header)
     with pytest.raises(InputError, match="is not a click log of the service: it is left as it is"):
         ClickLog(path, MEGABYTE)
-    assert path.read_text() == "\t".join(other) + "\n"
+    assert path.read_text() == header
     with pytest.raises(InputError, match="leave out .gz"):
         ClickLog(path.with_name("clicks.tsv.gz"), MEGABYTE)
     (path.parent / "clicks.1.tsv").write_text("mine")
     path.unlink()
-    log = ClickLog(path, most=1)
+    log = ClickLog(path, max_bytes=1)
     log.append(click())
     log.append(click(clicked="a"))
     assert (path.parent / "clicks.1.tsv").read_text() == "mine" and (path.parent / "clicks.2.tsv").exists()
 
 
-def test_a_new_file_is_begun_where_the_log_was_moved(path):
+def test_a_new_file_begins_after_the_log_was_moved(path):
     log = ClickLog(path, MEGABYTE)
     log.append(click("a", "a"))
     path.rename(path.with_name("old.tsv"))
@@ -108,20 +108,20 @@ def test_a_new_file_is_begun_where_the_log_was_moved(path):
     assert path.read_bytes().startswith(HEADER) and [line[1] for line in values(path)] == ["b"]
 
 
-def test_a_full_disk_leaves_no_part_of_a_click(path):
+def test_a_full_disk_leaves_no_partial_click(path):
     log = ClickLog(path, MEGABYTE)
     log.append(click("abc", "b"))
-    whole = path.read_bytes()
+    complete = path.read_bytes()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 30, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(complete) + 30, before[1]))
     try:
         with pytest.raises(OSError):
             log.append(click("def", "e"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == complete
     log.append(click("def", "e"))
     assert [line[1] for line in values(path)] == [*"abcdef"]
 
@@ -132,24 +132,24 @@ def test_a_full_disk_leaves_no_part_of_a_click(path):
 @pytest.fixture
 def log(service):
     """The file of the service's click log."""
-    return service.app.state.service.clicks.path
+    return service.app.state.service.click_log.path
 
 
 def test_clicks_are_logged_over_http(service, log):
     assert service.get("/v1/indexes").json()["clicks"]
-    found = service.get("/v1/small/search", params={"query": "heart\tattack  in\nwomen"}).json()
-    shown = [one["docid"] for one in found["candidates"]]
-    sent = {"query": found["query"]["text"], "shown": shown, "clicked": shown[1], "position": 2, "session": "secret"}
+    ranking = service.get("/v1/small/search", params={"query": "heart\tattack  in\nwomen"}).json()
+    shown = [hit["docid"] for hit in ranking["candidates"]]
+    sent = {"query": ranking["query"]["text"], "shown": shown, "clicked": shown[1], "position": 2, "session": "secret"}
     answer = service.post("/v1/small/click", json=sent | {"dwell": 7})
     assert (answer.status_code, answer.content) == (204, b"")
-    query = next(one for one in click_logs.read(log).queries.values() if one.text == "heart attack in women")
+    query = next(query for query in click_logs.read(log).queries.values() if query.text == "heart attack in women")
     assert [*query.documents] == shown
-    assert [one for one in query.documents if query.documents[one].clicked] == [shown[1]]
+    assert [docid for docid, counts in query.documents.items() if counts.clicked] == [shown[1]]
     assert "secret" not in log.read_text() and "127.0.0.1" not in log.read_text()
 
 
 @pytest.mark.parametrize(
-    "wrong, status, field",
+    "change, status, field",
     [
         ({"query": " \n"}, 422, "query"),
         ({"query": "a " * 5001}, 422, "query"),
@@ -170,20 +170,20 @@ def test_clicks_are_logged_over_http(service, log):
         ({"address": "127.0.0.1"}, 422, "address"),
     ],
 )
-def test_what_is_no_click_is_not_logged(service, log, wrong, status, field):
-    before, sent = log.read_bytes(), json.dumps(SENT | wrong)
+def test_an_invalid_click_is_not_logged(service, log, change, status, field):
+    before, sent = log.read_bytes(), json.dumps(SENT | change)
     answer = service.post("/v1/small/click", content=sent, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["field"]) == (status, field), answer.text
     assert log.read_bytes() == before
 
 
-def test_a_click_on_no_index_is_not_logged(service, log):
+def test_a_click_on_an_unknown_index_is_not_logged(service, log):
     before = log.read_bytes()
     assert service.post("/v1/other/click", json=SENT).status_code == 404
     assert log.read_bytes() == before
 
 
-def test_a_click_that_cannot_be_logged_is_said(service, log):
+def test_a_click_that_cannot_be_logged_is_an_error(service, log):
     log.rename(log.with_name("aside.tsv"))
     log.mkdir()
     answer = service.post("/v1/small/click", json=SENT)
@@ -194,7 +194,7 @@ def test_a_click_that_cannot_be_logged_is_said(service, log):
     assert [line[1] for line in values(log)] == SENT["shown"]
 
 
-def test_without_a_log_no_click_is_taken(index_folder):
+def test_without_a_log_there_is_no_route_for_clicks(index_folder):
     with serving(ServiceConfig({"small": str(index_folder)}, {"titles": "bm25-title"})) as client:
         assert client.post("/v1/small/click", json=SENT).status_code == 405
         assert not client.get("/v1/indexes").json()["clicks"]

@@ -1,4 +1,4 @@
-"""Overload, deadlines, clients that leave, slow and wrong requests, reloads and access, over real sockets."""
+"""Overload, deadlines, closed connections, slow and invalid requests, reloads and access, over real sockets."""
 
 import asyncio
 import shutil
@@ -20,10 +20,10 @@ SEARCH = "/v1/small/search"
 TOKEN = {"Authorization": "Bearer geheim"}
 
 
-class Held:
+class BlockingReranker:
     """A reranker that scores by length, and waits while ``open`` is not set."""
 
-    name = "held"
+    name = "blocking"
     open, calls = Event(), []
 
     def __init__(self, index):
@@ -36,17 +36,17 @@ class Held:
 
 
 @contextmanager
-def held():
-    Held.open.clear()
+def blocked_reranker():
+    BlockingReranker.open.clear()
     try:
-        yield Held.calls
+        yield BlockingReranker.calls
     finally:
-        Held.open.set()
+        BlockingReranker.open.set()
 
 
 @pytest.fixture(scope="module")
 def folder(index_folder, tmp_path_factory):
-    """A copy of the index, which may be replaced."""
+    """A copy of the index, which tests may replace."""
     copy = tmp_path_factory.mktemp("faults") / "index"
     shutil.copytree(index_folder, copy)
     return copy
@@ -56,8 +56,8 @@ def folder(index_folder, tmp_path_factory):
 def service(folder):
     """A service with a token, a short deadline and a short queue."""
     config = ServiceConfig(
-        {"small": str(folder)}, {"held": f"{__name__}:Held"}, token="geheim", deadline=1, queue=4, body_seconds=0.5,
-        most_megabytes=1, origins=("https://example.org",),
+        {"small": str(folder)}, {"blocking": f"{__name__}:BlockingReranker"}, token="geheim", deadline=1, queue=4,
+        body_seconds=0.5, most_megabytes=1, origins=("https://example.org",),
     )  # fmt: skip
     with serving(config, headers=TOKEN) as client:
         yield client
@@ -67,105 +67,107 @@ def state(service):
     return service.app.state.service
 
 
-def wait_until(true):
+def wait_until(condition):
     for _ in range(500):
-        if true():
+        if condition():
             return
         time.sleep(0.01)
-    raise AssertionError("it did not happen")
+    raise AssertionError("the condition did not become true")
 
 
-def test_after_the_deadline_the_first_stage_s_order_is_returned(service):
-    plain = service.get(SEARCH, params={"query": "stroke cancer", "reranker": "none"}).json()
+def test_after_the_deadline_answers_are_in_first_stage_order(service):
+    first_stage = service.get(SEARCH, params={"query": "stroke cancer", "reranker": "none"}).json()
     ranked = service.get(SEARCH, params={"query": "stroke cancer"}).json()
-    with held():
+    with blocked_reranker():
         late = service.get(SEARCH, params={"query": "stroke cancer"}).json()
-        sent = service.post("/rerank", json={"query": "a", "documents": ["b", "c"]}).json()
+        documents = service.post("/rerank", json={"query": "a", "documents": ["b", "c"]}).json()
         texts = service.post("/rerank", json={"query": "a", "texts": ["b", "c"]})
     assert ranked["reranked"] and not late["reranked"]
-    assert late["candidates"] == plain["candidates"] != ranked["candidates"]
-    assert not sent["reranked"] and [one["index"] for one in sent["results"]] == [0, 1] and sent["meta"]["warnings"]
+    assert late["candidates"] == first_stage["candidates"] != ranked["candidates"]
+    assert not documents["reranked"] and documents["meta"]["warnings"]
+    assert [result["index"] for result in documents["results"]] == [0, 1]
     assert texts.status_code == 503 and texts.headers["retry-after"] == "1"
 
 
-def test_more_than_the_queue_holds_are_refused_at_once(service):
-    with held(), ThreadPoolExecutor(12) as clients:
-        asked = [clients.submit(service.get, SEARCH, params={"query": f"cancer {at}"}) for at in range(12)]
-        answers = [one.result() for one in asked]
-    refused = [one for one in answers if one.status_code == 429]
-    assert len(refused) >= 8 and all(one.headers["retry-after"] == "1" and one.json()["error"] for one in refused)
-    assert all(one.status_code in (200, 429) for one in answers)
+def test_a_full_queue_refuses_at_once(service):
+    with blocked_reranker(), ThreadPoolExecutor(12) as clients:
+        futures = [clients.submit(service.get, SEARCH, params={"query": f"cancer {n}"}) for n in range(12)]
+        answers = [future.result() for future in futures]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert len(refused) >= 8
+    assert all(answer.headers["retry-after"] == "1" and answer.json()["error"] for answer in refused)
+    assert all(answer.status_code in (200, 429) for answer in answers)
     assert service.get("/readyz").status_code == 200
     assert "rerank_late_total" in service.get("/metrics").text
 
 
-def test_a_client_that_leaves_costs_nothing_more(index_folder):
-    config = ServiceConfig({"small": str(index_folder)}, {"held": f"{__name__}:Held"}, deadline=600)
-    with serving(config) as service, held() as calls:
+def test_a_closed_connection_cancels_its_query(index_folder):
+    config = ServiceConfig({"small": str(index_folder)}, {"blocking": f"{__name__}:BlockingReranker"}, deadline=600)
+    with serving(config) as service, blocked_reranker() as calls:
         scheduler = state(service).scheduler
         calls.clear()
-        for at in range(3):
+        for n in range(3):
             with socket.create_connection([service.base_url.host, service.base_url.port]) as client:
-                client.sendall(f"GET {SEARCH}?query=gone{at}+cancer HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-                wait_until(lambda: calls and len(scheduler.waiting) >= at)
-        wait_until(lambda: scheduler.inside == 0)
-        Held.open.set()
+                client.sendall(f"GET {SEARCH}?query=gone{n}+cancer HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+                wait_until(lambda: calls and len(scheduler.waiting) >= n)
+        wait_until(lambda: scheduler.admitted_queries == 0)
+        BlockingReranker.open.set()
         wait_until(lambda: not scheduler.waiting)
         assert service.get(SEARCH, params={"query": "cancer"}).status_code == 200
         assert calls == ["gone0 cancer", "cancer"]
 
 
-def test_slow_and_idle_clients_hold_nobody_up(service):
+def test_slow_and_idle_clients_delay_no_other_client(service):
     addresses = [service.base_url.host, service.base_url.port]
     idle = [socket.create_connection(addresses) for _ in range(100)]
     idle[0].sendall(b"POST /rerank HTTP/1.1\r\nHost: a\r\nX-API-Key: geheim\r\nContent-Length: 100\r\n\r\n{")
     assert service.get(SEARCH, params={"query": "cancer"}).status_code == 200
     idle[0].settimeout(10)
     assert idle[0].recv(100).startswith(b"HTTP/1.1 408")
-    for one in idle:
-        one.close()
+    for connection in idle:
+        connection.close()
 
 
 def test_large_bodies_are_refused(service):
     assert service.post("/rerank", content=b"x" * (1 << 21)).status_code == 413
-    parts = service.post("/rerank", content=(b"x" * 100_000 for _ in range(20)))  # chunked: of no told length
+    parts = service.post("/rerank", content=(b"x" * 100_000 for _ in range(20)))  # chunked, without a content length
     assert parts.status_code == 413 and parts.json()["error"]
 
 
-def test_of_a_body_that_is_too_large_no_more_is_read_than_shows_it(service):
-    """Three parts of half a megabyte, where one may come."""
-    read, said = [], []
+def test_reading_stops_once_a_body_is_too_large(service):
+    """After three parts of half a megabyte, where one megabyte is allowed."""
+    read, sent = [], []
 
     async def receive():
         read.append("part")
         return {"type": "http.request", "body": b"x" * (1 << 19), "more_body": len(read) < 9}
 
     async def send(message):
-        said.append(message)
+        sent.append(message)
 
     headers = [(b"transfer-encoding", b"chunked"), (b"x-api-key", b"geheim")]
     asyncio.run(service.app({"type": "http", "method": "POST", "path": "/rerank", "headers": headers}, receive, send))
-    assert said[0]["status"] == 413 and len(read) == 3
+    assert sent[0]["status"] == 413 and len(read) == 3
 
 
 @pytest.mark.parametrize(
-    "sent", [b"", b"{", b"\xff", b"[" * 50_000, b'{"query": "a", "documents": ["\\ud800"]}', b"null"]
+    "body", [b"", b"{", b"\xff", b"[" * 50_000, b'{"query": "a", "documents": ["\\ud800"]}', b"null"]
 )
-def test_broken_bodies_get_one_clear_error(service, sent):
-    answer = service.post("/rerank", content=sent, headers={"Content-Type": "application/json"})
+def test_malformed_bodies_get_an_error(service, body):
+    answer = service.post("/rerank", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (200, 400, 422), answer.text
     assert answer.status_code == 200 or answer.json()["error"]
 
 
-def test_a_failure_inside_shows_no_traceback(service, monkeypatch):
+def test_an_internal_error_shows_no_traceback(service, monkeypatch):
     def broken(*_):
         raise RuntimeError("/a/path/of/the/machine")
 
-    monkeypatch.setattr(state(service).collections.now.indexes["small"], "candidates", broken)
+    monkeypatch.setattr(state(service).collections.current.indexes["small"], "candidates", broken)
     answer = service.get(SEARCH, params={"query": "a"})
     assert answer.status_code == 500 and "machine" not in answer.text and answer.json()["error"]
     assert "connection" not in answer.headers and answer.headers["x-frame-options"] == "DENY"
-    assert state(service).scheduler.inside == 0
+    assert state(service).scheduler.admitted_queries == 0
 
 
 def test_the_token_guards_all_but_the_pages(service):
@@ -182,7 +184,7 @@ def test_the_token_guards_all_but_the_pages(service):
     assert service.get("/", headers=without).status_code == service.get("/docs/", headers=without).status_code == 200
 
 
-def test_headers_of_answers(service):
+def test_response_headers(service):
     for path in ("/", "/docs/", "/v1/indexes", "/nothing"):
         headers = service.get(path).headers
         assert "unsafe" not in headers["content-security-policy"] and headers["x-content-type-options"] == "nosniff"
@@ -193,40 +195,40 @@ def test_headers_of_answers(service):
         assert answer.headers.get("access-control-allow-origin") == allowed
 
 
-def test_the_pages_ask_no_other_host(service):
+def test_the_pages_load_from_no_other_host(service):
     page = service.get("/docs/").text
     assert "http" not in page
-    for place in ("/docs/start.js", "/docs/swagger/swagger-ui-bundle.js", "/docs/swagger/swagger-ui.css"):
-        assert place in page + "/docs/start.js" and service.get(place).status_code == 200
+    for path in ("/docs/start.js", "/docs/swagger/swagger-ui-bundle.js", "/docs/swagger/swagger-ui.css"):
+        assert path in page and service.get(path).status_code == 200
 
 
-def test_what_is_in_use_is_closed_after_its_use(service, monkeypatch):
+def test_indexes_in_use_are_closed_after_their_use(service, monkeypatch):
     closed, collections = [], state(service).collections
     monkeypatch.setattr(ServedIndex, "close", lambda self: closed.append(self))
-    with collections.used() as before:
+    with collections.in_use() as before:
         collections.reload()
-        assert collections.now is not before and not closed
+        assert collections.current is not before and not closed
     assert closed == [*before.indexes.values()]
 
 
-def test_a_reload_drops_nothing_and_serves_the_new_index(service, folder, tmp_path):
-    before = state(service).collections.now
+def test_a_reload_fails_no_request_and_serves_the_new_index(service, folder, tmp_path):
+    before = state(service).collections.current
     rp.build_index([rp.Document("new", "A new document", "Cancer and stroke.")], tmp_path / "index")
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "index", folder)
-    with held(), ThreadPoolExecutor(2) as clients:
+    with blocked_reranker(), ThreadPoolExecutor(2) as clients:
         running = clients.submit(service.get, SEARCH, params={"query": "stroke"})
-        wait_until(lambda: state(service).scheduler.waiting or Held.calls[-1] == "stroke")
-        Held.open.set()
+        wait_until(lambda: state(service).scheduler.waiting or BlockingReranker.calls[-1] == "stroke")
+        BlockingReranker.open.set()
         assert service.post("/admin/reload").json() == {"status": "reloaded"}
         assert running.result().status_code == 200
     assert before.retired and not before.users
-    found = service.get(SEARCH, params={"query": "stroke"}).json()
-    assert [one["docid"] for one in found["candidates"]] == ["new"] and found["reranked"]
+    answer = service.get(SEARCH, params={"query": "stroke"}).json()
+    assert [hit["docid"] for hit in answer["candidates"]] == ["new"] and answer["reranked"]
     (folder / "index.json").unlink()
     failed = service.post("/admin/reload")
     assert failed.status_code == 503 and str(folder) not in failed.text
-    assert service.get(SEARCH, params={"query": "stroke"}).json()["candidates"] == found["candidates"]
+    assert service.get(SEARCH, params={"query": "stroke"}).json()["candidates"] == answer["candidates"]
 
 
 def test_a_reload_serves_the_new_checkpoint(index_folder, tmp_path):
@@ -239,8 +241,8 @@ def test_a_reload_serves_the_new_checkpoint(index_folder, tmp_path):
             assert client.post("/admin/reload").status_code == 200
             with rp.Searcher(index_folder, reranker=name) as searcher:
                 expected = [(hit.docid, hit.score) for hit in searcher.search("stroke cancer")]
-            found = client.get(SEARCH, params={"query": "stroke cancer"}).json()["candidates"]
-            assert [(one["docid"], one["score"]) for one in found] == expected
-            asked = {"query": "stroke", "texts": ["a stroke", "b"], "raw_scores": True}
-            texts = client.post("/rerank", json=asked).json()
+            hits = client.get(SEARCH, params={"query": "stroke cancer"}).json()["candidates"]
+            assert [(hit["docid"], hit["score"]) for hit in hits] == expected
+            body = {"query": "stroke", "texts": ["a stroke", "b"], "raw_scores": True}
+            texts = client.post("/rerank", json=body).json()
             assert texts[0]["score"] == rp.Reranker.load(name).rerank("stroke", ["a stroke", "b"])[0].score

@@ -1,4 +1,4 @@
-"""Highlights: golden places, and the same as by comparing every word of a text."""
+"""Highlights: golden values, and the same matches as by comparing every word of a text."""
 
 import pytest
 from gensim.parsing.porter import PorterStemmer
@@ -29,7 +29,7 @@ def marked(query, text):
         ("", "anything", []),
     ],
 )
-def test_golden_places(query, text, expected):
+def test_golden_matches(query, text, expected):
     assert marked(query, text) == expected
 
 
@@ -39,11 +39,11 @@ def test_golden_places(query, text, expected):
 def test_every_matching_word_is_found(query, words, other):
     stems = query_stems(" ".join(query))
     for text in (" ".join(words), "".join(words), other):
-        plain = [one.span() for one in WORD.finditer(text) if not stems.isdisjoint(_stems()[one.group()])]
+        plain = [word.span() for word in WORD.finditer(text) if not stems.isdisjoint(_stems()[word.group()])]
         assert [(start, end) for start, end, _ in matches(stems, text)] == plain
 
 
-def test_stems_are_porter_s():
+def test_stems_are_porter_stems():
     stem = PorterStemmer().stem
     assert query_stems("Therapies for the relational databases") == {
         stem("therapies"),
@@ -52,7 +52,11 @@ def test_stems_are_porter_s():
     }
 
 
-def test_matches_that_follow_each_other_are_one_phrase():
+def test_consecutive_matches_are_one_phrase():
     text = "Heart attack, aspirin; a heart of aspirin"
-    found = [(text[start:end], count) for start, end, count in phrases(query_stems("aspirin heart attack"), text)]
-    assert found == [("Heart attack, aspirin", 3), ("heart", 1), ("aspirin", 1)]
+    spans = [(text[start:end], count) for start, end, count in phrases(query_stems("aspirin heart attack"), text)]
+    assert spans == [
+        ("Heart attack, aspirin", 3),
+        ("heart", 1),
+        ("aspirin", 1),
+    ]

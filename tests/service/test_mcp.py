@@ -1,4 +1,4 @@
-"""The tools, by the real client of the Model Context Protocol: over HTTP, and over stdio with the command."""
+"""The tools, used by the real client of the Model Context Protocol: over HTTP, and over stdio with the command."""
 
 import asyncio
 import sys
@@ -12,16 +12,16 @@ TOOLS = ["explain", "get_document", "list_indexes", "rerank", "search"]
 
 
 async def call(client, tool, **arguments):
-    found = await client.call_tool(tool, arguments)
-    assert not found.is_error, found.content
-    return found.structured_content
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
 
 
 async def use(client):
-    """All tools, and what is refused."""
+    """All tools, and their errors."""
     assert sorted(tool.name for tool in (await client.list_tools()).tools) == TOOLS
-    (one,) = (await call(client, "list_indexes"))["indexes"]
-    hits = (await call(client, "search", query="aspirin heart attack", hits=3, index=one["name"]))["candidates"]
+    (index,) = (await call(client, "list_indexes"))["indexes"]
+    hits = (await call(client, "search", query="aspirin heart attack", hits=3, index=index["name"]))["candidates"]
     best = hits[0]["docid"]
     assert len(hits) == 3
     document = await call(client, "get_document", docid=best)
@@ -30,14 +30,14 @@ async def use(client):
     assert [result["index"] for result in ranked["results"]] == [1]
     reason = await call(client, "explain", query="aspirin heart attack", docid=best)
     assert reason["rank"] == 1 and reason["sentence"] and reason["score"] == pytest.approx(hits[0]["score"], abs=1e-4)
-    for tool, wrong, said in (
+    for tool, arguments, message in (
         ("search", {"query": "a", "index": "none"}, "no index 'none'"),
         ("search", {"query": "a", "hits": 0}, "hits"),
         ("get_document", {"docid": "none"}, "no document 'none'"),
         ("rerank", {"query": "a", "documents": []}, "documents is empty"),
     ):
-        found = await client.call_tool(tool, wrong)
-        assert found.is_error and said in found.content[0].text
+        result = await client.call_tool(tool, arguments)
+        assert result.is_error and message in result.content[0].text
 
 
 def test_over_http(service):

@@ -1,4 +1,4 @@
-"""Filters, the order by date, and similar documents, on an index that has metadata and encodings."""
+"""Filters, the order by date, and similar documents, on an index with metadata and encodings."""
 
 import pytest
 
@@ -16,10 +16,10 @@ def service(tmp_path_factory):
         rp.Document(
             id,
             f"Statins {id}",
-            "Statins lower cholesterol. " * (at + 1),
-            {"types": ["Review"] if at % 2 else []} | ({"date": date} if date else {}),
+            "Statins lower cholesterol. " * (place + 1),
+            {"types": ["Review"] if place % 2 else []} | ({"date": date} if date else {}),
         )
-        for at, (id, date) in enumerate(DATES.items())
+        for place, (id, date) in enumerate(DATES.items())
     ]
     folder = tmp_path_factory.mktemp("dated") / "index"
     IndexEncoder(rp.build_index(documents, folder).forward, "ktrel").encode()
@@ -27,38 +27,38 @@ def service(tmp_path_factory):
         yield client
 
 
-def found(service, path="search", **parameters):
+def get(service, path="search", **parameters):
     return service.get(f"/v1/dated/{path}", params=parameters).json()
 
 
 def ids(answer):
-    return [one["docid"] for one in answer["candidates"]]
+    return [hit["docid"] for hit in answer["candidates"]]
 
 
-def test_filters_are_alternatives_within_a_field_and_conditions_between_fields(service):
-    assert sorted(ids(found(service, query="statins", filter="year:2015-2020"))) == ["a", "d", "f"]
-    assert sorted(ids(found(service, query="statins", filter=["year:2015", "year:1999"]))) == ["a", "d", "e", "f"]
-    assert sorted(ids(found(service, query="statins", filter=["year:2015", "type:Review"]))) == ["d", "f"]
-    assert found(service, query="statins", filter="journal:x")["field"] == "filter"
+def test_filters_are_joined_by_or_within_a_field_and_by_and_between_fields(service):
+    assert sorted(ids(get(service, query="statins", filter="year:2015-2020"))) == ["a", "d", "f"]
+    assert sorted(ids(get(service, query="statins", filter=["year:2015", "year:1999"]))) == ["a", "d", "e", "f"]
+    assert sorted(ids(get(service, query="statins", filter=["year:2015", "type:Review"]))) == ["d", "f"]
+    assert get(service, query="statins", filter="journal:x")["field"] == "filter"
     (index,) = service.get("/v1/indexes").json()["indexes"]
     assert index["fields"] == ["year", "type"] and "hybrid" in index["first_stages"]
 
 
-def test_the_newest_first(service):
-    ranked = found(service, query="statins")
-    dated = found(service, query="statins", sort="date")
-    of_one_date = [docid for docid in ids(ranked) if docid in ("a", "f")]  # by score
-    assert ids(dated) == ["b", "d", *of_one_date, "e", "c"] != ids(ranked)
-    assert [one["rank"] for one in dated["candidates"]] == [1, 2, 3, 4, 5, 6]
-    assert ids(found(service, query="statins", sort="date", hits=2, offset=1)) == ["d", of_one_date[0]]
+def test_sorting_by_date_puts_the_newest_first(service):
+    ranked = get(service, query="statins")
+    dated = get(service, query="statins", sort="date")
+    same_date = [docid for docid in ids(ranked) if docid in ("a", "f")]  # by score
+    assert ids(dated) == ["b", "d", *same_date, "e", "c"] != ids(ranked)
+    assert [hit["rank"] for hit in dated["candidates"]] == [1, 2, 3, 4, 5, 6]
+    assert ids(get(service, query="statins", sort="date", hits=2, offset=1)) == ["d", same_date[0]]
 
 
-def test_similar_documents_are_those_of_the_library(service):
-    answer = found(service, "similar", docid="a", hits=3)
-    index = service.app.state.service.collections.now.indexes["dated"].index
+def test_similar_documents_equal_the_library_s(service):
+    answer = get(service, "similar", docid="a", hits=3)
+    index = service.app.state.service.collections.current.indexes["dated"].index
     with rp.Searcher(index) as searcher:
-        assert [(one["docid"], one["score"]) for one in answer["candidates"]] == [
+        assert [(hit["docid"], hit["score"]) for hit in answer["candidates"]] == [
             (hit.docid, hit.score) for hit in searcher.similar("a", 3)
         ]
     assert "a" not in ids(answer) and len(ids(answer)) == 3
-    assert found(service, "similar", docid="none")["field"] == "docid"
+    assert get(service, "similar", docid="none")["field"] == "docid"

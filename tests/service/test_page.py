@@ -21,11 +21,11 @@ HOSTILE = (
     rp.Document("rtl", "الستاتينات statins", "تخفض statins الكوليسترول."),
     rp.Document("untitled", "", "Statins lower cholesterol in an abstract without a title."),
     rp.Document("long", "Statins" + "andothers" * 60, "Statins 🙂 and statins lower LDL cholesterol."),
-    *(rp.Document(f"d{at}", f"Cholesterol {at}", "Statins lower cholesterol. " * at) for at in range(1, 15)),
+    *(rp.Document(f"d{n}", f"Cholesterol {n}", "Statins lower cholesterol. " * n) for n in range(1, 15)),
 )
 METADATA = {
     "script": {
-        "authors": ["<b>One</b> A", "Two B", "Three C", *(f"Author {at}" for at in range(10))],
+        "authors": ["<b>One</b> A", "Two B", "Three C", *(f"Author {n}" for n in range(10))],
         "journal": "<i>J</i> Statins", "languages": ["ger"], "types": ["Meta-Analysis"],
         "mesh": ["Cholesterol, LDL", "Humans"], "retracted": True, "url": "https://pubmed.ncbi.nlm.nih.gov/1/",
     },
@@ -43,8 +43,11 @@ def click_log(tmp_path_factory):
 @pytest.fixture(scope="module")
 def indexes(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("page") / "index")
-    dated = (METADATA.get(one.id, {}) | {"date": f"{2000 + at}-03"} for at, one in enumerate(HOSTILE))
-    rp.build_index([one._replace(metadata=more) for one, more in zip(HOSTILE, dated)], folder)
+    dated = [
+        document._replace(metadata=METADATA.get(document.id, {}) | {"date": f"{2000 + place}-03"})
+        for place, document in enumerate(HOSTILE)
+    ]
+    rp.build_index(dated, folder)
     return {"statins": folder}
 
 
@@ -66,12 +69,12 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    """A page that fails its test where a script fails, the policy is broken, or another host is asked."""
+    """A page that fails its test if a script fails, the policy is violated, or another host is requested."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page, faults, hosts = context.new_page(), [], set()
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda said: "Content Security Policy" in said.text and faults.append(said.text))
-    page.on("request", lambda asked: hosts.add(urlparse(asked.url).hostname))
+    page.on("console", lambda line: "Content Security Policy" in line.text and faults.append(line.text))
+    page.on("request", lambda request: hosts.add(urlparse(request.url).hostname))
     yield page
     context.close()
     assert not faults and hosts <= {"127.0.0.1", None}
@@ -81,28 +84,28 @@ def small(page):
     page.set_viewport_size({"width": 360, "height": 800})
 
 
-def nothing_in_the_way(page):
-    """axe-core finds nothing, and nothing is wider than the window."""
+def accessible(page):
+    """Whether axe-core finds no violation, and nothing is wider than the window."""
     return violations(page) == [] and page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def shown(page, address, question="?query=statins"):
-    page.goto(f"{address}/{question}")
+def search(page, address, parameters="?query=statins"):
+    page.goto(f"{address}/{parameters}")
     page.wait_for_selector("#side-right .hits > li")
 
 
-def opened(page, place="#side-right .hits > li", nth=0):
-    page.locator(f"{place} .open").nth(nth).click()
+def open_document(page, hit="#side-right .hits > li", nth=0):
+    page.locator(f"{hit} .open").nth(nth).click()
     page.wait_for_selector(".sentence")
 
 
-def answered(address, path, index="statins", **asked):
-    """What the service says itself."""
-    return httpx.get(f"{address}/v1/{index}/{path}", params=asked).json()
+def answer_of(address, path, index="statins", **parameters):
+    """The service's own answer."""
+    return httpx.get(f"{address}/v1/{index}/{path}", params=parameters).json()
 
 
 def wait_for_address(page, name, values):
-    """Playwright learns of a changed address a moment after the page."""
+    """Playwright sees a changed address a moment after the page."""
     page.wait_for_url(lambda url: parse_qs(urlparse(url).query).get(name, []) == values)
 
 
@@ -112,26 +115,28 @@ def documents(page, side):
 
 def violations(page):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    return [(one["id"], one["nodes"][0]["html"]) for one in axe.Axe().run(page).response["violations"]]
+    return [
+        (violation["id"], violation["nodes"][0]["html"]) for violation in axe.Axe().run(page).response["violations"]
+    ]
 
 
-def test_both_sides_are_the_service_s_rankings_and_the_lines_join_them(page, address):
-    shown(page, address)
+def test_both_sides_show_the_service_s_rankings_joined_by_lines(page, address):
+    search(page, address)
     for side, reranker in (("left", "none"), ("right", "delta")):
-        answer = answered(address, "search", query="statins", reranker=reranker)
-        assert documents(page, side) == [one["docid"] for one in answer["candidates"]]
+        answer = answer_of(address, "search", query="statins", reranker=reranker)
+        assert documents(page, side) == [hit["docid"] for hit in answer["candidates"]]
     joined = page.eval_on_selector_all("#lines path:not(.beyond)", "paths => paths.map(path => path.dataset.line)")
     assert set(joined) == set(documents(page, "left")) & set(documents(page, "right"))
     page.select_option("#left", "titles")
     page.wait_for_selector("#side-left h2:has-text('titles')")
 
 
-def test_a_document_is_explained_and_the_address_holds_it(page, address):
-    shown(page, address)
+def test_the_address_keeps_an_open_explanation(page, address):
+    search(page, address)
     docid = documents(page, "right")[0]
-    opened(page)
+    open_document(page)
     wait_for_address(page, "doc", [docid])
-    answer = answered(address, "explain", query="statins", docid=docid, reranker="delta")
+    answer = answer_of(address, "explain", query="statins", docid=docid, reranker="delta")
     assert page.text_content(".sentence") == answer["sentence"]
     assert page.text_content(".abstract") == answer["abstract"]
     page.locator(".matrix td[tabindex='0']").focus()
@@ -143,74 +148,80 @@ def test_a_document_is_explained_and_the_address_holds_it(page, address):
     wait_for_address(page, "doc", [])
 
 
-def test_a_click_is_logged_with_what_was_shown(page, address, click_log):
-    shown(page, address, "?query=lower cholesterol")
+def test_a_click_is_logged_with_the_shown_documents(page, address, click_log):
+    search(page, address, "?query=lower cholesterol")
     ids = documents(page, "right")
-    opened(page, nth=1)
+    open_document(page, nth=1)
     with page.expect_response("**/click") as click:
         page.keyboard.press("Escape")
     assert click.value.status == 204
     header, *lines = (line.split("\t") for line in click_log.read_text().splitlines())
     logged = [dict(zip(header, line)) for line in lines if line[0] == "lower cholesterol"]
-    assert [one["document"] for one in logged] == ids
-    assert [one["document"] for one in logged if one["summary_clicks"] == "1"] == [ids[1]]
+    assert [line["document"] for line in logged] == ids
+    assert [line["document"] for line in logged if line["summary_clicks"] == "1"] == [ids[1]]
 
 
-def test_what_documents_hold_is_text(page, address):
-    shown(page, address, "?query=statins&hits=20")
+def test_document_texts_are_not_markup(page, address):
+    search(page, address, "?query=statins&hits=20")
     titles = page.eval_on_selector_all("#side-right h3", "titles => titles.map(title => title.textContent)")
     assert {f"Retracted {HOSTILE[0].title}", HOSTILE[1].title, "No title", HOSTILE[3].title} <= set(titles)
     for docid in ("script", "rtl", "untitled", "long"):
-        opened(page, f"#side-right [data-docid={docid}]")
-        assert page.text_content(".abstract") == next(one.abstract for one in HOSTILE if one.id == docid)
+        open_document(page, f"#side-right [data-docid={docid}]")
+        assert page.text_content(".abstract") == next(document.abstract for document in HOSTILE if document.id == docid)
         page.keyboard.press("Escape")
     assert page.evaluate("window.bad") is None
 
 
-def test_what_is_stored_is_shown(page, address):
-    shown(page, address, "?query=statins&hits=20")
-    row, known = page.locator("#side-right [data-docid=script]"), METADATA["script"]
+def test_stored_metadata_is_shown(page, address):
+    search(page, address, "?query=statins&hits=20")
+    row, metadata = page.locator("#side-right [data-docid=script]"), METADATA["script"]
     line = "<b>One</b> A, Two B, Three C, et al. · <i>J</i> Statins · 2000 · script at PubMed, in a new tab ↗"
     assert row.locator(".details").text_content() == line
     assert page.locator("#side-right .retracted").all_text_contents() == ["Retracted"]
-    opened(page, "#side-right [data-docid=script]")
+    open_document(page, "#side-right [data-docid=script]")
     page.click(".authors summary")
-    for text in (", ".join(known["authors"]), f"{known['journal']} · 2000-03 · German · script · PubMed", "Retracted"):
+    for text in (
+        ", ".join(metadata["authors"]),
+        f"{metadata['journal']} · 2000-03 · German · script · PubMed",
+        "Retracted",
+    ):
         assert page.locator("dialog").get_by_text(text).is_visible()
-    assert page.locator(".headings li").all_text_contents() == [*known["types"], *known["mesh"]]
+    assert page.locator(".headings li").all_text_contents() == [*metadata["types"], *metadata["mesh"]]
 
 
 def test_only_addresses_at_pubmed_and_of_dois_are_links(page, address):
     bad = ("javascript:alert(1)//pubmed.ncbi.nlm.nih.gov/1/", "https://doi.org@example.org/1", "//doi.org/10.1/x", 7)
 
     def answer(route):
-        answered = route.fetch()
-        body = answered.json()
-        for one, url in zip((one for one in body["candidates"] if one["docid"] not in METADATA), bad):
-            one["doc"]["url"] = url
-        route.fulfill(response=answered, json=body)
+        response = route.fetch()
+        body = response.json()
+        hits = (hit for hit in body["candidates"] if hit["docid"] not in METADATA)
+        for hit, url in zip(hits, bad):
+            hit["doc"]["url"] = url
+        route.fulfill(response=response, json=body)
 
     page.route("**/v1/statins/search*", answer)
-    shown(page, address, "?query=statins&hits=20")
-    links = "links => links.map(one => [one.href, one.target, one.rel])"
+    search(page, address, "?query=statins&hits=20")
+    links = "links => links.map(link => [link.href, link.target, link.rel])"
     expected = [[METADATA[id]["url"], "_blank", "noopener noreferrer"] for id in ("rtl", "script")]
     assert sorted(page.eval_on_selector_all("#side-right .details a", links)) == expected
 
 
-def test_notes_are_said_once_above_the_results(page, address):
+def test_notes_are_shown_once_above_the_results(page, address):
     def answer(route):
-        answered = route.fetch()
-        mine = ["of a reranker"] if "reranker=delta" in route.request.url else []
-        route.fulfill(response=answered, json=answered.json() | {"notes": ["<b>AND</b> is read as a word", *mine]})
+        response, notes = route.fetch(), ["<b>AND</b> is read as a word"]
+        if "reranker=delta" in route.request.url:
+            notes.append("of a reranker")
+        route.fulfill(response=response, json=response.json() | {"notes": notes})
 
     small(page)
     page.route("**/v1/statins/search*", answer)
-    shown(page, address)
+    search(page, address)
     notes = page.get_by_role("status").locator("p").all_text_contents()
-    assert notes == ["<b>AND</b> is read as a word", "of a reranker"] and nothing_in_the_way(page)
+    assert notes == ["<b>AND</b> is read as a word", "of a reranker"] and accessible(page)
 
 
-def test_the_description_of_the_api_opens(page, address):
+def test_the_api_documentation_opens(page, address):
     page.goto(address)
     page.click("text=API documentation")
     page.wait_for_selector("[id^=operations-search-search_index]")
@@ -218,8 +229,8 @@ def test_the_description_of_the_api_opens(page, address):
     page.wait_for_selector("#examples button")
 
 
-def test_judgements_stay_and_are_exported(page, address):
-    shown(page, address, "?query=lower statins")
+def test_judgments_are_kept_and_exported(page, address):
+    search(page, address, "?query=lower statins")
     docid = documents(page, "right")[1]
     page.locator(f"#side-right [data-docid='{docid}'] .judge").first.click()
     page.reload()
@@ -234,12 +245,13 @@ def test_judgements_stay_and_are_exported(page, address):
 
     assert saved("#qrels") == [f"lower_statins 0 {docid} 1"]
     run = [line.split() for line in saved("#run-right")]
-    assert [one[2] for one in run] == documents(page, "right") and {one[0] for one in run} == {"lower_statins"}
-    assert [int(one[3]) for one in run] == list(range(1, 11))
+    assert [docid for _, _, docid, *_ in run] == documents(page, "right")
+    assert {query for query, *_ in run} == {"lower_statins"}
+    assert [int(rank) for _, _, _, rank, *_ in run] == list(range(1, 11))
 
 
 def test_filters_and_the_order_by_date_are_sent_and_kept_in_the_address(page, address):
-    shown(page, address)
+    search(page, address)
     page.click("#filters summary")
     page.fill("[data-filter=year]", "2000-2003")
     page.select_option("#sort", "date")
@@ -249,14 +261,14 @@ def test_filters_and_the_order_by_date_are_sent_and_kept_in_the_address(page, ad
     wait_for_address(page, "sort", ["date"])
     assert documents(page, "right") == ["long", "untitled", "rtl", "script"]  # the newest first
     dates = page.locator("#side-right .details").all_text_contents()
-    assert [one.split(" · ")[-2] for one in dates] == ["2003", "2002", "2001", "2000"]
-    opened(page)
+    assert [line.split(" · ")[-2] for line in dates] == ["2003", "2002", "2001", "2000"]
+    open_document(page)
     page.go_back()
     page.go_back()
     page.wait_for_selector("#side-right .hits > :nth-child(10)")
 
 
-def test_the_keyboard_is_enough(page, address):
+def test_the_keyboard_suffices(page, address):
     page.goto(address)
     page.wait_for_selector("#examples button")
     page.focus("#query")
@@ -273,7 +285,7 @@ def test_the_keyboard_is_enough(page, address):
     page.wait_for_function("document.activeElement.matches('.open')")
 
 
-def test_overload_is_said_and_asked_again(page, address):
+def test_overload_is_shown_and_retried(page, address):
     refusals = [429]
 
     def answer(route):
@@ -287,37 +299,37 @@ def test_overload_is_said_and_asked_again(page, address):
     page.route("**/v1/statins/search*", answer)
     page.goto(f"{address}/?query=statins")
     page.wait_for_selector("#status .overload")
-    assert nothing_in_the_way(page)
+    assert accessible(page)
     page.wait_for_selector("#side-right .hits > li")
     assert not refusals and page.locator(".overload").count() == 0
 
 
-def test_errors_and_empty_answers_are_said(page, address):
+def test_errors_and_empty_rankings_are_shown(page, address):
     small(page)
     page.goto(f"{address}/?query=zzzz")
     page.wait_for_selector(".notice")
-    assert nothing_in_the_way(page)
+    assert accessible(page)
     page.goto(f"{address}/?query=statins&filter=year:never")
     page.wait_for_selector("#status .error")
-    assert "year:never" in page.text_content("#status .error") and nothing_in_the_way(page)
+    assert "year:never" in page.text_content("#status .error") and accessible(page)
 
 
-def test_a_token_is_asked_for_and_what_is_late_is_said(page, indexes):
+def test_the_page_asks_for_a_token_and_shows_a_passed_deadline(page, indexes):
     small(page)
     with serving(ServiceConfig(indexes, {"delta": "delta"}, token="secret", deadline=1e-6)) as client:
         page.goto(f"{client.base_url}/?query=statins")
         page.wait_for_selector("#status [type=password]")
-        assert nothing_in_the_way(page)
+        assert accessible(page)
         page.fill("#status [type=password]", "secret")
         page.keyboard.press("Enter")
         page.wait_for_selector("#side-right .notice")
-        assert "deadline" in page.text_content("#side-right .notice") and nothing_in_the_way(page)
+        assert "deadline" in page.text_content("#side-right .notice") and accessible(page)
         assert documents(page, "right") == documents(page, "left") != []
 
 
 @pytest.mark.real_data
 def test_a_real_collection(page, real_data, tmp_path):
-    """The queries that the page suggests for NFCorpus, and the explanation of the document that won most."""
+    """The suggested queries of NFCorpus, and the explanation of the document whose rank rose most."""
     source = f"{real_data}/nfcorpus"
     rp.build_index(source, tmp_path / "nfcorpus")
     with serving(ServiceConfig({"nfcorpus": str(tmp_path / "nfcorpus")}, {"delta": "delta"}, deadline=60)) as client:
@@ -325,27 +337,27 @@ def test_a_real_collection(page, real_data, tmp_path):
         page.wait_for_selector("#examples button")
         first = page.locator("#examples button").first
         query = first.text_content()
-        assert query in {one.text for one in queries(f"{source}:test")}
+        assert query in {query.text for query in queries(f"{source}:test")}
         first.click()
         page.wait_for_selector("#side-right .hits > li")
-        answer = answered(client.base_url, "search", "nfcorpus", query=query, reranker="delta")
-        assert documents(page, "right") == [one["docid"] for one in answer["candidates"]]
-        assert nothing_in_the_way(page)
-        risen = max(answer["candidates"], key=lambda one: one["first_stage_rank"] - one["rank"])
-        opened(page, f"#side-right [data-docid='{risen['docid']}']")
+        answer = answer_of(client.base_url, "search", "nfcorpus", query=query, reranker="delta")
+        assert documents(page, "right") == [hit["docid"] for hit in answer["candidates"]]
+        assert accessible(page)
+        risen = max(answer["candidates"], key=lambda hit: hit["first_stage_rank"] - hit["rank"])
+        open_document(page, f"#side-right [data-docid='{risen['docid']}']")
         assert str(risen["first_stage_rank"]) in page.text_content(".sentence") and violations(page) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_nothing_is_in_the_way(page, address, scheme, width):
+def test_the_pages_are_accessible(page, address, scheme, width):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(address)
     page.wait_for_selector("#examples button")
     assert violations(page) == []
-    shown(page, address, "?query=statins&hits=20")
-    assert nothing_in_the_way(page)
-    opened(page, "#side-right [data-docid=script]")
+    search(page, address, "?query=statins&hits=20")
+    assert accessible(page)
+    open_document(page, "#side-right [data-docid=script]")
     assert violations(page) == []
-    assert page.evaluate("(one => one.scrollWidth <= one.clientWidth)(document.querySelector('dialog'))")
+    assert page.evaluate("(dialog => dialog.scrollWidth <= dialog.clientWidth)(document.querySelector('dialog'))")

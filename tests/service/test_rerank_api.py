@@ -1,4 +1,4 @@
-"""The rerank endpoints: the clients that people use, the library's order, and what is refused."""
+"""The rerank endpoints: real clients, the ranking of the library, and errors."""
 
 import random
 
@@ -12,14 +12,14 @@ import rerank_plugin as rp
 from tests.conftest import DOCUMENTS
 
 QUERY = "statins and cholesterol"
-TEXTS = [f"{one.title}. {one.abstract}" for one in DOCUMENTS]
+TEXTS = [f"{document.title}. {document.abstract}" for document in DOCUMENTS]
 PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
 
 
 @pytest.fixture(scope="module")
 def order():
-    """Places of the texts as the library ranks them."""
-    return [one.index for one in rp.Reranker.load("delta").rerank(QUERY, TEXTS)]
+    """Places of the texts in the library's ranking."""
+    return [text.index for text in rp.Reranker.load("delta").rerank(QUERY, TEXTS)]
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,14 @@ def post(service, path="/rerank", status=200, **body):
 
 
 def places(results):
-    return [one["index"] for one in results]
+    return [result["index"] for result in results]
 
 
 def test_cohere(url, order):
     for client in (cohere.Client("token", base_url=url), cohere.ClientV2("token", base_url=url)):
-        found = client.rerank(model="delta", query=QUERY, documents=TEXTS, top_n=5).results
-        assert [one.index for one in found] == order[:5]
-        assert all(0 < one.relevance_score < 1 for one in found)
+        results = client.rerank(model="delta", query=QUERY, documents=TEXTS, top_n=5).results
+        assert [result.index for result in results] == order[:5]
+        assert all(0 < result.relevance_score < 1 for result in results)
 
 
 def test_rerankers(url, order):
@@ -49,14 +49,14 @@ def test_rerankers(url, order):
         client = rerankers.Reranker(
             "delta", model_type="APIRanker", api_provider=provider, api_key="token", url=url + path
         )
-        found = client.rank(QUERY, TEXTS, doc_ids=list(range(len(TEXTS))))
-        assert [one.doc_id for one in found.results] == order
+        ranked = client.rank(QUERY, TEXTS, doc_ids=list(range(len(TEXTS))))
+        assert [result.doc_id for result in ranked.results] == order
 
 
 def test_litellm(url, order):
     for model in ("cohere/delta", "jina_ai/delta", "hosted_vllm/delta"):
-        found = litellm.rerank(model=model, query=QUERY, documents=TEXTS, top_n=5, api_base=url, api_key="token")
-        assert places(found.results) == order[:5]
+        answer = litellm.rerank(model=model, query=QUERY, documents=TEXTS, top_n=5, api_base=url, api_key="token")
+        assert places(answer.results) == order[:5]
 
 
 def test_langchain_cohere(url, order):
@@ -65,62 +65,63 @@ def test_langchain_cohere(url, order):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_tei_and_the_superset_agree_at_every_path(service, order, path):
-    found = post(service, path, query=QUERY, documents=TEXTS, model="delta")
+def test_both_formats_agree_at_every_path(service, order, path):
+    answer = post(service, path, query=QUERY, documents=TEXTS, model="delta")
     texts = post(service, path, query=QUERY, texts=TEXTS, return_text=True)
-    assert places(found["results"]) == places(texts) == order
-    assert [one["relevance_score"] for one in found["results"]] == [one["score"] for one in texts]
-    assert [one["text"] for one in texts] == [TEXTS[place] for place in order]
-    assert ("document" in found["results"][0]) == (path != "/v2/rerank")
-    assert found["reranked"] and found["usage"]["total_tokens"] == sum(len(text.split()) for text in TEXTS)
+    assert places(answer["results"]) == places(texts) == order
+    assert [result["relevance_score"] for result in answer["results"]] == [result["score"] for result in texts]
+    assert [result["text"] for result in texts] == [TEXTS[place] for place in order]
+    assert ("document" in answer["results"][0]) == (path != "/v2/rerank")
+    assert answer["reranked"] and answer["usage"]["total_tokens"] == sum(len(text.split()) for text in TEXTS)
 
 
-def test_raw_scores_are_the_model_s_and_relevance_keeps_their_order(service):
+def test_raw_scores_are_model_scores_and_relevance_keeps_their_order(service):
     raw = post(service, query=QUERY, texts=TEXTS, raw_scores=True)
     ranked = rp.Reranker.load("delta").rerank(QUERY, TEXTS)
-    assert [one["score"] for one in raw] == [one.score for one in ranked]
-    relevance = [one["score"] for one in post(service, query=QUERY, texts=TEXTS)]
-    assert relevance == [one.relevance_score for one in ranked]
-    assert len(set(relevance)) == len({one["score"] for one in raw}) and relevance == sorted(relevance, reverse=True)
+    assert [result["score"] for result in raw] == [text.score for text in ranked]
+    relevance = [result["score"] for result in post(service, query=QUERY, texts=TEXTS)]
+    assert relevance == [text.relevance_score for text in ranked]
+    assert len(set(relevance)) == len({result["score"] for result in raw}) and relevance == sorted(
+        relevance, reverse=True
+    )
 
 
-def test_notes_are_those_of_the_library(service, url, caplog):
-    """Cohere's clients find them among the warnings; the service does not log queries."""
+def test_notes_equal_the_library_s(service, url, caplog):
+    """Cohere's clients get them as warnings; the service does not log queries."""
     text = "Nebenwirkungen der Statine"
     notes = rp.Reranker.load("delta").notes(text)
-    found = post(service, query=text, documents=TEXTS)
-    assert found["notes"] == found["meta"]["warnings"] == notes and len(notes) == 1
+    answer = post(service, query=text, documents=TEXTS)
+    assert answer["notes"] == answer["meta"]["warnings"] == notes and len(notes) == 1
     meta = cohere.ClientV2("token", base_url=url).rerank(model="delta", query=text, documents=TEXTS).meta
     assert meta.warnings == notes and not caplog.messages
-    found = post(service, query=QUERY, documents=TEXTS)
-    assert found["notes"] == [] and "warnings" not in found["meta"]
+    answer = post(service, query=QUERY, documents=TEXTS)
+    assert answer["notes"] == [] and "warnings" not in answer["meta"]
 
 
-def test_titles_are_read_as_such(service):
-    documents = [{"title": one.title, "text": one.abstract} for one in DOCUMENTS if one.title or one.abstract]
-    found = post(service, query=QUERY, documents=documents, model="titles")
-    expected = rp.Reranker.load(
-        "bm25-title", statistics=service.app.state.service.collections.now.indexes["small"].index
+def test_titles_of_documents_are_titles(service):
+    documents = [{"title": title, "text": abstract} for _, title, abstract, *_ in DOCUMENTS if title or abstract]
+    answer = post(service, query=QUERY, documents=documents, model="titles")
+    reranker = rp.Reranker.load(
+        "bm25-title", statistics=service.app.state.service.collections.current.indexes["small"].index
     )
-    assert places(found["results"]) == [one.index for one in expected.rerank(QUERY, documents)]
+    assert places(answer["results"]) == [text.index for text in reranker.rerank(QUERY, documents)]
 
 
 def test_relevant_spans_count_code_points(service):
     text = "🙂 Statins: cholesterol falls. On statins, it falls. Cholesterol."
-    (one,) = post(service, query=QUERY, documents=[text], relevant_spans={})["results"]
-    spans = [(text[span["start"] : span["end"]], span["score"]) for span in one["relevant_spans"]]
+    (result,) = post(service, query=QUERY, documents=[text], relevant_spans={})["results"]
+    spans = [(text[span["start"] : span["end"]], span["score"]) for span in result["relevant_spans"]]
     assert spans == [("Statins: cholesterol", 1.0), ("statins", 0.5), ("Cholesterol", 0.5)]
-    (one,) = post(service, query=QUERY, documents=[text], relevant_spans={"threshold": 0.6})["results"]
-    assert len(one["relevant_spans"]) == 1
-    (one,) = post(service, query=QUERY, documents=[text], relevant_spans={}, max_tokens_per_doc=2)["results"]
-    assert [(span["start"], span["end"]) for span in one["relevant_spans"]] == [(2, 9)]
+    (result,) = post(service, query=QUERY, documents=[text], relevant_spans={"threshold": 0.6})["results"]
+    assert len(result["relevant_spans"]) == 1
+    (result,) = post(service, query=QUERY, documents=[text], relevant_spans={}, max_tokens_per_doc=2)["results"]
+    assert [(span["start"], span["end"]) for span in result["relevant_spans"]] == [(2, 9)]
 
 
 def test_500_documents_of_250_words(service):
     words, chance = " ".join(TEXTS).split(), random.Random(0)
     texts = [" ".join(chance.choices(words, k=250)) for _ in range(500)]
-    found = post(service, query=QUERY, texts=texts)
-    assert sorted(places(found)) == list(range(500))
+    assert sorted(places(post(service, query=QUERY, texts=texts))) == list(range(500))
 
 
 @pytest.mark.parametrize(
@@ -141,14 +142,14 @@ def test_500_documents_of_250_words(service):
         (["a"], 422, "body"),
     ],
 )
-def test_what_is_refused_is_said_with_its_field(service, body, status, field):
+def test_errors_name_the_field(service, body, status, field):
     for path in PATHS:
         answer = service.post(path, json=body)
         assert (answer.status_code, answer.json()["field"]) == (status, field)
         assert answer.json()["error_type"]
 
 
-def test_a_body_that_is_not_called_json_is_told_so(service):
+def test_a_body_without_the_json_content_type_gets_a_hint(service):
     answer = service.post("/rerank", content='{"query": "a", "texts": ["a"]}')  # as curl -d sends it
     assert (answer.status_code, answer.json()["field"]) == (422, "body")
     assert "Content-Type: application/json" in answer.json()["error"]

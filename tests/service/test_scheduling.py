@@ -1,4 +1,4 @@
-"""The scheduler alone: batches, what is cancelled, what fails, what is refused."""
+"""The scheduler alone: batches, cancelled and failed jobs, refused requests."""
 
 import asyncio
 from threading import Event
@@ -11,87 +11,87 @@ from rerank_plugin.service.scheduling import Scheduler
 
 @pytest.fixture
 def scheduler():
-    made = Scheduler(threads=1, most=2, at_once=8)
-    yield made
-    made.close()
+    opened = Scheduler(threads=1, max_queries=2, max_batch=8)
+    yield opened
+    opened.close()
 
 
-def asked(scheduler, squares, item):
-    """A task that asks for the square of an item."""
-    return asyncio.ensure_future(scheduler.together(lambda: item, squares.together, lambda result: result))
+def submit(scheduler, squares, item):
+    """A task whose result is the square of an item."""
+    return asyncio.ensure_future(scheduler.batched(lambda: item, squares.square, lambda result: result))
 
 
-async def all_asked(scheduler, squares, first, *rest):
-    """Tasks of several items: the first one is at work until ``squares.go`` is set, and the others wait."""
-    tasks = [asked(scheduler, squares, first)]
-    await asyncio.to_thread(squares.begun.wait, 10)
-    tasks += [asked(scheduler, squares, one) for one in rest]
+async def submit_all(scheduler, squares, first, *rest):
+    """Tasks of several items: the first runs until ``squares.go`` is set, and the others wait."""
+    tasks = [submit(scheduler, squares, first)]
+    await asyncio.to_thread(squares.started.wait, 10)
+    tasks += [submit(scheduler, squares, item) for item in rest]
     await asyncio.sleep(0.01)
     return tasks
 
 
 class Squares:
-    """Notes what it was given together; waits for ``go`` at the first call."""
+    """Squares items, and records its batches; a call waits for ``go``."""
 
     def __init__(self):
-        self.begun, self.go, self.given = Event(), Event(), []
+        self.started, self.go, self.batches = Event(), Event(), []
 
-    def together(self, items):
-        self.given.append(list(items))
-        self.begun.set()
+    def square(self, items):
+        self.batches.append(list(items))
+        self.started.set()
         self.go.wait(10)
         if "bad" in items:
             raise ValueError("bad")
         return [item * item for item in items]
 
 
-def test_what_waits_is_scored_together_and_what_is_cancelled_is_not(scheduler):
+def test_waiting_jobs_form_batches_without_cancelled_ones(scheduler):
     squares, others = Squares(), Squares()
     others.go.set()
 
-    async def ask():
-        tasks = [*await all_asked(scheduler, squares, *range(1, 13)), asked(scheduler, others, 7)]
+    async def run():
+        tasks = [*await submit_all(scheduler, squares, *range(1, 13)), submit(scheduler, others, 7)]
         await asyncio.sleep(0.01)
         tasks[2].cancel()
         await asyncio.sleep(0.01)
         squares.go.set()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    found = asyncio.run(ask())
-    assert isinstance(found.pop(2), asyncio.CancelledError)
-    assert found == [1, 4, 16, *(one * one for one in range(5, 13)), 49]
-    assert [one for batch in squares.given for one in batch] == [1, 2, 4, *range(5, 13)]
-    assert max(map(len, squares.given)) == 7 and others.given == [[7]]
+    results = asyncio.run(run())
+    assert isinstance(results.pop(2), asyncio.CancelledError)
+    assert results == [1, 4, 16, *(item * item for item in range(5, 13)), 49]
+    assert [item for batch in squares.batches for item in batch] == [1, 2, 4, *range(5, 13)]
+    assert max(map(len, squares.batches)) == 7 and others.batches == [[7]]
 
 
-def test_jobs_that_come_during_the_work_start_no_calls_that_pile_up(scheduler, monkeypatch):
-    """One call for each job grew by a kilobyte a query for as long as the service was busy."""
-    squares, calls, submit = Squares(), [], scheduler.turns.submit
-    monkeypatch.setattr(scheduler.turns, "submit", lambda call: calls.append(call) or submit(call))
+def test_jobs_that_arrive_during_a_batch_start_no_further_calls(scheduler, monkeypatch):
+    """With a call for each job, memory grew by a kilobyte a query while the service was busy."""
+    squares, calls, start = Squares(), [], scheduler.batch_thread.submit
+    monkeypatch.setattr(scheduler.batch_thread, "submit", lambda call: calls.append(call) or start(call))
 
-    async def ask():
-        tasks = await all_asked(scheduler, squares, *range(1, 30))
+    async def run():
+        tasks = await submit_all(scheduler, squares, *range(1, 30))
         squares.go.set()
-        found = await asyncio.gather(*tasks)
-        return [*found, await asked(scheduler, squares, 30)]
+        results = await asyncio.gather(*tasks)
+        return [*results, await submit(scheduler, squares, 30)]
 
-    assert asyncio.run(ask()) == [one * one for one in range(1, 31)]
+    assert asyncio.run(run()) == [item * item for item in range(1, 31)]
     assert len(calls) <= 2
 
 
-def test_only_what_is_at_fault_fails(scheduler):
+def test_only_the_item_at_fault_fails(scheduler):
     squares = Squares()
 
-    async def ask():
-        tasks = await all_asked(scheduler, squares, 1, 2, "bad", 3)
+    async def run():
+        tasks = await submit_all(scheduler, squares, 1, 2, "bad", 3)
         squares.go.set()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    found = asyncio.run(ask())
-    assert isinstance(found[2], ValueError) and [found[at] for at in (0, 1, 3)] == [1, 4, 9]
+    results = asyncio.run(run())
+    assert isinstance(results.pop(2), ValueError) and results == [1, 4, 9]
 
 
-def test_more_than_may_be_inside_are_refused_at_once(scheduler):
+def test_a_full_scheduler_refuses_at_once(scheduler):
     with scheduler.admitted():
         with scheduler.admitted():
             with pytest.raises(OverloadedError) as refused:
@@ -104,15 +104,15 @@ def test_more_than_may_be_inside_are_refused_at_once(scheduler):
     assert not scheduler.full
 
 
-def test_closing_finishes_what_waits(scheduler):
+def test_closing_finishes_waiting_jobs(scheduler):
     squares = Squares()
 
-    async def ask():
-        tasks = await all_asked(scheduler, squares, 1, 2, 3)
+    async def run():
+        tasks = await submit_all(scheduler, squares, 1, 2, 3)
         closing = asyncio.create_task(asyncio.to_thread(scheduler.close))
         await asyncio.sleep(0.01)
         squares.go.set()
         await closing
         return await asyncio.wait_for(asyncio.gather(*tasks), 10)
 
-    assert asyncio.run(ask()) == [1, 4, 9]
+    assert asyncio.run(run()) == [1, 4, 9]

@@ -1,4 +1,4 @@
-"""The search API over real sockets: the hits of the library with Pyserini's keys, and what is refused."""
+"""The search API over real sockets: the library's hits under Pyserini's keys, and errors."""
 
 import json
 
@@ -14,6 +14,10 @@ def searcher(index):
         yield opened
 
 
+def ids_and_scores(answer):
+    return [(candidate["docid"], candidate["score"]) for candidate in answer["candidates"]]
+
+
 def get(service, path, status=200, **parameters):
     answer = service.get(path, params=parameters)
     assert answer.status_code == status, answer.text
@@ -21,60 +25,60 @@ def get(service, path, status=200, **parameters):
 
 
 @pytest.mark.parametrize("text", ["aspirin heart attack", "stroke cancer", "the of", '糖尿病 🙂 AND "(', "zzyzx"])
-def test_hits_are_those_of_the_library(service, searcher, text):
-    found = get(service, "/v1/small/search", query=text, hits=20)
+def test_hits_equal_the_library_s(service, searcher, text):
+    answer = get(service, "/v1/small/search", query=text, hits=20)
     hits = searcher.search(text, 20)
     keys = ("docid", "score", "rank", "title", "first_stage_rank", "first_stage_score")
-    assert [[one[key] for key in keys] for one in found["candidates"]] == [
+    assert [[candidate[key] for key in keys] for candidate in answer["candidates"]] == [
         [getattr(hit, key) for key in keys] for hit in hits
     ]
-    assert (found["api"], found["index"], found["query"]) == ("v1", "small", {"text": text})
-    assert found["reranked"] and found["reranker"] == "delta"
-    for one in found["candidates"]:
-        assert one["doc"] == searcher.doc(one["docid"]).fields
+    assert (answer["api"], answer["index"], answer["query"]) == ("v1", "small", {"text": text})
+    assert answer["reranked"] and answer["reranker"] == "delta"
+    for candidate in answer["candidates"]:
+        assert candidate["doc"] == searcher.doc(candidate["docid"]).fields
 
 
-def test_pages_follow_each_other(service):
-    whole = get(service, "/v1/small/search", query="cancer women", hits=6)["candidates"]
-    asked = {"query": "cancer women", "hits": 2}
-    pages = [get(service, "/v1/small/search", **asked, offset=at)["candidates"] for at in (0, 2, 4)]
-    assert [one for page in pages for one in page] == whole and len(whole) > 4
+def test_offsets_page_through_the_ranking(service):
+    ranking = get(service, "/v1/small/search", query="cancer women", hits=6)["candidates"]
+    parameters = {"query": "cancer women", "hits": 2}
+    pages = [get(service, "/v1/small/search", **parameters, offset=offset)["candidates"] for offset in (0, 2, 4)]
+    assert [hit for page in pages for hit in page] == ranking and len(ranking) > 4
 
 
-def test_several_queries_have_the_answers_of_each(service):
+def test_several_queries_get_the_answers_of_single_queries(service):
     texts = ["stroke", "malaria children", "aspirin"]
-    found = get(service, "/v1/small/search", query=texts)["results"]
-    alone = [get(service, "/v1/small/search", query=text) for text in texts]
-    assert [one["candidates"] for one in found] == [one["candidates"] for one in alone]
+    answers = get(service, "/v1/small/search", query=texts)["results"]
+    single = [get(service, "/v1/small/search", query=text) for text in texts]
+    assert [answer["candidates"] for answer in answers] == [answer["candidates"] for answer in single]
 
 
 def test_the_first_stage_alone_and_its_settings(service, index):
-    found = get(service, "/v1/small/search", query="heart failure", reranker="none", k1=2.0, b=0.75, field="title")
-    with rp.Searcher(index, first_stage=LuceneConfig(k1=2.0, b=0.75, field="title")) as other:
-        hits = other.search("heart failure")
-    assert [(one["docid"], one["score"]) for one in found["candidates"]] == [(hit.docid, hit.score) for hit in hits]
-    assert not found["reranked"] and found["reranker"] == "none"
+    answer = get(service, "/v1/small/search", query="heart failure", reranker="none", k1=2.0, b=0.75, field="title")
+    with rp.Searcher(index, first_stage=LuceneConfig(k1=2.0, b=0.75, field="title")) as titles:
+        hits = titles.search("heart failure")
+    assert ids_and_scores(answer) == [(hit.docid, hit.score) for hit in hits]
+    assert not answer["reranked"] and answer["reranker"] == "none"
 
 
-def test_several_rerankers_in_a_row(service, index):
-    asked = {"query": "cancer women", "reranker": "titles,delta@3"}
-    found = get(service, "/v1/small/search", **asked)
-    with rp.Searcher(index, ["bm25-title", "delta@3"]) as other:
-        hits = other.search("cancer women")
-        sentence = other.explain("cancer women", hits[3].docid).sentence
-    assert [(one["docid"], one["score"]) for one in found["candidates"]] == [(hit.docid, hit.score) for hit in hits]
-    explained = get(service, "/v1/small/explain", **asked, docid=hits[3].docid)
-    assert (found["reranker"], explained["reranker"], explained["sentence"]) == (*["titles,delta@3"] * 2, sentence)
+def test_a_cascade_of_rerankers(service, index):
+    parameters = {"query": "cancer women", "reranker": "titles,delta@3"}
+    answer = get(service, "/v1/small/search", **parameters)
+    with rp.Searcher(index, ["bm25-title", "delta@3"]) as cascade:
+        hits = cascade.search("cancer women")
+        sentence = cascade.explain("cancer women", hits[3].docid).sentence
+    assert ids_and_scores(answer) == [(hit.docid, hit.score) for hit in hits]
+    explained = get(service, "/v1/small/explain", **parameters, docid=hits[3].docid)
+    assert (answer["reranker"], explained["reranker"], explained["sentence"]) == (*["titles,delta@3"] * 2, sentence)
 
 
-def test_notes_are_those_of_the_library(service, searcher):
+def test_notes_equal_the_library_s(service, searcher):
     text = 'Nebenwirkungen der Statine AND "Herzinfarkt"'
-    found = get(service, "/v1/small/search", query=[text, "aspirin"])["results"]
-    assert [one["notes"] for one in found] == [searcher.notes(text), []] and len(searcher.notes(text)) == 2
+    answers = get(service, "/v1/small/search", query=[text, "aspirin"])["results"]
+    assert [answer["notes"] for answer in answers] == [searcher.notes(text), []] and len(searcher.notes(text)) == 2
     assert get(service, "/v1/small/search", query=text, reranker="none")["notes"] == searcher.notes(text)[:1]
 
 
-def test_documents_are_shown_as_asked(service):
+def test_documents_have_the_requested_form(service):
     parsed = get(service, "/v1/small/doc/1")["doc"]
     assert get(service, "/v1/small/doc/1", parse=False)["doc"] == json.dumps(parsed, ensure_ascii=False)
     assert get(service, "/v1/small/doc/1", fields="title,id,nothing")["doc"] == {"title": parsed["title"], "id": "1"}
@@ -83,10 +87,10 @@ def test_documents_are_shown_as_asked(service):
 
 
 def test_highlights_count_code_points_and_compare_stems(service):
-    found = get(service, "/v1/small/search", query="controls of 糖尿病 and statin")["candidates"]
+    hits = get(service, "/v1/small/search", query="controls of 糖尿病 and statin")["candidates"]
     marked = {
-        one["docid"]: [one["doc"][place["field"]][place["start"] : place["end"]] for place in one["highlights"]]
-        for one in found
+        hit["docid"]: [hit["doc"][match["field"]][match["start"] : match["end"]] for match in hit["highlights"]]
+        for hit in hits
     }
     assert marked["5"] == ["糖尿病", "control"]
     assert marked["MED-1"] == ["Statins", "Statins"]
@@ -125,30 +129,30 @@ def test_highlights_count_code_points_and_compare_stems(service):
         ("/v2/nothing", {}, 404, None),
     ],
 )  # fmt: skip
-def test_what_is_refused_is_said_with_its_field(service, index_folder, path, parameters, status, field):
-    found = get(service, path, status, **parameters)
-    assert found["field"] == field
-    assert len(found["error"]) > 10 and "\n" not in found["error"] and str(index_folder.parent) not in found["error"]
+def test_errors_name_the_field(service, index_folder, path, parameters, status, field):
+    answer = get(service, path, status, **parameters)
+    assert answer["field"] == field
+    assert len(answer["error"]) > 10 and "\n" not in answer["error"] and str(index_folder.parent) not in answer["error"]
 
 
 @pytest.mark.parametrize(
     "path, parameters", [("similar", {"docid": "1"}), ("search", {"query": "a", "first_stage": "hybrid"})]
 )
-def test_the_command_that_encodes_an_index_names_no_folder_that_is_not_there(service, path, parameters):
-    found = get(service, f"/v1/small/{path}", 400, **parameters)["error"]
-    assert found.endswith("rerank-plugin index --encode ktrel --index <folder of small>")
+def test_a_command_in_an_error_hides_the_index_folder(service, path, parameters):
+    error = get(service, f"/v1/small/{path}", 400, **parameters)["error"]
+    assert error.endswith("rerank-plugin index --encode ktrel --index <folder of small>")
 
 
-def test_indexes_say_what_can_be_asked_of_them(service):
-    found = get(service, "/v1/indexes")
-    (one,) = found["indexes"]
-    assert found["reranker"] == "delta"
-    assert (one["name"], one["documents"], one["default"]) == ("small", 40, True)
-    assert one["summaries"]["delta"].endswith("; English, biomedical, mostly lexical")
-    assert one["summaries"]["titles"] == "BM25 of the title"
-    assert one["rerankers"] == ["delta", "titles"] and {"bm25", "qld", "bm25+rm3"} <= {*one["first_stages"]}
-    assert one["suggestions"]
-    for stage in one["first_stages"]:
+def test_indexes_list_their_first_stages_and_rerankers(service):
+    answer = get(service, "/v1/indexes")
+    (description,) = answer["indexes"]
+    assert answer["reranker"] == "delta"
+    assert (description["name"], description["documents"], description["default"]) == ("small", 40, True)
+    assert description["summaries"]["delta"].endswith("; English, biomedical, mostly lexical")
+    assert description["summaries"]["titles"] == "BM25 of the title"
+    assert description["rerankers"] == ["delta", "titles"]
+    assert {"bm25", "qld", "bm25+rm3"} <= {*description["first_stages"]} and description["suggestions"]
+    for stage in description["first_stages"]:
         assert get(service, "/v1/small/search", query="aspirin", first_stage=stage)["candidates"]
 
 

@@ -1,4 +1,4 @@
-"""The command: what it refuses, a process that is reloaded and stopped by signals, and Pyserini's own lines."""
+"""The serve command: its errors, reload and stop by signals, and the commands of Pyserini's documentation."""
 
 import json
 import re
@@ -17,12 +17,12 @@ import pytest
 from tests.processes import ROOT, environment, run
 
 SERVE = ("-m", "rerank_plugin.serve")
-LINES = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @contextmanager
-def served(*arguments, folder=None):
-    """The process of the command, once it answers, and its address."""
+def server(*arguments, folder=None):
+    """The process of the command, once it listens, and its address."""
     command = [sys.executable, *SERVE, "--port", "0", *map(str, arguments)]
     with subprocess.Popen(
         command, cwd=folder, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -37,12 +37,13 @@ def served(*arguments, folder=None):
 
 @pytest.fixture(scope="module")
 def curl(tmp_path_factory):
-    """Runs the lines of a page against the bundled sample, which the first start indexes; each gives JSON."""
+    """Runs the curl lines of a text against a service over the bundled sample, which its start indexes."""
     if shutil.which("curl") is None:
         pytest.skip("needs curl")
-    with served(folder=tmp_path_factory.mktemp("fresh")) as (_, address):
+    with server(folder=tmp_path_factory.mktemp("fresh")) as (_, address):
 
         def answers(text):
+            """The answer to each line."""
             lines = text.replace("http://localhost:8080", address).replace("\\\n", "").splitlines()
             return {line: run("-c", line, program="bash") for line in lines if line.startswith("curl")}
 
@@ -50,51 +51,51 @@ def curl(tmp_path_factory):
 
 
 def test_pyserini_s_documentation_runs(curl):
-    """The lines of its guide to the REST API, with the sample's documents."""
-    found = curl(
+    """The commands of its guide to the REST API, on the sample."""
+    answers = curl(
         'curl -s -X GET "http://localhost:8080/v1/sample/search?query=heart%20attack%20aspirin"\n'
         'curl -s "http://localhost:8080/v1/sample/search?query=heart%20attack&hits=5&parse=false"\n'
         'curl -s "http://localhost:8080/v1/sample/doc/S000909"\n'
     )
-    ranked, five, document = map(json.loads, found.values())
+    ranked, five, document = map(json.loads, answers.values())
     assert set(ranked) >= {"api", "index", "query", "candidates"} and len(ranked["candidates"]) == 10
     assert set(ranked["candidates"][0]) >= {"docid", "score", "rank", "doc"}
-    assert [one["rank"] for one in five["candidates"]] == [1, 2, 3, 4, 5]
+    assert [hit["rank"] for hit in five["candidates"]] == [1, 2, 3, 4, 5]
     assert isinstance(five["candidates"][0]["doc"], str) and isinstance(document["doc"], dict)
 
 
-def test_the_lines_of_the_page_run(curl):
-    found = curl("".join(LINES.findall((ROOT / "docs" / "service.md").read_text("utf-8"))))
-    assert len(found) >= 8
-    for line, answer in found.items():
+def test_the_commands_of_service_md_run(curl):
+    answers = curl("".join(BLOCKS.findall((ROOT / "docs" / "service.md").read_text("utf-8"))))
+    assert len(answers) >= 8
+    for line, answer in answers.items():
         if "/metrics" not in line:
             assert "error_type" not in json.loads(answer), (line, answer)
 
 
-def test_signals_reload_and_stop_without_dropping_a_request(index_folder):
-    with served("--index", f"a={index_folder}", "--reranker", "bm25-title") as (process, address):
+def test_signals_reload_and_stop_without_failing_a_request(index_folder):
+    with server("--index", f"a={index_folder}", "--reranker", "bm25-title") as (process, address):
 
-        def asked(_):
+        def status(_):
             return httpx.get(f"{address}/v1/a/search", params={"query": "cancer"}, timeout=60).status_code
 
         with ThreadPoolExecutor(4) as clients:
             process.send_signal(signal.SIGHUP)
-            assert {*clients.map(asked, range(40))} == {200}
+            assert {*clients.map(status, range(40))} == {200}
         for _ in range(500):
             if 'rerank_reloads_total{result="done"} 1.0' in httpx.get(f"{address}/metrics").text:
                 break
             time.sleep(0.02)
         else:
-            pytest.fail("it was not reloaded")
+            pytest.fail("the service was not reloaded")
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
-    assert process.returncode == 0 and "Traceback" not in said
+        _, log = process.communicate(timeout=30)
+    assert process.returncode == 0 and "Traceback" not in log
     for line in ("index a: opening ", "index a: warming bm25, ", "index a: warming bm25-title", "ready: "):
-        assert f"\n{line}" in f"\n{said}"
+        assert f"\n{line}" in f"\n{log}"
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         (("--index", "nowhere"), "no index at nowhere"),
         (("--index", "a=x", "--index", "a=y"), "'a'"),
@@ -105,8 +106,8 @@ def test_signals_reload_and_stop_without_dropping_a_request(index_folder):
         (("--port", "{taken}"), "choose another --port"),
     ],
 )
-def test_what_it_refuses(tmp_path, arguments, said):
+def test_invalid_options(tmp_path, arguments, message):
     with create_server(("127.0.0.1", 0)) as taken:
-        known = ("--index", "i") if "--port" in arguments else ()
-        given = [one.format(taken=taken.getsockname()[1]) for one in (*known, *arguments)]
-        assert said in run(*SERVE, *given, folder=tmp_path, status=2)
+        index = ("--index", "i") if "--port" in arguments else ()
+        options = [argument.format(taken=taken.getsockname()[1]) for argument in (*index, *arguments)]
+        assert message in run(*SERVE, *options, folder=tmp_path, status=2)

@@ -1,2 +1,2 @@
-// The policy of the service forbids scripts inside pages, so this is a file of its own.
+// A separate file, since the service's content security policy forbids inline scripts.
 SwaggerUIBundle({ url: "/openapi.json", dom_id: "#swagger-ui", deepLinking: true, validatorUrl: null });

@@ -1,12 +1,12 @@
-// Calls of the service. An answer that is an error is thrown as a Refusal.
+// Calls of the service. An error response is thrown as a ServiceError.
 
 const TOKEN = "rerank_plugin token";
 
-export class Refusal extends Error {
-  constructor(status, message, seconds = 0) {
+export class ServiceError extends Error {
+  constructor(status, message, retryAfter = 0) {
     super(message);
     this.status = status;
-    this.seconds = seconds;
+    this.retryAfter = retryAfter; // seconds
   }
 }
 
@@ -14,31 +14,31 @@ export function keepToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
-function access() {
+function tokenHeader() {
   const token = sessionStorage.getItem(TOKEN);
   return token ? { Authorization: `Bearer ${token}` } : {};
 }
 
-/** Send a body to a path, also while the page is left. What is refused is not needed for the page. */
+/** Send a body to a path, even while the page closes. Errors are ignored: the page does not need the answer. */
 export function send(path, body) {
-  const headers = { ...access(), "Content-Type": "application/json" };
+  const headers = { ...tokenHeader(), "Content-Type": "application/json" };
   fetch(`v1/${path}`, { method: "POST", headers, body: JSON.stringify(body), keepalive: true }).catch(() => {});
 }
 
-/** The JSON of a path with parameters {name: value or list of values}; empty values are left out. */
+/** The JSON of a path with parameters {name: value or list of values}; empty values are not sent. */
 export async function get(path, parameters = {}, signal = undefined) {
-  const asked = new URLSearchParams();
+  const search = new URLSearchParams();
   for (const [name, values] of Object.entries(parameters))
-    for (const value of [values].flat()) if (value !== "" && value !== undefined) asked.append(name, value);
-  let answer;
+    for (const value of [values].flat()) if (value !== "" && value !== undefined) search.append(name, value);
+  let response;
   try {
-    answer = await fetch(`v1/${path}?${asked}`, { headers: access(), signal });
+    response = await fetch(`v1/${path}?${search}`, { headers: tokenHeader(), signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal(0, "The service does not answer. Is it running?");
+    throw new ServiceError(0, "The service does not answer. Is it running?");
   }
-  const body = await answer.json().catch(() => ({ error: "The service's answer cannot be read." }));
-  if (!answer.ok) throw new Refusal(answer.status, body.error, Number(answer.headers.get("Retry-After")));
+  const body = await response.json().catch(() => ({ error: "The service's answer is not valid JSON." }));
+  if (!response.ok) throw new ServiceError(response.status, body.error, Number(response.headers.get("Retry-After")));
   return body;
 }
 

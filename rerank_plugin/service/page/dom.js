@@ -1,35 +1,35 @@
-// Makes elements. Texts become text nodes, so nothing in a document is read as markup.
+// Creates elements. Texts become text nodes, so nothing in a document is parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export const byId = (id) => document.getElementById(id);
 
-/** An element with attributes (those that are functions are listeners; null and false are left out) and children. */
+/** An element with children and attributes: a function is a listener; null and false are omitted. */
 export function element(tag, attributes = {}, ...children) {
-  return filled(document.createElement(tag), attributes, children);
+  return fill(document.createElement(tag), attributes, children);
 }
 
 export function svgElement(tag, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, tag), attributes, children);
+  return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-function filled(made, attributes, children) {
+function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") made.addEventListener(name, value);
-    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+    if (typeof value === "function") node.addEventListener(name, value);
+    else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return made;
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
 }
 
-/** The text with the places [{start, end}], counted in code points, made into elements by `marked(place, text)`. */
-export function withPlaces(text, places, marked) {
+/** The parts of a text, with `mark(span, part)` for each of the spans [{start, end}], which count code points. */
+export function withSpans(text, spans, mark) {
   const points = Array.from(text);
   const parts = [];
   let end = 0;
-  for (const place of places) {
-    parts.push(points.slice(end, place.start).join(""), marked(place, points.slice(place.start, place.end).join("")));
-    end = place.end;
+  for (const span of spans) {
+    parts.push(points.slice(end, span.start).join(""), mark(span, points.slice(span.start, span.end).join("")));
+    end = span.end;
   }
   return [...parts, points.slice(end).join("")];
 }

@@ -1,13 +1,14 @@
-// Judgements, kept in the browser by index, query and document; and the files that the page exports.
+// Judgments, kept in the browser by index, query and document; and the files that the page exports.
 
+// The spelling of the key stays, so that a browser keeps its judgments.
 const key = (index) => `rerank_plugin judgements ${index}`;
-// TREC's files have columns between white space, so that a query's words are joined to be its id.
+// White space separates the columns of TREC files, so the id of a query is its words joined by _.
 const queryId = (query) => query.trim().split(/\s+/).join("_");
 
 const all = (index) => JSON.parse(localStorage.getItem(key(index)) ?? "{}");
 
-/** 1 relevant, 0 not relevant, undefined not judged. */
-export const judgement = (index, query, docid) => all(index)[queryId(query)]?.[docid];
+/** 1: relevant; 0: not relevant; undefined: not judged. */
+export const judgment = (index, query, docid) => all(index)[queryId(query)]?.[docid];
 
 export function judge(index, query, docid, relevance) {
   const judged = all(index);
@@ -19,14 +20,15 @@ export function judge(index, query, docid, relevance) {
 
 export function qrels(index) {
   const queries = Object.entries(all(index));
-  const lines = ([query, found]) => Object.entries(found).map(([id, value]) => `${query} 0 ${id} ${value}\n`);
+  const lines = ([query, judged]) =>
+    Object.entries(judged).map(([docid, relevance]) => `${query} 0 ${docid} ${relevance}\n`);
   return queries.flatMap(lines).join("");
 }
 
 export function run(answer) {
   const query = queryId(answer.query.text);
   const tag = answer.reranker === "none" ? answer.first_stage : `${answer.first_stage}+${answer.reranker}`;
-  return answer.candidates.map((one) => `${query} Q0 ${one.docid} ${one.rank} ${one.score} ${tag}\n`).join("");
+  return answer.candidates.map((hit) => `${query} Q0 ${hit.docid} ${hit.rank} ${hit.score} ${tag}\n`).join("");
 }
 
 export function download(name, text) {

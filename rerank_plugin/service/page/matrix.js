@@ -1,59 +1,60 @@
-// The match matrix as a heat-map: a grid whose cells are walked with the arrow keys, and a line that reads the cell.
+// The match matrix as a heat map: the arrow keys move through its cells, and a line below shows the current cell.
 
 import { element } from "./dom.js";
 
-const SHOWN = 40; // document words, at first
+const SHOWN_WORDS = 40; // document words before "Show all"
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
-export function matrixOf(found) {
-  const held = element("div", { class: "matrix" });
-  draw(held, found, columns(found, SHOWN));
-  return held;
+export function matchMatrix(explanation) {
+  const container = element("div", { class: "matrix" });
+  draw(container, explanation, bestColumns(explanation, SHOWN_WORDS));
+  return container;
 }
 
-/** The places of the document words that match most, in the document's order. */
-function columns(found, most) {
-  const words = found.document_words;
-  const weight = (at) => Math.abs(words[at].contribution ?? 0) * 1e6 + Math.max(...found.matrix.map((row) => row[at]));
-  const places = found.matrix[0].map((_, at) => at);
-  return places.sort((one, other) => weight(other) - weight(one)).slice(0, most).sort((one, other) => one - other);
+/** The columns of the document words that match best, in document order. */
+function bestColumns(explanation, limit) {
+  const { document_words: words, matrix } = explanation;
+  const weight = (column) =>
+    Math.abs(words[column].contribution ?? 0) * 1e6 + Math.max(...matrix.map((row) => row[column]));
+  const columns = matrix[0].map((_, column) => column);
+  return columns.sort((a, b) => weight(b) - weight(a)).slice(0, limit).sort((a, b) => a - b);
 }
 
-function draw(held, found, shown) {
-  const all = found.matrix[0].length;
-  const most = Math.max(...found.matrix.flat().map(Math.abs), 1e-9);
-  const pooled = new Set(found.pooled.map(String));
-  const reading = element("output", { class: "reading" }, "Point at a cell, or walk with the arrow keys.");
-  const rows = found.query_words.map((word, row) =>
-    element("tr", {}, element("th", { scope: "row" }, word.text), shown.map((column) => {
-      const value = found.matrix[row][column];
+function draw(container, explanation, columns) {
+  const { document_words: words, matrix, matrix_name: name } = explanation;
+  const count = matrix[0].length;
+  const largest = Math.max(...matrix.flat().map(Math.abs), 1e-9);
+  const pooled = new Set(explanation.pooled.map(String));
+  const reading = element("output", { class: "reading" }, "Point at a cell, or move with the arrow keys.");
+  const rows = explanation.query_words.map((word, row) =>
+    element("tr", {}, element("th", { scope: "row" }, word.text), columns.map((column) => {
+      const value = matrix[row][column];
       const kept = pooled.has(`${row},${column}`);
-      const pair = `${word.text} × ${found.document_words[column].text}`;
-      const said = `${pair}: ${found.matrix_name} ${value.toFixed(3)}${kept ? ", kept" : ""}`;
-      const read = () => { reading.textContent = said; };
+      const label = `${word.text} × ${words[column].text}: ${name} ${value.toFixed(3)}${kept ? ", kept" : ""}`;
+      const read = () => { reading.textContent = label; };
       const cell = element("td", { tabindex: "-1", class: `${value < 0 ? "minus" : "plus"}${kept ? " kept" : ""}`,
-        "aria-label": said, mouseenter: read, focus: read });
-      cell.style.setProperty("--share", Math.abs(value) / most);
+        "aria-label": label, mouseenter: read, focus: read });
+      cell.style.setProperty("--share", Math.abs(value) / largest);
       return cell;
     })));
   rows[0]?.querySelector("td")?.setAttribute("tabindex", "0");
   const head = element("tr", {}, element("td", { class: "corner" }),
-    shown.map((column) => element("th", { scope: "col" }, element("span", {}, found.document_words[column].text))));
-  const grid = element("table", { role: "grid", "aria-label": `${found.matrix_name} of query words and document words`,
-    keydown: (event) => walk(event, rows) }, element("thead", {}, head), element("tbody", {}, rows));
-  const more = shown.length < all
-    ? element("button", { type: "button", click: () => draw(held, found, columns(found, all)) },
-        `Show all ${all} words`)
+    columns.map((column) => element("th", { scope: "col" }, element("span", {}, words[column].text))));
+  const grid = element("table", { role: "grid", "aria-label": `${name} of query words and document words`,
+    keydown: (event) => moveFocus(event, rows) }, element("thead", {}, head), element("tbody", {}, rows));
+  const more = columns.length < count
+    ? element("button", { type: "button", click: () => draw(container, explanation, bestColumns(explanation, count)) },
+        `Show all ${count} words`)
     : null;
   const parts = [element("div", { class: "scrolled" }, grid), reading, more];
-  held.replaceChildren(...parts.filter(Boolean));
+  container.replaceChildren(...parts.filter(Boolean));
 }
 
-function walk(event, rows) {
+function moveFocus(event, rows) {
   const step = STEPS[event.key];
   if (!step || event.target.tagName !== "TD") return;
   event.preventDefault();
-  const row = rows.findIndex((one) => one.contains(event.target));
+  const row = rows.findIndex((candidate) => candidate.contains(event.target));
   const cells = [...rows[row].querySelectorAll("td")];
   const next = rows[row + step[0]]?.querySelectorAll("td")[cells.indexOf(event.target) + step[1]];
   if (!next) return;

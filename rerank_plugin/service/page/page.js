@@ -1,28 +1,28 @@
-// Puts the page together: reads the address, asks the service, shows what it answers.
+// The main module: reads the address, calls the service, shows its answers.
 
-import { Refusal, get, indexPath, keepToken, send } from "./api.js";
+import { ServiceError, get, indexPath, keepToken, send } from "./api.js";
 import { byId, element } from "./dom.js";
-import { explanation } from "./explanation.js";
+import { explanationView } from "./explanation.js";
 import { download, qrels, run } from "./judgements.js";
-import { drawLines, followDocument } from "./lines.js";
-import { side } from "./results.js";
+import { drawLines, highlightDocument } from "./lines.js";
+import { rankingView } from "./results.js";
 import { fromAddress, toAddress } from "./state.js";
 
 const CHOICES = ["index", "stage", "left", "right", "hits"];
 const dialog = byId("document");
-const session = crypto.getRandomValues(new Uint32Array(4)).join("-"); // of clicks, where they are logged
-let served, state, shown, asking, retrying, clicked;
+const session = crypto.getRandomValues(new Uint32Array(4)).join("-"); // id of the session in the click log
+let service, state, answers, controller, retryTimer, openClick;
 
-const chosenIndex = () => served.indexes.find((one) => one.name === state.index) ?? served.indexes[0];
+const chosenIndex = () => service.indexes.find((index) => index.name === state.index) ?? service.indexes[0];
 
 async function start() {
   await guarded(start, async () => {
-    served = await get("indexes");
+    service = await get("indexes");
     showState();
   });
 }
 
-/** Show all that the address says. */
+/** Show the state that the address holds. */
 function showState() {
   state = fromAddress();
   fillForm();
@@ -33,11 +33,11 @@ function showState() {
 function fillForm() {
   const index = chosenIndex();
   state.index = index.name;
-  state.right ||= served.reranker;
+  state.right ||= service.reranker;
   state.stage ||= index.first_stages[0];
-  const options = (id, names, called = (name) => name) =>
-    byId(id).replaceChildren(...names.map((name) => element("option", { value: name }, called(name))));
-  options("index", served.indexes.map((one) => one.name));
+  const options = (id, names, label = (name) => name) =>
+    byId(id).replaceChildren(...names.map((name) => element("option", { value: name }, label(name))));
+  options("index", service.indexes.map(({ name }) => name));
   options("stage", index.first_stages);
   const rerankers = ["none", ...index.rerankers];
   for (const id of ["left", "right"]) options(id, rerankers, (name) => (name === "none" ? "first stage alone" : name));
@@ -48,8 +48,8 @@ function fillForm() {
 }
 
 function fillFilters(fields) {
-  const of = (field) => state.filter.filter((one) => one.startsWith(`${field}:`));
-  const values = (field) => of(field).map((one) => one.slice(field.length + 1));
+  const filters = (field) => state.filter.filter((filter) => filter.startsWith(`${field}:`));
+  const values = (field) => filters(field).map((filter) => filter.slice(field.length + 1));
   const inputs = fields.map((field) => element("label", {}, field,
     element("input", {
       "data-filter": field, value: values(field).join("; "), placeholder: field === "year" ? "2015-2020" : null,
@@ -76,55 +76,55 @@ function showStart() {
   byId("results").hidden = true;
   byId("start").hidden = false;
   byId("examples").replaceChildren(...chosenIndex().suggestions.map((text) =>
-    element("li", {}, element("button", { dir: "auto", click: () => ask(text) }, text))));
+    element("li", {}, element("button", { dir: "auto", click: () => searchFor(text) }, text))));
   dialog.close();
 }
 
-function ask(text) {
+function searchFor(text) {
   byId("query").value = text;
   byId("search").requestSubmit();
 }
 
 async function search() {
-  asking?.abort();
-  const mine = (asking = new AbortController());
+  controller?.abort();
+  const current = (controller = new AbortController());
   byId("start").hidden = true;
   byId("results").classList.add("waiting");
-  say("Searching …", "loading");
+  showStatus("Searching …", "loading");
   await guarded(search, async () => {
     const { query, hits, stage, filter, sort } = state;
-    const asked = { query, hits, first_stage: stage, filter, sort };
-    const one = (reranker) => get(indexPath(state.index, "search"), { ...asked, reranker }, mine.signal);
-    const left = await one(state.left); // one after the other, so that the times of each are its own
-    const right = await one(state.right);
-    shown = { left, right };
+    const parameters = { query, hits, first_stage: stage, filter, sort };
+    const rank = (reranker) => get(indexPath(state.index, "search"), { ...parameters, reranker }, current.signal);
+    const left = await rank(state.left); // not concurrently: each search shows its own times
+    const right = await rank(state.right);
+    answers = { left, right };
     byId("results").hidden = false;
     for (const name of ["left", "right"])
-      byId(`side-${name}`).replaceChildren(...side(shown[name], (docid) => click(docid, name)));
+      byId(`side-${name}`).replaceChildren(...rankingView(answers[name], (docid) => click(docid, name)));
     drawLines();
-    const found = `${right.candidates.length} documents on the right`;
-    const notes = new Set([left.notes, right.notes].flat().filter(Boolean)); // both sides mostly say the same
+    const count = `${right.candidates.length} documents on the right`;
+    const notes = new Set([left.notes, right.notes].flat().filter(Boolean)); // both sides mostly have the same notes
     const lines = [...notes].map((note) => element("p", { class: "notice" }, note));
-    byId("status").replaceChildren(element("span", { class: "unseen" }, found), ...lines);
+    byId("status").replaceChildren(element("span", { class: "visually-hidden" }, count), ...lines);
     if (state.doc) await open(state.doc, state.side || "right");
     else dialog.close();
   });
-  if (mine === asking) byId("results").classList.remove("waiting");
+  if (current === controller) byId("results").classList.remove("waiting");
 }
 
 function click(docid, from) {
-  const ids = shown[from].candidates.map((one) => one.docid);
-  clicked = { query: state.query, shown: ids, clicked: docid, position: ids.indexOf(docid) + 1, session };
-  clicked.opened = performance.now();
+  const docids = answers[from].candidates.map((hit) => hit.docid);
+  openClick = { query: state.query, shown: docids, clicked: docid, position: docids.indexOf(docid) + 1, session };
+  openClick.opened = performance.now();
   open(docid, from);
 }
 
-/** Where clicks are logged, send the one that opened the document which is closed now. */
+/** When a document closes, send the click that opened it, if the service logs clicks. */
 function logClick() {
-  if (!served.clicks || !clicked) return;
-  const { opened, ...found } = clicked;
-  clicked = undefined;
-  send(indexPath(state.index, "click"), { ...found, dwell: (performance.now() - opened) / 1000 });
+  if (!service.clicks || !openClick) return;
+  const { opened, ...body } = openClick;
+  openClick = undefined;
+  send(indexPath(state.index, "click"), { ...body, dwell: (performance.now() - opened) / 1000 });
 }
 
 async function open(docid, from) {
@@ -134,44 +134,45 @@ async function open(docid, from) {
   dialog.replaceChildren(close, element("h2", { id: "document-title" }, "Explaining …"));
   if (!dialog.open) dialog.showModal();
   try {
-    const asked = { query: state.query, docid, reranker: state[from], first_stage: state.stage, filter: state.filter };
-    const found = await get(indexPath(state.index, "explain"), asked);
-    if (state.doc === docid) dialog.replaceChildren(close, ...explanation(found));
+    const { query, stage, filter } = state;
+    const parameters = { query, docid, reranker: state[from], first_stage: stage, filter };
+    const explanation = await get(indexPath(state.index, "explain"), parameters);
+    if (state.doc === docid) dialog.replaceChildren(close, ...explanationView(explanation));
   } catch (error) {
-    const again = element("button", { click: () => open(docid, from) }, "Try again");
+    const retry = element("button", { click: () => open(docid, from) }, "Try again");
     const title = element("h2", { id: "document-title" }, "No explanation");
-    dialog.replaceChildren(close, title, element("p", { role: "alert" }, error.message), again);
+    dialog.replaceChildren(close, title, element("p", { role: "alert" }, error.message), retry);
   }
 }
 
-/** Do what asks the service; show what it refuses, and offer to `again`. */
-async function guarded(again, work) {
-  clearTimeout(retrying);
+/** Do work that calls the service; show its errors, with a button that calls `retry`. */
+async function guarded(retry, work) {
+  clearTimeout(retryTimer);
   try {
     await work();
   } catch (error) {
     if (error.name === "AbortError") return;
     byId("results").hidden = true;
-    if (!(error instanceof Refusal)) console.error(error);
-    showRefusal(error, again);
+    if (!(error instanceof ServiceError)) console.error(error);
+    showError(error, retry);
   }
 }
 
-function showRefusal(error, again) {
-  const button = element("button", { click: again }, "Try again");
+function showError(error, retry) {
+  const button = element("button", { click: retry }, "Try again");
   if (error.status === 429) {
-    const seconds = error.seconds || 1;
-    say(`The service is busy. It is asked again in ${seconds} s.`, "overload", button);
-    retrying = setTimeout(again, 1000 * seconds);
+    const seconds = error.retryAfter || 1;
+    showStatus(`The service is busy. Retrying in ${seconds} s.`, "overload", button);
+    retryTimer = setTimeout(retry, 1000 * seconds);
   } else if (error.status === 401) {
     const token = element("input", { type: "password", "aria-label": "Token", autocomplete: "off" });
-    const send = (event) => { event.preventDefault(); keepToken(token.value); again(); };
-    const form = element("form", { submit: send }, token, element("button", {}, "Use it"));
-    say("This service wants a token.", "error", form);
-  } else say(error.message, "error", ...(error.status === 400 ? [] : [button]));
+    const send = (event) => { event.preventDefault(); keepToken(token.value); retry(); };
+    const form = element("form", { submit: send }, token, element("button", {}, "Use token"));
+    showStatus("This service requires a token.", "error", form);
+  } else showStatus(error.message, "error", ...(error.status === 400 ? [] : [button]));
 }
 
-function say(text, kind, ...actions) {
+function showStatus(text, kind, ...actions) {
   byId("status").replaceChildren(element("p", { class: kind }, text), ...actions);
 }
 
@@ -201,9 +202,11 @@ dialog.addEventListener("close", () => {
   byId(`side-${from}`)?.querySelector(`[data-docid="${CSS.escape(doc)}"] .open`)?.focus();
 });
 for (const name of ["left", "right"])
-  byId(`run-${name}`).addEventListener("click", () => download(`${shown[name].index}-${name}.run`, run(shown[name])));
+  byId(`run-${name}`).addEventListener("click", () => {
+    download(`${answers[name].index}-${name}.run`, run(answers[name]));
+  });
 byId("qrels").addEventListener("click", () => download(`${state.index}.qrels`, qrels(state.index)));
-for (const name of ["pointerover", "focusin"]) byId("sides").addEventListener(name, followDocument);
+for (const name of ["pointerover", "focusin"]) byId("sides").addEventListener(name, highlightDocument);
 addEventListener("resize", drawLines);
 addEventListener("popstate", showState);
 start();

@@ -1,116 +1,116 @@
-// One side: its name, its stages' times, and the documents with how far each moved.
+// The ranking on one side: its name, its stage times, and its hits with their rank changes.
 
-import { element, withPlaces } from "./dom.js";
-import { judge, judgement } from "./judgements.js";
+import { element, withSpans } from "./dom.js";
+import { judge, judgment } from "./judgements.js";
 import { retraction, summary } from "./stored.js";
 
-const SNIPPET = 260; // code points
+const SNIPPET_LENGTH = 260; // code points
 const STAGES = { first_stage_ms: "first stage", features_ms: "features", model_ms: "model", rest: "rest" };
 
-/** The elements of a side. `open(docid)` opens a document. */
-export function side(answer, open) {
+/** The elements of a ranking. `open(docid)` opens a document. */
+export function rankingView(answer, open) {
   const name = answer.reranker === "none" ? answer.first_stage : answer.reranker;
   const late = answer.reranker !== "none" && !answer.reranked;
   return [
     element("h2", { class: "name" }, name, element("small", {}, ` ${answer.total} candidates`)),
     timings(answer.timings),
     late
-      ? element("p", { class: "notice" }, "Not re-ranked within the deadline: this is the first stage's order.")
+      ? element("p", { class: "notice" }, "Not re-ranked before the deadline: this is the first-stage ranking.")
       : null,
     answer.candidates.length
-      ? element("ol", { class: "hits" }, answer.candidates.map((one) => hit(one, answer, open)))
+      ? element("ol", { class: "hits" }, answer.candidates.map((hit) => hitView(hit, answer, open)))
       : element("p", { class: "notice" }, "No document matches. Try other words, or fewer filters."),
   ].filter(Boolean);
 }
 
 function timings(times) {
   const spent = times.first_stage_ms + times.features_ms + times.model_ms;
-  const all = { ...times, rest: Math.max(times.total_ms - spent, 0) };
-  const said = (stage) => `${STAGES[stage]} ${all[stage].toFixed(1)} ms`;
+  const stages = { ...times, rest: Math.max(times.total_ms - spent, 0) };
+  const label = (stage) => `${STAGES[stage]} ${stages[stage].toFixed(1)} ms`;
   const parts = Object.keys(STAGES).map((stage) => {
     const part = element("span", { class: `stage ${stage}` });
-    part.style.flexGrow = all[stage];
+    part.style.flexGrow = stages[stage];
     return part;
   });
-  const labels = Object.keys(STAGES).map((stage) => element("li", { class: stage }, said(stage)));
+  const labels = Object.keys(STAGES).map((stage) => element("li", { class: stage }, label(stage)));
   return element(
     "div",
     { class: "timings" },
     element("div", { class: "bar", "aria-hidden": "true" }, parts),
-    element("ul", { "aria-label": `Times of ${times.total_ms.toFixed(1)} ms in all` }, labels),
+    element("ul", { "aria-label": `Stage times, ${times.total_ms.toFixed(1)} ms in total` }, labels),
   );
 }
 
-function hit(one, answer, open) {
-  const title = one.title || "No title";
-  const abstract = one.doc?.abstract ?? one.doc?.contents ?? "";
-  const stored = { ...one.doc, ...one.doc?.metadata }; // where BEIR and others keep it
-  const places = (field) => one.highlights.filter((place) => place.field === field);
+function hitView(hit, answer, open) {
+  const title = hit.title || "No title";
+  const abstract = hit.doc?.abstract ?? hit.doc?.contents ?? "";
+  const stored = { ...hit.doc, ...hit.doc?.metadata }; // BEIR and others nest metadata
+  const highlights = (field) => hit.highlights.filter((highlight) => highlight.field === field);
   return element(
     "li",
-    { "data-docid": one.docid },
-    element("span", { class: "rank" }, String(one.rank)),
+    { "data-docid": hit.docid },
+    element("span", { class: "rank" }, String(hit.rank)),
     element(
       "div",
       {},
       element(
         "h3",
-        { dir: "auto", class: one.title ? null : "untitled" },
-        element("button", { class: "open", "aria-haspopup": "dialog", click: () => open(one.docid) },
-          retraction(stored), one.title ? marks(title, places("title")) : title),
+        { dir: "auto", class: hit.title ? null : "untitled" },
+        element("button", { class: "open", "aria-haspopup": "dialog", click: () => open(hit.docid) },
+          retraction(stored), hit.title ? marks(title, highlights("title")) : title),
       ),
-      summary(stored, one.docid),
-      element("p", { class: "snippet", dir: "auto" }, snippet(abstract, places("abstract"))),
+      summary(stored, hit.docid),
+      element("p", { class: "snippet", dir: "auto" }, snippet(abstract, highlights("abstract"))),
       element("div", { class: "below" },
-        answer.reranker === "none" ? null : movement(one),
-        element("span", { class: "score" }, one.score.toFixed(3)),
-        judging(answer, one.docid, title)),
+        answer.reranker === "none" ? null : rankChange(hit),
+        element("span", { class: "score" }, hit.score.toFixed(3)),
+        judgmentButtons(answer, hit.docid, title)),
     ),
   );
 }
 
-const marks = (text, places) => withPlaces(text, places, (_, part) => element("mark", {}, part));
+const marks = (text, spans) => withSpans(text, spans, (_, part) => element("mark", {}, part));
 
-/** The abstract from the word a little before its first match. */
-function snippet(text, places) {
+/** The part of an abstract that begins at a word shortly before its first match. */
+function snippet(text, highlights) {
   const points = Array.from(text);
-  const near = (places[0]?.start ?? 0) - 60;
-  const first = near > 0 ? Math.min(points.indexOf(" ", near) + 1 || near, places[0].start) : 0;
-  const last = Math.min(first + SNIPPET, points.length);
-  const inside = places.filter((place) => place.end <= last);
-  const moved = inside.map((place) => ({ start: place.start - first, end: place.end - first }));
-  return [first ? "… " : "", ...marks(points.slice(first, last).join(""), moved), last < points.length ? " …" : ""];
+  const near = (highlights[0]?.start ?? 0) - 60;
+  const start = near > 0 ? Math.min(points.indexOf(" ", near) + 1 || near, highlights[0].start) : 0;
+  const end = Math.min(start + SNIPPET_LENGTH, points.length);
+  const inside = highlights.filter((highlight) => highlight.end <= end);
+  const shifted = inside.map((highlight) => ({ start: highlight.start - start, end: highlight.end - start }));
+  return [start ? "… " : "", ...marks(points.slice(start, end).join(""), shifted), end < points.length ? " …" : ""];
 }
 
-function movement(one) {
-  const by = one.first_stage_rank - one.rank;
-  const way = by > 0 ? "up" : by < 0 ? "down" : "same";
-  const said = by ? `${by > 0 ? "▲" : "▼"} ${Math.abs(by)}` : "=";
-  const text = by ? `${way} ${Math.abs(by)}, from rank ${one.first_stage_rank}` : "did not move";
-  return element("span", { class: `move ${way}`, title: text }, element("span", { "aria-hidden": "true" }, said),
-    element("span", { class: "unseen" }, text));
+function rankChange(hit) {
+  const change = hit.first_stage_rank - hit.rank;
+  const direction = change > 0 ? "up" : change < 0 ? "down" : "same";
+  const sign = change ? `${change > 0 ? "▲" : "▼"} ${Math.abs(change)}` : "=";
+  const text = change ? `${direction} ${Math.abs(change)}, from rank ${hit.first_stage_rank}` : "same rank";
+  return element("span", { class: `move ${direction}`, title: text }, element("span", { "aria-hidden": "true" }, sign),
+    element("span", { class: "visually-hidden" }, text));
 }
 
-/** Two buttons; pressing the pressed one takes the judgement back. */
-export function judging(answer, docid, title) {
+/** Buttons for relevant and not relevant; pressing a pressed button removes the judgment. */
+export function judgmentButtons(answer, docid, title) {
   const { index, query } = answer;
   const button = (relevance, sign, name) =>
     element("button", {
       type: "button", class: "judge", "data-judge": docid, "data-relevance": relevance,
-      "aria-pressed": String(judgement(index, query.text, docid) === relevance),
+      "aria-pressed": String(judgment(index, query.text, docid) === relevance),
       "aria-label": `${name}: ${title}`, title: name,
       click: () => {
-        const taken = judgement(index, query.text, docid) === relevance;
-        judge(index, query.text, docid, taken ? undefined : relevance);
-        showJudgements(index, query.text);
+        const pressed = judgment(index, query.text, docid) === relevance;
+        judge(index, query.text, docid, pressed ? undefined : relevance);
+        showJudgments(index, query.text);
       },
     }, sign);
   return element("span", { class: "judging" }, button(1, "✓", "Relevant"), button(0, "✕", "Not relevant"));
 }
 
-function showJudgements(index, query) {
+function showJudgments(index, query) {
   for (const button of document.querySelectorAll("[data-judge]")) {
-    const pressed = judgement(index, query, button.dataset.judge) === Number(button.dataset.relevance);
+    const pressed = judgment(index, query, button.dataset.judge) === Number(button.dataset.relevance);
     button.setAttribute("aria-pressed", String(pressed));
   }
 }

@@ -1,41 +1,42 @@
-// What is stored of a document beside its texts: who wrote it, where and when, what it is about, its address, and
-// whether it was retracted. Other indexes store other things, so that nothing is expected to be there.
+// The stored metadata of a document: authors, journal, date, languages, types, headings, address, and retraction. All
+// of it is optional, since indexes differ in what they store.
 
 import { element } from "./dom.js";
 
-const AUTHORS = 3; // of a list; all are in the open document
-const MOST = 12; // of which more are folded
-const PLACES = {
+const SHOWN_AUTHORS = 3; // in a list of hits and above a folded list
+const MAX_UNFOLDED = 12; // authors of the open document; a longer list is folded
+const SITES = {
   PubMed: /^(pubmed\.ncbi\.nlm\.nih\.gov|www\.ncbi\.nlm\.nih\.gov\/pubmed)\//,
   PMC: /^(pmc\.ncbi\.nlm\.nih\.gov|www\.ncbi\.nlm\.nih\.gov\/pmc)\//,
   DOI: /^(dx\.)?doi\.org\//,
 };
 
-const texts = (value) => [value].flat().filter((one) => typeof one === "string" && one);
-const joined = (parts) => parts.flat().filter(Boolean).flatMap((part, at) => (at ? [" · ", part] : [part]));
+const texts = (value) => [value].flat().filter((text) => typeof text === "string" && text);
+const joined = (parts) => parts.flat().filter(Boolean).flatMap((part, place) => (place ? [" · ", part] : [part]));
 
-/** The mark of a retracted article, and nothing of others. */
+/** The mark of a retracted article; empty for others. */
 export const retraction = (stored) =>
   stored.retracted === true ? [element("strong", { class: "retracted" }, "Retracted"), " "] : [];
 
-/** One line for a list: authors, journal, year, and the id, which is a link where the address is known. */
+/** A line for a list of hits: authors, journal, year, and the id, a link if the address is known. */
 export function summary(stored, docid) {
   const authors = texts(stored.authors);
-  const shown = [...authors.slice(0, AUTHORS), ...(authors.length > AUTHORS ? ["et al."] : [])].join(", ");
+  const shown = [...authors.slice(0, SHOWN_AUTHORS), ...(authors.length > SHOWN_AUTHORS ? ["et al."] : [])].join(", ");
   const year = texts(stored.date).map((date) => date.slice(0, 4));
-  const id = link(stored, docid, (place) => ` at ${place}`) ?? docid;
+  const id = link(stored, docid, (site) => ` at ${site}`) ?? docid;
   return element("p", { class: "details", dir: "auto" }, joined([shown, texts(stored.journal), year, id]));
 }
 
-/** Below the title of the open document: all authors, and its source. */
+/** The lines below the title of the open document: all authors, and the source. */
 export function source(stored, docid) {
   const authors = texts(stored.authors);
   const languages = texts(stored.languages).map(languageName);
-  const foreign = languages.some((one) => one !== "English") ? languages.join(", ") : "";
+  const foreign = languages.some((language) => language !== "English") ? languages.join(", ") : "";
   return [
-    authors.length > MOST
+    authors.length > MAX_UNFOLDED
       ? element("details", { class: "authors" },
-          element("summary", { dir: "auto" }, `${authors.slice(0, AUTHORS).join(", ")} and ${authors.length - AUTHORS} more`),
+          element("summary", { dir: "auto" },
+            `${authors.slice(0, SHOWN_AUTHORS).join(", ")} and ${authors.length - SHOWN_AUTHORS} more`),
           element("p", { dir: "auto" }, authors.join(", ")))
       : authors.length ? element("p", { class: "authors", dir: "auto" }, authors.join(", ")) : null,
     element("p", { class: "details", dir: "auto" },
@@ -43,28 +44,28 @@ export function source(stored, docid) {
   ];
 }
 
-/** Below the abstract: publication types and MeSH headings. */
+/** The lists below the abstract: publication types and MeSH headings. */
 export function headings(stored) {
   const lists = { "Publication types": texts(stored.types), "MeSH headings": texts(stored.mesh) };
   const parts = Object.entries(lists).filter(([, values]) => values.length).flatMap(([name, values]) => [
     element("dt", {}, name),
-    element("dd", {}, element("ul", { dir: "auto" }, values.map((one) => element("li", {}, one)))),
+    element("dd", {}, element("ul", { dir: "auto" }, values.map((value) => element("li", {}, value)))),
   ]);
   return parts.length ? element("dl", { class: "headings" }, parts) : null;
 }
 
-/** The name of a language that has a code of ISO 639, as PubMed writes them. */
-function languageName(one) {
-  return /^[a-z]{2,3}$/.test(one) ? new Intl.DisplayNames("en", { type: "language" }).of(one) : one;
+/** The name of a language given by its ISO 639 code, as in PubMed; other texts stay as they are. */
+function languageName(code) {
+  return /^[a-z]{2,3}$/.test(code) ? new Intl.DisplayNames("en", { type: "language" }).of(code) : code;
 }
 
-/** A link to the stored address with this text, or the place's name; null where it is none of the web at such a place:
- * what else documents hold is no link. */
-function link(stored, text = "", unseen = () => "") {
-  const found = URL.canParse(stored.url) ? new URL(stored.url) : { protocol: "" };
-  const isPlace = ([, beginning]) => beginning.test(found.host + found.pathname);
-  const [place] = (["http:", "https:"].includes(found.protocol) && Object.entries(PLACES).find(isPlace)) || [];
-  return place === undefined ? null : element("a", { href: found.href, target: "_blank", rel: "noopener noreferrer" },
-    text || place, element("span", { class: "unseen" }, `${unseen(place)}, in a new tab`),
+/** A link to the stored address, with this text or the name of the site; null unless the site is one of SITES, since
+ * the addresses in documents are not trusted. */
+function link(stored, text = "", suffix = () => "") {
+  const url = URL.canParse(stored.url) ? new URL(stored.url) : { protocol: "" };
+  const matches = ([, pattern]) => pattern.test(url.host + url.pathname);
+  const [site] = (["http:", "https:"].includes(url.protocol) && Object.entries(SITES).find(matches)) || [];
+  return site === undefined ? null : element("a", { href: url.href, target: "_blank", rel: "noopener noreferrer" },
+    text || site, element("span", { class: "visually-hidden" }, `${suffix(site)}, in a new tab`),
     element("span", { "aria-hidden": "true" }, " ↗"));
 }
