@@ -102,10 +102,11 @@ def _config(options: Namespace) -> ServiceConfig:
     rerankers = _by_name(options.reranker or RERANKERS)
     token = _read_token(options.token_file) if options.token_file else ""
     origins = tuple(options.allow_origin)
-    return commandline.configured(
+    config: ServiceConfig = commandline.configured(
         ServiceConfig, options, indexes=indexes, rerankers=rerankers, token=token, origins=origins, host=options.host,
         click_log=options.click_log, running=commandline.configured(RerankerOptions, options),
     )  # fmt: skip
+    return config
 
 
 def _read_token(path: Path) -> str:

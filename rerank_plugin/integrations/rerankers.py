@@ -42,4 +42,5 @@ class Ranker(BaseRanker):
 
     def score(self, query: str, doc: str) -> float:
         """The relevance of a text."""
-        return self.rank(query, doc)[0].score
+        score: float = self.rank(query, doc)[0].score
+        return score

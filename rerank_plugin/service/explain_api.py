@@ -76,7 +76,7 @@ async def explain_document(service: Service, index: ServedIndex, parameters: Exp
     service.check_words(parameters.query, "query")
     stage = parameters.first_stage or service.config.first_stage_name
     name = parameters.reranker or service.default_reranker
-    index.reranker(name)  # an unknown one is refused before the query waits
+    index.reranker(name)  # an unknown name is refused before the query waits
     with field_errors("filter"):
         document_filter = Filter.parse(parameters.filter) if parameters.filter else None
     query = records.Query(parameters.query, parameters.query, document_filter)

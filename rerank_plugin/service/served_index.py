@@ -42,7 +42,7 @@ WARM_UP_QUERY = "aspirin in the prevention of heart attack"
 
 
 class ServedReranker:
-    """A scorer over one index, or a cascade of scorers, used by the scoring thread."""
+    """A scorer over an index, or a cascade of scorers, used by the scoring thread."""
 
     def __init__(self, scorer: Scorer):
         self.scorer = scorer

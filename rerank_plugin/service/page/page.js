@@ -121,7 +121,7 @@ function click(docid, from) {
 
 /** When a document closes, send the click that opened it, if the service logs clicks. */
 function logClick() {
-  if (!service.clicks || !openClick) return;
+  if (!service?.clicks || !openClick) return;
   const { opened, ...body } = openClick;
   openClick = undefined;
   send(indexPath(state.index, "click"), { ...body, dwell: (performance.now() - opened) / 1000 });
