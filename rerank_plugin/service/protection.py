@@ -100,7 +100,7 @@ class Protection:
             parts.append(message.get("body", b""))
             size, more = sum(map(len, parts)), message.get("more_body", False)
         if size > self.max_bytes:
-            raise RequestError(413, f"the body is larger than {self.config.most_megabytes} MB")
+            raise RequestError(413, f"the body is larger than {self.config.most_megabytes} MB: send less in a request")
         return b"".join(parts)
 
     async def _call_route(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
