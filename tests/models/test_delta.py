@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.lexical_features import NAMES
-from rerank_plugin.models.delta.model import Delta, DeltaConfig, delta_stage
+from rerank_plugin.models.delta.model import Delta, DeltaConfig
+from rerank_plugin.models.delta_stage import delta_stage
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small

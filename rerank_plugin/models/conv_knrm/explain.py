@@ -12,7 +12,7 @@ from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.conv_knrm.model import ConvKnrm
 from rerank_plugin.models.integrated_gradients import in_double, known_words
-from rerank_plugin.models.knrm.explain import kernel_cells, of_tanh, without_matches
+from rerank_plugin.models.kernel_pooling import kernel_cells, of_tanh, without_matches
 
 
 def explain(model: ConvKnrm, inputs: Inputs) -> Attribution:

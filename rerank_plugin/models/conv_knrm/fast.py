@@ -43,7 +43,7 @@ from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.conv_knrm.model import ConvKnrmConfig
 from rerank_plugin.models.fast_paths import FastPath
-from rerank_plugin.models.knrm.model import DEVIATIONS, KERNELS, LOG_SCALE, MEANS, SMALLEST_COUNT
+from rerank_plugin.models.kernel_pooling import DEVIATIONS, KERNELS, LOG_SCALE, MEANS, SMALLEST_COUNT
 
 BLOCK = 8 * ROWS  # n-grams whose vectors are in the fastest cache at once
 POSITIONS = 8  # cosines of a document are padded to a multiple of this

@@ -3,8 +3,8 @@
 
 One convolution for each n = 1, 2, 3, the same for queries and documents, turns every n words in a row into an n-gram
 vector. Each size of the query's n-grams is compared with each size of the document's ('cross-match'), and each of the
-9 matrices of cosines is counted with the kernels of :mod:`~rerank_plugin.models.knrm.model`: 99 features, of which a
-linear layer and tanh make the score. It is a baseline of [K] (table 1).
+9 matrices of cosines is counted with the kernels of :mod:`~rerank_plugin.models.kernel_pooling`: 99 features, from
+which a linear layer and tanh make the score. It is a baseline of [K] (table 1).
 
 In shapes F are the filters, K the kernels and n the words of an n-gram. An n-gram stands at its first word, so there
 are N and M places for n-grams of any size.
@@ -33,7 +33,7 @@ from torch.nn import functional
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import same_words
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.knrm.model import KERNELS, kernel_features, soft_counts
+from rerank_plugin.models.kernel_pooling import KERNELS, kernel_features, soft_counts
 from rerank_plugin.models.ranking_model import FixedVectorModel
 
 

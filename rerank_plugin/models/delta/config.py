@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.models.base import ShapedConfig
 
 DELTA_FEATURES = 3  # cosine, distance, proximity
-TINY = float(np.finfo(np.float32).tiny)  # only keeps zero vectors from dividing by zero
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,10 @@ from torch.nn import functional
 
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.inputs.builder import InputBuilder
+from rerank_plugin.kernels.arithmetic import TINY
 from rerank_plugin.kernels.parallel import available_threads, split
 from rerank_plugin.models.base import RerankerOptions
-from rerank_plugin.models.delta.model import DELTA_FEATURES, TINY, Delta
+from rerank_plugin.models.delta.model import DELTA_FEATURES, Delta
 from rerank_plugin.models.fast_paths import ModulePath, Task
 
 log = logging.getLogger(__name__)

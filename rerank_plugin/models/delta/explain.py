@@ -17,7 +17,8 @@ from torch.nn import functional
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.delta.config import DELTA_FEATURES
-from rerank_plugin.models.delta.model import Delta, closest_words, delta_stage
+from rerank_plugin.models.delta.model import Delta
+from rerank_plugin.models.delta_stage import closest_words, delta_stage
 from rerank_plugin.models.integrated_gradients import in_double, of_words
 
 ROW_PARTS = ("difference", "cosine", "distance", "proximity")

@@ -22,7 +22,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
 from rerank_plugin.inputs.interactions import candidate_words
-from rerank_plugin.kernels.arithmetic import REASSOCIATE
+from rerank_plugin.kernels.arithmetic import REASSOCIATE, TINY
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import (
     LINEAR,
@@ -48,7 +48,7 @@ from rerank_plugin.kernels.intrinsics import (
     store_lanes,
 )
 from rerank_plugin.kernels.parallel import alongside, split
-from rerank_plugin.models.delta.config import DELTA_FEATURES, TINY, DeltaConfig
+from rerank_plugin.models.delta.config import DELTA_FEATURES, DeltaConfig
 from rerank_plugin.models.fast_paths import FastPath
 
 

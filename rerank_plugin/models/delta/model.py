@@ -23,50 +23,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rerank_plugin.inputs.builder import Inputs
-from rerank_plugin.models.delta.config import DELTA_FEATURES, TINY, DeltaConfig
+from rerank_plugin.models.delta.config import DELTA_FEATURES, DeltaConfig
+from rerank_plugin.models.delta_stage import delta_stage
 from rerank_plugin.models.ranking_model import StandardizedFeatures, convolution_layers, linear_layers
-
-
-def delta_stage(documents: Tensor, document_mask: Tensor, queries: Tensor, query_mask: Tensor) -> Tensor:
-    """The Delta matrix ([D18] 3.2), without parameters.
-
-    Args:
-        documents: word vectors, float [B, N, D]. queries: float [B, M, D].
-        document_mask, query_mask: bool [B, N] and [B, M], True for words.
-
-    Returns:
-        float [B, N, D + 3]: ``d - q*``, ``cos(d, q*)``, ``|d - q*|``, ``1 - |d - q*| / (|d| + |q*|)`` for the closest
-        query word q*; zeros for padding and for queries without words.
-    """
-    closest = closest_words(documents, queries, query_mask)  # [B, N]
-    places = closest + torch.arange(len(queries), device=closest.device)[:, None] * queries.shape[1]  # [B, N]
-    nearest = queries.flatten(0, 1)[places]  # [B, N, D]
-    difference = documents - nearest  # [B, N, D]
-    distance = difference.norm(dim=2)  # [B, N]
-    document_norm, query_norm = documents.norm(dim=2), nearest.norm(dim=2)  # [B, N]
-    cosine = (documents * nearest).sum(dim=2) / (document_norm * query_norm).clamp_min(TINY)  # [B, N]
-    lengths = document_norm + query_norm
-    proximity = torch.where(lengths > 0, 1 - distance / lengths.clamp_min(TINY), 0.0)  # [B, N]
-    matrix = torch.cat([difference, cosine[..., None], distance[..., None], proximity[..., None]], dim=2)
-    alive = document_mask & query_mask.any(dim=1, keepdim=True)  # [B, N]
-    return matrix * alive[..., None]
-
-
-def closest_words(documents: Tensor, queries: Tensor, query_mask: Tensor) -> Tensor:
-    """Place of the query word closest to each document word; int64 [B, N], of equal distances the first.
-
-    Most queries are shorter than M, so each place is compared only in the rows whose query reaches it. Distances come
-    from differences: the faster expansion into products would make equal words differ.
-    """
-    smallest = documents.new_full(documents.shape[:2], torch.inf)  # [B, N]
-    closest = torch.zeros(documents.shape[:2], dtype=torch.int64, device=documents.device)  # [B, N]
-    for place in range(queries.shape[1]):
-        rows = query_mask[:, place].nonzero()[:, 0]  # [b]
-        distance = (documents[rows] - queries[rows, place, None]).norm(dim=2)  # [b, N]
-        closer = distance < smallest[rows]  # [b, N]
-        smallest[rows] = torch.where(closer, distance, smallest[rows])
-        closest[rows] = torch.where(closer, place, closest[rows])
-    return closest
 
 
 class Delta(StandardizedFeatures[DeltaConfig]):

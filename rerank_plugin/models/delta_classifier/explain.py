@@ -6,8 +6,8 @@ from torch import Tensor
 
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.attribution import Attribution
-from rerank_plugin.models.delta.model import closest_words
 from rerank_plugin.models.delta_classifier.model import DeltaClassifier, difference_rows, known_first
+from rerank_plugin.models.delta_stage import closest_words
 from rerank_plugin.models.integrated_gradients import in_double, of_words
 
 

@@ -41,7 +41,7 @@ from torch.nn import functional
 
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.delta.model import delta_stage
+from rerank_plugin.models.delta_stage import delta_stage
 from rerank_plugin.models.ranking_model import StandardizedFeatures, convolution_layers, linear_layers
 
 OVERLAPS = ("jaccard_text", "idf_jaccard_text", "overlap_text", "bigram_overlap_text")  # [D17] 4.2, (i) to (iv)

@@ -33,14 +33,7 @@ from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.interaction import InteractionModel
-
-# Means and standard deviations of the kernels: exact matches first, then 0.9, 0.7 .. -0.9 (section 4.3).
-MEANS = (1.0, *(step / 10 for step in range(9, -10, -2)))
-DEVIATIONS = (1e-3, *[0.1] * 10)
-KERNELS = len(MEANS)
-SMALLEST_COUNT = 1e-10
-LEAST_EXPONENT = -80.0  # far below the smallest count; a power that underflows takes ten times as long
-LOG_SCALE = 0.01
+from rerank_plugin.models.kernel_pooling import KERNELS, kernel_features, soft_counts
 
 
 @dataclass(frozen=True)
@@ -53,26 +46,6 @@ class KnrmConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         self.check("KNRM")
-
-
-def soft_counts(similarities: Tensor, document_mask: Tensor) -> Tensor:
-    """Soft-TF of each query word (equation 'K_k(M_i)'): document words in the reach of each kernel, float [B, M, K].
-
-    similarities: float [B, M, N]. document_mask: bool [B, N]; what is False there is not counted.
-    """
-    present = document_mask[:, None, :]  # [B, 1, N]
-    counts = []
-    for mean, deviation in zip(MEANS, DEVIATIONS):
-        exponents = (similarities - mean) ** 2 * (-0.5 / deviation**2)  # [B, M, N]
-        closeness = exponents.clamp_min(LEAST_EXPONENT).exp()  # [B, M, N]
-        counts.append((closeness * present).sum(dim=2))  # [B, M]
-    return torch.stack(counts, dim=2)
-
-
-def kernel_features(counts: Tensor, query_mask: Tensor) -> Tensor:
-    """The soft-TF features of a query (equation 'phi(M)'), float [B, K], from counts [B, M, K] and mask bool [B, M]."""
-    logarithms = counts.clamp_min(SMALLEST_COUNT).log() * LOG_SCALE  # [B, M, K]
-    return (logarithms * query_mask[:, :, None]).sum(dim=1)
 
 
 class Knrm(InteractionModel[KnrmConfig]):
