@@ -112,7 +112,7 @@ def test_listing_loads_nothing_of_another_package(installed):
     [
         ("newest = newest_stage:ENTRY", "newest", "unknown"),
         ("newest = newest_stage:ENTRY", "newest:", "needs most: newest:MOST"),
-        ("newest = newest_stage:NO_ENTRY", "newest:3", "newest_stage:NO_ENTRY, but that is no FirstStageEntry"),
+        ("newest = newest_stage:NO_ENTRY", "newest:3", "newest_stage:NO_ENTRY, but that is not a FirstStageEntry"),
         ("oldest = newest_stage:ENTRY", "oldest:3", "that is the entry of a first stage named 'newest'"),
         ("newest = newest_stage:GONE", "newest:3", "GONE"),
     ],

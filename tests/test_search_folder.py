@@ -196,7 +196,7 @@ def test_what_is_no_run_is_left_out_and_said(workspace, index_folder, capsys):
     assert sorted(contents(workspace / "out")) == ["c.run", "d.run.gz", "input.A", "input.B"]
     out, err = capsys.readouterr()
     said = next(line for line in err.splitlines() if "left out" in line)
-    for name in (".hidden (hidden)", "README.md (its first line", "empty (empty)", "old (no file)", "plot.png (its"):
+    for name in (".hidden (hidden)", "README.md (its first line", "empty (empty)", "old (not a file)", "plot.png (its"):
         assert name in said
     assert "x.run.part (unfinished)" in said and "input" not in said
     assert "runs/input.A: 1 queries found no document: q2" in err.splitlines()
@@ -216,7 +216,7 @@ def test_folders_that_are_refused(workspace, index_folder):
         search(index_folder, "none", "out", "--reranker", "docid")
     assert contents(workspace / "runs") == before
     (workspace / "runs" / "d.run").write_text("q1 Q0 a 1 1 t\n")
-    with pytest.raises(InputError, match=r"d\.run and d\.run\.gz have the same name"):
+    with pytest.raises(InputError, match=r"d\.run and d\.run\.gz differ only in .gz"):
         search(index_folder, "runs", "out", "--reranker", "docid")
     assert not (workspace / "out").exists()
 

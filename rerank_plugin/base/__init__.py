@@ -1,1 +1,1 @@
-"""What every room uses: records, errors, filters, registers, settings, progress."""
+"""Shared by all folders: records, errors, filters, registers, settings, progress."""

@@ -1,25 +1,25 @@
-"""The exception for errors in the user's input, and what it says of unknown names."""
+"""The exception for invalid user input, and the message for unknown names."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class InputError(ValueError):
-    """Something the user gave (a file, an id, an option) cannot be used.
+    """Invalid user input: a file, an id or an option.
 
-    The message is one line that says what was wrong, where (file:line or id), and what to do. Commands print it to
-    stderr and exit with status 2; library callers catch it as a ``ValueError``.
+    The message is one line with the problem, the place (file:line or id) and the remedy. Commands print it to stderr
+    and exit with status 2; library callers catch it as a ``ValueError``.
     """
 
 
-def nearest(given: str, known: Iterable[str]) -> str | None:
-    """The most similar known name, if one is similar."""
-    return next(iter(get_close_matches(given, list(known), 1)), None)
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to ``name``; None if none is close."""
+    return next(iter(get_close_matches(name, list(known), 1)), None)
 
 
-def unknown(what: str, name: str, names: Iterable[str], *forms: str) -> str:
-    """That a name is unknown, the nearest one of ``names``, and all that are known; ``forms`` may be given, too."""
-    known, asked = list(names), name.partition(":")[0]
-    near = nearest(asked, (one.partition(":")[0] for one in known))
-    hint = f": did you mean '{near}'? Known" if near and near != asked else "; known"
-    return f"unknown {what} '{name}'{hint}: {', '.join([*known, *forms])}"
+def unknown(kind: str, name: str, names: Iterable[str], *forms: str) -> str:
+    """The message for an unknown name: the closest of ``names``, and all valid names, ``forms`` (patterns) included."""
+    known, prefix = list(names), name.partition(":")[0]
+    near = nearest(prefix, (known_name.partition(":")[0] for known_name in known))
+    hint = f": did you mean '{near}'? Known" if near and near != prefix else "; known"
+    return f"unknown {kind} '{name}'{hint}: {', '.join([*known, *forms])}"

@@ -1,6 +1,6 @@
-"""Libraries that an installation may lack: which extra installs each, and the line that says so.
+"""Optional libraries: the extra that installs each, and the error for a missing one.
 
-``pip install rerank_plugin`` brings what re-ranks texts with the bundled ``delta``; ``setup.cfg`` declares the extras.
+``pip install rerank_plugin`` suffices to re-rank texts with the bundled ``delta``; ``setup.cfg`` declares the extras.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from rerank_plugin.base.errors import InputError
 
-# Of a module that several extras install, the one that most need it for.
+# Several extras install some of these modules: the extra named here is the most common reason to need the module.
 EXTRA_OF = {
     "pyserini": "lucene",
     "jnius": "lucene",
@@ -46,15 +46,15 @@ EXTRA_OF = {
 
 
 class MissingExtraError(InputError, ImportError):
-    """A library of an extra that is not installed, or is too old; the message has the command that installs it."""
+    """An optional library is missing or too old; the message has the command that installs it."""
 
 
 @contextmanager
-def naming_extras(what: str = "") -> Iterator[None]:
-    """Within it an import that fails for want of an extra raises a `MissingExtraError`.
+def naming_extras(feature: str = "") -> Iterator[None]:
+    """Raise a `MissingExtraError` if an import in the block fails because an extra is not installed.
 
     Args:
-        what: that needs the library, for the message.
+        feature: the feature that needs the library, for the message.
     """
     try:
         yield
@@ -65,23 +65,23 @@ def naming_extras(what: str = "") -> Iterator[None]:
         if module not in EXTRA_OF:
             raise
         reason = "" if isinstance(error, ModuleNotFoundError) else " ".join(str(error).split())
-        raise _missing(module, what, reason) from error
+        raise _missing(module, feature, reason) from error
 
 
-def require(module: str, what: str) -> None:
-    """Raise a `MissingExtraError` unless a module is installed, which is not imported."""
+def require(module: str, feature: str) -> None:
+    """Raise a `MissingExtraError` unless a module is installed; the module is not imported."""
     if importlib.util.find_spec(module) is None:
-        raise _missing(module, what)
+        raise _missing(module, feature)
 
 
 def modules_of() -> dict[str, list[str]]:
-    """``EXTRA_OF`` by extra."""
-    found: dict[str, list[str]] = {}
+    """The modules of each extra."""
+    modules: dict[str, list[str]] = {}
     for module, extra in EXTRA_OF.items():
-        found.setdefault(extra, []).append(module)
-    return found
+        modules.setdefault(extra, []).append(module)
+    return modules
 
 
-def _missing(module: str, what: str, reason: str = "") -> MissingExtraError:
-    said = reason or (f"{what} needs {module}" if what else f"{module} is not installed")
-    return MissingExtraError(f"{said}: pip install 'rerank_plugin[{EXTRA_OF[module]}]'")
+def _missing(module: str, feature: str, reason: str = "") -> MissingExtraError:
+    problem = reason or (f"{feature} needs {module}" if feature else f"{module} is not installed")
+    return MissingExtraError(f"{problem}: pip install 'rerank_plugin[{EXTRA_OF[module]}]'")

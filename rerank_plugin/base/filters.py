@@ -1,4 +1,4 @@
-"""Metadata of documents, and filters by them.
+"""Document metadata, and filters on it.
 
 ==========  ================  ===================================================================================
 metadata    filter            value
@@ -27,38 +27,38 @@ FILTERS = {
     "year": "date", "journal": "journal", "author": "authors", "mesh": "mesh", "type": "types",
     "language": "languages", "retracted": "retracted",
 }  # fmt: skip
-STORED_ONLY = ("url",)  # metadata that no filter is by
+STORED_ONLY = ("url",)  # metadata without a filter
 LISTS = ("authors", "mesh", "types", "languages")
 Values: TypeAlias = Mapping[str, str | Sequence[str]]
 YEARS = re.compile("([0-9]{4})|([0-9]{4})?-([0-9]{4})?")
 
 
 def folded(value: str) -> str:
-    """The form in which values are compared: lower case, with single spaces."""
+    """The form in which values are compared: lower case, single spaces."""
     return " ".join(value.lower().split())
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Documents that have, for each field, one of its values; letter case does not matter."""
+    """Selects documents that have, in each field, one of its values; letter case does not matter."""
 
-    values: tuple[tuple[str, tuple[str, ...]], ...]  # field names, which are keys of `FILTERS`, each with its values
+    values: tuple[tuple[str, tuple[str, ...]], ...]  # field names (keys of `FILTERS`), each with its values
 
     @classmethod
     def of(cls, values: Values) -> Filter:
         """The filter of a mapping such as ``{"year": "2015-2020", "type": ["Review", "Meta-Analysis"]}``.
 
         Raises:
-            InputError: no field, an unknown one, one without values, or a value that its field cannot have.
+            InputError: no field, an unknown field, a field without values, or an invalid value.
         """
-        lists = {field: found if isinstance(found, (list, tuple)) else (found,) for field, found in values.items()}
+        lists = {field: entry if isinstance(entry, (list, tuple)) else (entry,) for field, entry in values.items()}
         if not lists or not all(lists.values()):
             raise InputError("a filter has a field or more, and each field a value or more, as in type:Review")
-        return cls(tuple((field, tuple(_checked(field, one) for one in found)) for field, found in lists.items()))
+        return cls(tuple((field, tuple(_checked(field, value) for value in lists[field])) for field in lists))
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Filter:
-        """The filter of texts such as ``year:2015-2020``, as by `of`; a field that is repeated has several values."""
+        """The filter of strings such as ``year:2015-2020``, as by `of`; a repeated field has several values."""
         values: dict[str, list[str]] = {}
         for text in texts:
             field, _, value = text.partition(":")
@@ -71,17 +71,17 @@ class Filter:
 
 def years(value: str) -> tuple[str, str]:
     """The first and the last year of ``2015``, ``2015-2020``, ``2015-`` or ``-2020``."""
-    found = YEARS.fullmatch(value)
-    if found is None or value == "-":
+    match = YEARS.fullmatch(value)
+    if match is None or value == "-":
         raise InputError(f"the filter year:{value}: expected a year or a range, as 2015, 2015-2020, 2015- or -2020")
-    first, last = found[1] or found[2] or "0000", found[1] or found[3] or "9999"
+    first, last = match[1] or match[2] or "0000", match[1] or match[3] or "9999"
     if first > last:
         raise InputError(f"the filter year:{value} ends before it begins")
     return first, last
 
 
 def _checked(field: str, value: str) -> str:
-    """The folded value."""
+    """The folded value; an `InputError` if the field or the value is invalid."""
     if field not in FILTERS:
         raise InputError(f"unknown filter '{field}'; known: {', '.join(FILTERS)}, as in type:Review")
     if not isinstance(value, str):

@@ -11,14 +11,14 @@ from typing import TypeVar
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-PROGRESS_SECONDS = 10.0  # between two plain progress lines where stderr is no terminal
+PROGRESS_SECONDS = 10.0  # between progress lines if stderr is not a terminal
 
 
 def set_up_logging(verbose: bool) -> None:
-    """Send log messages to stderr (results go to stdout); of libraries only warnings and errors are shown."""
+    """Send log messages to stderr (results go to stdout); libraries log only warnings and errors."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
-    for ours in ("rerank_plugin", "__main__"):
-        logging.getLogger(ours).setLevel(logging.DEBUG if verbose else logging.INFO)
+    for name in ("rerank_plugin", "__main__"):
+        logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
 def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:
@@ -28,12 +28,12 @@ def progress(items: Iterable[T], description: str, unit: str, total: int | None 
 
         yield from tqdm(items, desc=description, unit=f" {unit}", total=total, file=sys.stderr)
         return
-    started = said = time.monotonic()
+    started = reported = time.monotonic()
     count = 0
     for count, item in enumerate(items, 1):
         yield item
         now = time.monotonic()
-        if now - said >= PROGRESS_SECONDS:
-            said = now
-            of = f" of {total:,}" if total else ""
-            log.info("%s: %s%s %s (%.0f/s)", description, f"{count:,}", of, unit, count / (now - started))
+        if now - reported >= PROGRESS_SECONDS:
+            reported = now
+            of_total = f" of {total:,}" if total else ""
+            log.info("%s: %s%s %s (%.0f/s)", description, f"{count:,}", of_total, unit, count / (now - started))

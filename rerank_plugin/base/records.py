@@ -10,7 +10,7 @@ class Document(NamedTuple):
     """A title and an abstract, each possibly empty, under an external id.
 
     Attributes:
-        metadata: what else is known of it, by the names of the fields that filters search; None for nothing.
+        metadata: values by field name (:mod:`rerank_plugin.base.filters`); None if there are none.
     """
 
     id: str
@@ -20,13 +20,13 @@ class Document(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A query's id, its text as the user wrote it, and the filter that the documents must fit; None for all."""
+    """A query: its id, its text as the user wrote it, and a filter of the documents (None: all documents)."""
 
     id: str
     text: str
     filter: Filter | None = None
 
 
-# Judgments are {query id: {document id: relevance}}: the shape that pytrec_eval and ir_measures take. A whole grade is
-# an int; others, as the relevance levels of click logs are, a float.
+# Judgments are {query id: {document id: relevance}}, as in pytrec_eval and ir_measures. Integer grades are ints, others
+# (the relevance levels of click logs) floats.
 Judgments = dict[str, dict[str, float]]

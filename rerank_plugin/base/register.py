@@ -1,7 +1,7 @@
-"""Registers of extensions: our own entries come from the modules of one folder, others from entry points.
+"""Registers of extensions: built-in entries come from the modules of one folder, others from entry points.
 
 A register imports the modules of its folder on first use, and each module registers its entries. The entry point of
-another package is loaded only when its name is looked up.
+another package is loaded when its name is looked up.
 """
 
 from __future__ import annotations
@@ -10,23 +10,31 @@ import pkgutil
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from rerank_plugin.base.errors import InputError
 
-Entry = TypeVar("Entry")
+
+class Named(Protocol):
+    """An entry of a register."""
+
+    @property
+    def name(self) -> str: ...
+
+
+Entry = TypeVar("Entry", bound=Named)
 
 
 class Register(Generic[Entry]):
     """Entries by name.
 
     Args:
-        what: what an entry is, for messages, such as ``first stage``.
+        what: the kind of the entries, for messages, such as ``first stage``.
         folder: the package whose modules register entries.
-        group: the entry-point group of other packages. An entry point has the name of the entry that it gives.
-        kind: the class of the entries, which have a ``name``.
+        group: the entry-point group of other packages. An entry point has the name of its entry.
+        kind: the class of the entries.
         of_folders: whether only the sub-packages of ``folder`` register entries, not its modules.
-        others: whether an entry point may also give a class or a function, which `find` returns as it is.
+        others: whether an entry point may also name a class or a function, which `find` returns unchanged.
     """
 
     def __init__(
@@ -37,7 +45,7 @@ class Register(Generic[Entry]):
         self.entries: dict[str, Entry] = {}
 
     def add(self, entry: Entry) -> Entry:
-        """Register an entry, and return it; an `InputError` if it is of another class, or another has its name."""
+        """Register and return an entry; an `InputError` if its class is wrong or its name is taken."""
         if not isinstance(entry, self.kind):
             raise InputError(f"only a {self.kind.__name__} can be registered, not {entry!r}")
         if self.entries.setdefault(entry.name, entry) != entry:
@@ -45,29 +53,29 @@ class Register(Generic[Entry]):
         return entry
 
     def ours(self) -> list[Entry]:
-        """The entries of the folder's modules and other entries added by :meth:`add`, sorted by name."""
+        """The entries of the folder's modules and those added by :meth:`add`, sorted by name."""
         self._listed  # noqa: B018 (imports them)
         return [self.entries[name] for name in sorted(self.entries)]
 
     def installed(self) -> list[str]:
-        """The names that other packages declare, sorted. None of them is loaded."""
+        """The names that other packages declare, sorted; nothing is loaded."""
         return sorted({point.name for point in self._points})
 
     def find(self, name: str) -> Any:
-        """The entry of a name, or the object that another package's entry point gives; None for an unknown name.
+        """The entry of a name, or the object of another package's entry point; None for an unknown name.
 
         Raises:
-            InputError: another package's entry point cannot be loaded or gives no entry, or its name is taken.
+            InputError: another package's entry point cannot be loaded or is not an entry, or its name is taken.
         """
         self.ours()
         return self._loaded(name) if name in self.installed() else self.entries.get(name)
 
     def package_of(self, name: str) -> str | None:
-        """The package that declares a name; None for our own names."""
+        """The package that declares a name; None for a built-in name."""
         return next((_package(point) for point in self._points if point.name == name), None)
 
     def check_not_taken(self, name: str) -> None:
-        """An `InputError` if another package declares this name, which is in use outside this register."""
+        """An `InputError` if another package declares this name, which is reserved outside this register."""
         if package := self.package_of(name):
             raise InputError(
                 f"the package '{package}' declares the {self.what} '{name}', but the name is taken: uninstall it"
@@ -92,18 +100,18 @@ class Register(Generic[Entry]):
             )
         fault = f"the package '{packages[0]}' declares the {self.what} '{name}' as {declared[0].value}, but"
         try:
-            found = declared[0].load()
-        except Exception as error:  # whatever the package does when it is imported
+            entry = declared[0].load()
+        except Exception as error:  # any exception that the package raises on import
             raise InputError(f"{fault} it cannot be loaded: {type(error).__name__}: {one_line(error)}") from error
-        if isinstance(found, self.kind):
-            if found.name != name:
-                raise InputError(f"{fault} that is the entry of a {self.what} named '{found.name}'")
-        elif not (self.others and callable(found)):
-            either = f"{self.kind.__name__}, no class and no function" if self.others else self.kind.__name__
-            raise InputError(f"{fault} that is no {either}: {found!r}")
-        if self.entries.get(name, found) != found:
+        if isinstance(entry, self.kind):
+            if entry.name != name:
+                raise InputError(f"{fault} that is the entry of a {self.what} named '{entry.name}'")
+        elif not (self.others and callable(entry)):
+            expected = f"{self.kind.__name__}, class or function" if self.others else self.kind.__name__
+            raise InputError(f"{fault} that is not a {expected}: {entry!r}")
+        if self.entries.get(name, entry) != entry:
             raise InputError(f"{fault} the name is taken by another {self.what}")
-        return found
+        return entry
 
 
 def one_line(error: Exception) -> str:

@@ -1,1 +1,1 @@
-"""Files: records, run files, atomic outputs, arrays, string tables, logging, and the start of the JVM."""
+"""Files: runs, atomic outputs, arrays, string tables, checksums, reports and pictures."""

@@ -1,4 +1,4 @@
-"""Arrays that grow: on disk while an index is built, memory-mapped when it is read, and in memory."""
+"""Arrays that grow, on disk and in memory; memory-mapped arrays; and slices of concatenated lists."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from numpy.lib import format as npy
 
 
 class ArrayWriter:
-    """Appends to a ``.npy`` file whose length is known only at the end; its rows have the shape ``of_row``.
+    """Appends rows of shape ``row_shape`` to a ``.npy`` file whose length is known only at the end.
 
-    NumPy pads the header so that the length may grow without moving the data, so the header is written twice.
+    The header is written twice: NumPy pads it, so the length can grow without moving the data.
     """
 
-    def __init__(self, path: Path, dtype, of_row: tuple[int, ...] = ()):
-        self.dtype, self.of_row = np.dtype(dtype), of_row
+    def __init__(self, path: Path, dtype, row_shape: tuple[int, ...] = ()):
+        self.dtype, self.row_shape = np.dtype(dtype), row_shape
         self.length = 0
         self.file = open(path, "wb")
         self._write_header()
 
     def _write_header(self) -> None:
         self.file.seek(0)
-        shape = (self.length, *self.of_row)
+        shape = (self.length, *self.row_shape)
         header = {"descr": npy.dtype_to_descr(self.dtype), "fortran_order": False, "shape": shape}
         npy.write_array_header_1_0(self.file, header)
 
@@ -39,7 +39,7 @@ class ArrayWriter:
 
 
 class OffsetsWriter(ArrayWriter):
-    """Writes where each of many lists starts that are stored one after another, uint64 [n + 1]."""
+    """Writes the offsets of concatenated lists, uint64 [n + 1]."""
 
     def __init__(self, path: Path):
         super().__init__(path, np.uint64)
@@ -56,31 +56,31 @@ class GrowingArray:
     """A flat array in memory that grows at its end.
 
     Attributes:
-        room: the array and unused room behind it. length: how much of it is used.
+        buffer: the allocated array. length: the number of values in use.
     """
 
     def __init__(self, dtype) -> None:
-        self.room, self.length = np.zeros(1024, dtype), 0
+        self.buffer, self.length = np.zeros(1024, dtype), 0
 
     @property
     def values(self) -> np.ndarray:
-        """The array: a view, which stays as it is when more is appended."""
-        return self.room[: self.length]
+        """The values in use: a view, which later appends do not change."""
+        return self.buffer[: self.length]
 
     def reserve(self, count: int) -> None:
-        """Make room for so many more values."""
-        if (needed := self.length + count) > len(self.room):
-            self.room = np.concatenate([self.values, np.zeros(2 * needed - self.length, self.room.dtype)])
+        """Make room for ``count`` more values."""
+        if (needed := self.length + count) > len(self.buffer):
+            self.buffer = np.concatenate([self.values, np.zeros(2 * needed - self.length, self.buffer.dtype)])
 
     def append(self, values) -> None:
         self.reserve(len(values))
-        self.room[self.length : self.length + len(values)] = values
+        self.buffer[self.length : self.length + len(values)] = values
         self.length += len(values)
 
 
 def open_array(path: Path) -> np.ndarray:
     """A read-only memory map of a ``.npy`` file, as a plain array; pickled arrays are refused."""
-    return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)  # a memmap's slices cost microseconds
+    return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)  # slicing a memmap takes microseconds
 
 
 def save_array(path: Path, values: np.ndarray) -> None:
@@ -98,6 +98,6 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def slices(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the lists of rows [C] start, and their lengths, int64 [C] each, by the offsets [n + 1] of all lists."""
+    """Starts and lengths of the lists of rows [C], int64 [C] each, from the offsets [n + 1] of all lists."""
     starts = offsets[rows].astype(np.int64)
     return starts, offsets[rows + 1].astype(np.int64) - starts

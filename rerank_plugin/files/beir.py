@@ -10,11 +10,11 @@ from pathlib import Path
 def write_queries_and_judgments(
     folder: Path, queries: Iterable[tuple[str, str]], splits: Mapping[str, Iterable[tuple[str, str, float]]]
 ) -> None:
-    """Write queries.jsonl and a file of qrels for each split into a folder that is there.
+    """Write queries.jsonl and a file of qrels for each split into an existing folder.
 
     Args:
         queries: ids and texts.
-        splits: by name, the judgments: query id, document id, and grade, which is read again as the same number.
+        splits: the judgments by name of the split: query id, document id, and grade, written with all its digits.
     """
     with open(folder / "queries.jsonl", "w", encoding="utf-8", newline="\n") as file:
         file.writelines(json.dumps({"_id": id, "text": text}, ensure_ascii=False) + "\n" for id, text in queries)

@@ -1,16 +1,16 @@
-"""Outputs: what may be replaced, how it is written atomically, and how leftovers of killed processes are removed.
+"""Outputs: which may be replaced, how they are written atomically, and how leftovers of killed processes are removed.
 
 The rules, for every command:
 
-* What exists is replaced only where the caller allows it, and only where the same command made it: a file or folder is
+* An existing output is replaced only if the caller allows it and the same command made it: a file or folder is
   recognized by its content (`FileKind`, `FolderKind`), and a folder must hold nothing else. Anything else is refused.
 * A symbolic link is followed: the link stays, and the rules apply to its target.
 * An output is written under a temporary name beside it, ``.NAME.rerank_plugin-XXXXXXXX``, and then renamed. The writer
-  holds a lock (flock) on it; one without a lock belongs to a dead process, and the next writer in the same folder
-  removes it.
+  holds a lock (flock) on it; a temporary name without a lock belongs to a dead process, and the next writer in the same
+  folder removes it.
 * Folders are exchanged atomically if the system supports it (Linux). Otherwise the old one is first moved aside under a
   known name; if the process dies between the two renames, `restore_interrupted` moves it back.
-* A device or a pipe is written to, and never replaced.
+* A device or a pipe is written to, never replaced.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from rerank_plugin.base.errors import InputError
 
 MARK = ".rerank_plugin-"  # between the name of an output and the random end of its temporary name
-ASIDE = "replaced"  # the end of the name that an old folder has between two renames
+ASIDE = "replaced"  # the end of an old folder's name between the two renames
 TEMPORARY = re.compile(rf"\.(.+){re.escape(MARK)}([0-9a-f]{{8}}|{ASIDE})")
-FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class OutputLockedError(InputError):
@@ -50,12 +50,12 @@ class FileKind:
     """Files that one command writes."""
 
     name: str  # with its article, for messages: "a run"
-    made: Callable[[Path], bool]  # tells whether an existing non-empty file is of this kind
+    made: Callable[[Path], bool]  # whether an existing non-empty file is of this kind
 
     def fault(self, path: Path) -> str | None:
-        """Why what exists at ``path`` must not be replaced; None where it may be."""
+        """The reason why an existing ``path`` must not be replaced; None if it may be."""
         if not path.is_file():
-            return "is a folder" if path.is_dir() else "is no regular file"
+            return "is a folder" if path.is_dir() else "is not a regular file"
         return None if path.stat().st_size == 0 or self.made(path) else f"is not {self.name}"
 
 
@@ -65,48 +65,48 @@ class FolderKind:
 
     name: str  # with its article, for messages: "an index"
     description: str  # the file that every such folder has
-    keys: tuple[str, ...]  # of the JSON object in that file; empty if it is not JSON
+    keys: tuple[str, ...]  # required in that file's JSON object; empty if it is not JSON
     files: tuple[str, ...]  # patterns of the other files, relative to the folder; ``*`` does not match a slash
-    listed: str | None = None  # key of the description under which further files are named, as keys of an object
+    listed: str | None = None  # key of the description whose object names further files, as its keys
 
     def inside(self, folder: str) -> tuple[str, ...]:
-        """Patterns of the files of such a folder when it is a part of another folder."""
+        """Patterns of this kind's files as the subfolder ``folder`` of another folder."""
         return tuple(f"{folder}/{name}" for name in (self.description, *self.files))
 
     def fault(self, path: Path) -> str | None:
-        """Why what exists at ``path`` must not be replaced; None where it may be. An empty folder may be."""
+        """The reason why an existing ``path`` must not be replaced; None if it may be, as an empty folder."""
         if not path.is_dir():
             return "is a file"
-        inner = (one for one in path.rglob("*") if one.is_symlink() or not one.is_dir() or not any(one.iterdir()))
-        found = sorted(one.relative_to(path).as_posix() for one in inner)
-        if not found:
+        leaves = (leaf for leaf in path.rglob("*") if leaf.is_symlink() or not leaf.is_dir() or not any(leaf.iterdir()))
+        names = sorted(leaf.relative_to(path).as_posix() for leaf in leaves)
+        if not names:
             return None
-        described = self._described(path)
-        if described is None:
+        description = self._read_description(path)
+        if description is None:
             return f"is not {self.name}"
-        own = {self.description, *(described.get(self.listed, ()) if self.listed else ())}
-        # what an interrupted command, or whoever deletes files of ours, leaves behind
+        own = {self.description, *(description.get(self.listed, ()) if self.listed else ())}
+        # Empty folders are left by interrupted commands and by users who delete files.
         emptied = {parent.as_posix() for pattern in self.files for parent in PurePosixPath(pattern).parents}
-        for one in found:
-            temporary = any(map(TEMPORARY.fullmatch, one.split("/")))
-            patterns = emptied if _is_folder(path / one) else self.files
-            if one not in own and not temporary and not any(_matches(one, pattern) for pattern in patterns):
-                return f"is {self.name}, but holds {one}, which is of something else"
+        for name in names:
+            temporary = any(map(TEMPORARY.fullmatch, name.split("/")))
+            patterns = emptied if _is_folder(path / name) else self.files
+            if name not in own and not temporary and not any(_matches(name, pattern) for pattern in patterns):
+                return f"is {self.name}, but holds {name}, which does not belong to it"
         return None
 
-    def _described(self, path: Path) -> dict | None:
+    def _read_description(self, path: Path) -> dict | None:
         """The folder's description, empty if it is not JSON; None if the folder is of another kind."""
         try:
             text = (path / self.description).read_bytes()
-            described = json.loads(text) if self.keys else {}
+            description = json.loads(text) if self.keys else {}
         except (OSError, ValueError):
             return None
-        return described if isinstance(described, dict) and all(key in described for key in self.keys) else None
+        return description if isinstance(description, dict) and all(key in description for key in self.keys) else None
 
 
-PICTURE_METADATA = {"Software": "rerank_plugin"}  # for matplotlib's savefig: how we recognize our PNG files
+PICTURE_METADATA = {"Software": "rerank_plugin"}  # for matplotlib's savefig: identifies our PNG files
 PICTURE = FileKind("a picture that this program drew", lambda path: b"Software\0rerank_plugin" in beginning(path))
-INNER = FileKind("a file of ours", lambda path: True)  # within a folder that was checked as a whole
+INNER = FileKind("a file of this program", lambda path: True)  # within a folder that was checked as a whole
 
 
 def _is_folder(path: Path) -> bool:
@@ -125,26 +125,26 @@ def check_free(path: str | Path, kind: FileKind | FolderKind, overwrite: bool = 
         overwrite: whether an output of this kind may be replaced.
 
     Raises:
-        InputError: something of another kind exists there, or an output of this kind that may not be replaced.
+        InputError: ``path`` is of another kind, or is an output of this kind that may not be replaced.
     """
-    place = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(path))
     if isinstance(kind, FileKind) and is_stream(Path(path)):
-        return place
+        return target
     with writing_to(path):
-        if not os.path.lexists(place):
-            return place
-        fault = kind.fault(place)
-        free = not any(place.iterdir()) if place.is_dir() else place.stat().st_size == 0
+        if not os.path.lexists(target):
+            return target
+        fault = kind.fault(target)
+        free = not any(target.iterdir()) if target.is_dir() else target.stat().st_size == 0
     if fault is not None:
         raise InputError(f"{path} {fault}: it is left as it is; choose another place, or move it away yourself")
     if not overwrite and not free:
         raise InputError(f"{path} exists already: choose another place, or overwrite it")
-    return place
+    return target
 
 
 @contextmanager
 def writing_to(path: str | Path) -> Iterator[None]:
-    """Turns an OSError of the block into the `InputError` that ``path`` cannot be written."""
+    """Turn an OSError of the block into an `InputError`: ``path`` cannot be written."""
     try:
         yield
     except OSError as error:
@@ -158,12 +158,12 @@ def beginning(path: Path) -> bytes:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is gzipped, by its name."""
+    """Whether a file is gzipped, judged by its name."""
     return path.name.lower().endswith(".gz")
 
 
 def is_stream(path: str | Path) -> bool:
-    """Whether a path is a character device or a pipe, which is written to and never replaced."""
+    """Whether a path is a character device or a pipe."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -176,51 +176,51 @@ def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = Fal
     """A temporary folder that replaces ``folder`` when the block ends without an exception, and is removed otherwise.
 
     Raises:
-        InputError: as `check_free`, before the block and again after it; or the place cannot be written to.
+        InputError: as `check_free`, before the block and again after it; or the folder cannot be written.
     """
-    place = check_free(restore_interrupted(folder), kind, overwrite)
+    target = check_free(restore_interrupted(folder), kind, overwrite)
     with ExitStack() as cleaning:
         with writing_to(folder):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            writing = cleaning.enter_context(_temporary(place, Path.mkdir))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            writing = cleaning.enter_context(_temporary(target, Path.mkdir))
         try:
             yield writing
             _share(writing)
         except InputError:
             raise
-        except Exception as error:  # libraries have exceptions of their own for what the system tells them
+        except Exception as error:  # libraries wrap errors of the system in exceptions of their own
             if not writing.exists():
                 raise InputError(f"{folder} was replaced or removed while it was being written: start again") from error
-            for reason in map(os.strerror, FULL):
+            for reason in map(os.strerror, DISK_FULL):  # in any library's message
                 if reason in str(error):
                     raise InputError(f"{folder}: cannot be written ({reason})") from error
             raise
-        check_free(place, kind, overwrite)
+        check_free(target, kind, overwrite)
         with writing_to(folder):
-            _put_in_place(writing, place)
+            _put_in_place(writing, target)
 
 
 def _share(folder: Path) -> None:
-    """Let those read a folder's files who may read the folder: safetensors writes files for their owner alone."""
+    """Give private files the folder's permissions: safetensors writes files that only their owner can read."""
     for path in folder.rglob("*"):
         if path.is_file() and stat.S_IMODE(path.stat().st_mode) == 0o600:
             path.chmod(folder.stat().st_mode & 0o666)
 
 
-def _put_in_place(made: Path, place: Path) -> None:
-    """Rename a finished folder to ``place``, and remove a folder that exists there."""
-    if not place.is_dir():
-        made.rename(place)
-    elif _exchange(made, place):
-        shutil.rmtree(made)
+def _put_in_place(finished: Path, target: Path) -> None:
+    """Rename a finished folder to ``target``, and remove the folder that was there."""
+    if not target.is_dir():
+        finished.rename(target)
+    elif _exchange(finished, target):
+        shutil.rmtree(finished)
     else:
-        aside = _aside(place)
-        with locked(place):  # the lock moves with the folder: nobody heals while this process lives
-            place.rename(aside)
+        aside = _aside(target)
+        with locked(target):  # the lock moves with the folder: no process restores it while this one lives
+            target.rename(aside)
             try:
-                made.rename(place)
+                finished.rename(target)
             except BaseException:
-                aside.rename(place)
+                aside.rename(target)
                 raise
             shutil.rmtree(aside)
 
@@ -233,40 +233,40 @@ def replacing(path: str | Path, kind: FileKind, overwrite: bool = False) -> Iter
     device or a pipe is written to directly.
 
     Raises:
-        InputError: as `check_free`, before the block and again after it; or the place cannot be written to.
+        InputError: as `check_free`, before the block and again after it; or the file cannot be written.
     """
     with writing_to(path), ExitStack() as stack:
         if is_stream(path):
             yield stack.enter_context(open(path, "wb"))
             return
-        place = check_free(path, kind, overwrite)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = stack.enter_context(_temporary(place, lambda path: path.touch(exist_ok=False)))
+        target = check_free(path, kind, overwrite)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = stack.enter_context(_temporary(target, lambda path: path.touch(exist_ok=False)))
         with open(temporary, "r+b") as file:
             if is_packed(Path(path)):
-                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                    yield packed
+                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as zipped:
+                    yield cast(BinaryIO, zipped)  # typeshed's GzipFile is a BufferedIOBase only
             else:
                 yield file
-        check_free(place, kind, overwrite)
-        os.replace(temporary, place)
+        check_free(target, kind, overwrite)
+        os.replace(temporary, target)
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A private folder among the system's temporary files, removed at the end of the block, or by the next one."""
+    """A private temporary folder, removed at the end of the block; after a kill, by the next call."""
     with _temporary(Path(tempfile.gettempdir()) / "scratch", lambda path: path.mkdir(mode=0o700)) as folder:
         yield folder
 
 
 def restore_interrupted(folder: str | Path) -> Path:
-    """The folder; it is restored first if a process died between the two renames of a replacement."""
+    """Restore a folder if a process died between the two renames of its replacement; returns its path."""
     folder = Path(folder)
-    place = Path(os.path.realpath(folder))
-    aside = _aside(place)
-    if aside.is_dir() and not place.exists():
+    target = Path(os.path.realpath(folder))
+    aside = _aside(target)
+    if aside.is_dir() and not target.exists():
         with suppress(OSError, OutputLockedError), locked(aside):
-            aside.rename(place)
+            aside.rename(target)
     return folder
 
 
@@ -282,34 +282,34 @@ def open_locked(path: Path) -> BinaryIO:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise InputError(f"{path} is no regular file: move it away")
+                raise InputError(f"{path} is not a regular file: move it away")
             _lock(descriptor, path)
             if is_still(descriptor, path):
                 return open(descriptor, "r+b")
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # its owner renamed it before the lock was free: look again
+        os.close(descriptor)  # its owner renamed it before the lock was free: try again
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove from a folder the temporary files and folders that no running process has locked."""
+    """Remove temporary files and folders in a folder unless a running process has locked them."""
     for leftover in folder.glob(f".*{MARK}*"):
-        if not (found := TEMPORARY.fullmatch(leftover.name)):
+        if not (match := TEMPORARY.fullmatch(leftover.name)):
             continue
-        place = leftover.with_name(found[1])
-        if leftover == _aside(place) and not place.exists():
-            restore_interrupted(place)
+        target = leftover.with_name(match[1])
+        if leftover == _aside(target) and not target.exists():
+            restore_interrupted(target)
             continue
         with suppress(OSError, OutputLockedError), locked(leftover):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def remove_folder(folder: Path) -> None:
-    """Rename one of our folders to a temporary name, then remove it; after a kill, the rest counts as a leftover."""
-    going = _temporary_name(folder)
-    folder.rename(going)
-    shutil.rmtree(going)
+    """Rename an output folder to a temporary name, then remove it; after a kill, the rest counts as a leftover."""
+    leftover = _temporary_name(folder)
+    folder.rename(leftover)
+    shutil.rmtree(leftover)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -321,35 +321,35 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 @contextmanager
-def _temporary(place: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """A new, locked temporary file or folder beside ``place``; removed when the block ends unless it was renamed."""
-    remove_leftovers(place.parent)
+def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A new, locked temporary file or folder beside ``target``; removed when the block ends unless it was renamed."""
+    remove_leftovers(target.parent)
     while True:
-        temporary = _temporary_name(place)
+        temporary = _temporary_name(target)
         make(temporary)
         try:
             descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            continue  # somebody took it for a leftover before it was opened
-        with suppress(OSError):  # some network file systems have no locks: then nobody removes leftovers there, either
+            continue  # another process removed it as a leftover before it was opened
+        with suppress(OSError):  # without locks, as on some network file systems, leftovers are never removed
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if is_still(descriptor, temporary):
             break
-        os.close(descriptor)  # or before it was locked
+        os.close(descriptor)  # another process removed it before it was locked
     try:
         yield temporary
     finally:
-        if is_still(descriptor, temporary):  # else it is in place; what an exchange left is removed there
+        if is_still(descriptor, temporary):  # otherwise it was renamed, and `_put_in_place` removes the old folder
             shutil.rmtree(temporary, ignore_errors=True) if temporary.is_dir() else temporary.unlink()
         os.close(descriptor)
 
 
-def _temporary_name(place: Path) -> Path:
-    return place.with_name(f".{place.name}{MARK}{secrets.token_hex(4)}")
+def _temporary_name(target: Path) -> Path:
+    return target.with_name(f".{target.name}{MARK}{secrets.token_hex(4)}")
 
 
-def _aside(place: Path) -> Path:
-    return place.with_name(f".{place.name}{MARK}{ASIDE}")
+def _aside(target: Path) -> Path:
+    return target.with_name(f".{target.name}{MARK}{ASIDE}")
 
 
 @contextmanager
@@ -380,10 +380,10 @@ def is_still(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def _exchange(first: Path, second: Path) -> bool:
     """Exchange the names of two folders atomically; False if the system or the file system does not support it."""
     renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)  # Linux, glibc 2.28 and later
     if renameat2 is None:
         return False
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+    at_cwd, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return renameat2(at_cwd, os.fsencode(first), at_cwd, os.fsencode(second), exchange) == 0

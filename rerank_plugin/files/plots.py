@@ -1,4 +1,4 @@
-"""Pictures: panels that matplotlib draws, as wide as a page, written as a PNG file."""
+"""Pictures: a grid of matplotlib panels, as wide as a page, written as a PNG file."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.files.outputs import PICTURE, PICTURE_METADATA, replacing
 
-WIDTH = 9.0  # inches; at 120 dots an inch letters are as large as a page's when it is shown at a page's width
+WIDTH = 9.0  # inches; at 120 dots per inch and page width, letters have the size of the page's text
 
 
 @contextmanager
 def panels(
     path: Path, rows: int, columns: int, height: float = 3.2, overwrite: bool = False, **subplots
 ) -> Iterator[Sequence[Sequence]]:
-    """Axes by row and column, to be drawn on; the picture is written when the block ends.
+    """Axes by row and column to draw on; the picture is written when the block ends.
 
     Args:
         height: of a row, in inches.
-        overwrite: whether a picture that is there already is replaced.
-        subplots: what else matplotlib's ``Figure.subplots`` takes.
+        overwrite: replace an existing picture.
+        subplots: further arguments of matplotlib's ``Figure.subplots``.
     """
     with naming_extras("a picture"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -35,7 +35,7 @@ def panels(
 
 
 def legend_below(figure, columns: int = 4) -> None:
-    """One legend of the lines on all axes of a picture, below them, where it covers nothing; none without names."""
+    """One legend for the named lines of all axes, below the axes; none without named lines."""
     named = {line.get_label(): line for axes in figure.axes for line in axes.get_lines() if line.get_label()[0] != "_"}
     if not named:
         return

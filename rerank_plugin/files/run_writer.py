@@ -37,16 +37,16 @@ class RunWriter:
         complete: whether the run was already finished, so that nothing needs to be written.
 
     Raises:
-        InputError: something exists that must not be replaced, another process writes this run, or the part to resume
-            has other settings.
+        InputError: an existing file must not be replaced, another process writes this run, or the part to resume has
+            other settings.
     """
 
     def __init__(
         self, path: str | Path, tag: str, settings: Mapping[str, Any], resume: bool = False, overwrite: bool = False
     ):
         self.path, self.tag, self.overwrite = Path(path), tag, overwrite
-        place = Path(os.path.realpath(path))
-        self.part, self.journal_path = (place.with_name(place.name + end) for end in (PART, JOURNAL))
+        target = Path(os.path.realpath(path))
+        self.part, self.journal_path = (target.with_name(target.name + suffix) for suffix in (PART, JOURNAL))
         self.finished: set[str] = set()
         self.is_stream = is_stream(self.path)
         self.complete = resume and not overwrite and self._is_complete()
@@ -65,16 +65,17 @@ class RunWriter:
         self.close() if kind is None else self._close_files()
 
     def write_ranked(self, query_id: str, doc_ids: Sequence[str], scores: np.ndarray) -> None:
-        """Add the ranking of one query, whose documents are in rank order; it may have none.
+        """Add the ranking of a query: its documents in rank order, or none.
 
         Raises:
             InputError: as :func:`~rerank_plugin.files.runs.format_ranked`, or the query is written already.
         """
+        assert self._file is not None, "the run is complete or closed"
         if query_id in self.finished:
             raise InputError(f"{self.path}: query {query_id} is written twice: query ids must be unique")
         block = encode(format_ranked(query_id, doc_ids, scores, self.tag), query_id)
         with writing_to(self.path):
-            # The block must be with the operating system before the line that vouches for it.
+            # The block must reach the operating system before its journal line.
             self._file.write(block)
             self._file.flush()
             if self._journal is not None:
@@ -90,40 +91,40 @@ class RunWriter:
             closing.callback(self._close_files)
             if self._journal is not None:
                 os.fsync(self._file.fileno())
-                place = check_free(self.path, RUN, self.overwrite)
+                target = check_free(self.path, RUN, self.overwrite)
                 if is_packed(self.path):
-                    with open(self.part, "rb") as plain, replacing(self.path, RUN, self.overwrite) as packed:
-                        shutil.copyfileobj(plain, packed)
+                    with open(self.part, "rb") as part, replacing(self.path, RUN, self.overwrite) as zipped:
+                        shutil.copyfileobj(part, zipped)
                     self.part.unlink()
                 else:
-                    os.replace(self.part, place)  # while it is still locked
+                    os.replace(self.part, target)  # while it is still locked
                 self.journal_path.unlink()
 
     def _is_complete(self) -> bool:
-        """Whether the run is under its final name, with no part; an `InputError` if it is none, or has another tag."""
+        """Whether a run without a part exists; an `InputError` if the file is not a run, or has another tag."""
         if self.is_stream or self.part.exists() or not self.path.is_file() or not self.path.stat().st_size:
             return False
         check_free(self.path, RUN, overwrite=True)
         if (tag := first_line(self.path).decode().split()[-1]) != self.tag:
             raise InputError(
-                f"{self.path} is finished, and with the tag {tag} instead of {self.tag}: it is another run"
+                f"{self.path} is a finished run with the tag {tag} instead of {self.tag}: choose another output"
             )
         return True
 
     def _open(self, settings: dict, resume: bool) -> None:
-        """Open part and journal, to resume them or to start anew."""
+        """Open part and journal, to resume them or to start over."""
         check_free(self.path, RUN, self.overwrite)
         self.part.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._file = open_locked(self.part)
-            check_free(self.path, RUN, self.overwrite)  # again: until now another process may have held the part
+            check_free(self.path, RUN, self.overwrite)  # again: another process may have held the part until now
             self._journal = open_locked(self.journal_path)
             journal = self._journal.read()
             header, *entries = journal.split(b"\n")[:-1] or [b""]  # without an incomplete last line
             size = os.fstat(self._file.fileno()).st_size
-            strange_journal = journal[:1] not in (b"", b"{")
-            if strange_journal or (size and not header):
-                path = self.journal_path if strange_journal else self.part
+            foreign_journal = journal[:1] not in (b"", b"{")
+            if foreign_journal or (size and not header):
+                path = self.journal_path if foreign_journal else self.part
                 raise InputError(f"{path} was not left by an interrupted search: move it away")
             if not (resume or self.overwrite) and size:
                 raise InputError(
@@ -131,25 +132,26 @@ class RunWriter:
                 )
             if resume and header:
                 self._compare(header, settings)
-                self._go_on(header, entries, size)
+                self._truncate(header, entries, size)
             else:
-                _cut(self._journal, 0)  # first: it must never vouch for a file it does not belong to
+                _cut(self._journal, 0)  # first: a journal must never list queries of another part
                 _cut(self._file, 0)
                 self._journal.write(json.dumps(settings).encode() + b"\n")
                 self._journal.flush()
         except BaseException:
             for file, path in ((self._file, self.part), (self._journal, self.journal_path)):
-                if file is not None and not os.fstat(file.fileno()).st_size:  # made here, for nothing
+                if file is not None and not os.fstat(file.fileno()).st_size:  # created here and empty
                     path.unlink()
             self._close_files()
             raise
 
-    def _go_on(self, header: bytes, entries: list[bytes], size: int) -> None:
+    def _truncate(self, header: bytes, entries: list[bytes], size: int) -> None:
         """Truncate both files after the last finished query."""
+        assert self._file is not None and self._journal is not None, "both are open"
         end, kept = 0, len(header) + 1
         for entry in entries:
             offset, tab, query_id = entry.partition(b"\t")
-            # After a power failure the journal can be ahead of the run itself, or damaged: trust its sound beginning.
+            # After a power failure the journal can be ahead of the run, or damaged: only its sound beginning counts.
             if not (tab and query_id and offset.isdigit() and end <= int(offset) <= size):
                 break
             end = int(offset)
@@ -159,20 +161,21 @@ class RunWriter:
         _cut(self._journal, kept)
 
     def _compare(self, header: bytes, settings: dict) -> None:
-        before = None
+        """An `InputError` unless the settings equal those in the journal's header."""
+        begun = None
         with suppress(ValueError):
-            before = json.loads(header)
-        if not isinstance(before, dict):
-            raise InputError(f"{self.journal_path}: damaged: overwrite the run to start afresh")
-        differing = [
-            f"{name} was {json.dumps(before.get(name))} and is {json.dumps(settings.get(name))}"
-            for name in sorted(before.keys() | settings.keys())
-            if before.get(name) != settings.get(name)
+            begun = json.loads(header)
+        if not isinstance(begun, dict):
+            raise InputError(f"{self.journal_path}: damaged: overwrite the run to start over")
+        differences = [
+            f"{name} was {json.dumps(begun.get(name))} and is {json.dumps(settings.get(name))}"
+            for name in sorted(begun.keys() | settings.keys())
+            if begun.get(name) != settings.get(name)
         ]
-        if differing:
+        if differences:
             raise InputError(
-                f"{self.part}: was begun with other settings: {', '.join(differing)}: repeat its settings to go on, or "
-                "overwrite it to start afresh"
+                f"{self.part}: was begun with other settings: {', '.join(differences)}: repeat its settings to resume "
+                "it, or overwrite it to start over"
             )
 
     def _close_files(self) -> None:

@@ -1,8 +1,8 @@
 """TREC run files: ``query Q0 document rank score tag``, one ranked document a line.
 
-One rule orders documents everywhere: float32 score descending, ties by decreasing document id, as [D18] 4.4 and
-trec_eval resolve them. Other tools break ties differently (some keep the order of the file, some compare ids the other
-way round), so our runs have no ties: equal scores are separated by the smallest float32 steps.
+Documents are always ordered by float32 score descending, ties by decreasing document id, as in [D18] 4.4 and trec_eval.
+Other tools break ties differently (by the order of the file, or by increasing id), so our runs have no ties: equal
+scores are separated by the smallest float32 steps.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rerank_plugin.files.text_files import DAMAGED, byte_lines, first_line, line
 
 log = logging.getLogger(__name__)
 
-PART, JOURNAL = ".part", ".part.journal"  # ends of the names of a run that is not finished
-TOO_LARGE = 2.0**128 - 2.0**103  # from here on a number rounds to an infinite float32
+PART, JOURNAL = ".part", ".part.journal"  # suffixes of an unfinished run
+TOO_LARGE = 2.0**128 - 2.0**103  # the smallest number that rounds to an infinite float32
 
 
 class RankedList(NamedTuple):
-    """The documents found for one query, from rank 1 on, and their scores, float32 [C]."""
+    """The documents of one query, from rank 1 on, and their scores, float32 [C]."""
 
     doc_ids: list[str]
     scores: np.ndarray
@@ -58,15 +58,15 @@ def strictly_decreasing(scores_sorted: np.ndarray) -> np.ndarray:
     bits = np.ascontiguousarray(scores).view(np.int32).astype(np.int64)  # [C]
     # Neighbouring floats get neighbouring integers, and both zeros get 0: moving down by one float is subtracting 1.
     steps = np.where(bits >= 0, bits, -(bits & 0x7FFFFFFF))
-    place = np.arange(len(steps))
+    position = np.arange(len(steps))
     highest = int(np.float32(np.finfo(np.float32).max).view(np.int32))
-    steps = np.minimum.accumulate(np.minimum(steps, highest) + place) - place
-    steps = np.maximum(steps, place[::-1] - highest)
+    steps = np.minimum.accumulate(np.minimum(steps, highest) + position) - position
+    steps = np.maximum(steps, position[::-1] - highest)
     return np.where(steps >= 0, steps, -steps | -0x80000000).astype(np.int32).view(np.float32)
 
 
 def format_ranking(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag: str) -> str:
-    """The lines of one query, in rank order, of documents in any order.
+    """The lines of one query in rank order; ``doc_ids`` may be in any order.
 
     Raises:
         InputError: a NaN or infinite score, a repeated document, or an id or tag that is empty or holds white space.
@@ -74,36 +74,35 @@ def format_ranking(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, ta
     scores = np.asarray(scores)
     if scores.shape != (len(doc_ids),):
         raise InputError(f"query {query_id}: {len(doc_ids)} documents have scores of shape {scores.shape}")
-    with np.errstate(over="ignore"):  # told below, with its document
+    with np.errstate(over="ignore"):  # reported below, with its document
         scores = scores.astype(np.float32)
     if not np.isfinite(scores).all():
-        at = int(np.flatnonzero(~np.isfinite(scores))[0])
-        raise InputError(f"query {query_id}, document {doc_ids[at]}: the score {scores[at]} is no finite float32")
+        bad = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise InputError(f"query {query_id}, document {doc_ids[bad]}: the score {scores[bad]} is not a finite float32")
     order = sort_order(doc_ids, scores)
-    return format_ranked(query_id, [doc_ids[at] for at in order.tolist()], scores[order], tag)
+    return format_ranked(query_id, [doc_ids[position] for position in order.tolist()], scores[order], tag)
 
 
 def format_ranked(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag: str) -> str:
-    """The lines of one query whose documents are in rank order: as `sort_order` has them, with finite float32 scores.
+    """The lines of one query whose documents are in rank order (`sort_order`), with finite float32 scores.
 
     Raises:
         InputError: a repeated document, or an id or tag that is empty or holds white space.
     """
-    for kind, one in (("query id", query_id), ("run tag", tag)):
-        if one.split() != [one]:
-            raise InputError(f"{kind} {one!r}: a run file takes no empty names and no white space in them")
+    for kind, name in (("query id", query_id), ("run tag", tag)):
+        if name.split() != [name]:
+            raise InputError(f"{kind} {name!r}: a run file cannot hold an empty name, or a name with white space")
     if " ".join(doc_ids).split() != list(doc_ids):
-        bad = next(one for one in doc_ids if one.split() != [one])
+        bad = next(doc_id for doc_id in doc_ids if doc_id.split() != [doc_id])
         raise InputError(
-            f"query {query_id}: document id {bad!r}: a run file takes no empty ids and no white space in them"
+            f"query {query_id}: document id {bad!r}: a run file cannot hold an empty id, or an id with white space"
         )
     if len(set(doc_ids)) != len(doc_ids):
-        twice = next(one for one, count in Counter(doc_ids).items() if count > 1)
-        raise InputError(f"query {query_id}: document {twice} is ranked twice")
-    written = strictly_decreasing(scores).tolist()  # with nine digits, which distinguish any two float32
+        repeated = next(doc_id for doc_id, count in Counter(doc_ids).items() if count > 1)
+        raise InputError(f"query {query_id}: document {repeated} is ranked twice")
     return "".join(
-        f"{query_id} Q0 {doc_id} {rank} {score:.9g} {tag}\n"
-        for rank, (doc_id, score) in enumerate(zip(doc_ids, written), 1)
+        f"{query_id} Q0 {doc_id} {rank} {score:.9g} {tag}\n"  # nine digits distinguish any two float32
+        for rank, (doc_id, score) in enumerate(zip(doc_ids, strictly_decreasing(scores).tolist()), 1)
     )
 
 
@@ -114,11 +113,11 @@ def read_run(path: str | Path) -> dict[str, RankedList]:
     scores give the order.
 
     Raises:
-        InputError: naming file and line, for a malformed line, a score that is no finite float32, or a document that
-            a query ranks twice.
+        InputError: a malformed line, a score that is not a finite float32, or a document that a query ranks twice; the
+            message has file and line.
     """
     path = Path(path)
-    found: dict[str, dict[str, float]] = {}
+    by_query: dict[str, dict[str, float]] = {}
     for number, line in lines(path):
         columns = line.split()
         if len(columns) != 6:
@@ -129,27 +128,27 @@ def read_run(path: str | Path) -> dict[str, RankedList]:
         try:
             score = float(text)
         except ValueError:
-            raise InputError(f"{path}:{number}: the score {text!r} is no number") from None
-        if not -TOO_LARGE < score < TOO_LARGE:  # NaN, too, is not between them
-            raise InputError(f"{path}:{number}: the score {text} of document {document} is no finite float32")
-        of_query = found.setdefault(query, {})
-        if document in of_query:
+            raise InputError(f"{path}:{number}: the score {text!r} is not a number") from None
+        if not -TOO_LARGE < score < TOO_LARGE:  # false for NaN, too
+            raise InputError(f"{path}:{number}: the score {text} of document {document} is not a finite float32")
+        hits = by_query.setdefault(query, {})
+        if document in hits:
             raise InputError(f"{path}:{number}: query {query} ranks document {document} twice")
-        of_query[document] = score
+        hits[document] = score
     run = {}
-    for query in list(found):
-        of_query = found.pop(query)  # large runs need not be held twice
-        doc_ids, scores = list(of_query), np.fromiter(of_query.values(), np.float32, len(of_query))
+    for query in list(by_query):
+        hits = by_query.pop(query)  # a large run is not held twice
+        doc_ids, scores = list(hits), np.fromiter(hits.values(), np.float32, len(hits))
         order = sort_order(doc_ids, scores)
-        run[query] = RankedList([doc_ids[at] for at in order.tolist()], scores[order])
+        run[query] = RankedList([doc_ids[position] for position in order.tolist()], scores[order])
     return run
 
 
 def run_files(folder: str | Path) -> list[Path]:
-    """The runs of a folder, by name; one warning names the entries that are left out, with the reason.
+    """The runs of a folder, sorted by name; a warning names the entries that are left out, with the reasons.
 
-    Folders, hidden files, parts of interrupted searches, and files whose first line is no line of a run are left out;
-    other lines are not read.
+    Folders, hidden files, parts of interrupted searches, and files whose first line is not that of a run are left out;
+    only the first lines are read.
 
     Raises:
         InputError: the folder cannot be read or has no run, or two names differ only in ``.gz``.
@@ -159,35 +158,33 @@ def run_files(folder: str | Path) -> list[Path]:
         entries = sorted(folder.iterdir())
     except OSError as error:
         raise InputError(f"{folder}: cannot be read ({error.strerror or error})") from error
-    reasons = {path: _no_run(path) for path in entries}
+    reasons = {path: _reason_to_skip(path) for path in entries}
     left_out = ", ".join(f"{path.name} ({reason})" for path, reason in reasons.items() if reason)
-    found = [path for path, reason in reasons.items() if not reason]
-    if not found:
+    runs = [path for path, reason in reasons.items() if not reason]
+    if not runs:
         raise InputError(f"{folder}: there is no run in this folder" + (f"; left out: {left_out}" if left_out else ""))
     if left_out:
         log.warning("%s: left out: %s", folder, left_out)
-    same: dict[str, Path] = {}
-    for path in found:
+    by_name: dict[str, Path] = {}
+    for path in runs:
         name = path.name[:-3] if is_packed(path) else path.name
-        if (other := same.setdefault(name, path)) is not path:
-            raise InputError(
-                f"{folder}: {other.name} and {path.name} have the same name but for .gz: leave one of them"
-            )
-    return found
+        if (first := by_name.setdefault(name, path)) is not path:
+            raise InputError(f"{folder}: {first.name} and {path.name} differ only in .gz: keep one of them")
+    return runs
 
 
-def _no_run(path: Path) -> str | None:
-    """The reason why an entry of a folder is no run; None for a run."""
+def _reason_to_skip(path: Path) -> str | None:
+    """The reason why an entry of a folder is not a run; None for a run."""
     if path.name.startswith("."):
         return "hidden"
     if path.name.endswith((PART, JOURNAL)):
         return "unfinished"
     if not path.is_file():
-        return "no file"
+        return "not a file"
     try:
         first = next((line for line in byte_lines(path) if line.strip()), b"")
     except DAMAGED:
-        return None  # whoever reads it says what is wrong
+        return None  # reading the run reports the damage
     if not first:
         return "empty"
     with suppress(ValueError):
@@ -197,8 +194,8 @@ def _no_run(path: Path) -> str | None:
     return "its first line is not: query Q0 document rank score tag"
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether the first line of a file has the form of our runs: ``query Q0 document 1 score tag``."""
+def _is_written_run(path: Path) -> bool:
+    """Whether the first line of a file is that of a run we wrote: ``query Q0 document 1 score tag``."""
     try:
         _, q0, _, rank, score, _ = first_line(path).decode().split()
         float(score)
@@ -207,28 +204,30 @@ def _is_ours(path: Path) -> bool:
     return (q0, rank) == ("Q0", "1")
 
 
-RUN = FileKind("a run", _is_ours)
+RUN = FileKind("a run", _is_written_run)
 
 
 def check_not_read(output: str | Path, read: Iterable[str | Path | None]) -> None:
-    """An `InputError` if an output is one of the runs that the same command reads: overwriting it would lose them."""
-    place = os.path.realpath(output)
-    if not is_stream(output) and any(path and place == os.path.realpath(path) for path in read):
+    """An `InputError` if an output is one of the runs that the same command reads, and would overwrite it."""
+    target = os.path.realpath(output)
+    if not is_stream(output) and any(path and target == os.path.realpath(path) for path in read):
         raise InputError(f"{output} is read, too: it would be overwritten; name another output")
 
 
 def check_run(run: object, name: str) -> None:
-    """An `InputError` if an object is no run in memory: no mapping, or one whose values are no ranked lists."""
-    for one in run.values() if isinstance(run, Mapping) else [run]:
-        if not isinstance(one, RankedList):
-            raise InputError(f"{name}: a run is {{query id: RankedList(doc_ids, scores)}}; found {type(one).__name__}")
+    """An `InputError` if an object is not a run in memory, a mapping from query ids to ranked lists."""
+    for entry in run.values() if isinstance(run, Mapping) else [run]:
+        if not isinstance(entry, RankedList):
+            raise InputError(
+                f"{name}: a run is {{query id: RankedList(doc_ids, scores)}}; found {type(entry).__name__}"
+            )
 
 
 def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str, overwrite: bool = False) -> None:
     """Write a whole run atomically, gzipped if the name ends in .gz.
 
     Raises:
-        InputError: something exists there that must not be replaced, or a ranking cannot be written.
+        InputError: an existing file must not be replaced, or a ranking cannot be written.
     """
     check_run(run, str(path))
     with replacing(path, RUN, overwrite) as file:
@@ -237,7 +236,8 @@ def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str, overwri
 
 
 def encode(text: str, query_id: str) -> bytes:
+    """The lines of a query in UTF-8; an `InputError` for ids that are not valid Unicode."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:  # lone surrogates, which JSON can hold
-        raise InputError(f"query {query_id}: its id or one of its documents' is no valid Unicode ({error})") from error
+        raise InputError(f"query {query_id}: its id or a document id is not valid Unicode ({error})") from error

@@ -1,7 +1,7 @@
 """Strings by row number and row numbers by string, memory-mapped instead of in a Python dictionary.
 
-A table is four arrays: the UTF-8 bytes of all strings, their offsets, the sorted 64-bit hashes and the rows they belong
-to. A look-up is a binary search among the hashes and a comparison of the string itself, so collisions are harmless.
+A table is four arrays: the UTF-8 bytes of all strings, their offsets, the sorted 64-bit hashes and the rows of the
+hashes. A look-up is a binary search of the hash and a comparison of the string, so collisions are harmless.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def hash_strings(strings: Iterable[str]) -> np.ndarray:
 
 
 class StringTable:
-    """A read-only table; opened by its folder and its name there."""
+    """A read-only table, opened by folder and name."""
 
     def __init__(self, folder: Path, name: str):
         self.bytes = open_array(folder / f"{name}.bytes.npy")
@@ -46,7 +46,7 @@ class StringTable:
         return [gathered[end - length : end].decode() for end, length in zip(ends, lengths.tolist())]
 
     def ranks(self, rows: np.ndarray) -> np.ndarray:
-        """The rank of each of these strings among them in increasing byte order (as C's strcmp), int64 [C]."""
+        """The rank of each of these strings among them, in increasing byte order (as C's strcmp), int64 [C]."""
         starts, lengths = slices(self.offsets, rows)
         padded = np.zeros((len(rows), int(lengths.max(initial=1))), np.uint8)
         padded[np.arange(padded.shape[1]) < lengths[:, None]] = self.bytes[ranges(starts, lengths)]
@@ -57,29 +57,29 @@ class StringTable:
 
     def find(self, strings: Sequence[str]) -> np.ndarray:
         """Rows of the strings, int64 [n]; -1 for a string that is not in the table."""
-        if self.hashes is None:
+        if self.hashes is None or self.rows_by_hash is None:
             raise TypeError("this table was written without hashes")
-        wanted = hash_strings(strings)
-        places = np.searchsorted(self.hashes, wanted)
-        found, open_ = np.full(len(wanted), -1, np.int64), np.arange(len(wanted))
-        while len(open_ := open_[places[open_] < len(self.hashes)]):
-            open_ = open_[self.hashes[places[open_]] == wanted[open_]]
-            rows = self.rows_by_hash[places[open_]].astype(np.int64)
-            same = np.array([one == strings[i] for one, i in zip(self.take(rows), open_.tolist())], bool)
-            found[open_[same]] = rows[same]
-            open_ = open_[~same]  # others of the same hash
-            places[open_] += 1
+        hashes = hash_strings(strings)
+        positions = np.searchsorted(self.hashes, hashes)
+        found, pending = np.full(len(hashes), -1, np.int64), np.arange(len(hashes))
+        while len(pending := pending[positions[pending] < len(self.hashes)]):
+            pending = pending[self.hashes[positions[pending]] == hashes[pending]]
+            rows = self.rows_by_hash[positions[pending]].astype(np.int64)
+            same = np.array([stored == strings[i] for stored, i in zip(self.take(rows), pending.tolist())], bool)
+            found[pending[same]] = rows[same]
+            pending = pending[~same]  # a collision: try the next row of the same hash
+            positions[pending] += 1
         return found
 
 
 class StringsInMemory:
-    """A table in memory, to which strings may be added; strings are looked up in a dictionary."""
+    """A growing table in memory, with a dictionary for look-ups."""
 
     hashes = None
 
     def __init__(self, strings: Iterable[str] = ()) -> None:
         self.strings = list(strings)
-        self.numbers = {string: row for row, string in enumerate(self.strings)}
+        self.rows = {string: row for row, string in enumerate(self.strings)}
 
     def __len__(self) -> int:
         return len(self.strings)
@@ -93,11 +93,11 @@ class StringsInMemory:
 
     def find(self, strings: Sequence[str]) -> np.ndarray:
         """Rows of the strings, int64 [n]; -1 for a string that is not in the table."""
-        return np.array([self.numbers.get(string, -1) for string in strings], np.int64)
+        return np.array([self.rows.get(string, -1) for string in strings], np.int64)
 
     def add(self, string: str) -> int:
-        """The row of a string, which is appended if it is new."""
-        row = self.numbers.setdefault(string, len(self.strings))
+        """The row of a string; a new string is appended."""
+        row = self.rows.setdefault(string, len(self.strings))
         if row == len(self.strings):
             self.strings.append(string)
         return row
@@ -113,10 +113,10 @@ class StringTableWriter:
         self.hashes: list[np.ndarray] | None = [] if searchable else None
 
     def extend(self, strings: Sequence[str], hashes: np.ndarray | None = None) -> None:
-        """Append strings; ``hashes`` are computed if not given."""
+        """Append strings, whose ``hashes`` are computed if not given."""
         encoded = [string.encode() for string in strings]
         self.text.append(np.frombuffer(b"".join(encoded), np.uint8))
-        self.offsets.extend([len(one) for one in encoded])
+        self.offsets.extend(list(map(len, encoded)))
         if self.hashes is not None:
             self.hashes.append(hash_strings(strings) if hashes is None else hashes)
 
@@ -138,11 +138,11 @@ class SeenHashes:
 
     def seen(self, hashes: np.ndarray) -> np.ndarray:
         """Whether each hash was added before, bool [n]; adds nothing."""
-        before = np.zeros(len(hashes), bool)
+        seen = np.zeros(len(hashes), bool)
         for run in self.runs:
-            places = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
-            before |= run[places] == hashes
-        return before
+            positions = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
+            seen |= run[positions] == hashes
+        return seen
 
     def add(self, hashes: np.ndarray) -> None:
         run = np.sort(hashes)

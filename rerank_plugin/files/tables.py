@@ -1,4 +1,4 @@
-"""Tables of cells, the first row being the header, and reports made of them: text, Markdown, CSV and JSON."""
+"""Tables, whose first row is the header, and reports of tables: text, Markdown, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ FORMATS = ("table", "markdown", "csv", "json")  # of a report
 
 
 class Table(NamedTuple):
-    """Rows of texts; the first ``texts`` columns are to the left, the others, of numbers, to the right."""
+    """Rows of strings; the first ``texts`` columns are left-aligned, the others (numbers) right-aligned."""
 
     rows: Rows
     texts: int = 1
 
 
 class Report(NamedTuple):
-    """What a command says."""
+    """The results of a command, for every output format."""
 
-    parts: Sequence[Table | str]  # tables and paragraphs, each of which ends with a newline
-    values: Any = None  # the same for programs, of what JSON knows
-    records: Rows = ()  # rows with full digits, for CSV
+    parts: Sequence[Table | str]  # tables and paragraphs, each ending with a newline
+    values: Any = None  # JSON values
+    records: Rows = ()  # rows of unrounded numbers, for CSV
 
     def text(self, format: str) -> str:
         """The report in one of `FORMATS`; a ``table`` is aligned for a terminal."""
@@ -40,14 +40,14 @@ class Report(NamedTuple):
 
 
 def markdown(rows: Rows, texts: int = 1) -> str:
-    """A Markdown table, the first ``texts`` columns to the left and the others, of numbers, to the right."""
+    """A Markdown table; the first ``texts`` columns are left-aligned, the others (numbers) right-aligned."""
     header, *body = ([cell.strip().replace("|", "\\|") for cell in row] for row in rows)
     rule = ["---"] * texts + ["---:"] * (len(header) - texts)
     return "".join(f"| {' | '.join(row)} |\n" for row in [header, rule, *body])
 
 
 def padded_markdown(rows: Rows) -> str:
-    """A Markdown table whose columns, all to the left, also line up as plain text."""
+    """A Markdown table whose columns, all left-aligned, also line up as plain text."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     header, *body = ([cell.ljust(width) for cell, width in zip(row, widths)] for row in rows)
     rule = ["-" * width for width in widths]
@@ -55,11 +55,12 @@ def padded_markdown(rows: Rows) -> str:
 
 
 def aligned(rows: Rows, texts: int = 1) -> str:
-    """Columns under one another for a terminal, the first ``texts`` to the left."""
+    """A table for a terminal; the first ``texts`` columns are left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return "".join(
         "  ".join(
-            cell.ljust(width) if at < texts else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths))
+            cell.ljust(width) if column < texts else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths))
         ).rstrip()
         + "\n"
         for row in rows
@@ -67,5 +68,5 @@ def aligned(rows: Rows, texts: int = 1) -> str:
 
 
 def known(value: float) -> float | None:
-    """A number for JSON, which knows neither NaN nor infinity: None instead."""
+    """A number for JSON: None for NaN and infinity, which JSON lacks."""
     return value if math.isfinite(value) else None

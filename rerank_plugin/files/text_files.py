@@ -1,6 +1,6 @@
-"""Opening files: UTF-8 with or without a byte order mark, decompressed where the name ends in .gz.
+"""Reading files: UTF-8 with or without a byte order mark, decompressed if the name ends in .gz.
 
-A line ends only at a line feed. ``str.splitlines`` would also split titles at U+2028 and similar characters.
+Lines end only at line feeds. ``str.splitlines`` would also split titles at U+2028 and similar characters.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from rerank_plugin.base.errors import InputError
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 BUFFER = 1 << 18
-DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # what reading a truncated or broken .gz raises
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # the errors of a truncated or damaged .gz
 
 
 class _Decompressed(io.RawIOBase):
-    """A gzip file that returns all data that can be decompressed before it raises an error.
+    """A gzip file that returns all data before a damage, then raises the error.
 
-    GzipFile itself discards the data of a large read if the file is truncated.
+    GzipFile discards the data of a large read if the file is truncated.
     """
 
     def __init__(self, path: Path):
@@ -33,9 +36,10 @@ class _Decompressed(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
-        data = self._file.read1(len(buffer))
-        buffer[: len(data)] = data
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        data = self._file.read1(len(view))
+        view[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
@@ -45,27 +49,28 @@ class _Decompressed(io.RawIOBase):
 
 
 def kind_of(path: Path) -> str:
-    """The suffix that tells the format, lower-case and without .gz: ``.jsonl`` for ``a.JSONL.gz``."""
+    """The suffix of the format, in lower case and without .gz: ``.jsonl`` for ``a.JSONL.gz``."""
     name = path.name.lower().removesuffix(".gz")
     return name[name.rfind(".") :] if "." in name else ""
 
 
 def with_suffix(folder: Path, *suffixes: str) -> list[Path]:
     """The files of a folder with these suffixes, sorted by name, without hidden files."""
-    found = (path for path in folder.iterdir() if kind_of(path) in suffixes and not path.name.startswith("."))
-    return sorted((path for path in found if path.is_file()), key=lambda path: path.name)
+    paths = (path for path in folder.iterdir() if kind_of(path) in suffixes and not path.name.startswith("."))
+    return sorted((path for path in paths if path.is_file()), key=lambda path: path.name)
 
 
 def plain_or_gz(path: Path) -> Path | None:
     """``path`` or ``path.gz``, whichever exists."""
-    packed = path.with_name(path.name + ".gz")
-    return path if path.is_file() else packed if packed.is_file() else None
+    zipped = path.with_name(path.name + ".gz")
+    return path if path.is_file() else zipped if zipped.is_file() else None
 
 
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file for reading bytes, decompressed. ``read`` may return fewer bytes than requested before the end."""
     try:
-        return _Decompressed(path) if path.name.lower().endswith(".gz") else open(path, "rb")
+        # io.RawIOBase has the methods of BinaryIO, but typeshed does not derive one from the other.
+        return cast(BinaryIO, _Decompressed(path)) if path.name.lower().endswith(".gz") else open(path, "rb")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
 
@@ -79,14 +84,14 @@ def byte_lines(path: Path) -> Iterator[bytes]:
 
 
 def first_line(path: Path) -> bytes:
-    """The first line of a file as bytes, with its line end; empty where it has none or is damaged."""
+    """The first line of a file as bytes, with its line end; empty for an empty or damaged file."""
     with suppress(*DAMAGED):
         return next(byte_lines(path), b"")
     return b""
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a file, without line ends and blank lines; a damaged file is an error."""
+    """Numbered lines of a file, without line ends and blank lines; an `InputError` if it is damaged or not UTF-8."""
     number = 0
     try:
         for number, line in enumerate(byte_lines(path), 1):
@@ -96,4 +101,4 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}:{number}: not UTF-8 text: convert the file, as with iconv -t utf-8") from error
     except DAMAGED as error:
-        raise InputError(f"{path}:{number + 1}: damaged gzip file ({error}): fetch or pack it again") from error
+        raise InputError(f"{path}:{number + 1}: damaged gzip file ({error}): fetch or compress it again") from error

@@ -38,7 +38,7 @@ from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, restore_interrupted
 from rerank_plugin.indexes.forward import ForwardIndex, Layout
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
-from rerank_plugin.text.tokenizer import tokenizer_of
+from rerank_plugin.text.tokenizer import tokenizer_with
 
 T = TypeVar("T")
 
@@ -196,7 +196,7 @@ class Index:
                 f"{self.folder} has index format version {version}, this program reads {FORMAT_VERSION}; build it "
                 f"again with: {self.rebuild}"
             )
-        self.tokenizer = tokenizer_of(self.description.get("tokenizer"), f"{self.folder} was")
+        self.tokenizer = tokenizer_with(self.description.get("tokenizer"), f"{self.folder} was")
         needed = {"files": dict, "fields": dict, "lucene": dict, "segments": list, "vocabulary": list}
         if KNOWLEDGE in self.description:
             needed[KNOWLEDGE] = dict

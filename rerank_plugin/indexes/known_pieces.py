@@ -91,7 +91,7 @@ class KnownPieces:
         self.starts.reserve(len(spans))
         self.bytes.reserve(int((spans[:, 1] - spans[:, 0]).sum()))
         shift = self._table().shift
-        room = _Table(self.slots, shift, self.hashes.room, self.starts.room, self.bytes.room)
+        room = _Table(self.slots, shift, self.hashes.buffer, self.starts.buffer, self.bytes.buffer)
         numbers, keys = np.empty(len(spans), np.int32), np.empty((len(spans), 2), np.int64)
         new = _insert(text, spans, room, known, numbers, keys)
         self.hashes.length, self.starts.length = known + new, known + new + 1

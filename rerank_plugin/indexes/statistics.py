@@ -18,7 +18,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.string_table import StringsInMemory, StringTable
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex
-from rerank_plugin.text.tokenizer import PLAIN, Tokenizer, tokenizer_of
+from rerank_plugin.text.tokenizer import PLAIN, Tokenizer, tokenizer_with
 
 STATISTICS_FILE = "statistics.safetensors"
 MOST_TERMS, FEWEST_DOCUMENTS = 200_000, 2  # of the words that a checkpoint keeps
@@ -75,7 +75,7 @@ class CollectionStatistics:
                 raise ValueError("its arrays do not fit together")
             documents, mean_lengths = int(described["documents"]), described["mean_lengths"]
             mean_lengths = {field: float(mean_lengths[field]) for field in FIELDS}
-            tokenizer = tokenizer_of(described["tokenizer"], f"{path}: the collection was")
+            tokenizer = tokenizer_with(described["tokenizer"], f"{path}: the collection was")
         except InputError:
             raise
         except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:

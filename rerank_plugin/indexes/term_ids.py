@@ -47,6 +47,6 @@ class TermIds:
         ids[rows[present]] = np.array(self.vocabulary.lookup(words), np.int32)[present]
         if self.by_hash:
             of_hashes = np.zeros_like(ids)
-            of_hashes[terms.rows_by_hash] = self.vocabulary.of_hashes(terms.hashes)
+            of_hashes[terms.rows_by_hash] = self.vocabulary.hash_ids(terms.hashes)
             ids = np.where(ids > 0, ids, of_hashes)
         return ids

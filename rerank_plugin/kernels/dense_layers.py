@@ -27,12 +27,12 @@ from rerank_plugin.kernels.intrinsics import (
 )
 from rerank_plugin.kernels.parallel import Workspace
 
-ROWS = 5  # output rows at once: 10 of 16 registers hold sums with AVX, 5 of 32 with AVX-512
+ROWS = 5  # output rows per block: their sums take 10 of 16 registers with AVX, 5 of 32 with AVX-512
 RELU, LINEAR = np.float32(0.0), np.float32(1.0)  # slopes below zero
 
 
 def round_up(filters: int) -> int:
-    """The number of filters with padding: a multiple of LANES."""
+    """The padded number of filters: a multiple of LANES."""
     return -(-filters // LANES) * LANES
 
 
@@ -63,7 +63,7 @@ def pack_convolution(weight: np.ndarray, inward: int = 0) -> np.ndarray:
     """The weights of a convolution, float32 [filters, inward, width], as panels for windows of rows.
 
     Args:
-        inward: numbers of a row, where it has zeros behind those that the weights are for.
+        inward: the length of a row, if zeros follow the inputs that have weights.
     """
     rows = np.zeros((weight.shape[2], inward or weight.shape[1], weight.shape[0]), np.float32)
     rows[:, : weight.shape[1]] = weight.transpose(2, 1, 0)
@@ -75,7 +75,7 @@ def _window_products(builder, source, weights, bias, target, length, source_step
     """``target[i, :LANES] = leaky(bias + source[i * source_step :][:length] @ weights)`` for i = 0 .. ROWS - 1.
 
     The first four are addresses of float32; steps count floats from one row to the next. ``length`` is at least 1.
-    ``weights`` are [length, LANES]. Products and sums are rounded once where the processor can.
+    ``weights`` are [length, LANES]. On CPUs with fused multiply-add, a product and its sum are rounded once.
     """
     size = length.type
 
@@ -84,9 +84,9 @@ def _window_products(builder, source, weights, bias, target, length, source_step
 
     sources = rows(source, source_step)
 
-    def add(place, sums):
-        weight_row = load_lanes(builder, builder.gep(weights, [builder.mul(place, size(LANES))]))
-        values = [repeat(builder, builder.load(builder.gep(row, [place]))) for row in sources]
+    def add(index, sums):
+        weight_row = load_lanes(builder, builder.gep(weights, [builder.mul(index, size(LANES))]))
+        values = [repeat(builder, builder.load(builder.gep(row, [index]))) for row in sources]
         return [multiply_add(builder, value, weight_row, total) for value, total in zip(values, sums)]
 
     sums = loop(builder, length, [load_lanes(builder, bias)] * ROWS, add)
@@ -101,7 +101,7 @@ def dense(source, panels, bias, slope, target, rows):
     """``target[i] = leaky(bias + window i of source @ weights)`` for i < rows, with the slope below zero.
 
     Window i is ``source[i:].ravel()[:inward]``: a row, its beginning, or the rows of a convolution. Slope 0 is ReLU, 1
-    is linear. Up to ROWS - 1 further rows are overwritten with arbitrary values, and as many further windows are read.
+    is linear. Up to ROWS - 1 further rows are overwritten with arbitrary values, and as many further windows read.
 
     Args:
         source: float32 [at least rows + ROWS, any], contiguous. panels: float32 [P, inward, LANES].
@@ -139,10 +139,10 @@ class DenseLayers:
 
         Args:
             source: float32 [at least count + ROWS, inward].
-            first_bias: instead of the first layer's bias, padded.
+            first_bias: replaces the first layer's bias; padded.
         """
-        for place, (panels, bias, slope) in enumerate(self.layers):
-            target = workspace.array(f"layer {place % 2}", (count + ROWS, len(bias)), np.float32)
-            dense(source, panels, bias if place or first_bias is None else first_bias, slope, target, count)
+        for layer, (panels, bias, slope) in enumerate(self.layers):
+            target = workspace.array(f"layer {layer % 2}", (count + ROWS, len(bias)), np.float32)
+            dense(source, panels, bias if layer or first_bias is None else first_bias, slope, target, count)
             source = target
         return source[:count, 0]

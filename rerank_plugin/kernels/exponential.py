@@ -1,7 +1,7 @@
-"""The exponential function in float32, for compiled loops: written without a call, so that loops are vectorized.
+"""The exponential function in float32, for compiled loops: without a library call, so that loops are vectorized.
 
-``exp(x) = 2^n exp(r)`` with ``n`` the whole number closest to ``x / ln 2`` and ``|r| <= ln 2 / 2``, where a polynomial
-of degree 6 is within 3e-9 of ``exp(r)`` (fitted to the least maximum of the relative error); float32 rounds to 6e-8.
+``exp(x) = 2^n exp(r)`` with ``n`` the integer closest to ``x / ln 2`` and ``|r| <= ln 2 / 2``, where a polynomial of
+degree 6 (minimax, relative error) is within 3e-9 of ``exp(r)``; float32 rounds to 6e-8.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _P0, _P1, _P2, _P3, _P4 = (np.float32(term) for term in (0.49999993, 0.1666652, 
 
 @njit(nogil=True, cache=True, fastmath={"contract"}, forceinline=True)
 def exponential(x):
-    """exp(x) of a float32 to 2e-7 relative: 0 below -87, NaN for NaN; not for x above 88.
+    """exp(x) of a float32, relative error 2e-7: 0 below -87, NaN for NaN; x must not exceed 88.
 
-    Compiled without reassociation, also if its caller allows it: the two parts of ln 2 must stay separate.
+    Compiled without reassociation, even in a caller that allows it: the two parts of ln 2 must stay separate.
     """
     inside = _SMALLEST if x < _SMALLEST else x
     n = np.floor(inside * _PER_LN_2 + _HALF)

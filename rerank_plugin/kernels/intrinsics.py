@@ -1,7 +1,7 @@
-"""Code that numba does not write by itself: vectors of LANES numbers, prefetching, and waiting for another thread.
+"""Instructions that numba does not generate: vectors of LANES numbers, prefetching, and waiting for another thread.
 
-The first functions write instructions with a ``builder`` of llvmlite; intrinsics of the kernels are made of them by
-:func:`code`. LLVM turns the vectors into AVX, AVX-512 or NEON.
+The first functions emit instructions with a ``builder`` of llvmlite; :func:`code` turns such functions into intrinsics
+for the kernels. LLVM compiles the vectors to AVX, AVX-512 or NEON.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ LANES = 16  # float32 numbers of a vector
 NUMBER, BYTE, WHOLE = ir.FloatType(), ir.IntType(8), ir.IntType(64)
 VECTOR = ir.VectorType(NUMBER, LANES)
 CACHE_LINE = 64  # bytes
-AHEAD = 4  # rows: by the time they are needed they have arrived
+AHEAD = 4  # rows to prefetch ahead: they arrive before they are needed
 
 
-def code(*given: types.Type | ir.Type, result: types.Type = types.void) -> Callable:
-    """Decorator: makes an intrinsic of a function that writes the instructions for a ``builder`` and the given values.
+def code(*parameters: types.Type | ir.Type, result: types.Type = types.void) -> Callable:
+    """Decorator: makes an intrinsic of a function that emits instructions, given a ``builder`` and the arguments.
 
     Args:
-        given: the numba type of each value, or for an address the llvmlite type of what is there: the function gets a
-            pointer.
-        result: the numba type of what the function returns.
+        parameters: the numba type of each argument; for an address, the llvmlite type of the value there: the function
+            gets a pointer.
+        result: the numba type of the result.
     """
-    kinds = [types.uintp if isinstance(kind, ir.Type) else kind for kind in given]
+    numba_types = [types.uintp if isinstance(parameter, ir.Type) else parameter for parameter in parameters]
 
-    def decorated(write: Callable):
+    def decorated(emit: Callable):
         def generate(context, builder, _, arguments):
             values = (
-                builder.inttoptr(value, kind.as_pointer()) if isinstance(kind, ir.Type) else value
-                for value, kind in zip(arguments, given)
+                builder.inttoptr(value, parameter.as_pointer()) if isinstance(parameter, ir.Type) else value
+                for value, parameter in zip(arguments, parameters)
             )
-            written = write(builder, *values)
-            return context.get_dummy_value() if result == types.void else written
+            returned = emit(builder, *values)
+            return context.get_dummy_value() if result == types.void else returned
 
-        return intrinsic(wraps(write)(lambda typing_context, *_: (result(*kinds), generate)))
+        return intrinsic(wraps(emit)(lambda typing_context, *_: (result(*numba_types), generate)))
 
     return decorated
 
 
-def load_lanes(builder, place):
+def load_lanes(builder, pointer):
     """The vector at a pointer."""
-    return builder.load(builder.bitcast(place, VECTOR.as_pointer()), align=4)
+    return builder.load(builder.bitcast(pointer, VECTOR.as_pointer()), align=4)
 
 
-def store_lanes(builder, values, place):
+def store_lanes(builder, values, pointer):
     """Store a vector at a pointer."""
-    builder.store(values, builder.bitcast(place, VECTOR.as_pointer()), align=4)
+    builder.store(values, builder.bitcast(pointer, VECTOR.as_pointer()), align=4)
 
 
 def repeat(builder, value):
@@ -63,28 +63,28 @@ def repeat(builder, value):
 
 
 def halves(builder, values):
-    """The first and the second half of a vector of any kind."""
+    """The first and the second half of a vector of any type."""
     count = values.type.count // 2
     for start in (0, count):
         lanes = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(start, start + count)))
         yield builder.shuffle_vector(values, values, lanes)
 
 
-def multiply_add(builder, one, other, total):
-    """``one * other + total`` with one rounding, where the processor can."""
-    return builder.fadd(builder.fmul(one, other, flags=("contract",)), total, flags=("contract",))
+def multiply_add(builder, left, right, total):
+    """``left * right + total``, rounded once on CPUs with fused multiply-add."""
+    return builder.fadd(builder.fmul(left, right, flags=("contract",)), total, flags=("contract",))
 
 
-def larger(builder, one, other):
-    """The larger numbers of two vectors; NaN in either gives ``other``."""
-    return builder.select(builder.fcmp_ordered(">", one, other), one, other)
+def larger(builder, left, right):
+    """The elementwise maximum of two vectors; ``right`` where either is NaN."""
+    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
 
 
 def loop(builder, count, start, step):
-    """Code for ``for i in range(count): values = step(i, values)``, with ``count`` at least 1, in registers.
+    """Emit ``for i in range(count): values = step(i, values)`` with ``values`` in registers; ``count`` is at least 1.
 
     Args:
-        start: the values before the loop, a list. step: writes the code of one round.
+        start: the values before the loop, a list. step: emits the code of one iteration.
 
     Returns:
         the values after the loop.
@@ -98,25 +98,25 @@ def loop(builder, count, start, step):
     following = builder.add(index, count.type(1))
     last = builder.block
     builder.cbranch(builder.icmp_signed("<", following, count), body, end)
-    for phi, first, then in zip([index, *values], [count.type(0), *start], [following, *after]):
-        phi.add_incoming(first, entry)
-        phi.add_incoming(then, last)
+    for phi, initial, updated in zip([index, *values], [count.type(0), *start], [following, *after]):
+        phi.add_incoming(initial, entry)
+        phi.add_incoming(updated, last)
     builder.position_at_end(end)
     return after
 
 
 def _prefetch_lines(builder, first, size, more):
-    """Prefetch the whole cache lines of ``size + more`` bytes from a pointer on; there must be one."""
+    """Prefetch the complete cache lines of ``size + more`` bytes from the pointer ``first`` on; at least one line."""
     number, start = ir.IntType(32), builder.bitcast(first, BYTE.as_pointer())
-    kind = ir.FunctionType(ir.VoidType(), [start.type, number, number, number])
-    prefetch = builder.module.declare_intrinsic("llvm.prefetch", [start.type], kind)
+    signature = ir.FunctionType(ir.VoidType(), [start.type, number, number, number])
+    prefetch = builder.module.declare_intrinsic("llvm.prefetch", [start.type], signature)
 
-    def one(line, _):
+    def prefetch_line(line, _):
         address = builder.gep(start, [builder.mul(line, line.type(CACHE_LINE))])
         builder.call(prefetch, [address, number(0), number(3), number(1)])
         return []
 
-    loop(builder, builder.sdiv(builder.add(size, WHOLE(more)), WHOLE(CACHE_LINE)), [], one)
+    loop(builder, builder.sdiv(builder.add(size, WHOLE(more)), WHOLE(CACHE_LINE)), [], prefetch_line)
 
 
 @intrinsic
@@ -124,10 +124,10 @@ def prefetch_row(typing_context, matrix, row):
     """Prefetch a row of a contiguous matrix; a row number out of range is harmless."""
 
     def generate(context, builder, signature, arguments):
-        given = context.make_array(signature.args[0])(context, builder, arguments[0])
-        columns = builder.extract_value(given.shape, 1)
-        start = builder.gep(given.data, [builder.mul(arguments[1], columns)])
-        _prefetch_lines(builder, start, builder.mul(columns, given.itemsize), CACHE_LINE - 1)
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        columns = builder.extract_value(view.shape, 1)
+        start = builder.gep(view.data, [builder.mul(arguments[1], columns)])
+        _prefetch_lines(builder, start, builder.mul(columns, view.itemsize), CACHE_LINE - 1)
         return context.get_dummy_value()
 
     return types.void(matrix, types.intp), generate
@@ -138,10 +138,10 @@ def prefetch_run(typing_context, array, start, length):
     """Prefetch ``array[start : start + length]`` of a contiguous one-dimensional array."""
 
     def generate(context, builder, signature, arguments):
-        given = context.make_array(signature.args[0])(context, builder, arguments[0])
-        start = builder.gep(given.data, [arguments[1]])
-        # It may begin in the middle of a line.
-        _prefetch_lines(builder, start, builder.mul(arguments[2], given.itemsize), 2 * (CACHE_LINE - 1))
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        start = builder.gep(view.data, [arguments[1]])
+        # The run may begin in the middle of a cache line.
+        _prefetch_lines(builder, start, builder.mul(arguments[2], view.itemsize), 2 * (CACHE_LINE - 1))
         return context.get_dummy_value()
 
     return types.void(array, types.intp, types.intp), generate
@@ -149,7 +149,7 @@ def prefetch_run(typing_context, array, start, length):
 
 @code(WHOLE, result=types.int64)
 def _load_atomic(builder, address):
-    """Load an int64 from memory; the compiler may not reuse an earlier value."""
+    """Load an int64 from memory; the compiler must not reuse an earlier value."""
     return builder.load_atomic(address, "acquire", 8)
 
 

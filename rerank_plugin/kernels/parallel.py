@@ -1,11 +1,11 @@
 """Parallel loops over threads, and memory that is reused between queries.
 
-The kernels of the fast paths release Python's GIL, so plain threads suffice. The process has one small pool; neither
-OpenMP's threads nor a second pool is used. Every item of work (a document, a word) is computed by the same
-instructions in any thread, so results do not depend on the number of threads.
+The kernels of the fast paths release Python's GIL, so plain threads suffice. The process has one small pool and does
+not use OpenMP's threads. Every item of work (a document, a word) is computed by the same instructions in any thread, so
+results do not depend on the number of threads.
 
-Waking a thread takes between 50 microseconds and a millisecond, as long as a piece of the work itself. So a query
-starts its :func:`helper_threads` once, before there is work for them, and they wait for work without sleeping.
+Waking a thread takes between 50 microseconds and a millisecond, as long as a part of the work. So a query starts its
+:func:`helper_threads` once, before there is work for them, and they wait for work without sleeping.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ import numpy as np
 
 T = TypeVar("T")
 
-PARTS_OF_A_THREAD = 4  # so that a thread that starts late, or is held up, leaves its share to the others
-SPINS = 300_000  # looks for the next piece of work before sleeping: a few hundred microseconds
+PARTS_PER_THREAD = 4  # so that other threads take over parts of a thread that is late
+SPINS = 300_000  # reads of the job counter before sleeping: a few hundred microseconds
 NAP = 1e-4  # seconds
 
 
 def available_threads() -> int:
-    """The default number of threads: ``OMP_NUM_THREADS`` if set, else the processors available to this process."""
-    said = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-    if said.isdigit() and int(said) > 0:
-        return int(said)
+    """The default number of threads: ``OMP_NUM_THREADS`` if set, else the CPU cores available to this process."""
+    configured = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    if configured.isdigit() and int(configured) > 0:
+        return int(configured)
     return processors()
 
 
 def processors() -> int:
-    """The processors available to this process."""
+    """The number of CPU cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _ThreadState(threading.local):
-    """The state of this thread: whether it works on a part, and the helper threads that it leads."""
+    """The state of this thread: whether it works on a part, and its helper threads."""
 
     working = False
     helpers: _HelperThreads | None = None
@@ -59,11 +59,11 @@ def _helpers(count: int) -> ThreadPoolExecutor:
 
 
 class _Job:
-    """``work(start, stop)`` for parts of ``range(count)`` that any thread may take."""
+    """``work(start, stop)`` for the parts of ``range(count)``, which any thread may take."""
 
     def __init__(self, work: Callable[[int, int], object], count: int, size: int):
         self.work, self.count, self.size = work, count, size
-        self.starts = iter(range(0, count, size))  # one at a time under Python's lock: no part is taken twice
+        self.starts = iter(range(0, count, size))  # advanced under the GIL: no part is taken twice
         self.parts, self.finished = -(-count // size), numbers(1)
         self.done = np.zeros(1, np.int64)
         self.error: BaseException | None = None
@@ -91,7 +91,7 @@ class _Job:
         try:
             self.take_parts()
             _wait_beyond(self.done, 0)
-        except BaseException as error:  # Control-C: the arrays must be at rest before the caller goes on
+        except BaseException as error:  # Ctrl-C: no thread may use the arrays when the caller continues
             self.error = error
             while self.workers - {threading.get_ident()}:
                 time.sleep(NAP)
@@ -112,7 +112,7 @@ def _wait_beyond(counter: np.ndarray, seen: int, stop: Callable[[], bool] = lamb
 
 
 class _HelperThreads:
-    """The helper threads of a leader; they work on its jobs in the order of posting, until they are dismissed."""
+    """The helper threads of a calling thread; they work on its jobs in order, until they are dismissed."""
 
     def __init__(self, helpers: int):
         self.jobs: list[_Job] = []
@@ -133,9 +133,9 @@ class _HelperThreads:
         self.posted[0] = len(self.jobs)
 
     def dismiss(self) -> None:
-        """Dismiss the helpers. All split jobs are finished, so no helper uses the leader's arrays afterwards."""
+        """Dismiss the helpers. All split jobs are finished, so no helper uses the caller's arrays afterwards."""
         self.dismissed = True
-        self.posted[0] += 1  # for those that look
+        self.posted[0] += 1  # wakes the waiting ones
         for future in self.futures:
             future.cancel()
 
@@ -146,12 +146,12 @@ def helper_threads(threads: int) -> Iterator[None]:
     if threads == 1 or _state.working or _state.helpers is not None:
         yield
         return
-    _state.helpers = _HelperThreads(threads - 1)
+    helpers = _state.helpers = _HelperThreads(threads - 1)
     try:
         yield
     finally:
-        ours, _state.helpers = _state.helpers, None
-        ours.dismiss()
+        _state.helpers = None
+        helpers.dismiss()
 
 
 def split(work: Callable[[int, int], object], count: int, threads: int, smallest: int = 64) -> None:
@@ -160,16 +160,17 @@ def split(work: Callable[[int, int], object], count: int, threads: int, smallest
     The calling thread works, too. A nested call, from within a part, is not split: its thread does all the work.
 
     Args:
-        smallest: the fewest items of a part.
+        smallest: the minimum size of a part.
 
     Raises:
-        any exception of ``work``; parts that have not been started are then left out.
+        any exception of ``work``; parts that have not been started are then skipped.
     """
-    size = max(smallest, -(-count // (threads * PARTS_OF_A_THREAD)), 1)
+    size = max(smallest, -(-count // (threads * PARTS_PER_THREAD)), 1)
     if threads == 1 or count <= size or _state.working:
         work(0, count)
         return
     with helper_threads(threads):
+        assert _state.helpers is not None, "there is more than one thread, and none works on a part"
         job = _Job(work, count, size)
         _state.helpers.post(job)
         job.finish()
@@ -178,17 +179,17 @@ def split(work: Callable[[int, int], object], count: int, threads: int, smallest
 def alongside(work: Callable[[], T], threads: int) -> Callable[[], T]:
     """Run ``work`` in a helper thread, if there is one; returns a function that waits for the result.
 
-    If no thread has started the work when that function is called, the caller does the work itself.
+    If no thread has started the work by then, the calling thread does it.
     """
     if threads == 1 or _state.working or _state.helpers is None:
         return work
-    found: list[T] = []
-    job = _Job(lambda start, stop: found.append(work()), 1, 1)
+    results: list[T] = []
+    job = _Job(lambda start, stop: results.append(work()), 1, 1)
     _state.helpers.post(job)
 
     def result() -> T:
         job.finish()
-        return found[0]
+        return results[0]
 
     return result
 
@@ -200,7 +201,7 @@ class Workspace(threading.local):
         self.buffers: dict[str, np.ndarray] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype) -> np.ndarray:
-        """An uninitialized array, in the memory of the previous one of this name, which must no longer be in use."""
+        """An uninitialized array in the memory of the previous array of this name, which must no longer be in use."""
         size = prod(shape)
         buffer = self.buffers.get(name)
         if buffer is None or len(buffer) < size or buffer.dtype != dtype:

@@ -1,6 +1,6 @@
-"""Compiled loops over the words of candidates (numba; compiled on first use and kept on disk).
+"""Compiled loops over the words of candidates (numba; compiled on first use and cached on disk).
 
-Import this module only where candidates are scored: numba takes half a second to load.
+Import this module only where candidates are scored: importing numba takes half a second.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ def distinct_words(tokens, starts, lengths, marks, places, terms):
     """Number the distinct words of the candidates.
 
     Args:
-        tokens: uint32 [T], the index's. starts: int64 [C]. lengths: int32 [C], words of each candidate to look at.
+        tokens: uint32 [T], of the index. starts: int64 [C]. lengths: int32 [C], the number of words to read.
         marks: int32 [V], zeros on entry and on return.
         places: int32 [C, N], filled with the number of each word. terms: int32 [U or more], filled with the words.
 
     Returns:
         U, the number of distinct words.
     """
-    found = 0
+    count = 0
     for candidate in range(len(starts)):
         if candidate + AHEAD < len(starts):
             prefetch_run(tokens, starts[candidate + AHEAD], lengths[candidate + AHEAD])
@@ -35,14 +35,14 @@ def distinct_words(tokens, starts, lengths, marks, places, terms):
             term = tokens[start + position]
             mark = marks[term]
             if mark == 0:
-                terms[found] = term
-                found += 1
-                mark = found
+                terms[count] = term
+                count += 1
+                mark = count
                 marks[term] = mark
             places[candidate, position] = mark - 1
-    for place in range(found):
-        marks[terms[place]] = 0
-    return found
+    for number in range(count):
+        marks[terms[number]] = 0
+    return count
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
@@ -51,7 +51,7 @@ def similarities(vectors, ids, terms, query_ids, query_terms, table, start, stop
 
     Args:
         vectors: unit vectors, float32 [V, D]. ids: int32 [U]. terms: int32 [U].
-        query_ids: int32 [m]. query_terms: int32 [m], -1 for a word that no document holds.
+        query_ids: int32 [m]. query_terms: int32 [m], -1 for a word of no document.
         table: float32 [U, m], to be filled.
     """
     dimension, last = vectors.shape[1], len(query_ids) - 1
@@ -60,18 +60,18 @@ def similarities(vectors, ids, terms, query_ids, query_terms, table, start, stop
             prefetch_row(vectors, ids[word + AHEAD])
         row = vectors[ids[word]]
         for column in range(0, last + 1, 4):  # four at once, as reading takes longer than multiplying
-            one, two = vectors[query_ids[column]], vectors[query_ids[min(column + 1, last)]]
-            three, four = vectors[query_ids[min(column + 2, last)]], vectors[query_ids[min(column + 3, last)]]
-            first = second = third = fourth = np.float32(0.0)
+            query_0, query_1 = vectors[query_ids[column]], vectors[query_ids[min(column + 1, last)]]
+            query_2, query_3 = vectors[query_ids[min(column + 2, last)]], vectors[query_ids[min(column + 3, last)]]
+            sum_0 = sum_1 = sum_2 = sum_3 = np.float32(0.0)
             for i in range(dimension):
-                first += row[i] * one[i]
-                second += row[i] * two[i]
-                third += row[i] * three[i]
-                fourth += row[i] * four[i]
-            table[word, min(column + 3, last)] = fourth
-            table[word, min(column + 2, last)] = third
-            table[word, min(column + 1, last)] = second
-            table[word, column] = first
+                sum_0 += row[i] * query_0[i]
+                sum_1 += row[i] * query_1[i]
+                sum_2 += row[i] * query_2[i]
+                sum_3 += row[i] * query_3[i]
+            table[word, min(column + 3, last)] = sum_3
+            table[word, min(column + 2, last)] = sum_2
+            table[word, min(column + 1, last)] = sum_1
+            table[word, column] = sum_0
         for column in range(last + 1):
             if terms[word] == query_terms[column]:
                 table[word, column] = 1.0
@@ -80,40 +80,40 @@ def similarities(vectors, ids, terms, query_ids, query_terms, table, start, stop
 
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: the high bits of its multiples are spread evenly
-MOST = 2**64 - 1
-SMALLEST_TABLE = 10  # bits: of 100 words that are not in a query of 10 one needs a second look
-ONE = np.uint64(1)  # numba checks indices of signed type for being negative, once a word of every candidate
+MASK_64 = 2**64 - 1
+SMALLEST_TABLE = 10  # bits: for a query of 10 words, 1 in 100 other words needs a second probe
+ONE = np.uint64(1)  # unsigned: numba checks every signed index for negative values
 
 
 class WordTable(NamedTuple):
-    """A hash table of words. It is small enough for the first-level cache, whatever the size of the vocabulary."""
+    """A hash table of a query's words, small enough for the first-level cache, whatever the size of the vocabulary."""
 
-    ids: np.ndarray  # distinct term ids, int64 [m]; those below 0 are not found
-    slots: np.ndarray  # int32 [a power of 2], 0 or 1 + place in ``ids``; linear probing
-    shift: np.uint64  # the right shift of a hash that leaves its slot
+    ids: np.ndarray  # distinct term ids, int64 [m]; negative ones are never found
+    slots: np.ndarray  # int32 [a power of 2], 0 or 1 + position in ``ids``; linear probing
+    shift: np.uint64  # slot = hash >> shift
 
 
 def word_table(ids: np.ndarray) -> WordTable:
-    """The table of distinct term ids, int64 [m]. Python fills it: a query's few words are not worth a kernel."""
+    """The table of distinct term ids, int64 [m]. Filled in Python: a query's few words are not worth a kernel."""
     bits = max(SMALLEST_TABLE, (16 * len(ids)).bit_length())
     slots, shift, last = np.zeros(1 << bits, np.int32), 64 - bits, (1 << bits) - 1
-    for place, word in enumerate(ids.tolist()):
+    for position, word in enumerate(ids.tolist()):
         if word >= 0:
-            slot = (word * int(SPREAD) & MOST) >> shift
+            slot = (word * int(SPREAD) & MASK_64) >> shift
             while slots[slot]:
                 slot = (slot + 1) & last
-            slots[slot] = place + 1
+            slots[slot] = position + 1
     return WordTable(ids, slots, np.uint64(shift))
 
 
 @njit(nogil=True, inline="always")
 def _find(word, table):
-    """Place of a word in ``table.ids``; -1 for one that is not there."""
+    """Position of a word in ``table.ids``; -1 for a word that is not in the table."""
     slot = (np.uint64(word) * SPREAD) >> table.shift
     while table.slots[slot]:
-        place = table.slots[slot] - 1
-        if table.ids[place] == word:
-            return place
+        position = table.slots[slot] - 1
+        if table.ids[position] == word:
+            return position
         slot = (slot + ONE) & np.uint64(len(table.slots) - 1)
     return -1
 
@@ -122,42 +122,43 @@ def match_words(tokens, starts, lengths, title_lengths, table, bigrams, counts, 
     """Count a query's words and bigrams in the candidates.
 
     Args:
-        tokens: uint32 [T], the index's. starts, lengths, title_lengths: int64 [C].
+        tokens: uint32 [T], of the index. starts, lengths, title_lengths: int64 [C].
         table: of the distinct words of the query.
-        bigrams: distinct pairs of places in the table, int64 [b, 2], sorted.
+        bigrams: distinct pairs of positions in the table, int64 [b, 2], sorted.
         counts: int32 [C, 2, m] of zeros; occurrences of each word in title and abstract are added.
         bigrams_found: int32 [C, 3] of zeros; distinct bigrams in title, abstract and text are added.
     """
-    first_of = np.searchsorted(bigrams[:, 0], np.arange(len(table.ids) + 1))  # the bigrams that begin with each word
-    last_seen = np.full((3, len(bigrams)), -1)  # the candidate in whose title, abstract, text a bigram was last
-    given = tokens, starts, lengths, title_lengths
-    _match_words(*given, table, bigrams, first_of, last_seen, counts, bigrams_found)
+    offsets = np.searchsorted(bigrams[:, 0], np.arange(len(table.ids) + 1))  # of the bigrams that begin with each word
+    last_seen = np.full((3, len(bigrams)), -1)  # the last candidate with a bigram in its title, abstract, text
+    texts = tokens, starts, lengths, title_lengths
+    _match_words(*texts, table, bigrams, offsets, last_seen, counts, bigrams_found)
 
 
 @njit(nogil=True, cache=True)
-def _match_words(tokens, starts, lengths, title_lengths, table, bigrams, first_of, last_seen, counts, bigrams_found):
+def _match_words(tokens, starts, lengths, title_lengths, table, bigrams, offsets, last_seen, counts, bigrams_found):
     for candidate in range(len(starts)):
         if candidate + AHEAD < len(starts):
             prefetch_run(tokens, starts[candidate + AHEAD], lengths[candidate + AHEAD])
         words = tokens[starts[candidate] : starts[candidate] + lengths[candidate]]
         border = title_lengths[candidate]
-        before = -1
-        for position in range(np.uint64(len(words))):
-            place = _find(words[position], table)
-            if place >= 0:
-                here = np.int64(position)
-                counts[candidate, 0 if here < border else 1, place] += 1
-                if before >= 0:
-                    for bigram in range(first_of[before], first_of[before + 1]):
-                        if bigrams[bigram, 1] == place:
-                            _see(2, bigram, candidate, last_seen, bigrams_found)
-                            if here != border:  # across the border it is in neither title nor abstract
-                                _see(0 if here < border else 1, bigram, candidate, last_seen, bigrams_found)
-            before = place
+        previous = -1
+        for index in range(np.uint64(len(words))):
+            word = _find(words[index], table)
+            if word >= 0:
+                position = np.int64(index)
+                counts[candidate, 0 if position < border else 1, word] += 1
+                if previous >= 0:
+                    for bigram in range(offsets[previous], offsets[previous + 1]):
+                        if bigrams[bigram, 1] == word:
+                            _count_once(2, bigram, candidate, last_seen, bigrams_found)
+                            if position != border:  # a bigram across the border is in neither title nor abstract
+                                field = 0 if position < border else 1
+                                _count_once(field, bigram, candidate, last_seen, bigrams_found)
+            previous = word
 
 
 @njit(nogil=True, inline="always")
-def _see(field, bigram, candidate, last_seen, bigrams_found):
+def _count_once(field, bigram, candidate, last_seen, bigrams_found):
     """Count a bigram at most once per candidate and field."""
     if last_seen[field, bigram] != candidate:
         last_seen[field, bigram] = candidate
@@ -169,15 +170,15 @@ def distinct_weights(tokens, starts, lengths, weights, marks):
     """The sum of the weights of the distinct words of each candidate, float64 [C].
 
     Args:
-        tokens: uint32 [T], the index's. starts, lengths: int64 [C], of the words to look at.
-        weights: float64 [V], of each term. marks: int32 [V] of zeros, which is changed.
+        tokens: uint32 [T], of the index. starts, lengths: int64 [C], of the words to read.
+        weights: float64 [V], of each term. marks: int32 [V] of zeros, overwritten.
     """
     sums = np.zeros(len(starts))
     for candidate in range(len(starts)):
         if candidate + AHEAD < len(starts):
             prefetch_run(tokens, starts[candidate + AHEAD], lengths[candidate + AHEAD])
         for word in tokens[starts[candidate] : starts[candidate] + lengths[candidate]]:
-            sums[candidate] += weights[word] * (marks[word] != candidate + 1)  # a branch would be guessed wrong often
+            sums[candidate] += weights[word] * (marks[word] != candidate + 1)  # a branch would be mispredicted often
             marks[word] = candidate + 1
     return sums
 
@@ -190,15 +191,15 @@ def common_words(counts, first, last, weights):
         counts: int32 [C, parts, m]. weights: float64 [m].
 
     Returns:
-        (how many, the sum of their weights), float64 [C] each.
+        their number and the sum of their weights, float64 [C] each.
     """
-    found, mass = np.zeros(len(counts)), np.zeros(len(counts))
+    numbers, mass = np.zeros(len(counts)), np.zeros(len(counts))
     for candidate in range(len(counts)):
         for word in range(len(weights)):
             if _count(counts, candidate, first, last, word):
-                found[candidate] += 1
+                numbers[candidate] += 1
                 mass[candidate] += weights[word]
-    return found, mass
+    return numbers, mass
 
 
 @njit(nogil=True, cache=True)
@@ -236,9 +237,9 @@ def distinct_in_fields(tokens, offsets, title_lengths, words):
     counts = np.zeros((3, len(title_lengths)))
     seen = np.zeros((3, words), np.int32)  # 1 + the last document that has the word in the field
     for document in range(len(title_lengths)):
-        for place in range(offsets[document], offsets[document + 1]):
-            word = tokens[place]
-            field = 0 if place - offsets[document] < title_lengths[document] else 1
+        for position in range(offsets[document], offsets[document + 1]):
+            word = tokens[position]
+            field = 0 if position - offsets[document] < title_lengths[document] else 1
             for part in (field, 2):
                 if seen[part, word] != document + 1:
                     seen[part, word] = document + 1

@@ -1,5 +1,5 @@
-"""The bundled collection: the program that makes it, and its files."""
+"""The bundled sample collection and its generator."""
 
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "data"  # the sample that comes with the package, as a BEIR folder
+FOLDER = Path(__file__).parent / "data"  # the bundled sample, a BEIR folder

@@ -1,15 +1,15 @@
-"""What the sample is about (concepts.tsv) and how its documents put it (phrases.json).
+"""The concepts of the sample (concepts.tsv) and the phrases of its documents (phrases.json).
 
 Both were written for this project from general knowledge; nothing is copied from a vocabulary or a publication.
 
-Concepts: the forms are synonyms, interchangeable in every sentence, the commonest first. The *company* of a concept
+Concepts: the forms are synonyms, interchangeable in every sentence, the most common first. The *company* of a concept
 (signs, mechanisms, settings) appears next to any of its forms, so that word vectors trained on the sample can bring
 synonyms together.
 
-Kinds of documents: a kind is *wanted* where searchers of the literature would open it (studies of patients, reviews,
-guidance), and not wanted otherwise (animal and cell work, protocols, letters, corrections, passing mention). No single
-word tells which: every kind has many wordings, shares neutral titles and openings with the others and has asides in
-words of the other side (``lab_asides`` in wanted documents, ``clinic_asides`` in the others).
+Kinds of documents: a kind is *wanted* if searchers of the literature would open it (studies of patients, reviews,
+guidance), and unwanted otherwise (animal and cell work, protocols, letters, corrections, passing mention). No single
+word separates them: every kind has many wordings, shares neutral titles and openings with the others, and has asides in
+words of the other side (``lab_asides`` in wanted documents, ``clinic_asides`` in unwanted ones).
 
 Slots: {a} agent, {c} condition, {as} {cs} their company, {pop} population, {out} outcome, {x} another subject; {n} {N}
 {pct} {p} {ci} {ratio} {r} {year} {months} {dose} numbers; {adj} {noun} general words; {gene} a gene symbol, {rare} an
@@ -29,7 +29,7 @@ from rerank_plugin.files.text_files import lines
 
 
 class Concept(NamedTuple):
-    """``broader`` names something wider; ``conditions`` are the keys of those that an agent is plausible for."""
+    """``broader`` is a broader term; ``conditions`` are the keys of the plausible conditions of an agent."""
 
     type: str  # condition, drug, gene, procedure, population or outcome
     key: str
@@ -40,19 +40,22 @@ class Concept(NamedTuple):
 
 
 def _concepts() -> tuple[Concept, ...]:
-    found = []
+    concepts = []
     for _, line in list(lines(Path(__file__).with_name("concepts.tsv")))[1:]:
         type, key, forms, company, broader, conditions = line.split("\t")
-        parts = (tuple(filter(None, text.split("; "))) for text in (forms, company))
-        found.append(Concept(type, key, *parts, broader, tuple(conditions.split())))
-    return tuple(found)
+        concepts.append(Concept(type, key, _terms(forms), _terms(company), broader, tuple(conditions.split())))
+    return tuple(concepts)
+
+
+def _terms(cell: str) -> tuple[str, ...]:
+    return tuple(filter(None, cell.split("; ")))
 
 
 CONCEPTS = _concepts()
 
 
 def _of_type(*types: str) -> tuple[Concept, ...]:
-    return tuple(one for one in CONCEPTS if one.type in types)
+    return tuple(concept for concept in CONCEPTS if concept.type in types)
 
 
 CONDITIONS, AGENTS = _of_type("condition"), _of_type("drug", "gene", "procedure")
@@ -66,7 +69,7 @@ class Template(NamedTuple):
     slots: tuple[str, ...]
 
     def fill(self, rng: Random, words: dict[str, Sequence[str]]) -> str:
-        """The sentence with a word drawn for each slot, and a capital at its beginning."""
+        """The sentence with a word drawn for each slot, beginning with a capital."""
         random = rng.random
         drawn = []
         for slot in self.slots:
@@ -84,7 +87,7 @@ def _templates(texts: Iterable[str]) -> list[Template]:
 
 
 class Kind(NamedTuple):
-    """``agents`` are the types of agents that it can be about."""
+    """A kind of document; ``agents`` are the types of agents that it can be about."""
 
     name: str
     wanted: bool

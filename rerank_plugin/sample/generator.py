@@ -1,18 +1,18 @@
 """``rerank-plugin sample``: writes the bundled sample, or a larger collection of the same kind.
 
-A synthetic model of searching PubMed-style literature, so that every command runs with no download. A *topic* pairs an
-agent (drug, gene or procedure) with a condition; its documents are
+A synthetic model of searching PubMed-style literature, so that every command runs without a download. A *topic* pairs
+an agent (drug, gene or procedure) with a condition; its documents are
 
 * full: of a wanted kind (patient studies, reviews, guidance) and about both concepts,
-* partial: the same, with one of the two replaced by something broader,
+* partial: the same, with one of the two concepts replaced by a broader term,
 * distractors: with the topic's words in the title but of an unwanted kind (animal work, protocols, letters, ...).
 
-Every document picks one of several synonyms for each concept, and so does every query: words fail to match documents
-that are relevant (term mismatch) and match many that are not (under-specified queries). Which kinds are wanted is the
-same for all queries, and so can be learned from some and applied to others. A few judgments contradict the rule.
+Every document and every query picks one of several synonyms of each concept: query words fail to match relevant
+documents (term mismatch) and match many non-relevant ones (under-specified queries). The wanted kinds are the same for
+all queries, so they can be learned from some queries and applied to others. A few judgments contradict the rule.
 
-Besides these, *background* documents are about invented subjects. They make up whatever number is asked for, and are
-streamed: memory depends on the number of queries, not on that of documents.
+All other documents are *background*, about invented subjects. They are streamed: memory depends on the number of
+queries, not of documents.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ DOCUMENTS, QUERIES, SEED = 1500, 150, 13
 
 COLLECTION = FolderKind("a generated collection", "corpus.jsonl.gz", (), ("queries.jsonl", "qrels/*.tsv", "README.md"))
 MOST_QUERIES = 2 * len(AGENTS) * len(CONDITIONS)  # two for every pair
-DOCUMENTS_PER_QUERY = 10  # at least; of them TOPICAL are about topics, the rest is background
-TOPICAL = 9.6
-SPLITS = {"train": 0.60, "dev": 0.13, "test": 0.27}  # of the topics, so that no topic is in two splits
+DOCUMENTS_PER_QUERY = 10  # at least
+TOPICAL = 9.6  # documents about topics per query; the rest is background
+SPLITS = {"train": 0.60, "dev": 0.13, "test": 0.27}  # shares of the topics: no topic is in two splits
 
-FULL, PARTIAL = 0.32, 0.10  # of a topic's documents; the rest are distractors
-FAVOURED = 0.7  # of a topic's documents have the population, and the outcome, that its queries may ask for
+FULL, PARTIAL = 0.32, 0.10  # shares of a topic's documents; the rest are distractors
+FAVOURED = 0.7  # share of a topic's documents with the population, and with the outcome, that its queries may ask for
 NEUTRAL_TITLE, NEUTRAL_OPENING, LATE_OPENING = 0.35, 0.25, 0.35
-ASIDE = 0.3  # of the documents borrow a sentence from the other side
-ADDED_TO_TITLE = 0.5  # of the titles go on, mostly with a population or an outcome
-MIXED = 0.7  # of the documents use more than one synonym of a concept
+ASIDE = 0.3  # share of the documents with a sentence of the other side
+ADDED_TO_TITLE = 0.5  # share of the titles with an addition, mostly a population or an outcome
+MIXED = 0.7  # share of the documents with more than one synonym of a concept
 
-# How often a text uses a concept's first synonym, the second, ...: distractors prefer common words a little more.
-FORMS_OF_QUERY = (0.89, 0.07, 0.04)
-FORMS_OF_RELEVANT = (0.72, 0.16, 0.12)
-FORMS_OF_DISTRACTOR = (0.88, 0.08, 0.04)
+# Shares of a concept's first synonym, its second, ...: distractors prefer common words a little more.
+QUERY_FORMS = (0.89, 0.07, 0.04)
+RELEVANT_FORMS = (0.72, 0.16, 0.12)
+DISTRACTOR_FORMS = (0.88, 0.08, 0.04)
 
-CONTRARY = 0.06  # of the judgments
-JUDGED_RELEVANT, JUDGED_IN_TITLE, JUDGED_ELSEWHERE = 0.93, 0.95, 0.35  # judged share of relevant ones and distractors
+CONTRARY = 0.06  # share of the judgments that contradict the rule
+JUDGED_RELEVANT, JUDGED_IN_TITLE, JUDGED_ELSEWHERE = 0.93, 0.95, 0.35  # judged shares of relevant ones and distractors
 STRAY = 3  # judged non-relevant documents of other topics, per query
 
 TABLE = 1024  # entries in a table of ready-made words or numbers
 
 
-# ---- what is planned: topics, documents, queries ----
+# ---- the plan: topics, documents, queries ----
 
 
 class Topic(NamedTuple):
@@ -72,7 +72,7 @@ class Topic(NamedTuple):
 
 
 class DocumentPlan(NamedTuple):
-    """A document before it is put into words. ``broader`` names the concept that it only covers in a wider sense."""
+    """The plan of a document. ``broader`` names the concept that is replaced by a broader term."""
 
     topic: Topic
     kind: Kind
@@ -82,7 +82,7 @@ class DocumentPlan(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What a query asks for; an empty field asks for nothing."""
+    """An information need; fields that a query does not ask for are empty."""
 
     topic: Topic
     agent: Concept | None = None
@@ -99,24 +99,24 @@ def _pick(rng: Random, items: Sequence):
 
 def _shuffle(rng: Random, items: list) -> list:
     for last in range(len(items) - 1, 0, -1):
-        other = int(rng.random() * (last + 1))
-        items[last], items[other] = items[other], items[last]
+        drawn = int(rng.random() * (last + 1))
+        items[last], items[drawn] = items[drawn], items[last]
     return items
 
 
 def _choose(rng: Random, items: Sequence, weights: Sequence[float]):
     """An item with a probability in proportion to its weight; surplus weights are ignored."""
     weights = weights[: len(items)]
-    left = rng.random() * sum(weights)
+    remaining = rng.random() * sum(weights)
     for item, weight in zip(items, weights):
-        left -= weight
-        if left < 0:
+        remaining -= weight
+        if remaining < 0:
             return item
     return items[0]
 
 
 def _topics(rng: Random, count: int) -> list[Topic]:
-    """Plausible pairs of an agent and a condition first, then any others, dealt out to the splits."""
+    """Pairs of an agent and a condition, the plausible ones first, divided into the splits."""
     pairs = [(agent, condition) for agent in AGENTS for condition in CONDITIONS]
     plausible = _shuffle(rng, [pair for pair in pairs if pair[1].key in pair[0].conditions])
     others = _shuffle(rng, [pair for pair in pairs if pair[1].key not in pair[0].conditions])
@@ -125,7 +125,8 @@ def _topics(rng: Random, count: int) -> list[Topic]:
     for split, part in SPLITS.items():
         share += part
         end = round(share * count)
-        topics += [Topic(*pair, _pick(rng, POPULATIONS), _pick(rng, OUTCOMES), split) for pair in chosen[start:end]]
+        for agent, condition in chosen[start:end]:
+            topics.append(Topic(agent, condition, _pick(rng, POPULATIONS), _pick(rng, OUTCOMES), split))
         start = end
     return topics
 
@@ -155,12 +156,12 @@ _KINDS = {
 
 
 def _need(rng: Random, topic: Topic) -> Need:
-    both = {"topic": topic, "agent": topic.agent, "condition": topic.condition}
+    both = Need(topic, topic.agent, topic.condition)
     forms = {
-        0.57: Need(**both),
-        0.11: Need(**both, population=topic.population),
-        0.09: Need(**both, outcome=topic.outcome),
-        0.08: Need(**both, review=True),
+        0.57: both,
+        0.11: both._replace(population=topic.population),
+        0.09: both._replace(outcome=topic.outcome),
+        0.08: both._replace(review=True),
         0.07: Need(topic, condition=topic.condition),
         0.05: Need(topic, condition=topic.condition, review=True),
         0.03: Need(topic, agent=topic.agent, outcome=topic.outcome),
@@ -169,16 +170,16 @@ def _need(rng: Random, topic: Topic) -> Need:
 
 
 def _query_text(rng: Random, need: Need) -> str:
-    """Keyword-ese: one synonym of each concept, in either order."""
-    first = [_choose(rng, concept.forms, FORMS_OF_QUERY) for concept in (need.agent, need.condition) if concept]
+    """Keywords: one synonym of each concept, in either order."""
+    first = [_choose(rng, concept.forms, QUERY_FORMS) for concept in (need.agent, need.condition) if concept]
     if len(first) == 2 and rng.random() < 0.3:
         first.reverse()
-    rest = [_choose(rng, concept.forms, FORMS_OF_QUERY) for concept in (need.population, need.outcome) if concept]
+    rest = [_choose(rng, concept.forms, QUERY_FORMS) for concept in (need.population, need.outcome) if concept]
     return " ".join(first + rest + ["review"] * need.review)
 
 
 def _needs(rng: Random, topics: list[Topic], count: int) -> dict[str, Need]:
-    """Query texts of 2 to 7 words, no two alike, with what they ask for; in the order of the topics."""
+    """Distinct query texts of 2 to 7 words with their information needs, in the order of the topics."""
     needs: dict[str, Need] = {}
     for number, topic in enumerate(topics):
         size = (number + 1) * count // len(topics) - number * count // len(topics)
@@ -192,23 +193,23 @@ def _needs(rng: Random, topics: list[Topic], count: int) -> dict[str, Need]:
 
 
 def grade(need: Need, plan: DocumentPlan) -> int:
-    """The rule behind the judgments: 2 for all that is asked for in a wanted kind of document, 1 for a part of it."""
+    """The rule of the judgments: 2 for a document of a wanted kind that meets the need, 1 if in part, else 0."""
     topic = plan.topic
     if not plan.kind.wanted:
         return 0
     if (need.agent and need.agent is not topic.agent) or (need.condition and need.condition is not topic.condition):
         return 0
-    whole = (
+    complete = (
         not (need.agent and plan.broader == "agent")
         and not (need.condition and plan.broader == "condition")
         and need.population in (None, plan.population)
         and need.outcome in (None, plan.outcome)
         and (plan.kind.review or not need.review)
     )
-    return 2 if whole else 1
+    return 2 if complete else 1
 
 
-# ---- how it is put into words ----
+# ---- the texts ----
 
 
 _ONSETS = "b br c cr d dr f fl g gl h j k kl l m n p pl qu r s st t tr v w x y".split()
@@ -229,24 +230,24 @@ def invented_word(number: int) -> str:
 
 
 def _rare(rng: Random) -> int:
-    """A number with a heavy tail: n draws give some n^0.75 different ones, so the vocabulary never stops growing."""
+    """A number with a heavy tail: n draws give about n^0.75 distinct ones, so the vocabulary never stops growing."""
     return 4000 + int((1.0 - rng.random()) ** -3 * 5000) % 10**10  # from 4000 on, words have two syllables and more
 
 
 def _symbol(rng: Random) -> str:
-    """Looks like a gene: CXR14, IL-31, KDM5B."""
+    """A symbol like that of a gene: CXR14, IL-31, KDM5B."""
     letters = "".join(_pick(rng, "BCDFGHKLMNPRSTXZ") for _ in range(2 + int(rng.random() * 3)))
     return letters + _pick(rng, ("", "-")) + str(1 + int(rng.random() ** 2 * 40)) + _pick(rng, ("", "", "", "A", "α"))
 
 
 def _zipf(rng: Random, words: Sequence[str]) -> list[str]:
-    """A table in which the r-th word stands in proportion to 1 / (r + 2)."""
+    """A table that holds the r-th word in proportion to 1 / (r + 2)."""
     weights = [1 / (rank + 3) for rank in range(len(words))]
     return [_choose(rng, words, weights) for _ in range(TABLE)]
 
 
 def _general_tables() -> dict[str, list[str]]:
-    """Ready-made words and numbers for the slots that do not depend on the document. Always the same."""
+    """Ready-made words and numbers for the slots that do not depend on the document; the same for every seed."""
     rng = Random("general tables")
     real = rng.random
 
@@ -272,7 +273,7 @@ def _general_tables() -> dict[str, list[str]]:
 
 
 class Writer:
-    """Puts plans into words. One random generator serves all documents in turn."""
+    """Writes the texts of planned and background documents, all with one random generator."""
 
     def __init__(self, seed: int):
         self._rng = Random(f"{seed} documents")
@@ -280,14 +281,14 @@ class Writer:
 
     def topical(self, plan: DocumentPlan) -> tuple[str, str]:
         """The title and the abstract of a planned document."""
-        forms = FORMS_OF_RELEVANT if plan.kind.wanted else FORMS_OF_DISTRACTOR
+        forms = RELEVANT_FORMS if plan.kind.wanted else DISTRACTOR_FORMS
         agent, condition = plan.topic.agent, plan.topic.condition
         titled, slots = {}, self._slots()
         for slot, concept, type in (("a", agent, "agent"), ("c", condition, "condition")):
             mentions = self._mentions(concept, forms)
             titled[slot] = slots[slot] = mentions
             if plan.broader == type:
-                # Only the broader word, with the concept itself as no more than one mention among several.
+                # Mostly the broader term, and the concept itself in one of seven mentions.
                 slots[slot] = [concept.broader] * 6 + [mentions[0]]
                 titled[slot] = [concept.broader]
         slots["as"], slots["cs"] = agent.company, condition.company
@@ -296,7 +297,7 @@ class Writer:
         return self._text(plan.kind, slots, titled)
 
     def background(self) -> tuple[str, str]:
-        """The title and the abstract of a document about invented things."""
+        """The title and the abstract of a document about invented subjects."""
         rng, nouns = self._rng, self._general["noun"]
         agent, condition = invented_word(_rare(rng)), invented_word(_rare(rng))
         type = _pick(rng, ("drug", "gene", "procedure"))
@@ -318,7 +319,7 @@ class Writer:
         return {**self._general, "rare": (first, second), "place": (place.capitalize(),), "x": (subject,)}
 
     def _mentions(self, concept: Concept, weights: Sequence[float]) -> list[str]:
-        """What to call a concept, each time it is mentioned: mostly one synonym, in some documents also another."""
+        """The forms to draw a concept's mentions from: mostly one synonym, in most documents also another."""
         rng = self._rng
         main = _choose(rng, concept.forms, weights)
         if rng.random() >= MIXED:
@@ -327,7 +328,7 @@ class Writer:
         return [main] * 5 + [other, other, f"{main} ({other})" if other != main else main]
 
     def _text(self, kind: Kind, slots: dict, titled: dict) -> tuple[str, str]:
-        """``titled`` are the slots that the title fills differently; there the first entry is used."""
+        """The title and the abstract; ``titled``: slots that differ in the title, which takes their first entries."""
         rng, random = self._rng, self._rng.random
         in_title = {**slots, **{slot: entries[:1] for slot, entries in titled.items()}}
         title = _pick(rng, SHARED["neutral_titles"] if random() < NEUTRAL_TITLE else kind.titles).fill(rng, in_title)
@@ -347,13 +348,13 @@ class Writer:
         return title, " ".join([template.fill(rng, slots) for template in templates])
 
 
-# ---- what is written ----
+# ---- the files ----
 
 
 def generate(output: Path, documents: int = DOCUMENTS, queries: int = QUERIES, seed: int = SEED) -> None:
     """Write a collection as a BEIR folder: the same bytes for the same arguments.
 
-    The folder appears under its name once it is complete; one that is there already and not empty is an InputError.
+    The folder appears once it is complete; an existing folder that is not empty is an `InputError`.
     """
     if not 10 <= queries <= MOST_QUERIES:
         raise InputError(f"{queries} queries: give a number from 10 to {MOST_QUERIES}")
@@ -366,16 +367,16 @@ def generate(output: Path, documents: int = DOCUMENTS, queries: int = QUERIES, s
         _write(folder, documents, queries, seed)
 
 
-class Planned:
-    """The topical documents as written, and where those about a concept are."""
+class TopicalDocuments:
+    """The topical documents as written, and their positions by concept."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.documents: list[tuple[str, str, DocumentPlan]] = []  # id, title, plan
-        self.about: dict[str, list[int]] = defaultdict(list)  # concept key -> places in documents
+        self.positions: dict[str, list[int]] = defaultdict(list)  # concept key -> positions in ``documents``
 
     def add(self, id: str, title: str, plan: DocumentPlan) -> None:
         for concept in (plan.topic.agent, plan.topic.condition):
-            self.about[concept.key].append(len(self.documents))
+            self.positions[concept.key].append(len(self.documents))
         self.documents.append((id, title, plan))
 
 
@@ -384,53 +385,54 @@ def _write(folder: Path, documents: int, queries: int, seed: int) -> None:
     plans = _plans(Random(f"{seed} plans"), topics, int(queries * TOPICAL))
     needs = _needs(Random(f"{seed} queries"), topics, queries)
 
-    planned = Planned()
-    stream = progress(_documents(seed, plans, documents, planned), "writing", "documents", documents)
+    topical = TopicalDocuments()
+    stream = progress(_documents(seed, plans, documents, topical), "writing", "documents", documents)
     _write_corpus(folder / "corpus.jsonl.gz", stream, documents)
 
     texts = {f"Q{number:03d}": text for number, text in enumerate(needs, 1)}
     rng = Random(f"{seed} judgments")
     splits: dict[str, list[tuple[str, str, int]]] = {split: [] for split in SPLITS}
     for (id, text), need in zip(texts.items(), needs.values()):  # in the order of the splits, as the topics are
-        splits[need.topic.split] += [(id, document, score) for document, score in _judged(rng, text, need, planned)]
+        splits[need.topic.split] += [(id, document, score) for document, score in _judged(rng, text, need, topical)]
     write_queries_and_judgments(folder, texts.items(), splits)
     (folder / "README.md").write_bytes(README.format(documents=documents, queries=queries, seed=seed).encode())
 
 
-def _documents(seed: int, plans: list[DocumentPlan], count: int, planned: Planned) -> Iterator[Document]:
-    """All documents in order, the planned ones scattered among the background; notes the planned ones."""
+def _documents(seed: int, plans: list[DocumentPlan], count: int, topical: TopicalDocuments) -> Iterator[Document]:
+    """All documents in order, the planned ones scattered among the background and added to ``topical``."""
     writer = Writer(seed)
-    places = _places(Random(f"{seed} places"), len(plans), count)
+    positions = _positions(Random(f"{seed} places"), len(plans), count)
     remaining = iter(plans)
     for number in range(count):
         id = f"S{number + 1:06d}"
-        if number in places:
+        if number in positions:
             plan = next(remaining)
             title, abstract = writer.topical(plan)
-            planned.add(id, title, plan)
+            topical.add(id, title, plan)
         else:
             title, abstract = writer.background()
         yield Document(id, title, abstract)
 
 
-def _places(rng: Random, count: int, among: int) -> set[int]:
-    """``count`` different numbers below ``among``, of which it is not much smaller or much larger."""
-    if among < 2 * count:
-        return set(_shuffle(rng, list(range(among)))[:count])
-    places: set[int] = set()
-    while len(places) < count:
-        places.add(int(rng.random() * among))
-    return places
+def _positions(rng: Random, count: int, end: int) -> set[int]:
+    """``count`` distinct numbers below ``end``: shuffled if they are a large share of all, else drawn."""
+    if end < 2 * count:
+        return set(_shuffle(rng, list(range(end)))[:count])
+    positions: set[int] = set()
+    while len(positions) < count:
+        positions.add(int(rng.random() * end))
+    return positions
 
 
-def _judged(rng: Random, text: str, need: Need, planned: Planned) -> list[tuple[str, int]]:
-    """The judged documents of a query: most relevant ones, distractors as a searcher meets them, and a few more."""
+def _judged(rng: Random, text: str, need: Need, topical: TopicalDocuments) -> list[tuple[str, int]]:
+    """The judged documents of a query: most relevant ones, distractors as a searcher meets them, and a few others."""
     words = set(_words(text))
-    near = {place for concept in (need.agent, need.condition) if concept for place in planned.about[concept.key]}
-    stray = {int(rng.random() * len(planned.documents)) for _ in range(STRAY)}
+    concepts = [concept for concept in (need.agent, need.condition) if concept]
+    near = {position for concept in concepts for position in topical.positions[concept.key]}
+    stray = {int(rng.random() * len(topical.documents)) for _ in range(STRAY)}
     judged = []
-    for place in sorted(near | stray):
-        id, title, plan = planned.documents[place]
+    for position in sorted(near | stray):
+        id, title, plan = topical.documents[position]
         score = grade(need, plan)
         if score:
             share = JUDGED_RELEVANT
@@ -439,7 +441,7 @@ def _judged(rng: Random, text: str, need: Need, planned: Planned) -> list[tuple[
         elif plan.topic is need.topic:
             share = JUDGED_ELSEWHERE
         else:
-            share = float(place in stray)
+            share = float(position in stray)
         if rng.random() < share:
             if rng.random() < CONTRARY:
                 score = 0 if score else 1
@@ -452,17 +454,17 @@ def _words(text: str) -> list[str]:
 
 
 def _write_corpus(path: Path, documents: Iterator[Document], count: int) -> None:
-    """Lines of JSON, packed harder where there are few. No name and no time in the file, so it is reproducible."""
+    """Write JSON lines, gzipped without name and time, so that the file is reproducible; small ones at level 9."""
     level = 9 if count <= 10_000 else 1
     encode = json.JSONEncoder(ensure_ascii=False).encode
-    with open(path, "wb") as raw, gzip.GzipFile("", "wb", level, raw, mtime=0) as packed:
+    with open(path, "wb") as raw, gzip.GzipFile("", "wb", level, raw, mtime=0) as zipped:
         lines = []
         for document in documents:
             lines.append(encode({"_id": document.id, "title": document.title, "text": document.abstract}))
             if len(lines) == 500:
-                packed.write(("\n".join(lines) + "\n").encode())
+                zipped.write(("\n".join(lines) + "\n").encode())
                 lines.clear()
-        packed.write("".join(line + "\n" for line in lines).encode())
+        zipped.write("".join(line + "\n" for line in lines).encode())
 
 
 README = """\

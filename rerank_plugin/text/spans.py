@@ -1,4 +1,4 @@
-"""Where the tokens of a text stand in it, in code points; only explanations need to know."""
+"""Offsets of tokens in a text, in code points; for explanations only."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from rerank_plugin.text.tokenizer import TOKEN, Tokenizer, fold, tokens_of
+from rerank_plugin.text.tokenizer import TOKEN, Tokenizer, fold, match_tokens
 
 
 class Span(NamedTuple):
-    """A token, and the characters ``start`` to ``end`` of the text that it was made of."""
+    """A token, and the characters ``start`` to ``end`` of the text that it was made from."""
 
     token: str
     start: int
@@ -19,22 +19,22 @@ class Span(NamedTuple):
 
 
 def spans(tokenizer: Tokenizer, text: str) -> list[Span]:
-    """The tokens of a text as ``tokenizer.tokenize`` gives them, with their places; these increase."""
-    found = []
+    """The tokens of ``tokenizer.tokenize(text)`` with their offsets, which increase."""
+    token_spans = []
     for piece in re.finditer(r"\S+", text):
-        places = _places(piece.group())
-        tokens = tokenizer.tokenize_piece(piece.group())
-        found += [Span(token, piece.start() + a, piece.start() + b) for token, (a, b) in zip(tokens, places)]
-    return found
+        tokens, before = tokenizer.tokenize_piece(piece.group()), piece.start()
+        for token, (start, end) in zip(tokens, _offsets(piece.group())):
+            token_spans.append(Span(token, before + start, before + end))
+    return token_spans
 
 
-def _places(piece: str) -> Iterator[tuple[int, int]]:
-    """Where each token of a piece without white space begins and ends."""
+def _offsets(piece: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each token of a piece without white space."""
     folded = fold(piece)
-    starts, ends = _origins(piece, folded)
+    starts, ends = _source_offsets(piece, folded)
     for match in TOKEN.finditer(folded):
         start, end = match.span()
-        tokens = tokens_of(match)
+        tokens = match_tokens(match)
         if len(tokens) > 1:  # an ordinary word, a hyphen and a number
             hyphen = folded.index("-", start)
             yield starts[start], ends[hyphen - 1]
@@ -43,14 +43,14 @@ def _places(piece: str) -> Iterator[tuple[int, int]]:
             yield starts[start], ends[end - 1]
 
 
-def _origins(piece: str, folded: str) -> tuple[list[int], list[int]]:
-    """For each character of the folded piece, where the characters that it was made of begin and end in the piece."""
-    lowered = [character.lower() for character in piece]  # one item a character, whatever its small letter is
+def _source_offsets(piece: str, folded: str) -> tuple[list[int], list[int]]:
+    """For each character of the folded piece, start and end of its source characters in the piece."""
+    lowered = [character.lower() for character in piece]  # one item per character, though some lower to two
     starts, ends = list(range(len(folded))), list(range(1, len(folded) + 1))
     if lowered == list(folded):
         return starts, ends
-    for tag, a, b, start, end in SequenceMatcher(None, lowered, folded, autojunk=False).get_opcodes():
-        for place in range(start, end):
-            same = a + place - start
-            starts[place], ends[place] = (same, same + 1) if tag == "equal" else (a, b)
+    for tag, first, last, start, end in SequenceMatcher(None, lowered, folded, autojunk=False).get_opcodes():
+        for position in range(start, end):
+            same = first + position - start
+            starts[position], ends[position] = (same, same + 1) if tag == "equal" else (first, last)
     return starts, ends

@@ -1,27 +1,28 @@
-"""The stemmer that a tokenizer may have: Krovetz's, which [D18] 4.3.4 used for DRMM.
+"""The Krovetz stemmer, an option of the tokenizer, which [D18] 4.3.4 used for DRMM.
 
-It is Lucene's KStem, which every installation has with the first stage; the C++ version needs a compiler. Krovetz's
+The implementation is Lucene's KStem, which the first stage needs anyway; the C++ version needs a compiler. Krovetz's
 stemmer (Viewing Morphology as an Inference Process, SIGIR 1993) looks its results up in a dictionary, so stems are
-words: ``therapies`` gives ``therapy``, and ``women``, a word of the dictionary, stays.
+words: ``therapies`` becomes ``therapy``; ``women``, a word of the dictionary, stays.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from threading import Lock
+from typing import Any
 
 STEMMERS = ("krovetz",)
 
 
 @cache
-def _kstem():
+def _kstem() -> Any:
     """Lucene's stemmer; starts the JVM."""
-    from rerank_plugin.java.jvm import start_jvm  # here, because only those who stem need Java
+    from rerank_plugin.java.jvm import start_jvm  # only stemming needs Java
 
     start_jvm()
     from jnius import JavaClass, JavaMethod, MetaJavaClass
 
-    # Lucene keeps it to its package: from outside there is a filter for streams of tokens only, ten calls a word.
+    # The class is private to its Lucene package; its public token filter takes ten calls a word.
     class KStemmer(JavaClass, metaclass=MetaJavaClass):
         __javaclass__ = "org/apache/lucene/analysis/en/KStemmer"
         __javaconstructor__ = (("()V", False),)
@@ -30,14 +31,14 @@ def _kstem():
     return KStemmer()
 
 
-_lock = Lock()  # the stemmer keeps its state between steps
+_lock = Lock()  # the stemmer is not thread-safe: it keeps state during a word
 
 
 def krovetz(word: str) -> str:
-    """The stem of a word in lower case. A word with other characters than a to z is its own, as in Lucene.
+    """The stem of a lower-case word. Words with characters other than a to z stay as they are, as in Lucene.
 
     Raises:
-        InputError: there is no Java to run Lucene's stemmer.
+        InputError: Java for Lucene's stemmer is missing.
     """
     if not (word.isascii() and word.isalpha()):
         return word

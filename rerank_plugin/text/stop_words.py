@@ -1,6 +1,6 @@
 """English stop-words: EnglishAnalyzer.ENGLISH_STOP_WORDS_SET of Lucene 9 and 10.
 
-All are their own stems, so they are the same words in an index of stems.
+All are their own stems, so the list also fits an index of stems.
 """
 
 STOP_WORDS = frozenset(

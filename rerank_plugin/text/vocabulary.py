@@ -1,4 +1,4 @@
-"""A model's vocabulary: the words it has vectors for, with one entry for all others ([D18] 3.1), or some by hash."""
+"""A model's vocabulary: the words with vectors, and one entry for all others ([D18] 3.1), or several, by hash."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.tokenizer import SETTINGS
 
-CONTENT_LETTERS = 4  # of the shortest word that counts as content: other languages' articles are shorter
+CONTENT_LETTERS = 4  # of the shortest content word: articles of other languages are shorter
 UNKNOWN = "<unk>"  # entry 0: every rare or unseen word
-HASHED = "<hash>"  # the beginning of entries that rare and unseen words share by their hashes; no token has brackets
+HASHED = "<hash>"  # prefix of the entries that rare and unseen words share by hash; no token has brackets
 
 
 class Vocabulary:
     """Words by id and ids by word; id 0 is UNK.
 
     Args:
-        words: the words from id 1 on, without repetition. The last may be entries for hashes (`HASHED`): another word
-            then has the entry of its hash, so that two rare words differ, and a rare word equals itself.
-        tokenizer: the settings of the tokenizer whose tokens they are.
+        words: the distinct words from id 1 on. The last may be hash entries (`HASHED`): any other word then has the
+            entry of its hash, so that most rare words differ, and a rare word equals itself.
+        tokenizer: the settings of the tokenizer of the words.
 
     Attributes:
-        hashed: number of the entries for hashes.
+        hashed: the number of hash entries.
     """
 
     def __init__(self, words: Sequence[str], tokenizer: dict = SETTINGS):
@@ -47,40 +47,41 @@ class Vocabulary:
     def knows_few(self, tokens: Iterable[str], in_texts: bool = True) -> bool:
         """Whether at most half of a query's distinct content words are known, and two or more are not.
 
-        Content words are plain words of four letters or more that are no English stop-words; numbers and symbols such
-        as genes do not count. A single unknown word is a name that texts have or have not. The rule was measured with
-        the bundled vocabulary (docs/models/README.md). Of a model that reads pieces of words, whose vocabulary has no
-        words, nothing can be said: the answer is no.
+        Content words are plain words of four letters or more that are not English stop-words; numbers and symbols such
+        as genes do not count. A single unknown word may be a name, which texts contain or not. The rule was measured
+        with the bundled vocabulary (docs/models/README.md). False for models of word pieces, whose vocabulary is empty.
 
         Args:
-            in_texts: whether a text has a word of the query; where none has, one unknown word is enough.
+            in_texts: whether any text has a word of the query; if not, one unknown word is enough.
         """
         if len(self) == 1:
             return False
-        content = {one for one in tokens if len(one) >= CONTENT_LETTERS and one.isalpha() and one not in STOP_WORDS}
-        unknown = sum(one not in self for one in content)
+        content = {
+            token for token in tokens if len(token) >= CONTENT_LETTERS and token.isalpha() and token not in STOP_WORDS
+        }
+        unknown = sum(word not in self for word in content)
         return unknown > in_texts and 2 * unknown >= len(content)
 
     def lookup(self, tokens: Iterable[str]) -> list[int]:
-        """Ids of tokens; a word outside the vocabulary has 0 (UNK), or the entry of its hash."""
+        """Ids of tokens: 0 (UNK) or a hash entry for a word outside the vocabulary."""
         tokens = list(tokens)
         ids = [self.ids.get(token, 0) for token in tokens]
         if self.hashed and 0 in ids:
-            others = self.of_hashes(hash_strings(tokens)).tolist()
-            ids = [id or other for id, other in zip(ids, others)]
+            hash_ids = self.hash_ids(hash_strings(tokens)).tolist()
+            ids = [id or hash_id for id, hash_id in zip(ids, hash_ids)]
         return ids
 
-    def of_hashes(self, hashes: np.ndarray) -> np.ndarray:
-        """Ids of the entries for hashes uint64 [n] as of :func:`hash_strings`, int64 [n]."""
+    def hash_ids(self, hashes: np.ndarray) -> np.ndarray:
+        """Ids of the hash entries, int64 [n], of hashes uint64 [n] by :func:`hash_strings`."""
         return len(self.words) - self.hashed + (hashes % np.uint64(self.hashed)).astype(np.int64)
 
     def save(self, path: Path) -> None:
-        """One word a line in id order."""
+        """Write one word a line, in the order of the ids."""
         path.write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path, tokenizer: dict = SETTINGS) -> Vocabulary:
-        """An `InputError` if the file is missing, does not start with UNK, or has an empty or repeated line."""
+        """Read a saved vocabulary; an `InputError` for a missing file, one without UNK, an empty or a repeated line."""
         lines = read_lines(path)
         if lines[:1] != [UNKNOWN]:
             raise InputError(f"{path}:1: a vocabulary starts with '{UNKNOWN}'")
@@ -94,7 +95,7 @@ class Vocabulary:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a small file of UTF-8, without their ends; an `InputError` if it cannot be read."""
+    """The lines of a small UTF-8 file, without line ends; an `InputError` if it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Word vectors: training with gensim's word2vec, import, and the folder they are kept in ([D18] 3.1)."""
+"""Word vectors: training with gensim's word2vec, import, and the folder that holds them ([D18] 3.1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.settings import setting
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, restore_interrupted, scratch_folder
-from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_of
+from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_with
 from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ UNKNOWN_RANGE = 0.25  # UNK ~ U[-0.25, 0.25] ([D18] 3.1)
 INT8 = 127  # the largest 8-bit number
 SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
 VOCABULARY_FILE, VECTORS_FILE, SETTINGS_FILE = "vocab.txt", "embeddings.safetensors", "words.json"
-REFERENCE = "vectors_of"  # in the settings: another folder whose vectors these are
+REFERENCE = "vectors_of"  # key of the settings: another folder, which holds the vectors
 WORD_VECTORS = FolderKind(
     "a folder of word vectors", SETTINGS_FILE, ("tokenizer", "words"), (VOCABULARY_FILE, VECTORS_FILE)
 )
@@ -36,8 +36,7 @@ WORD_VECTORS = FolderKind(
 class WordVectors(NamedTuple):
     """A vocabulary and its vectors, float32 [V, D]; row 0 is UNK.
 
-    Vectors that are kept as 8-bit numbers have a scale each, float32 [V], and ``matrix`` is what they stand for: such a
-    number times the scale.
+    Quantized vectors (8-bit) have a scale each, float32 [V]; ``matrix`` holds the products of numbers and scales.
     """
 
     vocabulary: Vocabulary
@@ -53,16 +52,16 @@ METHODS = {"skip-gram": 0.025, "cbow": 0.05}
 class Word2VecConfig:
     """word2vec as [D18] 3.1 used it: skip-gram, hierarchical softmax, window 5, D = 300, minimum count 101.
 
-    ``epochs`` is gensim's and word2vec's default; the paper gives none. For DRMM it used CBOW (4.3.4) and says no more:
-    everything else is the same here, but for the learning rate (``METHODS``).
+    ``epochs`` is gensim's and word2vec's default; the paper gives none. For DRMM it used CBOW (4.3.4) and gives no
+    settings: all are the same here, except the learning rate (``METHODS``).
     """
 
     dimension: int = setting(300, "dimension of the vectors")
     minimum_count: int = setting(101, "minimum frequency of a word; rarer words become UNK", option="min_count")
-    window: int = setting(5, "words to either side of a word")
+    window: int = setting(5, "context words on either side of a word")
     epochs: int = setting(5, "passes over the corpus")
     workers: int = setting(1, "training threads; more than one is not reproducible")
-    model: str = setting("skip-gram", "model of word2vec", option="method", choices=tuple(METHODS))
+    model: str = setting("skip-gram", "word2vec model", option="method", choices=tuple(METHODS))
 
 
 def unknown_vector(dimension: int, seed: int) -> np.ndarray:
@@ -74,7 +73,7 @@ def train(texts: Iterable[str], config: Word2VecConfig, seed: int, tokenizer: To
     """Train word vectors on texts, sentence by sentence ([D18] 4.1).
 
     The sentences go through a temporary file, so memory does not grow with the corpus. One worker gives the same
-    vectors every time; more are faster and are not reproducible (threads race for the weights).
+    vectors every time; more are faster, but not reproducible (threads race for the weights).
 
     Raises:
         InputError: no word occurs ``minimum_count`` times.
@@ -120,8 +119,8 @@ def _with_unknown(words: list[str], vectors: np.ndarray, seed: int, tokenizer: T
 def import_word2vec(path: Path, binary: bool, seed: int, tokenizer: Tokenizer = PLAIN) -> WordVectors:
     """Read vectors in the word2vec text or binary format.
 
-    Words are brought to this package's tokens; where several spellings become one token the first (in word2vec files
-    the most frequent) stands, and words that become several tokens are left out.
+    Words are tokenized. Of several spellings of one token the first (in word2vec files the most frequent) is kept;
+    words of several tokens are left out.
 
     Raises:
         InputError: the file cannot be read in that format.
@@ -142,18 +141,18 @@ def import_word2vec(path: Path, binary: bool, seed: int, tokenizer: Tokenizer = 
         if len(tokens) == 1:
             rows.setdefault(tokens[0], row)
     if not rows:
-        raise InputError(f"{path} holds no word that is one token here")
+        raise InputError(f"{path} holds no word that is one token: check its format and encoding")
     log.info("kept %d of %d words", len(rows), len(loaded.index_to_key))
     matrix = loaded.vectors[list(rows.values())]
     if not np.isfinite(matrix).all():
-        raise InputError(f"{path} holds vectors that are not finite numbers")
+        raise InputError(f"{path} holds vectors that are not finite: remove them, or train again")
     return _with_unknown(list(rows), matrix, seed, tokenizer)
 
 
 def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
-    """Quantize vectors to 8-bit numbers, each scaled by its largest value; they take a quarter of the space.
+    """Quantize vectors to 8-bit numbers, each vector scaled by its largest value: a quarter of the space.
 
-    The first ``words`` are kept, which in trained vectors are the most frequent, UNK not counted.
+    The first ``words`` are kept (the most frequent ones of trained vectors), and UNK.
     """
     kept = len(vectors.vocabulary) if words is None else min(words + 1, len(vectors.vocabulary))
     matrix = vectors.matrix[:kept]
@@ -165,7 +164,7 @@ def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
 
 
 def extend(vectors: WordVectors, words: Iterable[str], seed: int) -> WordVectors:
-    """Add vectors of random directions and the average length for those of ``words``, in any order, that have none.
+    """Add vectors of random direction and average length for those of ``words`` without a vector.
 
     A model that trains its embeddings can then distinguish these words, which would all be UNK otherwise.
     """
@@ -178,11 +177,11 @@ def extend(vectors: WordVectors, words: Iterable[str], seed: int) -> WordVectors
 
 
 def with_words(vectors: WordVectors, words: Sequence[str], rows: np.ndarray) -> WordVectors:
-    """The vectors and those of further words, [n, D], which come after the others but before entries for hashes."""
-    before = vectors.vocabulary
-    own = len(before) - before.hashed
-    matrix = np.insert(vectors.matrix, own, rows.astype(np.float32), axis=0)
-    return WordVectors(Vocabulary([*before.words[1:own], *words, *before.words[own:]], before.tokenizer), matrix)
+    """Add vectors [n, D] of further words, after the other words and before the hash entries."""
+    old = vectors.vocabulary
+    end = len(old) - old.hashed
+    matrix = np.insert(vectors.matrix, end, rows.astype(np.float32), axis=0)
+    return WordVectors(Vocabulary([*old.words[1:end], *words, *old.words[end:]], old.tokenizer), matrix)
 
 
 def save(vectors: WordVectors, folder: Path, settings: dict, overwrite: bool = False) -> None:
@@ -192,7 +191,7 @@ def save(vectors: WordVectors, folder: Path, settings: dict, overwrite: bool = F
 
 
 def write(vectors: WordVectors, folder: Path, settings: dict) -> None:
-    """Write the three files into a folder that is there."""
+    """Write the three files into an existing folder."""
     from safetensors.numpy import save_file
 
     vectors.vocabulary.save(folder / VOCABULARY_FILE)
@@ -202,12 +201,12 @@ def write(vectors: WordVectors, folder: Path, settings: dict) -> None:
         tensors = {"embeddings": numbers, "scales": vectors.scales}
     save_file(tensors, folder / VECTORS_FILE)
     vocabulary = vectors.vocabulary
-    described = {"tokenizer": vocabulary.tokenizer, "words": len(vocabulary), "dimension": vectors.matrix.shape[1]}
-    (folder / SETTINGS_FILE).write_text(json.dumps({**described, **settings}, indent=1), encoding="utf-8")
+    description = {"tokenizer": vocabulary.tokenizer, "words": len(vocabulary), "dimension": vectors.matrix.shape[1]}
+    (folder / SETTINGS_FILE).write_text(json.dumps({**description, **settings}, indent=1), encoding="utf-8")
 
 
 def load(folder: Path) -> WordVectors:
-    """Read the word vectors of a folder (also those of a checkpoint), or of the folder that it refers to.
+    """Read the word vectors of a folder (also of a checkpoint), or of the folder that it refers to.
 
     Raises:
         InputError: a file is missing, vocabulary and vectors do not fit together, or the folder refers to vectors that
@@ -215,14 +214,18 @@ def load(folder: Path) -> WordVectors:
     """
     folder = restore_interrupted(folder)
     settings = _settings(folder)
-    if (other := home(folder)) != folder:
-        if not other.is_dir():
-            raise InputError(f"{folder} refers to the word vectors in {other}, which are not there: move both together")
-        found = load(other)
-        if settings.get("checksum") != checksum(found):
-            raise InputError(f"{folder} was made with other word vectors than those in {other}")
-        return found
-    tokenizer = tokenizer_of(settings["tokenizer"], f"{folder} was made from texts").settings
+    if (source := home(folder)) != folder:
+        if not source.is_dir():
+            raise InputError(
+                f"{folder} refers to the word vectors in {source}, which does not exist: move both"
+            )
+        vectors = load(source)
+        if settings.get("checksum") != checksum(vectors):
+            raise InputError(
+                f"{folder} was made with other word vectors than those in {source}: restore them, or train again"
+            )
+        return vectors
+    tokenizer = tokenizer_with(settings["tokenizer"], f"{folder} was made from texts").settings
     vocabulary = Vocabulary.load(folder / VOCABULARY_FILE, tokenizer)
     path = folder / VECTORS_FILE
     tensors = read_tensors(path)
@@ -248,20 +251,20 @@ def read_tensors(path: Path, framework: str = "numpy") -> dict[str, Any]:
 def matrix_of(
     tensors: dict[str, np.ndarray], name: str, path: Path, lines: str, count: int, scales: np.ndarray | None = None
 ) -> np.ndarray:
-    """The tensor of this name in the safetensors file ``path``, float32 [count, D], times ``scales`` [count].
+    """The tensor ``name`` of the safetensors file ``path``, float32 [count, D], times ``scales`` [count].
 
-    ``lines`` is the name of the file beside it that has a line for each row.
+    ``lines`` names the file beside it with a line for each row.
 
     Raises:
-        InputError: there is none, it has more or fewer rows, or numbers that are not finite.
+        InputError: the tensor is missing, has more or fewer rows, or numbers that are not finite.
     """
     matrix = tensors.get(name)
     if matrix is None or matrix.ndim != 2:
         raise InputError(f"{path} holds no matrix named {name!r}")
     if len(matrix) != count:
         raise InputError(
-            f"{path.parent}: {lines} has {count} lines but {path.name} {len(matrix)} vectors; "
-            "they do not belong together"
+            f"{path.parent}: {lines} has {count} lines but {path.name} {len(matrix)} vectors: the files do not belong "
+            "together"
         )
     matrix = matrix.astype(np.float32, copy=False)
     if scales is not None:
@@ -272,7 +275,7 @@ def matrix_of(
 
 
 def home(folder: Path) -> Path:
-    """The folder whose files hold a folder's word vectors: itself, or the one that it refers to."""
+    """The folder with the files of a folder's word vectors: itself, or the folder that it refers to."""
     reference = _settings(folder).get(REFERENCE) if (folder / SETTINGS_FILE).is_file() else None
     return folder if reference is None else folder / reference
 
@@ -288,14 +291,14 @@ def _settings(folder: Path) -> dict:
         settings = json.loads(path.read_text(encoding="utf-8"))
         settings["tokenizer"]
     except FileNotFoundError:
-        raise InputError(f"{folder} holds no word vectors: there is no {path.name}") from None
+        raise InputError(f"{folder} holds no word vectors: {path.name} is missing") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{path} does not say how the texts were tokenized ({error!r}); write the folder anew"
+            f"{path} does not say how the texts were tokenized ({error!r}): create the folder again"
         ) from None
     return settings
 
 
 def described(config: Word2VecConfig) -> dict:
-    """The settings of a training for the folder's description."""
+    """The settings of a training, for the folder's description."""
     return {"word2vec": {**asdict(config), "hierarchical_softmax": True}}

@@ -46,5 +46,5 @@ def test_other_words_are_refused(folders):
 
 def test_a_bundled_model_alone_says_what_it_lacks(tmp_path):
     shutil.copytree(checkpoint_folder("delta"), tmp_path / "delta")
-    with pytest.raises(InputError, match="refers to the word vectors in .*, which are not there: move both together"):
+    with pytest.raises(InputError, match="refers to the word vectors in .*, which does not exist: move both"):
         word_vectors.load(tmp_path / "delta")

@@ -210,7 +210,7 @@ from tests.files.test_outputs import make_box
 
 step, folder = int(sys.argv[1]), pathlib.Path(sys.argv[2])
 if sys.argv[3] == "two renames":
-    outputs._exchange = lambda one, other: False
+    outputs._exchange = lambda first, second: False
 calls = 0
 
 def count():
@@ -273,7 +273,7 @@ def test_a_locked_file_is_refused_and_a_link_too(tmp_path):
     with pytest.raises(InputError, match="b.part: cannot be written"):
         outputs.open_locked(tmp_path / "b.part")
     os.mkfifo(tmp_path / "c.part")
-    with pytest.raises(InputError, match="c.part is no regular file"):
+    with pytest.raises(InputError, match="c.part is not a regular file"):
         outputs.open_locked(tmp_path / "c.part")
     assert (tmp_path / "thesis.tex").read_text() == "mine"
 

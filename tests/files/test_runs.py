@@ -140,7 +140,7 @@ def test_foreign_files(tmp_path):
     [
         ("1 Q0 d2 1 0.5", r"a\.run:2: expected 6 columns .* found 5"),
         ("1 Q0 d2 1 0.5 t x", r"a\.run:2: expected 6 columns .* found 7"),
-        ("1 Q0 d2 1 high t", r"a\.run:2: the score 'high' is no number"),
+        ("1 Q0 d2 1 high t", r"a\.run:2: the score 'high' is not a number"),
         ("1 Q0 d2 1 nan t", r"a\.run:2: the score nan of document d2"),
         ("1 Q0 d2 1 -inf t", r"a\.run:2: the score -inf of document d2"),
         ("1 Q0 d2 1 1e39 t", r"a\.run:2: the score 1e39 of document d2"),

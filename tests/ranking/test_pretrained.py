@@ -51,7 +51,7 @@ def test_what_is_there_is_replaced_only_where_it_is_ours(delta, saved, tmp_path)
         delta.save_pretrained(saved)
     delta.save_pretrained(saved, overwrite=True)
     (saved / "notes.txt").write_text("mine")
-    with pytest.raises(rp.InputError, match="holds notes.txt, which is of something else"):
+    with pytest.raises(rp.InputError, match="holds notes.txt, which does not belong to it"):
         delta.save_pretrained(saved, overwrite=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.txt").write_text("mine")

@@ -177,7 +177,7 @@ def test_the_seed_decides(tmp_path):
 def test_documents_are_streamed():
     """The first document of a million comes at once."""
     plans = generator._plans(Random("1 plans"), [TOPIC, OTHER], 96)
-    assert next(generator._documents(1, plans, 10**6, generator.Planned())).id == "S000001"
+    assert next(generator._documents(1, plans, 10**6, generator.TopicalDocuments())).id == "S000001"
 
 
 def test_invented_words_differ():

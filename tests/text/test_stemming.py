@@ -20,7 +20,7 @@ from rerank_plugin.rerankers.wmd import WordMoversDistance
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.text import stemming, word_vectors
 from rerank_plugin.text.stop_words import STOP_WORDS
-from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, SETTINGS, Tokenizer, tokenize, tokenizer, tokenizer_of
+from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, SETTINGS, Tokenizer, tokenize, tokenizer, tokenizer_with
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
@@ -86,14 +86,14 @@ def test_a_word_is_stemmed_once(monkeypatch):
 
 def test_settings_of_a_tokenizer_without_a_stemmer_are_those_of_all_older_files():
     assert tokenizer(None).settings == {"name": "d18", "version": 2} and tokenizer("krovetz").settings == STEMMED
-    assert tokenizer_of(dict(SETTINGS), "x was") is tokenizer(None)
-    assert tokenizer_of(STEMMED, "x was") is tokenizer("krovetz")
+    assert tokenizer_with(dict(SETTINGS), "x was") is tokenizer(None)
+    assert tokenizer_with(STEMMED, "x was") is tokenizer("krovetz")
 
 
 @pytest.mark.parametrize("unknown", [None, {}, {**SETTINGS, "stemmer": "porter"}, {**STEMMED, "version": 1}, "d18"])
 def test_settings_that_no_tokenizer_has(unknown):
     with pytest.raises(InputError, match="x was tokenized with") as raised:
-        tokenizer_of(unknown, "x was")
+        tokenizer_with(unknown, "x was")
     assert str(unknown) in str(raised.value) and "krovetz" in str(raised.value)
 
 
