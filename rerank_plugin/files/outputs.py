@@ -312,7 +312,7 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(leftover)
 
 
-def link_or_copy(source: Path, target: Path) -> None:
+def link_or_copy(source: str | Path, target: str | Path) -> None:
     """Make a hard link to a file, or a copy if the file system has no hard links."""
     try:
         os.link(source, target)

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, ranges, save_array, slices
 
@@ -38,7 +39,7 @@ class StringTable:
         start, end = int(self.offsets[row]), int(self.offsets[row + 1])
         return self.bytes[start:end].tobytes().decode()
 
-    def take(self, rows: np.ndarray) -> list[str]:
+    def take(self, rows: ArrayLike) -> list[str]:
         """The strings of rows, gathered in one pass. Shapes: rows int [C]."""
         starts, lengths = slices(self.offsets, np.asarray(rows, dtype=np.int64))
         gathered = self.bytes[ranges(starts, lengths)].tobytes()
@@ -87,9 +88,9 @@ class StringsInMemory:
     def __getitem__(self, row: int) -> str:
         return self.strings[row]
 
-    def take(self, rows: np.ndarray) -> list[str]:
+    def take(self, rows: ArrayLike) -> list[str]:
         """The strings of rows int [C]."""
-        return [self.strings[row] for row in rows.tolist()]
+        return [self.strings[row] for row in np.asarray(rows).tolist()]
 
     def find(self, strings: Sequence[str]) -> np.ndarray:
         """Rows of the strings, int64 [n]; -1 for a string that is not in the table."""

@@ -1,1 +1,1 @@
-"""The index folder: the Lucene writer, the forward index, candidates, stored encodings."""
+"""The index folder: Lucene index, forward index, candidates, collection statistics, stored encodings."""

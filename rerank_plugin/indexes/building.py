@@ -1,4 +1,4 @@
-"""Builds an index folder: every document is read and tokenized once."""
+"""Builds an index folder; every document is read and tokenized once."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
 
 log = logging.getLogger(__name__)
 
-BATCH = 1000  # documents that cross to Java at once
-LUCENE_LAG = 3  # batches that may wait for Lucene before reading pauses: bounds the memory
+BATCH = 1000  # documents per call to Java
+LUCENE_LAG = 3  # batches that may wait for Lucene before reading pauses: limits memory
 
 
 @dataclass(frozen=True)
 class BuildReport:
-    """Numbers of indexed items; ``concepts`` is None if the index was built without an annotator."""
+    """Numbers of indexed documents, terms, tokens and concepts (None without an annotator)."""
 
     documents: int
     terms: int
@@ -50,8 +50,10 @@ class BuildReport:
     concepts: int | None = None
 
 
-def _without_duplicates(batch: list[Document], seen: SeenHashes, problems: Problems):
-    """The documents of a batch with a new id, and the hashes of their ids, uint64 [n]; the first of equal ids is kept.
+def _without_duplicates(
+    batch: list[Document], seen: SeenHashes, problems: Problems
+) -> tuple[list[Document], np.ndarray]:
+    """The documents of a batch with new ids, and the hashes of their ids, uint64 [n]; the first of equal ids is kept.
 
     Ids are compared by 64-bit hashes. Among 36 million documents the probability of any collision is below 1 in 25,000;
     a collision would drop one document, which is reported as a duplicate.
@@ -83,14 +85,14 @@ def build_index(
         documents: read once, as a stream; the vocabulary and 16 bytes per document are kept in memory.
         source: where the documents come from, for the description.
         problems: collects duplicate ids; raises at once when strict.
-        threads: Lucene's indexing threads; by default the number of processors.
+        threads: Lucene's indexing threads; by default the number of CPU cores.
         progress: wraps the documents, for a progress bar.
         tokenizer: of the forward index; Lucene uses its own analyzer.
         annotator: a :class:`~rerank_plugin.knowledge.annotation.Annotator` that finds the concepts of each document;
             without one the index holds no concepts.
 
     Raises:
-        InputError: something is there that must not be replaced, or there is no document to index.
+        InputError: an existing output must not be replaced, or there is no document to index.
     """
     with replacing_folder(folder, INDEX, overwrite) as building:
         builder = _Builder(building, problems, tokenizer, annotator)
@@ -109,13 +111,13 @@ def build_index(
                 lucene.close()
         builder.close_streams(source)
         reader = open_reader(building / "lucene")
-        described = {
+        lucene_description = {
             "path": "lucene", "commit": commit_id(reader), "fields": ["title", "abstract", "contents"],
             "positions": True, "document_vectors": True, "metadata": dict(sorted(lucene.metadata.items())),
         }  # fmt: skip
-        rows = _rows_of_lucene_numbers(building / builder.forward.layout.segment, reader)
+        rows = _lucene_rows(building / builder.forward.layout.segment, reader)
         reader.close()
-        return builder.finish(source, rows, described)
+        return builder.finish(source, rows, lucene_description)
 
 
 def build_beside(
@@ -128,38 +130,40 @@ def build_beside(
     tokenizer: Tokenizer = PLAIN,
     annotator=None,
 ) -> BuildReport:
-    """Build ``folder`` beside a Lucene index that somebody else built, which is read and neither copied nor changed.
+    """Build ``folder`` beside an existing Lucene index, which is neither copied nor changed.
 
     Args:
-        lucene: the folder of the Lucene index, one of Anserini or Pyserini that stores ``raw`` or ``contents``.
-        title_field, text_field: where titles and texts are: a key of the JSON object that is stored as ``raw``, or a
-            stored field. By default the names that JSON lines may have.
-        progress: wraps the documents, whose number it is told, for a progress bar.
+        lucene: the folder of the Lucene index, built by Anserini or Pyserini with stored ``raw`` or ``contents``.
+        title_field, text_field: the titles and texts: a key of the JSON object stored as ``raw``, or a stored field. By
+            default the keys of JSONL corpora.
+        progress: wraps the documents, given their number, for a progress bar.
 
     The other arguments are those of `build_index`.
 
     Raises:
-        InputError: as in `build_index`; there is no Lucene index; or a document of it has no id, or the id of another
-            one, or no stored text.
+        InputError: as in `build_index`; there is no Lucene index; or one of its documents has no id, the id of another
+            document, or no stored text.
     """
     with replacing_folder(folder, INDEX, overwrite) as building:
         reader = open_reader(lucene)
         builder = _Builder(building, Problems(), tokenizer, annotator)
-        found = stored_documents(reader, lucene, title_field, text_field)
-        deque(builder.batches(map(_encodable, progress(found, reader.numDocs()))), maxlen=0)
+        documents = stored_documents(reader, lucene, title_field, text_field)
+        deque(builder.batches(map(_encodable, progress(documents, reader.numDocs()))), maxlen=0)
         if builder.problems.total:
             raise InputError(f"{lucene} cannot be used: {builder.problems.summary()[0]}; ids have to be unique")
         builder.close_streams(str(lucene))
         rows = np.full(reader.maxDoc(), -1)
         rows[lucene_numbers(reader)] = np.arange(reader.numDocs())
-        described = {"path": os.path.realpath(lucene), "commit": commit_id(reader), "fields": indexed_fields(reader)}
-        described |= {"title_field": title_field, "text_field": text_field}
+        lucene_description = {
+            "path": os.path.realpath(lucene), "commit": commit_id(reader), "fields": indexed_fields(reader),
+            "title_field": title_field, "text_field": text_field,
+        }  # fmt: skip
         reader.close()
-        return builder.finish(str(lucene), rows, described)
+        return builder.finish(str(lucene), rows, lucene_description)
 
 
 class _Builder:
-    """Writes what an index folder holds beside Lucene's index; each document is tokenized and annotated once."""
+    """Writes an index folder except its Lucene index; each document is tokenized and annotated once."""
 
     def __init__(self, folder: Path, problems: Problems, tokenizer: Tokenizer, annotator):
         self.folder, self.problems, self.tokenizer, self.annotator = folder, problems, tokenizer, annotator
@@ -167,7 +171,7 @@ class _Builder:
         self.concepts = None if annotator is None else ConceptWriter(self.forward.segment)
 
     def batches(self, documents: Iterator[Document]) -> Iterator[list[Document]]:
-        """Write documents, in batches without duplicate ids; each batch is given before it is written."""
+        """Write documents in batches without duplicate ids; each batch is yielded before it is written."""
         seen = SeenHashes()
         while batch := list(islice(documents, BATCH)):
             batch, hashes = _without_duplicates(batch, seen, self.problems)
@@ -176,7 +180,8 @@ class _Builder:
             yield batch
             self.forward.extend(batch, hashes)
             if self.concepts is not None:
-                self.concepts.extend(self.annotator.concepts([text_to_annotate(*one[1:3]) for one in batch]))
+                texts = [text_to_annotate(document.title, document.abstract) for document in batch]
+                self.concepts.extend(self.annotator.concepts(texts))
 
     def close_streams(self, source: str) -> None:
         """Finish adding documents; an `InputError` if there were none."""
@@ -191,9 +196,9 @@ class _Builder:
         """Write the statistics and the description."""
         statistics = self.forward.finish(lucene_rows)
         documents, terms = self.forward.title_lengths.length, len(self.forward.term_ids)
-        of_concepts = {}
+        knowledge = {}
         if self.concepts is not None:
-            of_concepts = {KNOWLEDGE: self.annotator.settings, "concepts": self.concepts.concepts.length}
+            knowledge = {KNOWLEDGE: self.annotator.settings, "concepts": self.concepts.concepts.length}
         description = {
             **first_generation(documents, terms),
             "created_by": f"rerank_plugin {__version__}",
@@ -201,11 +206,11 @@ class _Builder:
             "tokenizer": self.tokenizer.settings,
             "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
             "lucene": lucene,
-            **of_concepts,
+            **knowledge,
             "left_out": self.problems.summary(kept=False),
         }
         write_description(self.folder / DESCRIPTION, description)
-        return BuildReport(documents, terms, statistics["text"].tokens, of_concepts.get("concepts"))
+        return BuildReport(documents, terms, statistics["text"].tokens, knowledge.get("concepts"))
 
 
 def _encodable(document: Document) -> Document:
@@ -213,11 +218,12 @@ def _encodable(document: Document) -> Document:
     try:
         document.id.encode(), document.title.encode(), document.abstract.encode()
     except UnicodeEncodeError:
-        return Document(*(text.encode(errors="replace").decode() for text in document[:3]), document.metadata)
+        id, title, abstract = (text.encode(errors="replace").decode() for text in document[:3])
+        return Document(id, title, abstract, document.metadata)
     return document
 
 
-def _rows_of_lucene_numbers(segment: Path, reader) -> np.ndarray:
+def _lucene_rows(segment: Path, reader) -> np.ndarray:
     """Row of each Lucene document number, int64 [R]: Lucene's threads and merges may reorder documents."""
     table = StringTable(segment, "ids")
     rows = np.concatenate([table.find(page) for page in lucene_ids(reader)])

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.files.arrays import ranges, slices
+from rerank_plugin.files.string_table import StringTable
 from rerank_plugin.indexes.forward import ForwardIndex
 
 
 class FlatTokens(NamedTuple):
-    """All words, or concepts, of all candidates in one array: id uint32 [T], candidate and position int64 [T]."""
+    """The words or concepts of all candidates in one array: id uint32 [T], candidate and position int64 [T]."""
 
     ids: np.ndarray
     candidate: np.ndarray
@@ -23,7 +24,7 @@ class Candidates:
     """The documents to be scored for one query: rows int64 [C], in first-stage order, and scores float32 [C].
 
     Attributes:
-        search_ms: milliseconds in which the first stage found them.
+        search_ms: latency of the first stage in milliseconds.
     """
 
     search_ms: float = 0.0
@@ -40,7 +41,7 @@ class Candidates:
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """Where each candidate's words start in the index, int64 [C]."""
+        """The offset of each candidate's words in the index, int64 [C]."""
         return self.index.offsets[self.rows].astype(np.int64)
 
     @cached_property
@@ -62,14 +63,16 @@ class Candidates:
         """The first words of every candidate: ids uint32 [C, width] (0 where padded), mask bool [C, width]."""
         position = np.arange(width)
         mask = position < self.lengths[:, None]  # [C, N]
-        where = np.minimum(self.starts[:, None] + position, max(len(self.index.tokens) - 1, 0))
-        ids = self.index.tokens[where] if len(self.index.tokens) else np.zeros(mask.shape, np.uint32)
+        indices = np.minimum(self.starts[:, None] + position, max(len(self.index.tokens) - 1, 0))
+        ids = self.index.tokens[indices] if len(self.index.tokens) else np.zeros(mask.shape, np.uint32)
         return np.where(mask, ids, np.uint32(0)), mask
 
     def flat_concepts(self, most: int | None = None) -> FlatTokens:
-        """The concepts of every candidate, at most the first ``most`` of each; the index has to hold concepts."""
-        starts, lengths = slices(self.index.concept_offsets, self.rows)
-        return _flat(self.index.concepts, starts, lengths if most is None else np.minimum(lengths, most))
+        """The concepts of every candidate, at most the first ``most`` of each; the index must hold concepts."""
+        concepts, offsets = self.index.concepts, self.index.concept_offsets
+        assert concepts is not None and offsets is not None, "the index holds concepts"
+        starts, lengths = slices(offsets, self.rows)
+        return _flat(concepts, starts, lengths if most is None else np.minimum(lengths, most))
 
     @cached_property
     def flat_tokens(self) -> FlatTokens:
@@ -78,32 +81,32 @@ class Candidates:
 
     def order(self, scores: np.ndarray) -> np.ndarray:
         """Indices of the candidates by float32 score descending, ties by decreasing document id; int64 [C]."""
-        falling = -np.asarray(scores, np.float32)
-        order = np.argsort(falling, kind="stable")
-        falling = falling[order]
+        negated = -np.asarray(scores, np.float32)
+        order = np.argsort(negated, kind="stable")
+        negated = negated[order]
         tied = np.zeros(len(order), bool)  # ids are compared only where scores are equal
-        tied[1:] = falling[1:] == falling[:-1]
+        tied[1:] = negated[1:] == negated[:-1]
         tied[:-1] |= tied[1:]
         if tied.any():
-            equal = order[tied]
-            order[tied] = equal[np.lexsort((-self.index.ids.ranks(self.rows[equal]), falling[tied]))]
+            ids, equal = self.index.ids, order[tied]
+            assert isinstance(ids, StringTable), "the candidates are of a stored index"
+            order[tied] = equal[np.lexsort((-ids.ranks(self.rows[equal]), negated[tied]))]
         return order
 
-    def take(self, places: np.ndarray) -> Candidates:
-        """Some of the candidates, by their places, int64 [n]."""
-        return Candidates(self.index, self.rows[places], self.first_stage_scores[places])
+    def take(self, positions: np.ndarray) -> Candidates:
+        """The candidates at some positions, int64 [n]."""
+        return Candidates(self.index, self.rows[positions], self.first_stage_scores[positions])
 
     def best(self, depth: int | None = None) -> Candidates:
         """The first ``depth`` candidates by first-stage score, ties by decreasing document id; all for None."""
         rows, scores = self.rows, self.first_stage_scores
-        if depth and depth < len(self):  # the rest need not be put in order
+        if depth and depth < len(self):  # the rest is not sorted
             kept = scores >= -np.partition(-scores, depth - 1)[depth - 1]
             rows, scores = rows[kept], scores[kept]
-        found = Candidates(self.index, rows, scores)
-        order = found.order(scores)[:depth]
+        order = Candidates(self.index, rows, scores).order(scores)[:depth]
         return Candidates(self.index, rows[order], scores[order])
 
 
 def _flat(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> FlatTokens:
-    where = ranges(starts, lengths)
-    return FlatTokens(values[where], np.repeat(np.arange(len(starts)), lengths), where - np.repeat(starts, lengths))
+    indices = ranges(starts, lengths)
+    return FlatTokens(values[indices], np.repeat(np.arange(len(starts)), lengths), indices - np.repeat(starts, lengths))

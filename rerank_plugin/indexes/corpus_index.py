@@ -24,40 +24,41 @@ def build_index(
     overwrite: bool = False,
     threads: int | None = None,
 ) -> Index:
-    """Index a corpus and open the index. Records that cannot be used are left out and counted in a warning.
+    """Index a corpus and open the index. Invalid records are left out and counted in a warning.
 
     Args:
-        corpus: what the commands take (``sample``, a BEIR folder, PubMed XML, JSONL, an ir-datasets id), or records
-            with ``id``, ``title`` and ``abstract``, which are read once.
-        folder: of the index; it appears when everything is written.
-        overwrite: replace an index that is there already.
-        threads: of Lucene; all processors by default.
+        corpus: a corpus as in the commands (``sample``, a BEIR folder, PubMed XML, JSONL, an ir-datasets id), or
+            records with ``id``, ``title`` and ``abstract``, which are read once.
+        folder: the index folder; it appears when everything is written.
+        overwrite: replace an existing index.
+        threads: Lucene's indexing threads; by default the number of CPU cores.
 
     Raises:
-        InputError: the corpus cannot be read or has no document, or something is there that must not be replaced.
+        InputError: the corpus cannot be read or has no document, or an existing output must not be replaced.
     """
     problems = Problems()
     if isinstance(corpus, (str, os.PathLike)):
         source = os.fspath(corpus)
-        found = documents(source, problems)
+        records: Iterable[Document] = documents(source, problems)
     else:
-        source, found = "documents given in Python", map(_checked, corpus)
-    building.build_index(found, Path(folder), source, problems, overwrite, threads)
+        source, records = "documents given in Python", map(_checked, corpus)
+    building.build_index(records, Path(folder), source, problems, overwrite, threads)
     for line in problems.summary():
         log.warning("%s", line)
     return Index(folder)
 
 
 def _checked(document: Document) -> Document:
+    """The document with its metadata normalized; an `InputError` if it is invalid."""
     if not isinstance(document, Document) or not all(isinstance(part, str) for part in document[:3]):
         raise InputError(f"a document is a record of id, title and abstract, which are texts; found {document!r:.80}")
     metadata, unusable = metadata_of(document.metadata or {})
-    if wrong := [*unusable, *((document.metadata or {}).keys() - NAMES)]:
+    if invalid := [*unusable, *((document.metadata or {}).keys() - NAMES)]:
         raise InputError(
-            f"document {document.id} has unusable metadata ({', '.join(wrong)}); known are {', '.join(sorted(NAMES))}: "
-            "texts, of authors, mesh, types and languages lists of texts, retracted is true or false, and url an http "
-            "address"
+            f"document {document.id} has invalid metadata ({', '.join(invalid)}); known: {', '.join(sorted(NAMES))}: "
+            "authors, mesh, types and languages are lists of texts, retracted is true or false, url an http address, "
+            "the others are texts"
         )
     if document.id.split() != [document.id]:
-        raise InputError(f"the document id {document.id!r} is empty or holds white space, which a run file cannot take")
+        raise InputError(f"the document id {document.id!r} is empty or has white space, which a run file cannot hold")
     return document._replace(metadata=metadata)

@@ -1,4 +1,4 @@
-"""The forward index: the words of every document as memory-mapped arrays. Readable without Java.
+"""The forward index: the words of every document as memory-mapped arrays, readable without Java.
 
 Letters used in shapes throughout the package: B batch, C candidates, N document words, M query words, D dimension of a
 word vector, V vocabulary.
@@ -10,10 +10,10 @@ segments/SEGMENT/      dtype    shape   of documents that were added together; n
 =====================  =======  ======  =============================================================================
 tokens                 uint32   [T]     term ids of all documents, title first, then abstract, without any truncation
 offsets                uint64   [R+1]   where each document's tokens start
-title_lengths          uint32   [R]     how many of them are the title's
+title_lengths          uint32   [R]     the number of tokens of the title
 unique_FIELD           uint32   [R]     distinct terms in the field (title, abstract, text)
 ids, titles            (string tables: external ids, titles as written)
-published              (string table: date, tab, journal, as far as the corpus tells them)
+published              (string table: date, tab, journal, if the corpus has them)
 concepts               uint32   [Tc]    concepts of all documents in text order, as rows of the index's knowledge base
 concept_offsets        uint64   [R+1]   where each document's concepts start
 =====================  =======  ======  =============================================================================
@@ -21,7 +21,7 @@ concept_offsets        uint64   [R+1]   where each document's concepts start
 =====================  =======  ======  =============================================================================
 other files            dtype    shape   of the whole collection
 =====================  =======  ======  =============================================================================
-vocabulary/terms       (string table: the terms that the documents of a segment added; its name ends in the segment's)
+vocabulary/terms       (string table: the terms that a segment's documents added; the name ends in the segment's number)
 vocabulary/df_FIELD    uint32   [V]     documents that hold the term in the field; ends in the generation's number
 lucene_rows            uint32   [L]     row of each Lucene document number; ends in the generation's number
 =====================  =======  ======  =============================================================================
@@ -45,7 +45,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, save_array
-from rerank_plugin.files.string_table import StringTable, StringTableWriter
+from rerank_plugin.files.string_table import StringsInMemory, StringTable, StringTableWriter
 from rerank_plugin.text.tokenizer import PLAIN, PieceMemo, Tokenizer
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def idf(document_frequency: np.ndarray, documents: int) -> np.ndarray:
 
 
 class Layout(NamedTuple):
-    """Where the files of a forward index with one segment lie in the index folder, without ``.npy``."""
+    """The paths of a forward index with one segment in the index folder, without ``.npy``."""
 
     segment: str = "segments/000001"
     terms: str = "vocabulary/terms.000001"
@@ -71,7 +71,7 @@ class Layout(NamedTuple):
 
 
 class IndexQuery(NamedTuple):
-    """The tokens of a query, their term ids in an index (int64 [M]; -1 for a term of no document), and its text."""
+    """A query's tokens, their term ids in an index (int64 [M]; -1 for a term of no document), and its text."""
 
     terms: list[str]
     ids: np.ndarray
@@ -94,20 +94,23 @@ def field_statistics(tokens: np.ndarray, title_lengths: np.ndarray) -> dict[str,
 
 
 class ForwardIndex:
-    """A memory-mapped forward index; opening it reads no more than file headers.
+    """A memory-mapped forward index; opening it reads only file headers.
 
     Args:
         folder: the index folder.
-        knowledge: the knowledge base whose rows the concepts are; None for an index without concepts, whose
-            ``concepts`` and ``concept_offsets`` are None, too.
-        checksum: of the files of its segments, with their terms, and of its knowledge base, a JSON value. Data derived
-            from the index stores it, to identify the index later. None outside an index folder with a description.
-        layout: where its files are.
+        knowledge: the knowledge base of the concepts; None for an index without concepts, whose ``concepts`` and
+            ``concept_offsets`` are None, too.
+        checksum: of the files and terms of its segments and of its knowledge base, a JSON value. Data derived from the
+            index stores it, to identify the index later. None outside an index folder with a description.
+        layout: the paths of its files.
 
     Attributes:
-        name: for messages.
-        in_memory: whether it holds texts that come and go (:class:`~rerank_plugin.indexes.text_index.TextIndex`).
+        name: the name of the index in messages.
+        in_memory: whether it holds the texts of a query (:class:`~rerank_plugin.indexes.text_index.TextIndex`).
     """
+
+    ids: StringTable | StringsInMemory
+    terms: StringTable | StringsInMemory
 
     def __init__(
         self,
@@ -125,19 +128,20 @@ class ForwardIndex:
         self.checksum, self.layout = checksum, layout
         segment = folder / layout.segment
         self.in_memory, self.name = False, str(folder)
-        self.concepts, self.concept_offsets = None, None
+        self.concepts: np.ndarray | None = None
+        self.concept_offsets: np.ndarray | None = None
         if knowledge is not None:
             self.concepts = open_array(segment / "concepts.npy")
             self.concept_offsets = open_array(segment / "concept_offsets.npy")
         self.tokens = open_array(segment / "tokens.npy")
         self.offsets = open_array(segment / "offsets.npy")
         self.title_lengths = open_array(segment / "title_lengths.npy")
-        self.unique_terms = {field: open_array(segment / f"unique_{field}.npy") for field in FIELDS}
+        self._unique_terms = {field: open_array(segment / f"unique_{field}.npy") for field in FIELDS}
         self.ids = StringTable(segment, "ids")
         self.titles = StringTable(segment, "titles")
         self.published = StringTable(segment, "published")
         self.lucene_rows = open_array(folder / f"{layout.lucene_rows}.npy")
-        self.document_frequency = {
+        self._document_frequency = {
             field: open_array(folder / f"{layout.frequency.format(field)}.npy") for field in FIELDS
         }
         self.terms = StringTable(folder, layout.terms)
@@ -147,8 +151,18 @@ class ForwardIndex:
 
     @property
     def documents(self) -> int:
-        """The number of documents that the document frequencies are of."""
+        """The number of documents in the collection of the document frequencies."""
         return len(self)
+
+    @property
+    def document_frequency(self) -> dict[str, np.ndarray]:
+        """The document frequency of every term by field, uint32 [V]."""
+        return self._document_frequency
+
+    @property
+    def unique_terms(self) -> dict[str, np.ndarray]:
+        """The number of distinct terms of every document by field, uint32 [R]."""
+        return self._unique_terms
 
     @property
     def vocabulary_size(self) -> int:
@@ -171,12 +185,12 @@ class ForwardIndex:
         """Rows of external ids, int64 [n]; -1 for an id that is not in the index."""
         return self.ids.find(ids)
 
-    def check_tokenizer(self, settings: dict, what: str) -> None:
-        """An `InputError` if the settings of ``what``, a model or word vectors, are not those of the tokenizer."""
+    def check_tokenizer(self, settings: dict, subject: str) -> None:
+        """An `InputError` if ``subject`` (a model, word vectors) has other tokenizer settings than the index."""
         if settings != self.tokenizer.settings:
             raise InputError(
-                f"{what} is of texts tokenized with {settings}, the index {self.name} with "
-                f"{self.tokenizer.settings}: use an index and word vectors that were made with the same stemmer"
+                f"{subject} is of texts tokenized with {settings}, the index {self.name} with "
+                f"{self.tokenizer.settings}: use an index and word vectors with the same stemmer"
             )
 
     def query(self, text: str) -> IndexQuery:
@@ -185,20 +199,20 @@ class ForwardIndex:
         return IndexQuery(terms, self.terms.find(terms), text)
 
     def document_tokens(self, row: int) -> np.ndarray:
-        """Term ids of one document, uint32 [N]: a view, nothing is copied."""
+        """Term ids of one document, uint32 [N], a view."""
         return self.tokens[int(self.offsets[row]) : int(self.offsets[row + 1])]
 
 
 class ForwardIndexWriter:
-    """Builds the forward index of an index folder, of one segment: ``extend`` with batches, then ``finish``."""
+    """Writes a forward index of one segment: ``extend`` with batches, then ``close_streams`` and ``finish``."""
 
     def __init__(self, folder: Path, tokenizer: Tokenizer = PLAIN):
         self.folder, self.tokenizer, self.layout = folder, tokenizer, Layout()
         self.segment = segment = folder / self.layout.segment
-        for needed in (segment, folder / "vocabulary"):
-            needed.mkdir(parents=True)
+        for subfolder in (segment, folder / "vocabulary"):
+            subfolder.mkdir(parents=True)
         self.term_ids: dict[str, int] = {}
-        # A piece of text goes straight to its term ids: after the first documents hardly a piece is tokenized again.
+        # Term ids are cached by piece of text: after the first documents hardly any piece is tokenized again.
         self.memo = PieceMemo(self._number_piece)
         self.tokens = ArrayWriter(segment / "tokens.npy", np.uint32)
         self.offsets = OffsetsWriter(segment / "offsets.npy")
@@ -212,7 +226,7 @@ class ForwardIndexWriter:
         return tuple(term_ids.setdefault(term, len(term_ids)) for term in self.tokenizer.tokenize_piece(piece))
 
     def extend(self, documents: Sequence[Document], id_hashes: np.ndarray | None = None) -> None:
-        """Append documents. ``id_hashes`` uint64 [n] are those of their ids (`hash_strings`), computed if not given."""
+        """Append documents. ``id_hashes`` uint64 [n], the hashes of their ids (`hash_strings`), are optional."""
         number = self.memo.__getitem__
         flat: list[int] = []
         title_lengths, lengths = [], []
@@ -232,7 +246,7 @@ class ForwardIndexWriter:
         self.published.extend([_published(document.metadata) for document in documents])
 
     def close_streams(self) -> None:
-        """Finish adding documents; from now on their ids can be looked up."""
+        """Finish adding documents; from then on their ids can be looked up."""
         terms = StringTableWriter(self.folder, self.layout.terms, searchable=True)
         terms.extend(list(self.term_ids))
         for stream in (

@@ -3,9 +3,9 @@
 An index that was built with a knowledge base holds
 
 * ``concepts.npy`` and ``concept_offsets.npy`` in each segment: the concepts of every document, as rows of the
-  knowledge base. Concepts of one mention stand side by side, the best first, and mentions in text order;
-* ``knowledge/``: the compiled knowledge base itself, so that the index needs no other folder;
-* in ``index.json``, under ``knowledge``: the settings of the annotator, with which queries are annotated, too.
+  knowledge base. Mentions are in text order, and the concepts of one mention in order of preference;
+* ``knowledge/``: the compiled knowledge base, so that the index needs no other folder;
+* in ``index.json``, under ``knowledge``: the settings of the annotator, which also annotates queries.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 
 KNOWLEDGE = "knowledge"  # the folder's name, and the key in index.json
-QUERIES_KEPT = 4096  # texts whose concepts stay in memory: training asks for the same queries every epoch
+QUERIES_KEPT = 4096  # queries whose concepts are cached: training repeats the same queries every epoch
 
 
-def differences(one: dict, here: dict) -> str:
+def differences(stored: dict, current: dict) -> str:
     """The differences between two annotators' settings, as 'name value, here value'."""
-    names = [name for name in sorted({*one, *here}) if one.get(name) != here.get(name)]
-    return "; ".join(f"{name} {one.get(name)}, here {here.get(name)}" for name in names)
+    names = [name for name in sorted({*stored, *current}) if stored.get(name) != current.get(name)]
+    return "; ".join(f"{name} {stored.get(name)}, here {current.get(name)}" for name in names)
 
 
 class ConceptWriter:
-    """Appends the concepts of documents to the folder of a segment, in the order of its documents."""
+    """Appends the concepts of documents to a segment's folder, in the order of the documents."""
 
     def __init__(self, folder: Path):
         self.concepts = ArrayWriter(folder / "concepts.npy", np.uint32)
         self.offsets = OffsetsWriter(folder / "concept_offsets.npy")
 
     def extend(self, concepts: Sequence[np.ndarray]) -> None:
-        """``concepts`` uint32 [n]: of each document."""
-        for one in concepts:
-            self.concepts.append(one)
-        self.offsets.extend([len(one) for one in concepts])
+        """Append the concepts of each document, uint32 [n]."""
+        for of_document in concepts:
+            self.concepts.append(of_document)
+        self.offsets.extend(list(map(len, concepts)))
 
     def close(self) -> None:
         self.concepts.close()
@@ -54,17 +54,15 @@ class ConceptWriter:
 
 
 def text_to_annotate(title: str, abstract: str) -> str:
-    """The text of a document for the annotator, joined so that no mention spans both title and abstract."""
+    """A document's text for the annotator, joined so that no mention spans title and abstract."""
     return f"{title}\n{abstract}"
 
 
 class IndexKnowledge:
-    """The compiled knowledge base of an index, and an annotator with the settings of the one that read the documents.
-
-    Each is opened on first use.
+    """The compiled knowledge base of an index, and an annotator with the settings of its documents; loaded lazily.
 
     Raises:
-        InputError: the knowledge base cannot be read, or this program annotates otherwise than the index was.
+        InputError: the knowledge base cannot be read, or this program annotates differently.
     """
 
     def __init__(self, folder: Path, settings: dict):
@@ -84,17 +82,17 @@ class IndexKnowledge:
 
         names = {field.name for field in fields(AnnotatorConfig)}
         config = AnnotatorConfig(**{name: value for name, value in self.settings.items() if name in names})
-        # Before it is opened: by other rules it would make what it keeps in the folder anew.
-        here = {**asdict(config), "rules": normalization.VERSION, "knowledge": self.base.checksum}
-        if here != self.settings:
+        # Checked first: an annotator with other rules would rebuild its files in the folder.
+        current = {**asdict(config), "rules": normalization.VERSION, "knowledge": self.base.checksum}
+        if current != self.settings:
             raise InputError(
-                f"{self.folder.parent} was annotated otherwise than this program does it "
-                f"({differences(self.settings, here)}); rebuild the index"
+                f"{self.folder.parent} was annotated with other settings than this program has "
+                f"({differences(self.settings, current)}); rebuild the index"
             )
         return Annotator(self.base, config, threads=1)
 
     def _query(self, text: str) -> np.ndarray:
-        """Concepts of a query's text, uint32 [n]; ``query`` remembers them."""
-        found = self.annotator.concepts([text])[0]
-        found.flags.writeable = False
-        return found
+        """Concepts of a query's text, uint32 [n]; ``query`` caches them."""
+        concepts = self.annotator.concepts([text])[0]
+        concepts.flags.writeable = False
+        return concepts

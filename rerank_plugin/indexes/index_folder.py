@@ -6,15 +6,15 @@ in the folder          format 2
 index.json             one generation: its id and number, tokenizer, segments and parts of the vocabulary in their
                        order, statistics of the whole collection, source, the commit of the Lucene index, and size and
                        checksums (whole, first and last `END` bytes) of every file; replaced atomically, last
-lucene/                the Lucene index; missing where ``index.json`` names one that somebody else built
+lucene/                the Lucene index; missing if ``index.json`` refers to an index elsewhere
 segments/000001/       the forward index of documents that were added together, never changed
-vocabulary/            the terms, which are only added to, and their document frequencies in this generation
+vocabulary/            the terms, which are append-only, and their document frequencies in this generation
 encodings/KEY/         document vectors of a model, a file a segment (:mod:`rerank_plugin.indexes.stored_encodings`)
 adapted/               the bundled encoder, adapted to the collection (:mod:`rerank_plugin.models.ktrel.adaptation`)
 knowledge/             the knowledge base of the concepts (:mod:`rerank_plugin.indexes.index_concepts`)
 =====================  ==========================================================================================
 
-Names of files that belong to a generation end in its number. Now there is one segment; more come with updates.
+Names of files that belong to a generation end in its number. For now an index has one segment.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ T = TypeVar("T")
 
 FORMAT_VERSION = 2
 DESCRIPTION = "index.json"
-END = 4096  # bytes at either end of a file that have a checksum of their own, compared when an index is opened
-FILTERS_KEPT = 16  # filters whose documents stay in memory, a byte each
+END = 4096  # bytes at either end of a file with a checksum of their own, compared when an index is opened
+FILTERS_KEPT = 16  # filters whose documents are cached, a byte per document
 GENERATION, CHECKSUM = "generation", "checksum"
 TRIES = 5  # to open an index that is replaced meanwhile
 
-MADE_AGAIN = f"{KNOWLEDGE}/annotation"  # kept by the annotator, which makes it anew where it does not fit
+ANNOTATION = f"{KNOWLEDGE}/annotation"  # the annotator's files, which it rebuilds if they do not fit
 ENCODINGS = "encodings"  # of documents, each with a description and checksums of its own
 ADAPTED = "adapted"  # a checkpoint; its checksum is the name of its encodings
 
@@ -58,7 +58,7 @@ INDEX = FolderKind(
     DESCRIPTION,
     ("format_version", "fields", "files"),
     (
-        f"{MADE_AGAIN}/*",
+        f"{ANNOTATION}/*",
         *(f"{ADAPTED}/{name}" for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")),
         *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "*.npy")),
         *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
@@ -75,18 +75,18 @@ class IndexReplacedError(InputError):
 def describe_files(folder: Path, names: Iterable[str] | None = None) -> dict[str, dict]:
     """Size and checksums of the named files of a folder.
 
-    By default of all files of an index, without those that have checksums of their own or are rebuilt when needed.
+    By default all files of an index, except those with checksums of their own and those rebuilt when needed.
     """
     if names is None:
-        apart = (folder / DESCRIPTION, folder / MADE_AGAIN, folder / ENCODINGS, folder / ADAPTED)
-        found = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        found = (path for path in found if not any(path.is_relative_to(one) for one in apart))
-        names = [path.relative_to(folder).as_posix() for path in found]
+        excluded = (folder / DESCRIPTION, folder / ANNOTATION, folder / ENCODINGS, folder / ADAPTED)
+        files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        files = (path for path in files if not any(path.is_relative_to(part) for part in excluded))
+        names = [path.relative_to(folder).as_posix() for path in files]
     return {name: describe_file(folder / name) | ends(folder / name) for name in names}
 
 
 def ends(path: Path) -> dict[str, str]:
-    """Checksums of the first and the last `END` bytes of a file, which are the same bytes where it has no more."""
+    """Checksums of the first and the last `END` bytes of a file, which overlap in a short file."""
     with open(path, "rb") as file:
         head = file.read(END)
         file.seek(max(path.stat().st_size - END, 0))
@@ -94,15 +94,15 @@ def ends(path: Path) -> dict[str, str]:
     return {name: blake2b(data, digest_size=8).hexdigest() for name, data in (("head", head), ("tail", tail))}
 
 
-def write_description(path: Path, described: dict, names: Iterable[str] | None = None) -> None:
+def write_description(path: Path, description: dict, names: Iterable[str] | None = None) -> None:
     """Write the description of an index or of an addition to it, with the checksums of its files and its own."""
-    described = {**described, "files": describe_files(path.parent, names)}
-    described[CHECKSUM] = checksum_of(described)
-    path.write_text(json.dumps(described, indent=1, ensure_ascii=False), encoding="utf-8")
+    description = {**description, "files": describe_files(path.parent, names)}
+    description[CHECKSUM] = checksum_of(description)
+    path.write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def first_generation(documents: int, terms: int) -> dict:
-    """What the description of an index of one segment begins with."""
+    """The first entries in the description of an index of one segment."""
     name = Layout().vectors
     return {
         "format_version": FORMAT_VERSION,
@@ -117,7 +117,7 @@ def first_generation(documents: int, terms: int) -> dict:
 
 @contextmanager
 def reading(folder: Path, again: str) -> Iterator[None]:
-    """Turns what a missing or damaged file raises in the block into an `InputError` that ends with ``again``."""
+    """Turn the exception of a missing or damaged file in the block into an `InputError` that ends with ``again``."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -126,16 +126,15 @@ def reading(folder: Path, again: str) -> Iterator[None]:
 
 def checksum_of(description: dict) -> str:
     """The checksum of a description's content, without its own checksum entry."""
-    said = {name: value for name, value in description.items() if name != CHECKSUM}
-    return blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).hexdigest()
+    content = {name: value for name, value in description.items() if name != CHECKSUM}
+    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def forward_checksum(description: dict) -> dict[str, str]:
-    """By segment, the checksum of its files, its terms and the knowledge base, from those in an index's description."""
+    """By segment, one checksum of its files, its terms and the knowledge base, from an index's description."""
 
-    def checksum(*beginnings: str) -> str:
-        files = {name: one for name, one in description["files"].items() if name.startswith(beginnings)}
-        return checksum_of(files)
+    def checksum(*prefixes: str) -> str:
+        return checksum_of({name: file for name, file in description["files"].items() if name.startswith(prefixes)})
 
     names = [segment["name"] for segment in description["segments"]]
     return {name: checksum(f"segments/{name}/", f"vocabulary/terms.{name}.", "knowledge/") for name in names}
@@ -145,7 +144,7 @@ def retry_if_replaced(index: str | Path | Index | None, opening: Callable[[], T]
     """The result of ``opening``, which opens an index folder; repeated if the folder is replaced meanwhile.
 
     Args:
-        index: as the caller gave it. With an open index, or with None, ``opening`` is called once.
+        index: the index to open. With an open index or None, ``opening`` is called once.
 
     Raises:
         IndexReplacedError: the index was replaced during every try.
@@ -163,10 +162,10 @@ class Index:
     (`IndexReplacedError`). Parts that are already open stay valid. ``len(index)`` is the number of documents.
 
     Attributes:
-        folder: where it is.
+        folder: the index folder.
 
     Raises:
-        InputError: the folder is missing, was not finished, is damaged, or has another format version.
+        InputError: the folder is missing, unfinished or damaged, or has another format version.
     """
 
     def __init__(self, folder: str | Path):
@@ -179,10 +178,10 @@ class Index:
             self._written = (self.folder / DESCRIPTION).read_bytes()
             self.description = json.loads(self._written)
         except FileNotFoundError:
-            other = "it is not an index; build one in another folder, or move this one away"
+            remedy = "it is not an index; build one in another folder, or move this one away"
             if any(self.folder.glob("segments_*")):
-                other = f"it is a Lucene index; read it with: rerank-plugin index --lucene {folder} --index I"
-            raise InputError(f"{self.folder} holds no {DESCRIPTION}: {other}") from None
+                remedy = f"it is a Lucene index; read it with: rerank-plugin index --lucene {folder} --index I"
+            raise InputError(f"{self.folder} holds no {DESCRIPTION}: {remedy}") from None
         except (OSError, ValueError) as error:
             raise InputError(f"{self.folder / DESCRIPTION} cannot be read ({error}); rebuild the index") from None
         if not isinstance(self.description, dict):
@@ -210,14 +209,16 @@ class Index:
             path = self.folder / name
             size = path.stat().st_size if path.is_file() else None
             if size == expected["bytes"]:
-                found = ends(path) if "head" in expected else {}
-                if all(expected[end] == checksum for end, checksum in found.items()):
+                checksums = ends(path) if "head" in expected else {}
+                if all(expected[end] == checksum for end, checksum in checksums.items()):
                     continue
             self.check_same()
-            what = "is missing" if size is None else f"has {size} bytes" if size != expected["bytes"] else "has changed"
+            fault = "is missing" if size is None else "has changed"
+            if size not in (None, expected["bytes"]):
+                fault = f"has {size} bytes"
             raise InputError(
-                f"{path} {what}, expected {expected['bytes']} bytes: the index is damaged or half copied; build it "
-                "again in its place"
+                f"{path} {fault}, expected {expected['bytes']} bytes: the index is damaged or not copied completely; "
+                f"build it again with: {self.rebuild}"
             )
 
     def __len__(self) -> int:
@@ -229,7 +230,7 @@ class Index:
 
     @property
     def layout(self) -> Layout:
-        """Where the files of the forward index are."""
+        """The paths of the forward index."""
         (segment,), (terms,) = self.description["segments"], self.description["vocabulary"]
         number = f"{self.description['number']:06d}"
         return Layout(
@@ -238,13 +239,13 @@ class Index:
         )  # fmt: skip
 
     def _part(self, name: str) -> dict:
-        """A part of the description; empty where that is of another format, which lacks it."""
-        found = self.description.get(name)
-        return found if isinstance(found, dict) else {}
+        """A part of the description; empty in another format that lacks it."""
+        part = self.description.get(name)
+        return part if isinstance(part, dict) else {}
 
     @property
     def rebuild(self) -> str:
-        """The command that builds the index again of its corpus."""
+        """The command that builds the index again."""
         corpus = (
             "C" if self.lucene_folder.parent != self.folder else shlex.quote(str(self.description.get("source", "C")))
         )
@@ -260,11 +261,11 @@ class Index:
 
     @property
     def build(self) -> str:
-        """A checksum of ``index.json`` that identifies this build, also if it has no generation."""
+        """A checksum of ``index.json``, which identifies this build even without a generation."""
         return blake2b(self._written, digest_size=16).hexdigest()
 
     def check_same(self) -> None:
-        """An `IndexReplacedError` if the folder holds another build than was opened; asked after a part was opened."""
+        """An `IndexReplacedError` if the folder holds another build than the open one; called after opening a part."""
         written = None
         with suppress(OSError):
             written = (self.folder / DESCRIPTION).read_bytes()
@@ -280,29 +281,29 @@ class Index:
             return ForwardIndex(
                 self.folder, mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description), self.layout
             )
-        finally:  # parts that fit, and parts that do not, may be of another build
+        finally:  # after a failure, too: another build may be the cause
             self.check_same()
 
     @property
     def knowledge(self):
-        """The `KnowledgeBase` of its concepts; None for an index without concepts."""
+        """The `KnowledgeBase` of the concepts; None for an index without concepts."""
         return None if self.forward.knowledge is None else self.forward.knowledge.base
 
     @property
     def lucene_folder(self) -> Path:
-        """The folder of the Lucene index, which may be elsewhere."""
+        """The folder of the Lucene index, which may be outside the index folder."""
         return self.folder / self._part("lucene").get("path", "lucene")
 
     @property
     def lucene_fields(self) -> list[str]:
-        """The fields of the Lucene index that can be searched."""
+        """The searchable fields of the Lucene index."""
         return self.description["lucene"].get("fields", ["contents"])
 
     def open_lucene(self) -> Any:
         """An IndexReader of the Lucene index; starts the JVM.
 
         Raises:
-            InputError: it cannot be opened, or is not the one that the forward index was made with.
+            InputError: it cannot be opened, or is not the Lucene index of this build.
         """
         from rerank_plugin.indexes.lucene_reader import commit_id, open_reader
 
@@ -319,35 +320,38 @@ class Index:
         return reader
 
     def stored_documents(self, reader: Any, rows: np.ndarray) -> Iterator[Document]:
-        """Documents by their rows, int64 [n], as a reader of :meth:`open_lucene` has them; its errors are those of
-        :func:`~rerank_plugin.indexes.lucene_reader.stored_documents`."""
+        """The stored documents of rows, int64 [n], from a reader of :meth:`open_lucene`.
+
+        Raises:
+            InputError: as :func:`~rerank_plugin.indexes.lucene_reader.stored_documents`.
+        """
         from rerank_plugin.indexes.lucene_reader import stored_documents
 
-        described, numbers = self.description["lucene"], self.forward.lucene_numbers[rows]
-        fields = described.get("title_field"), described.get("text_field")
+        lucene, numbers = self.description["lucene"], self.forward.lucene_numbers[rows]
+        fields = lucene.get("title_field"), lucene.get("text_field")
         return stored_documents(reader, self.lucene_folder, *fields, numbers)
 
     def check_filter(self, filter: Filter) -> None:
-        """An `InputError` if the index holds nothing to filter by, or no document has such metadata."""
-        having = self.description["lucene"].get("metadata")
-        if having is None:
+        """An `InputError` if the index holds no metadata, or no document has a field of the filter."""
+        counts = self.description["lucene"].get("metadata")
+        if counts is None:
             raise InputError(f"{self.folder} holds no metadata to filter by; build it with: {self.rebuild}")
         for field, _ in filter.values:
-            if field != "retracted" and not having.get(FILTERS[field]):
-                known = ", ".join(name for name, stored in FILTERS.items() if having.get(stored)) or "none"
+            if field != "retracted" and not counts.get(FILTERS[field]):
+                known = ", ".join(name for name, stored in FILTERS.items() if counts.get(stored)) or "none"
                 raise InputError(f"no document of {self.folder} has a {field} to filter by; usable filters: {known}")
 
     def _fitting(self, filter: Filter) -> np.ndarray:
-        """Whether each document fits a filter, bool [R]; starts the JVM. ``fitting`` remembers it."""
+        """Whether each document matches a filter, bool [R]; starts the JVM. ``fitting`` caches the result."""
         from rerank_plugin.indexes.lucene_reader import filter_query, matching_numbers
 
         self.check_filter(filter)
         reader = self.open_lucene()
         rows = np.asarray(self.forward.lucene_rows)[matching_numbers(reader, filter_query(filter))]
         reader.close()
-        fits = np.zeros(len(self.forward), bool)
-        fits[rows[rows < len(fits)]] = True  # numbers of deleted documents have no row
-        return fits
+        matches = np.zeros(len(self.forward), bool)
+        matches[rows[rows < len(matches)]] = True  # numbers of deleted documents have no row
+        return matches
 
     def first_stage(self, config):
         """The first stage of a configuration (:mod:`rerank_plugin.retrieval.register`) over this index."""

@@ -1,7 +1,7 @@
-"""Pieces of texts, which is what white space separates, and their numbers: a compiled hash table (numba).
+"""Numbers the pieces of texts, separated by white space: a compiled hash table (numba).
 
-A piece of ASCII letters and digits alone, but for brackets and marks around it, has the tokens of its letters and
-digits in lower case (``(Aspirin),`` those of ``aspirin``): such pieces share a number. Any other piece has its own.
+A piece of ASCII letters and digits with only brackets and marks around them has the tokens of its letters and digits in
+lower case (``(Aspirin),`` those of ``aspirin``): such pieces share a number. Any other piece has its own.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rerank_plugin.files.arrays import GrowingArray, ranges
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.parallel import Workspace, split
 
-OPENING, CLOSING = b'(["', b')]".,;:?!'  # marks that change no token of the letters and digits between them
+OPENING, CLOSING = b'(["', b')]".,;:?!'  # marks that do not change the tokens of letters and digits between them
 
 
-def _members(some: bytes) -> np.ndarray:
-    """Whether each byte is one of some, bool [256]."""
-    found = np.zeros(256, bool)
-    found[list(some)] = True
-    return found
+def _members(characters: bytes) -> np.ndarray:
+    """Whether each byte is one of ``characters``, bool [256]."""
+    members = np.zeros(256, bool)
+    members[list(characters)] = True
+    return members
 
 
 _OPENING, _CLOSING = _members(OPENING), _members(CLOSING)
@@ -44,11 +44,11 @@ class _Table(NamedTuple):
 
 
 class KnownPieces:
-    """Numbers the distinct pieces of texts, from 0 on, in the order in which they come."""
+    """Numbers the distinct pieces of texts, from 0 on, in order of appearance."""
 
     def __init__(self) -> None:
         self.hashes, self.bytes = GrowingArray(np.uint64), GrowingArray(np.uint8)
-        self.starts = GrowingArray(np.int64)  # of the keys in bytes; one more than there are keys
+        self.starts = GrowingArray(np.int64)  # offsets of the keys in ``bytes``, one more than keys
         self.starts.append([0])
         self.slots = np.zeros(1 << 12, np.int32)
         self.workspace = Workspace()
@@ -57,23 +57,23 @@ class KnownPieces:
         return len(self.hashes.values)
 
     def read(self, texts: Sequence[str], threads: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """The numbers of all pieces of texts, int32 [P]; how many each text has, int64 [texts]; and new pieces.
+        """The numbers of all pieces, int32 [P]; the number of pieces of each text, int64 [texts]; and new pieces.
 
-        The new pieces are strings that have the tokens of the piece, in the order of their numbers, which follow those
-        known before. Half a character (a lone surrogate) is read as a question mark, as in an index.
+        New pieces are returned as strings with the same tokens, in the order of their numbers, which follow the known
+        ones. A lone surrogate is read as a question mark, as in an index.
         """
         encoded = [text.encode(errors="replace") for text in texts]
         ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
         joined = b"".join(encoded)
         text = np.frombuffer(joined, np.uint8)
         starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
-        room = starts // 2 + np.arange(len(starts))  # a text of n bytes has at most (n + 1) / 2 pieces
-        most = len(text) // 2 + len(starts)
-        numbers = self.workspace.array("numbers", (most,), np.int32)
-        spans = self.workspace.array("spans", (most, 2), np.int64)
+        outputs = starts // 2 + np.arange(len(starts))  # a text of n bytes has at most (n + 1) / 2 pieces
+        size = len(text) // 2 + len(starts)
+        numbers = self.workspace.array("numbers", (size,), np.int32)
+        spans = self.workspace.array("spans", (size, 2), np.int64)
         counts, table = np.zeros((len(starts), 2), np.int64), self._table()
-        split(partial(_look_up, text, starts, ends, room, table, numbers, spans, counts), len(starts), threads)
-        numbers, spans = numbers[ranges(room, counts[:, 0])], spans[ranges(room, counts[:, 1])]
+        split(partial(_look_up, text, starts, ends, outputs, table, numbers, spans, counts), len(starts), threads)
+        numbers, spans = numbers[ranges(outputs, counts[:, 0])], spans[ranges(outputs, counts[:, 1])]
         numbers[numbers < 0], keys = self._add(text, spans)
         return numbers, counts[:, 0], [joined[start:end].decode() for start, end in keys.tolist()]
 
@@ -82,7 +82,7 @@ class KnownPieces:
         return _Table(self.slots, shift, self.hashes.values, self.starts.values, self.bytes.values)
 
     def _add(self, text: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of pieces at ``spans`` int64 [n, 2], int32 [n]; new keys get the next ones, and where they are."""
+        """Number the pieces at ``spans``, int64 [n, 2]: their numbers, int32 [n], and the spans of new keys."""
         known = len(self)
         if 2 * (known + len(spans)) > len(self.slots):
             self.slots = np.zeros(1 << (4 * (known + len(spans))).bit_length(), np.int32)
@@ -91,29 +91,29 @@ class KnownPieces:
         self.starts.reserve(len(spans))
         self.bytes.reserve(int((spans[:, 1] - spans[:, 0]).sum()))
         shift = self._table().shift
-        room = _Table(self.slots, shift, self.hashes.buffer, self.starts.buffer, self.bytes.buffer)
+        table = _Table(self.slots, shift, self.hashes.buffer, self.starts.buffer, self.bytes.buffer)
         numbers, keys = np.empty(len(spans), np.int32), np.empty((len(spans), 2), np.int64)
-        new = _insert(text, spans, room, known, numbers, keys)
+        new = _insert(text, spans, table, known, numbers, keys)
         self.hashes.length, self.starts.length = known + new, known + new + 1
         self.bytes.length = int(self.starts.values[-1])
         return numbers, keys[:new]
 
 
 @njit(nogil=True, inline="always")
-def _blank(text, place, end):
-    """How many bytes the white space at a place has, as `str.split` has it; 0 where there is none."""
-    byte = text[place]
-    return np.int64(_BLANK[byte]) if byte < 128 else _wide_blank(text, place, end)
+def _blank(text, position, end):
+    """The number of bytes of the white space at a position, as in `str.split`; 0 without white space."""
+    byte = text[position]
+    return np.int64(_BLANK[byte]) if byte < 128 else _wide_blank(text, position, end)
 
 
 @njit(nogil=True, cache=True)
-def _wide_blank(text, place, end):
-    """`_blank` of several bytes: rare, and a function of its own, as compiling it into its callers takes seconds."""
-    byte = text[place]
-    if byte == 0xC2 and place + 1 < end:
-        return 2 if text[place + 1] == 0x85 or text[place + 1] == 0xA0 else 0
-    if 0xE1 <= byte <= 0xE3 and place + 2 < end:
-        second, third = text[place + 1], text[place + 2]
+def _wide_blank(text, position, end):
+    """`_blank` of several bytes, which is rare: a separate function, as compiling it into its callers takes seconds."""
+    byte = text[position]
+    if byte == 0xC2 and position + 1 < end:
+        return 2 if text[position + 1] == 0x85 or text[position + 1] == 0xA0 else 0
+    if 0xE1 <= byte <= 0xE3 and position + 2 < end:
+        second, third = text[position + 1], text[position + 2]
         if byte == 0xE1:
             return 3 if second == 0x9A and third == 0x80 else 0
         if byte == 0xE3:
@@ -127,42 +127,42 @@ def _wide_blank(text, place, end):
 
 @njit(nogil=True, inline="always")
 def _next(text, start, end):
-    """The piece that begins at a place: (its end, start and end of its key, whether that is plain, the key's hash).
+    """The piece that begins at ``start``: (its end, start and end of its key, whether the key is plain, its hash).
 
-    A plain key is the letters and digits of a piece that has nothing else but marks around them.
+    A plain key consists of the letters and digits of a piece with only marks around them.
     """
-    first, found = start, _BASIS
+    first, digest = start, _BASIS
     while first < end and _OPENING[text[first]]:
         first += 1
     last = first
     while last < end and _LOWER[text[last]]:
-        found = (found ^ np.uint64(_LOWER[text[last]])) * _PRIME
+        digest = (digest ^ np.uint64(_LOWER[text[last]])) * _PRIME
         last += 1
-    place = last
-    while place < end and _CLOSING[text[place]]:
-        place += 1
-    if last > first and (place == end or _blank(text, place, end)):
-        return place, first, last, True, found
-    while place < end and not _blank(text, place, end):
-        place += 1
-    found = _BASIS
-    for byte in range(start, place):
-        found = (found ^ np.uint64(text[byte])) * _PRIME
-    return place, start, place, False, found
+    position = last
+    while position < end and _CLOSING[text[position]]:
+        position += 1
+    if last > first and (position == end or _blank(text, position, end)):
+        return position, first, last, True, digest
+    while position < end and not _blank(text, position, end):
+        position += 1
+    digest = _BASIS
+    for byte in range(start, position):
+        digest = (digest ^ np.uint64(text[byte])) * _PRIME
+    return position, start, position, False, digest
 
 
 @njit(nogil=True, inline="always")
-def _find(text, first, last, plain, found, table):
-    """The number of a key with the hash ``found`` (-1 for an unknown one), and its slot."""
-    slot = (found * _SPREAD) >> table.shift
+def _find(text, first, last, plain, digest, table):
+    """The number of a key with the hash ``digest`` (-1 for an unknown key), and its slot."""
+    slot = (digest * _SPREAD) >> table.shift
     while table.slots[slot]:
         number = table.slots[slot] - 1
-        if table.hashes[number] == found:
+        if table.hashes[number] == digest:
             begin = table.starts[number]
             same = table.starts[number + 1] - begin == last - first
-            for place in range(first, last):
-                byte = _LOWER[text[place]] if plain else text[place]
-                same = same and table.bytes[begin + place - first] == byte
+            for position in range(first, last):
+                byte = _LOWER[text[position]] if plain else text[position]
+                same = same and table.bytes[begin + position - first] == byte
             if same:
                 return number, slot
         slot = (slot + np.uint64(1)) & np.uint64(len(table.slots) - 1)
@@ -170,48 +170,48 @@ def _find(text, first, last, plain, found, table):
 
 
 @njit(nogil=True, cache=True)
-def _look_up(text, starts, ends, room, table, numbers, spans, counts, first_text, last_text):
-    """Numbers of the pieces of texts first_text..last_text, -1 for unknown ones, and where each unknown one is.
+def _look_up(text, starts, ends, outputs, table, numbers, spans, counts, first_text, last_text):
+    """Numbers of the pieces of texts first_text..last_text, -1 for unknown pieces, and the spans of unknown pieces.
 
     Args:
         text: uint8, all texts. starts, ends: of each text in it, int64.
-        room: where the results of each text begin, int64.
-        counts: int64 [texts, 2], to be filled with the pieces of each text and how many of them are unknown.
+        outputs: the first output position of each text, int64.
+        counts: int64 [texts, 2], filled with the numbers of pieces and of unknown pieces of each text.
     """
     for number in range(first_text, last_text):
-        place, end, out, unknown = starts[number], ends[number], room[number], room[number]
-        while place < end:
-            width = _blank(text, place, end)
+        position, end, out, unknown = starts[number], ends[number], outputs[number], outputs[number]
+        while position < end:
+            width = _blank(text, position, end)
             if width:
-                place += width
+                position += width
                 continue
-            start = place
-            place, first, last, plain, found = _next(text, start, end)
-            numbers[out] = _find(text, first, last, plain, found, table)[0]
+            start = position
+            position, first, last, plain, digest = _next(text, start, end)
+            numbers[out] = _find(text, first, last, plain, digest, table)[0]
             if numbers[out] < 0:
-                spans[unknown, 0], spans[unknown, 1] = start, place
+                spans[unknown, 0], spans[unknown, 1] = start, position
                 unknown += 1
             out += 1
-        counts[number, 0], counts[number, 1] = out - room[number], unknown - room[number]
+        counts[number, 0], counts[number, 1] = out - outputs[number], unknown - outputs[number]
 
 
 @njit(nogil=True, cache=True)
 def _insert(text, spans, table, known, numbers, keys):
-    """Look pieces up and add those that are new; fills their ``numbers``, and for each new one its key's place.
+    """Look pieces up and add new ones; fills their ``numbers``, and ``keys`` for the new ones.
 
     Args:
         numbers: int32 [n]. keys: int64 [n, 2], start and end.
     """
     new = 0
     for piece in range(len(spans)):
-        _, first, last, plain, found = _next(text, spans[piece, 0], spans[piece, 1])
-        number, slot = _find(text, first, last, plain, found, table)
+        _, first, last, plain, digest = _next(text, spans[piece, 0], spans[piece, 1])
+        number, slot = _find(text, first, last, plain, digest, table)
         if number < 0:
             number = known + new
             begin = table.starts[number]
-            for place in range(first, last):
-                table.bytes[begin + place - first] = _LOWER[text[place]] if plain else text[place]
-            table.hashes[number], table.starts[number + 1] = found, begin + last - first
+            for position in range(first, last):
+                table.bytes[begin + position - first] = _LOWER[text[position]] if plain else text[position]
+            table.hashes[number], table.starts[number + 1] = digest, begin + last - first
             table.slots[slot] = number + 1
             keys[new, 0], keys[new, 1] = first, last
             new += 1

@@ -22,11 +22,11 @@ SEPARATOR = "\n"  # between the values of a metadata field
 class LuceneWriter:
     """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors.
 
-    Metadata that a filter is by are fields, too, whose terms are whole values, folded. A document is stored under
-    ``raw`` as a JSON object with its id, contents, title, abstract and metadata.
+    Metadata with a filter are fields, too, whose terms are entire folded values. A document is stored under ``raw`` as
+    a JSON object with its id, contents, title, abstract and metadata.
 
     Attributes:
-        metadata: number of documents that have each field of metadata.
+        metadata: the number of documents with each field of metadata.
     """
 
     def __init__(self, folder: Path, threads: int):
@@ -36,11 +36,11 @@ class LuceneWriter:
         self.indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
         fields = java_class("org.apache.commons.lang3.reflect.FieldUtils")
         config = fields.readField(self.indexer, "writer", True).getConfig()
-        # Anserini lets 2 GB of postings grow in memory before it writes them; its writer takes a smaller limit live.
+        # Anserini buffers 2 GB of postings; Lucene lets the limit of an open writer be changed.
         config.setRAMBufferSizeMB(RAM_BUFFER_MB)
         # Anserini analyzes all fields as English text.
         fields.writeField(config, "analyzer", _analyzer(config.getAnalyzer()), True)
-        # Documents are made by Jackson from Anserini's own field names: so they hold what we write, and cost one call.
+        # Jackson fills the fields of Anserini's documents: one call for many documents, with exactly our values.
         self.document_array = java_class("java.lang.Class").forName("[Lio.anserini.collection.JsonCollection$Document;")
         self.mapper = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
         self.mapper.setVisibility(
@@ -50,17 +50,17 @@ class LuceneWriter:
 
     def add(self, documents: Sequence[Document]) -> None:
         """Add documents, in one call to Java."""
-        texts = json.dumps([self._fields(one) for one in documents], ensure_ascii=False)
+        texts = json.dumps([self._fields(document) for document in documents], ensure_ascii=False)
         with self._writing():
             added = self.indexer.addJsonDocuments(self.mapper.readValue(texts, self.document_array))
         if added != len(documents):
             raise InputError(
-                f"Lucene took {added} of {len(documents)} documents between ids {documents[0].id} and "
-                f"{documents[-1].id}; its own messages in the log say more"
+                f"Lucene added {added} of {len(documents)} documents between ids {documents[0].id} and "
+                f"{documents[-1].id}; see its messages in the log"
             )
 
     def _fields(self, document: Document) -> dict[str, Any]:
-        """What Anserini makes a Lucene document of: its ``fields`` are indexed beside the contents."""
+        """The fields of Anserini's JSON document, whose ``fields`` are indexed beside the contents."""
         id, title, abstract, metadata = document
         contents, fields = f"{title} {abstract}", {"title": title, "abstract": abstract}
         raw = json.dumps({"id": id, "contents": contents, **fields, **(metadata or {})}, ensure_ascii=False)
@@ -82,8 +82,8 @@ class LuceneWriter:
         try:
             yield
         except JavaException as error:
-            said = str(error).splitlines()[0]
-            raise InputError(f"{self.folder}: Lucene cannot write its index ({said:.200})") from None
+            message = str(error).splitlines()[0]
+            raise InputError(f"{self.folder}: Lucene cannot write its index ({message:.200})") from None
 
 
 def _terms(value: Any) -> list[str]:
@@ -93,11 +93,11 @@ def _terms(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
-def _analyzer(of_texts: Any) -> Any:
-    """An analyzer that takes the values of metadata fields as terms, and leaves the other fields to another one."""
+def _analyzer(text_analyzer: Any) -> Any:
+    """An analyzer whose terms are the entire values of metadata fields; ``text_analyzer`` analyzes other fields."""
     builder = java_class("org.apache.lucene.analysis.custom.CustomAnalyzer").builder()
-    of_values = builder.withTokenizer("pattern", "pattern", SEPARATOR).build()
+    value_analyzer = builder.withTokenizer("pattern", "pattern", SEPARATOR).build()
     fields = java_class("java.util.HashMap")()
     for name in FILTERS.values():
-        fields.put(name, of_values)
-    return java_class("org.apache.lucene.analysis.miscellaneous.PerFieldAnalyzerWrapper")(of_texts, fields)
+        fields.put(name, value_analyzer)
+    return java_class("org.apache.lucene.analysis.miscellaneous.PerFieldAnalyzerWrapper")(text_analyzer, fields)

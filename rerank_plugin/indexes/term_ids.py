@@ -1,4 +1,4 @@
-"""The ids in a vocabulary of an index's terms."""
+"""The vocabulary ids of an index's terms."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rerank_plugin.text.vocabulary import Vocabulary
 
 
 class TermIds:
-    """The ids of the terms of an index, also of one of texts, which gets new terms.
+    """The vocabulary ids of the terms of an index, also of an index in memory, which grows.
 
     Args:
-        left_out: words that have no id.
-        by_hash: whether a term without an id has the entry of its hash, where the vocabulary has such entries.
+        left_out: words without an id.
+        by_hash: whether a term without an id gets a hash entry, if the vocabulary has such entries.
     """
 
     def __init__(
@@ -22,31 +22,33 @@ class TermIds:
     ):
         self.index, self.vocabulary, self.left_out = index, vocabulary, left_out
         self.by_hash = by_hash and vocabulary.hashed > 0
-        # The terms and their ids, replaced together: several threads read them.
-        self._known = index.terms, np.zeros(0, np.int32) if index.in_memory else self._of_stored(index.terms)
+        # Terms and ids are replaced together: several threads read them.
+        terms = index.terms
+        self._known = terms, self._stored_ids(terms) if isinstance(terms, StringTable) else np.zeros(0, np.int32)
 
     @property
     def array(self) -> np.ndarray:
-        """The id of each term, int32 [V of the index]; 0 where there is none."""
-        (terms, ids), now = self._known, self.index.terms
-        if terms is not now:  # texts, whose words are numbered anew
+        """The id of each term, int32 [V of the index]; 0 for a term without an id."""
+        (known, ids), terms = self._known, self.index.terms
+        if known is not terms:  # an index in memory has numbered its words again
             ids = np.zeros(0, np.int32)
-        if len(ids) < len(now):
-            new = ["" if term in self.left_out else term for term in now.take(np.arange(len(ids), len(now)))]
-            found = self.vocabulary.lookup(new) if self.by_hash else [self.vocabulary.ids.get(term, 0) for term in new]
-            ids = np.concatenate([ids, np.array(found, np.int32)])
-            self._known = now, ids
+        if len(ids) < len(terms):
+            new = ["" if term in self.left_out else term for term in terms.take(np.arange(len(ids), len(terms)))]
+            added = self.vocabulary.lookup(new) if self.by_hash else [self.vocabulary.ids.get(term, 0) for term in new]
+            ids = np.concatenate([ids, np.array(added, np.int32)])
+            self._known = terms, ids
         return ids
 
-    def _of_stored(self, terms: StringTable) -> np.ndarray:
-        """One look-up a word of the vocabulary, which are fewer than the terms."""
+    def _stored_ids(self, terms: StringTable) -> np.ndarray:
+        """The ids of stored terms, by a look-up for each word of the vocabulary, which is smaller."""
         words = [word for word in self.vocabulary.words[1:] if word not in self.left_out]
         rows = terms.find(words)
         present = rows >= 0
         ids = np.zeros(len(terms), np.int32)
         ids[rows[present]] = np.array(self.vocabulary.lookup(words), np.int32)[present]
         if self.by_hash:
-            of_hashes = np.zeros_like(ids)
-            of_hashes[terms.rows_by_hash] = self.vocabulary.hash_ids(terms.hashes)
-            ids = np.where(ids > 0, ids, of_hashes)
+            assert terms.hashes is not None, "terms can be searched"
+            hash_ids = np.zeros_like(ids)
+            hash_ids[terms.rows_by_hash] = self.vocabulary.hash_ids(terms.hashes)
+            ids = np.where(ids > 0, ids, hash_ids)
         return ids

@@ -1,13 +1,12 @@
-"""A forward index in memory, of texts that come with a query, under the statistics of a collection.
+"""A forward index in memory, of texts that come with a query, with the statistics of a collection.
 
-Words are numbered in the order in which they come, for all texts that it ever holds, so that what was computed for a
-word serves the next texts, too. When there are too many words, it begins anew.
+Words are numbered in order of appearance over all texts, so that results for a word can be reused for later texts. When
+there are too many words, all are forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
@@ -18,26 +17,28 @@ from rerank_plugin.indexes.known_pieces import KnownPieces
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.kernels.word_loops import distinct_in_fields
 
-MOST_PIECES = 1 << 20  # distinct pieces of text, some 100 bytes each, before all are forgotten
+MOST_PIECES = 1 << 20  # distinct pieces of text, about 100 bytes each, before all are forgotten
 
 
 class TextIndex(ForwardIndex):
-    """The texts of one query as an index, which `hold` replaces by those of the next. It is not thread-safe.
+    """The texts of one query as an index; `hold` replaces them by those of the next query. Not thread-safe.
 
-    It has what models read of a :class:`ForwardIndex`, but is in no folder and holds no concepts.
+    It has the attributes of a :class:`ForwardIndex` that models read, but no folder and no concepts.
 
     Args:
-        statistics: of a collection, whose tokenizer, document frequencies and mean lengths it has.
-        threads: that look up the texts' words.
+        statistics: of the collection whose tokenizer, document frequencies and mean lengths the index has.
+        threads: the number of threads that look up words.
 
     Attributes:
-        texts: int64 [R], which text each row is, or is a passage of; increasing.
+        texts: int64 [R], the number of the text of each row (a text or a passage); increasing.
     """
+
+    terms: StringsInMemory
 
     def __init__(self, statistics: CollectionStatistics, threads: int = 1):
         self.statistics, self.threads = statistics, threads
         self.mean_lengths, self.tokenizer = dict(statistics.mean_lengths), statistics.tokenizer
-        self.folder, self.checksum, self.in_memory, self.name = None, None, True, statistics.source
+        self.checksum, self.in_memory, self.name = None, True, statistics.source
         self.knowledge, self.concepts, self.concept_offsets = None, None, None
         self._begin()
         self.hold([], [])
@@ -55,8 +56,8 @@ class TextIndex(ForwardIndex):
 
         Args:
             titles, abstracts: of each text; either may be empty.
-            passage_words: cut longer texts into passages of at most so many words, a row each. The title, up to half
-                of a passage, begins each of them. By default every text is one row.
+            passage_words: cut longer texts into passages of at most this many words, a row each. Each passage begins
+                with the title, up to half of the passage. By default every text is one row.
         """
         if len(self.pieces) > MOST_PIECES:
             self._begin()
@@ -73,43 +74,43 @@ class TextIndex(ForwardIndex):
         self.texts = np.arange(len(titles))
         if passage_words is not None:
             self._cut(max(passage_words, 2))
-        self.tokens.setflags(write=False)  # as a stored index's are: kernels would be compiled for both kinds
+        self.tokens.setflags(write=False)  # like those of a stored index: else kernels are compiled for both kinds
         self.ids = StringsInMemory(f"{text} of the list" for text in self.texts.tolist())
-        self.__dict__.pop("unique_terms", None)
+        self._distinct: dict[str, np.ndarray] | None = None
 
     def _add_pieces(self, new: Sequence[str]) -> None:
         """Number the words of new pieces of text."""
-        add, flat, ends = self.terms.add, [], []
-        before = int(self._piece_starts.values[-1])
+        ids: list[int] = []
+        ends, before = [], int(self._piece_starts.values[-1])
         for piece in new:
-            flat += map(add, self.tokenizer.tokenize_piece(piece))
-            ends.append(before + len(flat))
-        self._piece_terms.append(flat)
+            ids += map(self.terms.add, self.tokenizer.tokenize_piece(piece))
+            ends.append(before + len(ids))
+        self._piece_terms.append(ids)
         self._piece_starts.append(ends)
         self._look_up_frequencies()
 
     def _look_up_frequencies(self) -> None:
-        """Document frequencies of the words that are new; 0 of those that the collection has not."""
+        """Append the document frequencies of new words; 0 for words that the collection lacks."""
         known = self._idf.length
         if known == len(self.terms):
             return
         rows = self.statistics.terms.find(self.terms.strings[known:])
         for field, frequency in self.statistics.document_frequency.items():
-            found = np.asarray(frequency[np.maximum(rows, 0)]) if len(frequency) else np.zeros(len(rows))
-            self._frequency[field].append(np.where(rows >= 0, found, 0))
+            counts = np.asarray(frequency[np.maximum(rows, 0)]) if len(frequency) else np.zeros(len(rows))
+            self._frequency[field].append(np.where(rows >= 0, counts, 0))
         self._idf.append(idf(self._frequency["text"].values[known:], self.documents))
 
     def _cut(self, width: int) -> None:
-        """Make passages of at most ``width`` words of the texts."""
+        """Cut the texts into passages of at most ``width`` words."""
         starts, titles = self.offsets[:-1].astype(np.int64), self.title_lengths.astype(np.int64)
         lengths = np.diff(self.offsets.astype(np.int64))
-        heads = np.where(lengths > width, np.minimum(titles, width // 2), titles)  # words that all passages begin with
+        heads = np.where(lengths > width, np.minimum(titles, width // 2), titles)  # title words of each passage
         bodies = np.where(lengths > width, width - heads, np.maximum(lengths - heads, 1))
         counts = np.maximum(-(-(lengths - heads) // bodies), 1)
         text = np.repeat(np.arange(len(lengths)), counts)
         number = np.arange(len(text)) - np.repeat(np.cumsum(counts) - counts, counts)
         head, body = heads[text], bodies[text]
-        begins = head + number * body  # of the rest of a passage in its text
+        begins = head + number * body  # where the rest of a passage begins in its text
         rest = np.minimum(body, lengths[text] - begins)
         parts = np.stack([starts[text], starts[text] + begins], axis=1).ravel()
         self.tokens = self.tokens[ranges(parts, np.stack([head, rest], axis=1).ravel())]
@@ -122,7 +123,7 @@ class TextIndex(ForwardIndex):
 
     @property
     def document_frequency(self) -> dict[str, np.ndarray]:
-        """Of all words so far, by field, uint32 [V]."""
+        """The document frequency of all words so far, by field, uint32 [V]."""
         return {field: frequency.values for field, frequency in self._frequency.items()}
 
     @property
@@ -130,16 +131,19 @@ class TextIndex(ForwardIndex):
         """The IDF of every word so far in title and abstract, float64 [V]."""
         return self._idf.values
 
-    @cached_property
+    @property
     def unique_terms(self) -> dict[str, np.ndarray]:
-        """The number of distinct words of each text's title, abstract and whole, by field, float64 [R]."""
-        offsets = self.offsets.astype(np.int64)
-        return dict(zip(FIELDS, distinct_in_fields(self.tokens, offsets, self.title_lengths, len(self.terms))))
+        """The number of distinct words of each row by field, float64 [R]."""
+        if self._distinct is None:
+            offsets = self.offsets.astype(np.int64)
+            counts = distinct_in_fields(self.tokens, offsets, self.title_lengths, len(self.terms))
+            self._distinct = dict(zip(FIELDS, counts))
+        return self._distinct
 
     def query(self, text: str) -> IndexQuery:
-        """Tokenize a query; -1 stands for a word of no document of the collection and of none of these texts."""
+        """Tokenize a query; words that neither the collection nor these texts hold have the id -1."""
         words = self.tokenizer.tokenize(text)
         ids = np.array([self.terms.add(word) for word in words], np.int64)
         self._look_up_frequencies()
-        nowhere = (self._frequency["text"].values[ids] == 0) & ~np.isin(ids, self.tokens)
-        return IndexQuery(words, np.where(nowhere, -1, ids), text)
+        unseen = (self._frequency["text"].values[ids] == 0) & ~np.isin(ids, self.tokens)
+        return IndexQuery(words, np.where(unseen, -1, ids), text)

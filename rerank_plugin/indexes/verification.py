@@ -24,7 +24,7 @@ from rerank_plugin.indexes.stored_encodings import PIECES
 
 
 def verify(index: Index) -> int:
-    """Verify an index; returns the number of files compared, those of encodings included.
+    """Verify an index and its encodings; returns the number of files compared.
 
     Raises:
         InputError: a file is damaged, missing, or not listed in the description; or the description does not match its
@@ -43,12 +43,12 @@ def verify(index: Index) -> int:
     return count
 
 
-def _compare(path: Path, found: dict, listed: dict, repair: str) -> None:
-    """Compare the files beside a description with those that it lists."""
-    for name in sorted(found.keys() | listed.keys()):
+def _compare(path: Path, files: dict, listed: dict, repair: str) -> None:
+    """Compare the files beside a description with the listed ones."""
+    for name in sorted(files.keys() | listed.keys()):
         if name not in listed:
             raise InputError(f"{path.parent / name} is not on the list of {path.name}: {repair}, or remove it")
-        if name not in found or listed[name].items() - found[name].items():  # older ones list fewer checksums
+        if name not in files or listed[name].items() - files[name].items():  # older lists have fewer checksums
             raise InputError(f"{path.parent / name} does not match its checksum: {repair}")
 
 
@@ -56,26 +56,28 @@ def _check_statistics(index: Index) -> None:
     """Compare the description's statistics with the arrays, since older descriptions have no checksum."""
     forward, path = index.forward, index.folder / DESCRIPTION
     for field, statistics in field_statistics(forward.tokens, forward.title_lengths).items():
-        said, expected = index.description["fields"].get(field), asdict(statistics)
-        if said != expected:
-            raise InputError(f"{path}: the field {field} has {said}, but its documents {expected}: rebuild the index")
-    if index.description.get("documents") != len(forward):
-        raise InputError(f"{path} does not say that there are {len(forward)} documents: rebuild")
+        described, expected = index.description["fields"].get(field), asdict(statistics)
+        if described != expected:
+            raise InputError(
+                f"{path}: the field {field} has {described}, but its documents {expected}: rebuild the index"
+            )
+    if (count := index.description.get("documents")) != len(forward):
+        raise InputError(f"{path} has {count} documents, but its files {len(forward)}: rebuild the index")
 
 
 def _parts(index: Index) -> Iterator[tuple[Path, dict]]:
-    """The description of each addition to the index, and what it must say."""
-    of_documents = {"forward_index": index.forward.checksum}
+    """The path of each description of encodings, and its expected entries."""
+    forward = {"forward_index": index.forward.checksum}
     for encodings in _folders(index.folder / ENCODINGS):
         if encodings.name.endswith(PIECES):
             continue
-        described = encodings / "encodings.json"
-        yield described, {"weights": encodings.name, **of_documents}
+        description = encodings / "encodings.json"
+        yield description, {"weights": encodings.name, **forward}
         for part in _folders(encodings):
             if part.name == "judged":
-                yield part / "judged.json", of_documents
+                yield part / "judged.json", forward
             else:
-                yield part / "ann.json", {"kind": part.name, "encodings": describe_file(described)["blake2b"]}
+                yield part / "ann.json", {"kind": part.name, "encodings": describe_file(description)["blake2b"]}
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -83,13 +85,13 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _verify_part(path: Path, expected: dict) -> int:
-    """Compare a description with the files beside it; returns their number."""
-    again = "encode the index again"
-    with reading(path, again):
-        described = json.loads(path.read_bytes())
-        said, listed = {name: described[name] for name in expected}, dict(described["files"])
-    if described.get(CHECKSUM) != checksum_of(described) or said != expected:
-        raise InputError(f"{path} is damaged, or of another index: {again}")
-    names = [one.name for one in path.parent.iterdir() if one.is_file() and one != path]
-    _compare(path, describe_files(path.parent, names), listed, again)
+    """Compare a description with its expected entries and the files beside it; returns the number of files."""
+    repair = "encode the index again"
+    with reading(path, repair):
+        description = json.loads(path.read_bytes())
+        entries, listed = {name: description[name] for name in expected}, dict(description["files"])
+    if description.get(CHECKSUM) != checksum_of(description) or entries != expected:
+        raise InputError(f"{path} is damaged, or of another index: {repair}")
+    names = [file.name for file in path.parent.iterdir() if file.is_file() and file != path]
+    _compare(path, describe_files(path.parent, names), listed, repair)
     return len(listed)

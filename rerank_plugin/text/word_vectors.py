@@ -216,9 +216,7 @@ def load(folder: Path) -> WordVectors:
     settings = _settings(folder)
     if (source := home(folder)) != folder:
         if not source.is_dir():
-            raise InputError(
-                f"{folder} refers to the word vectors in {source}, which does not exist: move both"
-            )
+            raise InputError(f"{folder} refers to the word vectors in {source}, which does not exist: move both")
         vectors = load(source)
         if settings.get("checksum") != checksum(vectors):
             raise InputError(

@@ -1,4 +1,4 @@
-"""Filters: how they are written, and what is refused."""
+"""Filters: their syntax, and invalid ones."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_years(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, message",
     [
         ("color:red", "unknown filter 'color'; known: year, journal, author, mesh, type, language, retracted"),
         ("Review", "unknown filter 'Review'"),
@@ -41,11 +41,11 @@ def test_years(text, expected):
         ("type: ", "has no value"),
     ],
 )
-def test_what_is_no_filter(text, said):
-    with pytest.raises(InputError, match=said):
+def test_invalid_filters(text, message):
+    with pytest.raises(InputError, match=message):
         Filter.parse([text])
 
 
-def test_values_that_are_no_texts():
+def test_values_that_are_not_texts():
     with pytest.raises(InputError, match="the filter year has the value 2015: expected a text"):
         Filter.of({"year": 2015})

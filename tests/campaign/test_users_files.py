@@ -1,4 +1,4 @@
-"""What the commands do to files that are not theirs, to each other, and to an index that is replaced meanwhile."""
+"""Commands keep users' files, do not disturb each other, and notice an index that is replaced meanwhile."""
 
 import json
 import os
@@ -80,7 +80,7 @@ CLICKS = (
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "line", "said"),
+    ("name", "text", "line", "message"),
     [
         *(
             ("notes", text, f"{MEASURE} a.run --output notes", "is not a table of measures")
@@ -97,11 +97,11 @@ CLICKS = (
         ("p.run.part.journal", "mine", f"{SEARCH} p.run", "part.journal was not left by an interrupted search"),
     ],
 )  # fmt: skip
-def test_what_only_looks_like_an_output_is_kept(work, refused, name, text, line, said):
+def test_a_file_that_looks_like_an_output_is_kept(work, refused, name, text, line, message):
     (work / name).parent.mkdir(exist_ok=True)
     (work / name).write_text(text)
     before = sorted(work.rglob("*"))
-    assert said in refused(f"{line} --overwrite")
+    assert message in refused(f"{line} --overwrite")
     assert (work / name).read_text() == text and sorted(work.rglob("*")) == before
 
 
@@ -247,7 +247,7 @@ def test_an_index_that_is_replaced_between_its_parts_is_not_mixed(two_builds, co
         after(index)
 
 
-def test_what_is_replaced_while_it_is_opened_is_opened_again(two_builds, copy):
+def test_an_index_replaced_during_opening_is_opened_again(two_builds, copy):
     builds = ["new", "old", "new"]
 
     def opening():
@@ -305,10 +305,10 @@ def test_searches_while_an_index_is_replaced_again_and_again(copy, tmp_path):
         build(copy, (NEW, OLD)[replaced % 2])
         replaced += 1
     out, err = searching.communicate()
-    said = out.splitlines()
-    assert searching.returncode == 0 and len(said) == 150, err
-    assert all(line == "whole" or "replaced while" in line for line in said), set(said)
-    assert said.count("whole") > 100 and replaced > 5
+    lines = out.splitlines()
+    assert searching.returncode == 0 and len(lines) == 150, err
+    assert all(line == "whole" or "replaced while" in line for line in lines), set(lines)
+    assert lines.count("whole") > 100 and replaced > 5
 
 
 # Verification.
@@ -327,22 +327,22 @@ def without_lucene(described):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (lambda old: {"fields": {**old["fields"], "text": {**old["fields"]["text"], "mean_length": 7.5}}},
          "the field text has .*7.5"),
         (without_lucene, "lucene/.* is not on the list of index.json: rebuild the index"),
-        (lambda old: {"documents": 61}, "does not say that there are 60 documents"),
+        (lambda old: {"documents": 61}, "has 61 documents, but its files 60"),
     ],
     ids=["statistics", "files", "documents"],
 )  # fmt: skip
-def test_verification_notices_a_changed_description(copy, changes, said):
+def test_verification_notices_a_changed_description(copy, changes, message):
     path = copy / "index.json"
     change(path, **changes(change(path)))
     with pytest.raises(InputError, match="index.json does not match its checksum"):
         verify(Index(copy))
     change(path, checksum=None)  # as older descriptions are
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         verify(Index(copy))
 
 
@@ -358,7 +358,7 @@ def give_to_another_index(folder):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (damage, "000001.npy does not match its checksum"),
         (lambda folder: (folder / "000001.npy").unlink(), "000001.npy does not match its checksum"),
@@ -369,12 +369,12 @@ def give_to_another_index(folder):
         (lambda folder: (folder / "more.npy").write_text("mine"), "more.npy is not on the list of encodings.json"),
     ],
 )
-def test_verification_notices_encodings_that_are_damaged_or_do_not_belong(copy, refused, spoil, said):
+def test_verification_notices_encodings_that_are_damaged_or_do_not_belong(copy, refused, spoil, message):
     forward = Index(copy).forward
     folder = write_encodings(forward, "key", [np.ones((len(forward), 3), np.float32)], 3)
     assert verify(Index(copy)) == len(json.loads((copy / "index.json").read_text())["files"]) + 2
     spoil(folder)
-    assert said in refused("index --verify --index copy")
+    assert message in refused("index --verify --index copy")
 
 
 def test_damaged_terms_of_a_knowledge_base_are_made_again(work):
@@ -389,7 +389,7 @@ def test_damaged_terms_of_a_knowledge_base_are_made_again(work):
         assert inside(work, line) == expected
 
 
-# Going on with what was read.
+# Resuming with the same inputs.
 
 CHANGES = {
     "index": lambda work: build(work / "V", NEW),
@@ -399,7 +399,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("replace", CHANGES.values(), ids=CHANGES)
-def test_a_search_goes_on_only_with_what_it_began_with(work, refused, monkeypatch, two_builds, replace):
+def test_a_search_resumes_only_with_the_same_inputs(work, refused, monkeypatch, two_builds, replace):
     """Otherwise one run would be made of two collections, exit 0."""
     shutil.copytree(two_builds / "old", work / "V")
     (work / "a.run").write_text("q1 Q0 a1 1 1.0 t\nq2 Q0 a2 1 1.0 t\n")

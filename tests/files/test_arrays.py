@@ -12,7 +12,7 @@ from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, r
     st.sampled_from([np.uint8, np.uint32, np.uint64, np.float32]),
     st.lists(st.lists(st.integers(0, 255), max_size=5), max_size=6),
 )
-def test_what_is_appended_is_read_back(tmp_path_factory, dtype, parts):
+def test_appended_values_are_read_back(tmp_path_factory, dtype, parts):
     path = tmp_path_factory.mktemp("array") / "array.npy"
     writer = ArrayWriter(path, dtype)
     for part in parts:

@@ -1,4 +1,4 @@
-"""What tells that a file or folder is still what it was."""
+"""Checksums that detect changed files and folders."""
 
 import os
 
@@ -6,7 +6,7 @@ from rerank_plugin.files import fingerprints as module
 from rerank_plugin.files.fingerprints import fingerprint, fingerprints
 
 
-def test_what_settings_name(tmp_path, monkeypatch):
+def test_files_that_settings_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.run").write_text("one")
     (tmp_path / "d").mkdir()

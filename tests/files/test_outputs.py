@@ -1,4 +1,4 @@
-"""What may be replaced, what is locked, and what a killed process leaves."""
+"""Replacing outputs, locks, and leftovers of killed processes."""
 
 import errno
 import fcntl
@@ -84,7 +84,7 @@ def test_a_part_that_was_emptied_does_not_make_a_folder_foreign(tmp_path):
     assert (tmp_path / "box" / "parts" / "a.txt").read_text() == "new"
 
 
-def test_what_appears_while_an_output_is_written_is_kept(tmp_path):
+def test_an_output_that_appears_during_writing_is_kept(tmp_path):
     with pytest.raises(InputError, match="is not a box"), replacing_folder(tmp_path / "box", BOX, overwrite=True):
         (tmp_path / "box").mkdir()
         (tmp_path / "box" / "thesis.tex").write_text("mine")
@@ -179,7 +179,7 @@ def test_leftovers_of_dead_processes_go_with_the_next_output_and_those_of_living
     assert not living.exists() and mine.exists() and len(list(tmp_path.iterdir())) == 5
 
 
-def test_another_writer_may_take_what_is_not_locked_yet_for_a_leftover(tmp_path, monkeypatch):
+def test_another_writer_may_remove_a_temporary_folder_before_it_is_locked(tmp_path, monkeypatch):
     """Just after it was made, before this process could open it."""
     mkdir, taken = outputs.Path.mkdir, []
 
@@ -250,7 +250,7 @@ def test_a_kill_at_any_step_leaves_a_name_that_works(tmp_path, way):
     raise AssertionError("it never finished")
 
 
-def test_nobody_heals_what_a_living_process_moved_aside(tmp_path):
+def test_a_folder_that_a_living_process_moved_aside_is_not_restored(tmp_path):
     make_box(tmp_path / "box")
     aside = (tmp_path / "box").rename(tmp_path / f".box{outputs.MARK}{outputs.ASIDE}")
     held = os.open(aside, os.O_RDONLY)
@@ -287,7 +287,7 @@ def test_a_scratch_folder_is_private_and_gone(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_written_is_one_clear_error(tmp_path):
+def test_an_unwritable_output_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("note")
     for make in (make_box, make_note):
         with pytest.raises(InputError, match="file/box: cannot be written"):

@@ -1,4 +1,4 @@
-"""Run files: the order, the scores that keep it, reading, writing, and going on after an interruption."""
+"""Run files: the order, the scores that keep it, reading, writing, and resuming."""
 
 import gzip
 import json
@@ -102,7 +102,7 @@ def test_format():
         ("q", ["a"], [1], "my tag", "run tag 'my tag'"),
     ],
 )
-def test_what_a_run_file_cannot_hold(query, doc_ids, scores, tag, message):
+def test_invalid_runs(query, doc_ids, scores, tag, message):
     with pytest.raises(InputError, match=message):
         format_ranking(query, doc_ids, np.array(scores, dtype=np.float64), tag)
 
@@ -205,7 +205,7 @@ def finish(path, resume=True, overwrite=False):
 
 @pytest.fixture
 def expected(tmp_path):
-    """What an uninterrupted writer makes."""
+    """The run of an uninterrupted writer."""
     folder = tmp_path / "expected"
     finish(folder / "a.run", resume=False)
     assert [path.name for path in folder.iterdir()] == ["a.run"]
@@ -228,7 +228,7 @@ def test_every_moment_of_a_kill(tmp_path, expected):
             path.unlink(missing_ok=True)
             path.with_name("a.run.part").write_bytes(part[:run_end])
             path.with_name("a.run.part.journal").write_bytes(journal[:journal_end])
-            if run_end and journal_end <= journal.index(b"\n"):  # no kill leaves that: it is somebody else's file
+            if run_end and journal_end <= journal.index(b"\n"):  # no kill leaves that: it is another program's file
                 with pytest.raises(InputError, match="was not left by an interrupted search"):
                     finish(path)
                 assert path.with_name("a.run.part").read_bytes() == part[:run_end]

@@ -31,8 +31,8 @@ def test_edges(tmp_path, strings):
     table, rows = written(tmp_path, strings), range(len(strings))
     assert len(table) == len(strings) and [table[row] for row in rows] == strings
     assert table.take(np.array([*rows][::-1], np.int64)) == strings[::-1]
-    for one in ("", "a", "b", "ab", "bc", "abc", "ba", "β"):
-        assert table.find([one]).tolist() == [strings.index(one) if one in strings else -1]
+    for string in ("", "a", "b", "ab", "bc", "abc", "ba", "β"):
+        assert table.find([string]).tolist() == [strings.index(string) if string in strings else -1]
     ranks = sorted(rows, key=lambda row: strings[row].encode())
     assert table.ranks(np.arange(len(strings))).tolist() == [ranks.index(row) for row in rows]
 
@@ -65,7 +65,7 @@ ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
 def test_ranks_are_those_of_the_sorted_bytes(tmp_path_factory, strings):
     table = written(tmp_path_factory.mktemp("ranks"), strings)
     rows = np.arange(len(strings))[::-2]  # some of them, in another order
-    ordered = sorted((strings[row] for row in rows), key=lambda one: one.encode())
+    ordered = sorted((strings[row] for row in rows), key=str.encode)
     assert [ordered[rank] for rank in table.ranks(rows)] == [strings[row] for row in rows]
     assert table.ranks(rows[:0]).tolist() == []
 
@@ -74,9 +74,9 @@ def test_ranks_are_those_of_the_sorted_bytes(tmp_path_factory, strings):
 def test_hashes_are_remembered_in_runs_that_stay_few(batches):
     seen, expected = SeenHashes(), set()
     for batch in batches:
-        asked = np.array(sorted(batch | {0, 7, 2**64 - 1}), np.uint64)
-        assert seen.seen(asked).tolist() == [int(one) in expected for one in asked]
-        assert seen.seen(asked).tolist() == [int(one) in expected for one in asked]  # asking adds nothing
+        hashes = np.array(sorted(batch | {0, 7, 2**64 - 1}), np.uint64)
+        assert seen.seen(hashes).tolist() == [int(value) in expected for value in hashes]
+        assert seen.seen(hashes).tolist() == [int(value) in expected for value in hashes]  # asking adds nothing
         seen.add(np.array(sorted(batch - expected, reverse=True), np.uint64))
         expected |= batch
     lengths = [len(run) for run in seen.runs]

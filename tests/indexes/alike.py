@@ -1,4 +1,4 @@
-"""Two indexes of the same documents."""
+"""Compares two indexes of the same documents."""
 
 import numpy as np
 
@@ -6,9 +6,9 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
 
-def search_alike(one, other, texts, name="bm25", depth=30):
-    """Check that both find the same documents with the same scores for each text, and some at all."""
-    stages = [index.first_stage(LuceneConfig(name)) for index in (one, other)]
+def search_alike(first, second, texts, name="bm25", depth=30):
+    """Check that both return the same hits with the same scores for each text, and at least one hit."""
+    stages = [index.first_stage(LuceneConfig(name)) for index in (first, second)]
     for text in texts:
         found, expected = (stage.search(Query("q", text), depth) for stage in stages)
         assert found.ids == expected.ids and len(found)

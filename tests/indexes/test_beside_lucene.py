@@ -1,4 +1,4 @@
-"""Forward indexes beside Lucene indexes that others built: Pyserini's own command, and writers of less."""
+"""Forward indexes beside existing Lucene indexes: of Pyserini's command, and with fewer stored fields."""
 
 import json
 import runpy
@@ -28,7 +28,7 @@ def pyserini_index(folder, records, *options):
     if pyserini_searcher() is None:
         pytest.skip("this Pyserini reads from the network when imported, and there is none")
     (folder / "json").mkdir(parents=True)
-    (folder / "json" / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    (folder / "json" / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     arguments = ["--collection", "JsonCollection", "--input", folder / "json", "--index", folder / "lucene"]
     before, sys.argv = sys.argv, ["lucene", *map(str, [*arguments, "--threads", 1, *options])]
     try:
@@ -39,12 +39,12 @@ def pyserini_index(folder, records, *options):
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory, documents):
+def pyserini_folder(tmp_path_factory, documents):
     """Pyserini's index of the documents, with the fields of a BEIR collection, that stores ``raw``."""
     records = [
-        dict(id=one.id, contents=f"{one.title} {one.abstract}", title=one.title, text=one.abstract, year=2015)
-        for one in documents
-        if one.id != "50"  # Anserini leaves out what has no words
+        dict(id=id, contents=f"{title} {abstract}", title=title, text=abstract, year=2015)
+        for id, title, abstract, _ in documents
+        if id != "50"  # Anserini leaves out documents without words
     ]
     return pyserini_index(
         tmp_path_factory.mktemp("theirs"), records, "--fields", "title", "text", "--storePositions",
@@ -57,24 +57,26 @@ def listing(folder):
 
 
 @pytest.mark.parametrize("name", ["bm25", "bm25+rm3"])
-def test_searches_beside_pyserinis_index_equal_those_of_an_own_one(index_command, theirs, documents, tmp_path, name):
-    before = listing(theirs)
-    status, out, err = index_command("--lucene", theirs, "--index", tmp_path / "beside")
+def test_searches_beside_pyserinis_index_equal_those_of_an_own_one(
+    index_command, pyserini_folder, documents, tmp_path, name
+):
+    before = listing(pyserini_folder)
+    status, out, err = index_command("--lucene", pyserini_folder, "--index", tmp_path / "beside")
     assert (status, err) == (0, "") and " documents, " in out
-    assert listing(theirs) == before and not (tmp_path / "beside" / "lucene").exists()
+    assert listing(pyserini_folder) == before and not (tmp_path / "beside" / "lucene").exists()
     beside = Index(tmp_path / "beside")
     assert verify(beside) == len(beside.description["files"])
-    kept = [one for one in documents if beside.forward.rows([one.id])[0] >= 0]
+    kept = [document for document in documents if beside.forward.rows([document.id])[0] >= 0]
     assert len(kept) == len(beside) >= len(documents) - 2
     build_index(iter(kept), tmp_path / "own", "tests", Problems(), threads=1)
     own = Index(tmp_path / "own")
-    order = beside.forward.rows([one.id for one in kept])
+    order = beside.forward.rows([document.id for document in kept])
     assert beside.forward.titles.take(order) == own.forward.titles.take(np.arange(len(kept)))
     assert beside.forward.published[0] == "2015"
     search_alike(beside, own, ["aspirin and the prevention of heart attack", "twins share words", "糖尿病"], name)
-    for there, here in enumerate(order):
-        words = beside.forward.terms.take(beside.forward.document_tokens(here))
-        assert words == own.forward.terms.take(own.forward.document_tokens(there))
+    for own_row, row in enumerate(order):
+        words = beside.forward.terms.take(beside.forward.document_tokens(row))
+        assert words == own.forward.terms.take(own.forward.document_tokens(own_row))
     with pytest.raises(InputError, match="no metadata to filter by; build it with: .*--corpus C"):
         beside.first_stage(LuceneConfig()).search(Query("q", "x", Filter.of({"year": "2015"})), 3)
     with pytest.raises(InputError, match="has no field 'abstract'; it has contents, id, text, title"):
@@ -151,21 +153,21 @@ def test_an_index_without_contents_explains_its_documents(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "documents, said",
+    "documents, message",
     [
         (
             [{"id": "a", "contents": "x"}, {"contents": "y"}],
-            "document number 1 has the id None: every document needs one",
+            "document number 1 has the id None: every document needs an id",
         ),
         ([{"id": "a b", "contents": "x"}], "document number 0 has the id 'a b'"),
         ([{"id": "a", "contents": "x"}] * 2, "cannot be used: 1 duplicate id: a; ids have to be unique"),
         ([], "no document to index in "),
     ],
 )
-def test_what_cannot_be_used(refused, tmp_path, documents, said):
+def test_invalid_lucene_indexes(refused, tmp_path, documents, message):
     folder = lucene_index(tmp_path / "lucene", documents)
     err = refused(f"index --lucene {folder} --index index")
-    assert said in err and str(folder) in err
+    assert message in err and str(folder) in err
     assert not (tmp_path / "index").exists()
 
 

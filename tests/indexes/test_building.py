@@ -1,4 +1,4 @@
-"""Building an index folder, and opening one that is not what it should be."""
+"""Building an index folder, and opening damaged and other folders."""
 
 import json
 import shutil
@@ -68,11 +68,11 @@ def test_the_first_document_with_an_id_stays_and_the_others_are_counted(tmp_path
 
 
 @pytest.mark.parametrize(
-    "documents, strict, said",
+    "documents, strict, message",
     [([*SMALL, Document("b", "again", "")], True, "duplicate id: b"), ([], False, "no document to index in a test")],
 )
-def test_what_stops_building_leaves_nothing(tmp_path, documents, strict, said):
-    with pytest.raises(InputError, match=said):
+def test_a_failed_build_leaves_nothing(tmp_path, documents, strict, message):
+    with pytest.raises(InputError, match=message):
         build(tmp_path / "index", documents, Problems(strict=strict))
     assert names(tmp_path) == []
 
@@ -99,7 +99,7 @@ class Stop(BaseException):
 @pytest.mark.parametrize(
     "after, error", [(0, RuntimeError), (1, Stop), (999, Stop), (1000, RuntimeError), (2500, Stop)]
 )
-def test_an_exception_in_the_stream_keeps_what_was_there(tmp_path, after, error):
+def test_an_exception_in_the_stream_keeps_the_old_index(tmp_path, after, error):
     def broken():
         yield from many(after)
         raise error("in the middle")
@@ -116,8 +116,8 @@ def test_an_exception_in_the_stream_keeps_what_was_there(tmp_path, after, error)
 
 def test_the_number_of_threads_changes_nothing_that_can_be_seen(tmp_path):
     """Lucene numbers the documents in another order; rows, words, scores and ids stay."""
-    one, four = (build(tmp_path / str(threads), many(2300), threads=threads) for threads in (1, 4))
-    assert one == four
+    first, second = (build(tmp_path / str(threads), many(2300), threads=threads) for threads in (1, 4))
+    assert first == second
     for path in (*(tmp_path / "1" / "segments" / "000001").iterdir(), *(tmp_path / "1" / "vocabulary").iterdir()):
         assert path.read_bytes() == (tmp_path / "4" / path.relative_to(tmp_path / "1")).read_bytes(), path.name
     indexes = Index(tmp_path / "1"), Index(tmp_path / "4")
@@ -138,8 +138,8 @@ def test_texts_cross_to_java_unharmed(tmp_path):
     ]
     build(tmp_path / "index", documents)
     search = Index(tmp_path / "index").first_stage(LuceneConfig()).search
-    asked = [("quoted", 'q"\\u0041'), ("three", 'q"\\u0041'), ("smile", "𝐀🙂"), ("separators", "é"), ("🙂", "𝐀🙂")]
-    for text, id in [*asked, ("half", "cut")]:
+    expected = [("quoted", 'q"\\u0041'), ("three", 'q"\\u0041'), ("smile", "𝐀🙂"), ("separators", "é"), ("🙂", "𝐀🙂")]
+    for text, id in [*expected, ("half", "cut")]:
         assert search(Query("q", text), 5).ids == [id]
 
 
@@ -156,7 +156,7 @@ def refusal(folder):
     return str(raised.value)
 
 
-def test_what_is_no_index_is_refused(tmp_path):
+def test_other_folders_are_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     for name in ("nowhere", "file"):
         assert "no index at" in refusal(tmp_path / name) and "rerank-plugin index" in refusal(tmp_path / name)
@@ -166,7 +166,7 @@ def test_what_is_no_index_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes, said",
+    "changes, message",
     [
         (
             {"format_version": 1},
@@ -177,10 +177,10 @@ def test_what_is_no_index_is_refused(tmp_path):
         ({"files": {}, "tokenizer": {"name": "d18", "version": 0}}, "was tokenized with"),
     ],
 )
-def test_an_index_of_another_format_or_tokenizer_is_refused(copy, changes, said):
+def test_an_index_of_another_format_or_tokenizer_is_refused(copy, changes, message):
     description = json.loads((copy / "index.json").read_text(encoding="utf-8"))
     (copy / "index.json").write_text(json.dumps({**description, **changes}), encoding="utf-8")
-    assert said in refusal(copy)
+    assert message in refusal(copy)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from tests import small
 
 
-def of(index, rows):
+def candidates(index, rows):
     return Candidates(index, np.array(rows, np.int64), np.zeros(len(rows), np.float32))
 
 
@@ -19,7 +19,7 @@ def words(tmp_path_factory):
     return small.build_index(tmp_path_factory.mktemp("words") / "forward", documents)
 
 
-def test_what_candidates_know(words):
+def test_attributes(words):
     found = Candidates(words, [3, 0, 1, 2], [4.0, 3.0, 2.0, 1.0])
     assert len(found) == 4
     assert found.ids == ["b", "9", "10", "é"]
@@ -36,13 +36,13 @@ def test_what_candidates_know(words):
 def test_their_words_padded_to_any_width_and_flat(words, rows, width):
     a, b, c, d = words.terms.find(["a", "b", "c", "d"]).tolist()
     texts = [[[a, b, c], [], [d], [a] * 5, []][row] for row in rows]
-    found = of(words, rows)
+    found = candidates(words, rows)
     ids, mask = found.padded_tokens(width)
     assert ids.dtype == np.uint32 and mask.dtype == bool and ids.shape == mask.shape == (len(rows), width)
-    for text, padded, known in zip(texts, ids.tolist(), mask.tolist()):
+    for text, padded, row_mask in zip(texts, ids.tolist(), mask.tolist()):
         kept = text[:width]
         assert padded == kept + [0] * (width - len(kept))
-        assert known == [True] * len(kept) + [False] * (width - len(kept))
+        assert row_mask == [True] * len(kept) + [False] * (width - len(kept))
     flat = found.flat_tokens
     expected = [(id, place, at) for place, text in enumerate(texts) for at, id in enumerate(text)]
     assert list(zip(flat.ids.tolist(), flat.candidate.tolist(), flat.position.tolist())) == expected
@@ -51,7 +51,7 @@ def test_their_words_padded_to_any_width_and_flat(words, rows, width):
 
 def test_a_collection_without_a_word(tmp_path):
     index = small.build_index(tmp_path / "forward", [("1", "!", "?"), ("2", "", "")])
-    ids, mask = of(index, [1, 0]).padded_tokens(2)
+    ids, mask = candidates(index, [1, 0]).padded_tokens(2)
     assert ids.tolist() == [[0, 0], [0, 0]] and not mask.any()
     assert index.vocabulary_size == 0 and index.query("a").ids.tolist() == [-1]
     assert index.mean_lengths == {"title": 0, "abstract": 0, "text": 0}

@@ -82,42 +82,44 @@ def test_the_index_needs_no_other_folder(folder, knowledge, annotator, tmp_path)
 
 
 def test_a_query_is_annotated_once(folder, monkeypatch):
-    knowledge, asked = Index(folder).forward.knowledge, []
+    knowledge, calls = Index(folder).forward.knowledge, []
     annotate = knowledge.annotator.concepts
-    monkeypatch.setattr(knowledge.annotator, "concepts", lambda texts: asked.append(texts) or annotate(texts))
+    monkeypatch.setattr(knowledge.annotator, "concepts", lambda texts: calls.append(texts) or annotate(texts))
     for text in ("stroke", "aspirin", "stroke", "stroke"):
         found = knowledge.query(text)
         with pytest.raises(ValueError, match="read-only"):
             found[0] = 0
-    assert asked == [["stroke"], ["aspirin"]]
+    assert calls == [["stroke"], ["aspirin"]]
 
 
 def test_an_index_without_concepts_finds_the_same(folder, index):
     assert index.knowledge is None
     assert (index.forward.knowledge, index.forward.concepts, index.forward.concept_offsets) == (None, None, None)
     for text in ("stroke", "breast cancer"):  # of other statistics, so with other scores
-        found, plain = (one.first_stage(LuceneConfig()).search(Query("q", text), 10) for one in (Index(folder), index))
+        found, plain = (
+            each.first_stage(LuceneConfig()).search(Query("q", text), 10) for each in (Index(folder), index)
+        )
         assert found.ids == plain.ids and len(found) > 1
 
 
-def test_settings_that_are_none_or_of_another_program(folder, tmp_path):
+def test_invalid_settings_and_those_of_another_program(folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "copy")
     description = json.loads((copy / "index.json").read_text())
 
-    def say(settings):
+    def write(settings):
         (copy / "index.json").write_text(json.dumps({**description, "knowledge": settings}))
 
-    say([])
+    write([])
     with pytest.raises(InputError, match="index.json.*knowledge"):
         Index(copy)
-    say({**description["knowledge"], "rules": 99})
+    write({**description["knowledge"], "rules": 99})
     annotation = copy / "knowledge" / "annotation"
     kept = {path.name: path.read_bytes() for path in annotation.iterdir()}
     assert kept and not any("annotation/" in name for name in description["files"])
     with pytest.raises(InputError, match=r"rules 99, here \d+\); rebuild the index"):
         Index(copy).forward.knowledge.query("stroke")
     assert kept == {path.name: path.read_bytes() for path in annotation.iterdir()}
-    say(description["knowledge"])
+    write(description["knowledge"])
     expected = Index(folder).forward.knowledge.query("stroke").tolist()
     shutil.rmtree(annotation)  # what the annotator keeps is made again
     for _ in range(2):
@@ -136,13 +138,13 @@ def test_the_command(index_command, knowledge, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("--corpus sample --knowledge nowhere", "nowhere"),
         ("--verify --knowledge kb", "--knowledge is for building an index"),
         ("--encode c --knowledge kb", "--knowledge is for building an index"),
     ],
 )
-def test_what_the_command_refuses(refused, tmp_path, arguments, said):
-    assert said in refused(f"index {arguments} --index index")
+def test_invalid_options(refused, tmp_path, arguments, message):
+    assert message in refused(f"index {arguments} --index index")
     assert not list(tmp_path.iterdir())

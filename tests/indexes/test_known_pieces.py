@@ -48,7 +48,7 @@ def test_marks_around_letters_and_digits_change_nothing():
 def test_white_space_is_that_of_python():
     spaces = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
     others = [*"\u200b\u180e\ufeff\u00a1\u1681\u2010\u2027\u2060\u3001\x00é€"]
-    pieces, texts = KnownPieces(), [f"a{one}b{one}" for one in spaces + others]
+    pieces, texts = KnownPieces(), [f"a{space}b{space}" for space in spaces + others]
     counts = pieces.read(texts, 1)[1].tolist()
     assert counts == [len(text.split()) for text in texts] == [2] * len(spaces) + [1] * len(others)
 
@@ -72,6 +72,6 @@ def test_nothing(texts):
 def test_real_abstracts(real_data):
     from rerank_plugin.corpora import documents
 
-    texts = [text for one in documents(str(real_data / "nfcorpus")) for text in (one.title, one.abstract)][:2000]
+    texts = [text for document in documents(str(real_data / "nfcorpus")) for text in document[1:3]][:2000]
     assert sum(map(len, map(split_sentences, texts))) > 5000
     assert tokens_of(KnownPieces(), texts, threads=2) == [tokenize(text) for text in texts]

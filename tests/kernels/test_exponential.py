@@ -29,16 +29,16 @@ def test_relative_error():
     assert np.abs(found_for(numbers) / np.exp(numbers.astype(np.float64)) - 1).max() < 2e-7
 
 
-def test_what_is_far_below_is_zero():
+def test_large_negative_numbers_give_zero():
     assert found_for([-87.0001, -88, -103, -1e4, -1e30, -np.inf]).tolist() == [0] * 6
     assert found_for([0.0, -0.0]).tolist() == [1, 1]
 
 
-def test_what_is_no_number_stays_none():
+def test_nan_stays_nan():
     found = found_for([np.nan] * 9 + [1])
     assert np.isnan(found[:9]).all() and found[9] == np.float32(np.e)
 
 
-def test_one_number_is_as_many():
+def test_a_number_alone_gives_the_same():
     numbers = np.linspace(-80, 80, 97).astype(np.float32)
     assert [found_for([number])[0] for number in numbers] == found_for(numbers).tolist()

@@ -1,4 +1,4 @@
-"""Work split over threads covers everything once whatever happens, and a workspace belongs to one thread."""
+"""Work split over threads covers every item once, and a workspace belongs to one thread."""
 
 import os
 import threading
@@ -175,29 +175,29 @@ def test_several_callers_at_once():
         list(callers.map(caller, range(5)))
 
 
-# ------------------------------------------------------------------------------------------------------ crews
+# ------------------------------------------------------------------------------------------- helper threads
 
 
 @pytest.mark.parametrize("pause", [0, 0.05])
 @pytest.mark.parametrize("threads", [2, 3])
-def test_a_crew_stays_for_one_piece_of_work_after_another(threads, pause):
+def test_helper_threads_stay_for_one_job_after_another(threads, pause):
     """Also when it has fallen asleep between two of them, or work has failed; its threads are the same all the time.
 
     A block within it shares its helpers.
     """
-    crews = []
+    teams = []
     with helper_threads(threads):
         for _ in range(4):
             with helper_threads(threads):
-                crews.append(workers_of(threads))
+                teams.append(workers_of(threads))
             time.sleep(pause)
             with pytest.raises(Broken):
                 split(fail, 100, threads, smallest=1)
-    assert threading.get_ident() in crews[0] and len(crews[0]) == threads
-    assert all(one == crews[0] for one in crews)
+    assert threading.get_ident() in teams[0] and len(teams[0]) == threads
+    assert all(workers == teams[0] for workers in teams)
 
 
-def test_a_crew_is_let_go():
+def test_helper_threads_are_dismissed():
     """After its work, after an error and when there was none, its threads help others."""
     for error in (Broken, KeyboardInterrupt):
         with pytest.raises(error), helper_threads(2):
@@ -211,7 +211,7 @@ def test_a_crew_is_let_go():
         assert len(other.submit(workers_of, 2).result(timeout=60)) == 2
 
 
-def test_who_finds_no_helper_works_alone():
+def test_a_thread_without_helpers_works_alone():
     """One thread holds the only helper; another thread's work is done all the same."""
 
     def another():
@@ -220,8 +220,8 @@ def test_who_finds_no_helper_works_alone():
 
     with helper_threads(2), ThreadPoolExecutor(1) as other:
         workers_of(2)
-        parts, said = other.submit(another).result(timeout=60)
-    assert sum(stop - start for start, stop in parts) == 100 and said == "alone"
+        parts, result = other.submit(another).result(timeout=60)
+    assert sum(stop - start for start, stop in parts) == 100 and result == "alone"
 
 
 # -------------------------------------------------------------------------------------------------- alongside
@@ -325,14 +325,14 @@ def test_an_interrupt_and_a_fork():
 
 
 @pytest.mark.parametrize(
-    ("said", "threads"), [("1", 1), ("3", 3), ("12,4", 12), ("", None), ("0", None), ("many", None), ("-2", None)]
+    ("value", "threads"), [("1", 1), ("3", 3), ("12,4", 12), ("", None), ("0", None), ("many", None), ("-2", None)]
 )
-def test_available_threads(monkeypatch, said, threads):
-    monkeypatch.setenv("OMP_NUM_THREADS", said)
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert available_threads() == (threads or processors)
+def test_available_threads(monkeypatch, value, threads):
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert available_threads() == (threads or cores)
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert available_threads() == processors
+    assert available_threads() == cores
 
 
 shapes = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple)

@@ -1,4 +1,4 @@
-"""Score regularization: a worked example, and what holds for any scores."""
+"""Score regularization: a worked example, and properties of any scores."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The bundled sample is what its generator makes, is sound, and has the two problems that it is meant to model."""
+"""The bundled sample equals its generator's output, is sound, and has the two problems that it models."""
 
 import gzip
 import re
@@ -35,7 +35,7 @@ def shipped():
 
 
 @pytest.fixture(scope="module")
-def asked():
+def query_texts():
     """The texts of the queries by id."""
     return {query.id: query.text for query in queries(str(FOLDER))}
 
@@ -47,13 +47,13 @@ def judged():
 
 
 @pytest.fixture(scope="module")
-def pairs(shipped, asked, judged):
+def pairs(shipped, query_texts, judged):
     """All judged pairs, in two lists (of relevant documents, of others): query id, its words, words of the title."""
     found = [], []
     for of_split in judged.values():
         for query, scores in of_split.items():
             for id, score in scores.items():
-                found[score == 0].append((query, set(words(asked[query])), set(words(shipped[id].title))))
+                found[score == 0].append((query, set(words(query_texts[query])), set(words(shipped[id].title))))
     return found
 
 
@@ -70,22 +70,24 @@ def test_the_default_command_makes_what_ships(tmp_path):
 def test_documents_are_sound(shipped):
     assert list(shipped) == [f"S{number:06d}" for number in range(1, 1501)]
     assert all(document.title and document.abstract for document in shipped.values())
-    assert not any(mark in f"{one.title} {one.abstract}" for one in shipped.values() for mark in ("{", "%s"))
+    assert not any(
+        mark in f"{document.title} {document.abstract}" for document in shipped.values() for mark in ("{", "%s")
+    )
     assert 130 < sum(len(document.abstract.split()) for document in shipped.values()) / 1500 < 200
     assert sum(len(data) for data in contents(FOLDER).values()) < 1_000_000
 
 
-def test_queries_and_judgments_are_sound(shipped, asked, judged):
-    assert all(2 <= len(text.split()) <= 7 for text in asked.values())
-    assert len(set(asked.values())) == 150
-    assert sum("review" in text for text in asked.values()) >= 10
+def test_queries_and_judgments_are_sound(shipped, query_texts, judged):
+    assert all(2 <= len(text.split()) <= 7 for text in query_texts.values())
+    assert len(set(query_texts.values())) == 150
+    assert sum("review" in text for text in query_texts.values()) >= 10
     assert [len(of_split) for of_split in judged.values()] == [90, 20, 40]
-    assert asked.keys() == {query for of_split in judged.values() for query in of_split}  # 150: no overlap
+    assert query_texts.keys() == {query for of_split in judged.values() for query in of_split}  # 150: no overlap
     scores = [of_query for of_split in judged.values() for of_query in of_split.values()]
-    assert all(any(one.values()) and not all(one.values()) for one in scores)
-    assert {score for one in scores for score in one.values()} == {0, 1, 2}
-    found = {id for one in scores for id in one}
-    assert found <= shipped.keys() and 0.05 < 1 - len(found) / len(shipped) < 0.6
+    assert all(any(grades.values()) and not all(grades.values()) for grades in scores)
+    assert {grade for grades in scores for grade in grades.values()} == {0, 1, 2}
+    ids = {id for grades in scores for id in grades}
+    assert ids <= shipped.keys() and 0.05 < 1 - len(ids) / len(shipped) < 0.6
 
 
 def test_readme_says_that_it_is_invented():

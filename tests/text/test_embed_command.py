@@ -32,8 +32,8 @@ def folder(tmp_path_factory):
 
 
 def test_a_corpus_gives_the_same_vectors_in_every_process(folder):
-    said = run("-m", *f"rerank_plugin.{WORDS} other".split(), folder=folder, PYTHONHASHSEED="6")
-    assert said.startswith("other: ") and "8 dimensions" in said
+    printed = run("-m", *f"rerank_plugin.{WORDS} other".split(), folder=folder, PYTHONHASHSEED="6")
+    assert printed.startswith("other: ") and "8 dimensions" in printed
     vectors = load(folder / "words")
     assert {"aspirin", "risk", "<percentage>"} <= set(vectors.vocabulary.words)
     assert vectors.matrix.shape == (len(vectors.vocabulary), 8)
@@ -76,7 +76,7 @@ def test_vectors_are_imported(folder):
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         ("--output x", "give either --corpus or --import"),
         ("--corpus {corpus} --import v --output x", "give either --corpus or --import"),
@@ -87,8 +87,8 @@ def test_vectors_are_imported(folder):
         ("--import {corpus} --output x", "corpus.jsonl cannot be read as word2vec text"),
     ],
 )
-def test_bad_usage_and_bad_input_are_one_line_and_status_2(folder, tmp_path, refused, arguments, said):
-    assert said in refused(f"embed words {arguments.format(corpus=folder / 'corpus.jsonl')}")
+def test_bad_usage_and_bad_input_are_one_line_and_status_2(folder, tmp_path, refused, arguments, message):
+    assert message in refused(f"embed words {arguments.format(corpus=folder / 'corpus.jsonl')}")
     assert not (tmp_path / "x").exists()
 
 

@@ -1,4 +1,4 @@
-"""Where tokens stand in a text: they are the tokenizer's, in order, and what stands there is what they were made of."""
+"""Offsets of tokens in a text: the tokenizer's tokens, in order, at the characters that they were made from."""
 
 import pytest
 from hypothesis import example, given
@@ -26,7 +26,7 @@ WRITTEN = st.lists(st.sampled_from(PIECES.split())).map(" ".join)
         ("", []),
     ],
 )
-def test_what_stands_there(text, expected):
+def test_characters_of_the_spans(text, expected):
     assert [text[span.start : span.end] for span in spans(PLAIN, text)] == expected
 
 
@@ -36,13 +36,13 @@ def test_spans_are_the_tokens_in_order(text):
     found = spans(PLAIN, text)
     assert [span.token for span in found] == tokenize(text)
     assert all(0 <= span.start < span.end <= len(text) for span in found)
-    assert all(one.start <= other.start and one.end <= other.end for one, other in zip(found, found[1:]))
+    assert all(first.start <= second.start and first.end <= second.end for first, second in zip(found, found[1:]))
 
 
 @given(WRITTEN)
 def test_words_do_not_overlap(text):
     found = spans(PLAIN, text)
-    assert all(one.end <= other.start for one, other in zip(found, found[1:]))
+    assert all(first.end <= second.start for first, second in zip(found, found[1:]))
 
 
 def test_stems_stand_where_their_words_do():

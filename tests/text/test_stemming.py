@@ -1,4 +1,4 @@
-"""Krovetz's stemmer in Lucene, the tokenizer that has it, and what is kept of its setting."""
+"""Krovetz's stemmer in Lucene, the tokenizer that has it, and its saved setting."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +43,7 @@ def test_stems_are_krovetz_s():
 
 
 @pytest.mark.parametrize("word", [*NUMERIC_CLASSES, "il2", "p53", "naïves", "études", "", "ß"])
-def test_what_is_no_plain_word_stays(word):
+def test_other_words_than_plain_ones_stay(word):
     assert stemming.krovetz(word) == word
 
 
@@ -76,12 +76,18 @@ def test_tokens_are_the_stems_of_the_plain_tokens(text):
 
 
 def test_a_word_is_stemmed_once(monkeypatch):
-    asked = []
-    monkeypatch.setattr(stemming, "krovetz", lambda word: asked.append(word) or word[:3])
-    one = Tokenizer("krovetz")
+    calls = []
+    monkeypatch.setattr(stemming, "krovetz", lambda word: calls.append(word) or word[:3])
+    stemming_tokenizer = Tokenizer("krovetz")
     for _ in range(3):
-        assert one.tokenize("Therapies, therapies (therapies) 5 studies") == ["the", "the", "the", "<in", "stu"]
-    assert asked == ["therapies", "<integer>", "studies"]
+        assert stemming_tokenizer.tokenize("Therapies, therapies (therapies) 5 studies") == [
+            "the",
+            "the",
+            "the",
+            "<in",
+            "stu",
+        ]
+    assert calls == ["therapies", "<integer>", "studies"]
 
 
 def test_settings_of_a_tokenizer_without_a_stemmer_are_those_of_all_older_files():
@@ -152,9 +158,9 @@ def test_the_forward_index_holds_stems_and_lucene_is_as_it_was(stemmed, plain):
     query = Query("q", "therapies of diseases in 1999")
     assert stems.query(query.text).terms == "therapy of disease in <19xx>".split()
     assert words.query(query.text).terms == "therapies of diseases in <19xx>".split()
-    one, other = (index.first_stage(LuceneConfig()).search(query, 50) for index in (stemmed, plain))
-    assert one.rows.tolist() == other.rows.tolist()
-    assert one.first_stage_scores.tolist() == other.first_stage_scores.tolist()
+    of_stems, of_words = (index.first_stage(LuceneConfig()).search(query, 50) for index in (stemmed, plain))
+    assert of_stems.rows.tolist() == of_words.rows.tolist()
+    assert of_stems.first_stage_scores.tolist() == of_words.first_stage_scores.tolist()
 
 
 def test_word_vectors_of_stems(stemmed, words, tmp_path):
@@ -218,7 +224,7 @@ def test_word_mover_s_distance_reads_stems(stemmed, words):
 
 
 @pytest.mark.parametrize(
-    "line, said",
+    "line, message",
     [
         ("index --verify --index x --stem krovetz", "give it with --corpus"),
         ("index --corpus sample --index x --stem porter", "invalid choice: 'porter'"),
@@ -226,5 +232,5 @@ def test_word_mover_s_distance_reads_stems(stemmed, words):
         ("embed words --corpus sample --output x --method glove", "invalid choice: 'glove'"),
     ],
 )
-def test_bad_usage(line, said, refused):
-    assert said in refused(line)
+def test_bad_usage(line, message, refused):
+    assert message in refused(line)

@@ -1,4 +1,4 @@
-"""The tokenizer of [D18] 4.1: hard cases written down, and what must hold for any text."""
+"""The tokenizer of [D18] 4.1: hard cases, and properties of any text."""
 
 import sys
 import unicodedata
@@ -145,7 +145,7 @@ def test_upper_case_changes_nothing(text):
 
 
 @given(st.lists(TEXTS, max_size=8))
-def test_neither_what_was_met_before_nor_a_neighbour_changes_the_result(texts):
+def test_neither_earlier_texts_nor_neighbours_change_the_result(texts):
     for text in texts + texts:
         assert tokenize(text) == [token for piece in text.split() for token in tokenize_piece(piece)]
 
@@ -153,10 +153,10 @@ def test_neither_what_was_met_before_nor_a_neighbour_changes_the_result(texts):
 def test_the_memo_forgets_when_it_is_full_and_gives_the_same(monkeypatch):
     pieces = "il-2 1995 TNF-α il-2 U.S.A. 5% 1995 il-2 $5 x y z".split()
     expected = tokenize(" ".join(pieces))
-    asked = []
+    calls = []
 
     def remember(piece):
-        asked.append(piece)
+        calls.append(piece)
         return tokenize_piece(piece)
 
     memo = PieceMemo(remember, limit=3)
@@ -164,7 +164,7 @@ def test_the_memo_forgets_when_it_is_full_and_gives_the_same(monkeypatch):
     assert tokenize(" ".join(pieces)) == expected
     assert len(memo) <= 3
     # il-2, 1995 and TNF-α fill it, il-2 is remembered, U.S.A. empties it, and so on
-    assert asked == "il-2 1995 TNF-α U.S.A. 5% 1995 il-2 $5 x y z".split()
+    assert calls == "il-2 1995 TNF-α U.S.A. 5% 1995 il-2 $5 x y z".split()
 
 
 PARTS = ["Aspirin helps.", "It was 5%.", "Why (now)?", "No! ", "x. y", "e.g. This", "Dr. A."]

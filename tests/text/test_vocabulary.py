@@ -1,4 +1,4 @@
-"""The vocabulary: counts, ids, the file, and what is said of a file that is none."""
+"""The vocabulary: counts, ids, the file, and the errors of invalid files."""
 
 import pytest
 from hypothesis import given
@@ -56,7 +56,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path_factory, words):
 
 
 @pytest.mark.parametrize(
-    "content, said",
+    "content, message",
     [
         (b"", "{path}:1: a vocabulary starts with '<unk>'"),
         (b"a\nb\n", "{path}:1: a vocabulary starts with '<unk>'"),
@@ -69,10 +69,10 @@ def test_saved_and_loaded_it_is_the_same(tmp_path_factory, words):
         (None, "cannot read {path}"),
     ],
 )
-def test_what_is_no_vocabulary_is_refused_with_file_and_line(tmp_path, content, said):
+def test_an_invalid_vocabulary_is_refused_with_file_and_line(tmp_path, content, message):
     path = tmp_path / "vocab.txt"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(InputError) as raised:
         Vocabulary.load(path)
-    assert str(raised.value).startswith(said.format(path=path))
+    assert str(raised.value).startswith(message.format(path=path))

@@ -1,4 +1,4 @@
-"""Word vectors: training with gensim itself, import of gensim's own files, and the folder they are kept in."""
+"""Word vectors: training with gensim itself, import of gensim's own files, and the folder that holds them."""
 
 import json
 from dataclasses import replace
@@ -105,7 +105,7 @@ def test_word2vec_files_are_read(tmp_path, words, kept, binary):
         (b"2 2\nrest 1 2\naspirin 1 nan\n", False, "not finite"),
     ],
 )
-def test_what_is_no_word2vec_file_is_refused_by_name(tmp_path, content, binary, message):
+def test_an_invalid_word2vec_file_is_refused_by_name(tmp_path, content, binary, message):
     path = tmp_path / "vectors"
     if content is not None:
         path.write_bytes(content)
@@ -156,7 +156,7 @@ NAN = np.full((4, 2), np.nan, np.float32)
 
 
 @pytest.mark.parametrize(
-    "damage, said",
+    "damage, message",
     [
         (lambda folder: (folder / "vocab.txt").unlink(), "vocab.txt"),
         (lambda folder: (folder / "embeddings.safetensors").unlink(), "embeddings.safetensors"),
@@ -174,10 +174,10 @@ NAN = np.full((4, 2), np.nan, np.float32)
         (lambda folder: scaled(folder, [1, 1, 1, np.inf]), "not finite"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(saved, damage, said):
+def test_what_does_not_fit_together_is_refused(saved, damage, message):
     _, folder = saved
     damage(folder)
-    with pytest.raises(InputError, match=said) as raised:
+    with pytest.raises(InputError, match=message) as raised:
         load(folder)
     assert str(folder) in str(raised.value)
 
