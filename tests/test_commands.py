@@ -74,7 +74,7 @@ def test_a_run_is_not_replaced_by_what_is_made_of_it(workspace, command, refused
         f"{search} bm25.run --fuse run:bm25.run",
         "fuse bm25.run delta.run --output bm25.run --overwrite",
     ):
-        assert "bm25.run is read, too" in refused(line), line
+        assert "bm25.run is also an input" in refused(line), line
     assert (workspace / "bm25.run").read_bytes() == before
 
 

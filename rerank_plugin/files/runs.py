@@ -211,7 +211,7 @@ def check_not_read(output: str | Path, read: Iterable[str | Path | None]) -> Non
     """An `InputError` if an output is one of the runs that the same command reads, and would overwrite it."""
     target = os.path.realpath(output)
     if not is_stream(output) and any(path and target == os.path.realpath(path) for path in read):
-        raise InputError(f"{output} is read, too: it would be overwritten; name another output")
+        raise InputError(f"{output} is also an input and would be overwritten: name another output")
 
 
 def check_run(run: object, name: str) -> None:
