@@ -60,5 +60,5 @@ def _checked(document: Document) -> Document:
             "the others are texts"
         )
     if document.id.split() != [document.id]:
-        raise InputError(f"the document id {document.id!r} is empty or has white space, which a run file cannot hold")
+        raise InputError(f"the document id {document.id!r} is empty or holds white space, which a run file cannot hold")
     return document._replace(metadata=metadata)
