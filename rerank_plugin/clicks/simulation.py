@@ -68,12 +68,12 @@ def all_judgments(spec: str) -> tuple[list[Query], Judgments]:
     """The judged queries of a spec and their judgments; of a folder without a split, those of all its splits."""
     from rerank_plugin.corpora import QUERIES, judged_queries, queries_and_judgments
     from rerank_plugin.corpora.formats import beir
-    from rerank_plugin.corpora.specs import exists, resolve
+    from rerank_plugin.corpora.specs import Dataset, exists, resolve
 
     if "," in spec and not exists(spec):
         return queries_and_judgments(spec)
     source = resolve(spec, QUERIES)
-    if source.path is None or not source.path.is_dir() or source.split:
+    if isinstance(source, Dataset) or not source.path.is_dir() or source.split:
         return queries_and_judgments(spec)
     judged: Judgments = {}
     for name in beir.splits(source.path):

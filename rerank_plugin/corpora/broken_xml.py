@@ -1,13 +1,13 @@
-"""The sound records of a PubMed file that is not well-formed as a whole.
+"""The well-formed records of a PubMed file that is malformed as a whole.
 
-The bytes are cut at the tags of records and every record is parsed alone, behind what precedes the first one: the XML
-declaration with its encoding, the entities that a DTD inside the file declares, the namespaces of the root. So one
-control character or stray ``<`` costs the record it is in. A record that does not end costs itself, since the next one
-begins another. What stands between records is looked at only as far as a document could be made of it: it is then a
-record whose own tag is damaged. Slower than the parser alone, and with memory for the longest record.
+The file is cut at the tags of records, and each record is parsed alone, after the head of the file: the XML declaration
+with its encoding, the entities of an internal DTD, the namespaces of the root. So a control character or a stray ``<``
+costs only its own record. An unclosed record costs itself only, since the next record's tag ends it. Data between
+records is reported only if it holds parts of a document: then it is a record whose own tag is damaged. This is slower
+than the parser alone and needs memory for the longest record.
 
-Cutting needs an encoding in which ``<`` is one byte that is nothing else: UTF-8, as NLM has it, the ISO-8859 family
-and others, but not UTF-16. A file in such an encoding is told as a whole.
+Cutting needs an encoding in which the byte of ``<`` means nothing else: UTF-8, as NLM uses, the ISO-8859 family and
+others, but not UTF-16. A malformed file in UTF-16 is reported as a whole.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank_plugin.corpora.safe_xml import Malformed, alone
+from rerank_plugin.corpora.safe_xml import Malformed, parse_record
 from rerank_plugin.files.text_files import DAMAGED, open_bytes
 
 CHUNK = 1 << 20
-LONGEST = 1 << 26  # bytes of a record; what is longer is none
+LONGEST = 1 << 26  # bytes of a record; longer data is not a record
 
 _COMMENT = rb"<!--[^-]*(?:-[^-]+)*-->"
 _TOKEN = re.compile(
@@ -30,9 +30,9 @@ _TOKEN = re.compile(
     rb"<(?P<start>PubmedArticle|PubmedBookArticle|MedlineCitation|DeleteCitation|DeleteDocument)(?=[\s/>])"
     rb"(?P<empty>[^<>]*/>)?"
 )
-_NO_ROOT = b"<records>"  # stands in where a file has no root, or none that can be parsed
-_OF_A_DOCUMENT = re.compile(_COMMENT + rb"|(?P<found><(?:PMID|ArticleTitle|BookTitle|Abstract)\b)")
-# Its own PMID comes before these; one behind them is that of an article that it mentions.
+_DEFAULT_ROOT = b"<records>"  # for a file without a root that can be parsed
+_PART = re.compile(_COMMENT + rb"|(?P<part><(?:PMID|ArticleTitle|BookTitle|Abstract)\b)")
+# A record's own PMID comes before these; later PMIDs are those of articles that it mentions.
 _PMID = re.compile(rb"<(?:PMID\b[^<>]*>\s*(?:(\d{1,9})\s*<)?|Article|Book\b|BookTitle|Abstract)")
 _DECLARATION = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml[^<>]*\?>")
 _ROOT = re.compile(rb"<([A-Za-z_][\w.-]*)[^<>]*>")
@@ -46,43 +46,43 @@ class _Piece(NamedTuple):
     data: bytes
 
 
-def records(path: Path, error: Malformed, tell: Callable[[str], None]) -> Iterator[Any]:
-    """The records of a file in which the parser met ``error``.
+def records(path: Path, error: Malformed, report: Callable[[str], None]) -> Iterator[Any]:
+    """The records of a file in which the parser raised ``error``.
 
-    Every unreadable record is reported as ``file:7, PMID 12 (reason)``; if there is none, the error itself is reported.
-    May raise the exceptions in `text_files.DAMAGED`, after all records before the damage.
+    Each unreadable record is reported as ``file:7, PMID 12 (reason)``; without any, the error itself is reported. May
+    raise the exceptions in `text_files.DAMAGED`, after all records before the damage.
     """
-    head, read, told, piece = None, 0, 0, _Piece(1, "", b"")
+    head, read, reported, piece = None, 0, 0, _Piece(1, "", b"")
     for piece in _pieces(path):
         try:
-            if head is None:  # the first piece is what precedes the first record
+            if head is None:  # the first piece precedes the first record
                 head = _head(piece.data)
                 if head is None:
                     break
             if piece.tag:
-                record = alone(head, piece.data, piece.tag)
+                record = parse_record(head, piece.data, piece.tag)
                 read += 1
                 yield record
-            elif found := next((one for one in _OF_A_DOCUMENT.finditer(piece.data) if one["found"]), None):
-                raise Malformed(piece.data.count(b"\n", 0, found.start()) + 1, "the tags around it are damaged")
+            elif part := next((match for match in _PART.finditer(piece.data) if match["part"]), None):
+                raise Malformed(piece.data.count(b"\n", 0, part.start()) + 1, "the tags around it are damaged")
         except Malformed as malformed:
-            told += 1
-            pmid = _PMID.search(piece.data)
-            named = f", PMID {pmid[1].decode()}" if pmid and pmid[1] else ""
-            tell(f"{path}:{piece.line + malformed.line - 1}{named} ({malformed.reason})")
-    if not told:
-        tell(f"{path}:{error.line} ({error.reason}{'' if read else '; no record of this file could be read'})")
-    elif not piece.tag and b"</" not in piece.data and _ROOT.search(head.removesuffix(_NO_ROOT)):
-        tell(f"{path}:{piece.line} (the file breaks off after this record)")
+            reported += 1
+            match = _PMID.search(piece.data)
+            pmid = f", PMID {match[1].decode()}" if match and match[1] else ""
+            report(f"{path}:{piece.line + malformed.line - 1}{pmid} ({malformed.reason})")
+    if not reported or head is None:
+        report(f"{path}:{error.line} ({error.reason}{'' if read else '; no record of this file could be read'})")
+    elif not piece.tag and b"</" not in piece.data and _ROOT.search(head.removesuffix(_DEFAULT_ROOT)):
+        report(f"{path}:{piece.line} (the file breaks off after this record)")
 
 
 def _head(data: bytes) -> bytes | None:
-    """The parsable part of the data before the first record; None if there is none, as with an unknown encoding."""
-    declaration = _DECLARATION.match(data)
-    declared, root = declaration[0] if declaration else b"", _ROOT.search(data)
-    for head in (data, data[: root.end()] if root else _NO_ROOT, declared + _NO_ROOT):
+    """The parsable part of the data before the first record; None if nothing can be parsed (unknown encoding)."""
+    match, root = _DECLARATION.match(data), _ROOT.search(data)
+    declaration = match[0] if match else b""
+    for head in (data, data[: root.end()] if root else _DEFAULT_ROOT, declaration + _DEFAULT_ROOT):
         try:
-            alone(head, b"<probe/>", "probe")
+            parse_record(head, b"<probe/>", "probe")
         except Malformed:
             continue
         return head
@@ -90,10 +90,10 @@ def _head(data: bytes) -> bytes | None:
 
 
 def _pieces(path: Path) -> Iterator[_Piece]:
-    """The file in pieces, the first of which is no record; an unclosed record ends where the next one begins."""
+    """The pieces of a file; the first is not a record. An unclosed record ends where the next one begins."""
     data, line, tag, damage, more = b"", 1, "", None, True
-    cited = False  # the open article has had its citation
-    seen = 0  # tags before this place are known
+    cited = False  # whether the open article already has its citation
+    seen = 0  # tags before this offset are processed
     with open_bytes(path) as file:
         while more:
             try:
@@ -102,8 +102,8 @@ def _pieces(path: Path) -> Iterator[_Piece]:
                 chunk, damage = b"", error
             more = bool(chunk)
             data += chunk
-            first = 0  # of the piece that is open
-            limit = max(seen, data.rfind(b"<"))  # before the last "<" every tag is whole
+            first = 0  # offset of the open piece
+            limit = max(seen, data.rfind(b"<"))  # all tags before the last "<" are complete
             if not more or len(data) - limit > LONGEST:
                 limit = len(data)
             for token in _TOKEN.finditer(data, seen, limit):
@@ -115,7 +115,7 @@ def _pieces(path: Path) -> Iterator[_Piece]:
                 start, end = (token["start"] or b"").decode(), (token["end"] or b"").decode()
                 cuts = []
                 if (start, tag) == ("MedlineCitation", "PubmedArticle") and not cited:
-                    cited = True  # an article has one citation: a second one is that of an article without its own tag
+                    cited = True  # an article has one citation: a second one belongs to an article whose tag is damaged
                 elif start:
                     cuts.append((token.start(), start))
                 if cuts and token["empty"] or end and end == tag:
@@ -135,6 +135,6 @@ def _pieces(path: Path) -> Iterator[_Piece]:
 
 
 def _may_end(data: bytes, begin: int) -> bool:
-    """Whether the comment that has begun may end behind the data: the first two hyphens in a row must end it."""
+    """Whether an open comment may end after the data: the first two hyphens in a row must end it."""
     hyphens = data.find(b"--", begin)
     return hyphens < 0 or data[hyphens : hyphens + 3] in (b"--", b"-->")

@@ -1,4 +1,4 @@
-"""Metadata of documents, brought into the form of :mod:`rerank_plugin.base.filters`."""
+"""Metadata of documents, converted to the form of :mod:`rerank_plugin.base.filters`."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ PUBMED = "https://pubmed.ncbi.nlm.nih.gov/{}/"
 
 
 def metadata_of(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
-    """The metadata of a JSON object, and the names of those that cannot be used.
+    """The metadata of a JSON object, None for none, and the names of its invalid entries.
 
-    They are looked up in the object and in its ``metadata``, as BEIR has it. A text may stand for a list of one text,
-    and a ``year`` for a ``date``; the time of day is cut off. A ``pmid`` or a ``doi`` comes before a ``url``, as they
-    stay when addresses change.
+    The object and its ``metadata``, as in BEIR, are searched. A text is accepted for a list of one text, and a ``year``
+    for a ``date``; the time of day is dropped. A ``pmid`` or a ``doi`` wins over a ``url``: identifiers outlive
+    addresses.
     """
-    found = {name: record[name] for name in NAMES & record.keys()}
+    values = {name: record[name] for name in NAMES & record.keys()}
     if isinstance(inner := record.get("metadata"), dict):
-        found |= {name: inner[name] for name in (NAMES | {"year"}) & inner.keys()}
+        values |= {name: inner[name] for name in (NAMES | {"year"}) & inner.keys()}
     else:
         inner = {}
     if (address := _address(inner) or _address(record)) is not None:
-        found["url"] = address
-    if "date" not in found and (year := found.pop("year", record.get("year"))) is not None:
-        found["date"] = year
+        values["url"] = address
+    if "date" not in values and (year := values.pop("year", record.get("year"))) is not None:
+        values["date"] = year
     usable, unusable = {}, []
-    for name in sorted(found):
+    for name in sorted(values):
         try:
-            if found[name] is not None and (value := _value(name, found[name])) not in ("", []):
+            if values[name] is not None and (value := _value(name, values[name])) not in ("", []):
                 usable[name] = value
         except ValueError:
             unusable.append(name)
@@ -44,42 +44,42 @@ def metadata_of(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[
 
 
 def pubmed_address(pmid: str) -> str | None:
-    """The page of an article at PubMed; None for what is no PMID."""
+    """The page of an article at PubMed; None for an invalid PMID."""
     return PUBMED.format(pmid) if PMID.fullmatch(pmid) else None
 
 
 def _address(record: Mapping[str, Any]) -> str | None:
-    """The address that the ``pmid`` or the ``doi`` of a record stands for; None where it has neither."""
+    """The address of a record's ``pmid`` or else its ``doi``; None without either."""
     if address := pubmed_address(str(record.get("pmid", ""))):
         return address
     doi = record.get("doi")
-    found = DOI.search(doi) if isinstance(doi, str) else None
-    return None if found is None else f"https://doi.org/{quote(found[0], errors='replace')}"
+    match = DOI.search(doi) if isinstance(doi, str) else None
+    return None if match is None else f"https://doi.org/{quote(match[0], errors='replace')}"
 
 
-def _value(name: str, given: Any) -> Any:
-    """The value in its form; a ValueError where it has none."""
+def _value(name: str, value: Any) -> Any:
+    """The value in the form of its entry; a ValueError if it is invalid."""
     if name == "retracted":
-        if not isinstance(given, bool):
+        if not isinstance(value, bool):
             raise ValueError
-        return given
+        return value
     if name in LISTS:
-        texts = map(_text, given if isinstance(given, (list, tuple)) else [given])
+        texts = map(_text, value if isinstance(value, (list, tuple)) else [value])
         return [text for text in texts if text]
-    if name == "date" and (text := str(given) if type(given) is int else _text(given)):
-        if (found := DATE.match(text)) is None:
+    if name == "date" and (text := str(value) if type(value) is int else _text(value)):
+        if (match := DATE.match(text)) is None:
             raise ValueError
-        return found[0]
-    text = _text(given)
+        return match[0]
+    text = _text(value)
     if name == "url" and text:
-        text = text.replace(" ", "")  # which no address has, but some of NFCorpus
+        text = text.replace(" ", "")  # some addresses of NFCorpus have spaces
         if not ADDRESS.fullmatch(text):
             raise ValueError
     return text
 
 
-def _text(given: Any) -> str:
-    """A text with single spaces; a ValueError for what is none, or longer than `LONGEST`."""
-    if not isinstance(given, str) or len(given) > LONGEST:
+def _text(value: Any) -> str:
+    """A text with single spaces; a ValueError if it is not a string or longer than `LONGEST`."""
+    if not isinstance(value, str) or len(value) > LONGEST:
         raise ValueError
-    return " ".join(given.encode(errors="replace").decode().split())
+    return " ".join(value.encode(errors="replace").decode().split())

@@ -1,4 +1,4 @@
-"""Problems with the records of a corpus: counted by kind, with the first few places."""
+"""Problems with the records of a corpus: counts and examples by kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNEXPANDED = "unexpanded entity"
 UNUSABLE_METADATA = "unusable metadata entry"
 UNUSABLE_ID = "unusable id"
 
-KEPT = (UNEXPANDED, UNUSABLE_METADATA)  # kinds of problems whose records are read all the same, as far as they can be
+KEPT = (UNEXPANDED, UNUSABLE_METADATA)  # kinds of problems whose records are kept, without the unreadable part
 
 _PLURALS = {
     MALFORMED_XML: MALFORMED_XML,
@@ -27,13 +27,13 @@ _PLURALS = {
     UNUSABLE_METADATA: "unusable metadata entries",
 }
 
-EXAMPLES = 5  # named per kind; the rest are only counted
+EXAMPLES = 5  # of each kind
 
 
 class Problems:
-    """Counts per kind of problem, and the first few places of each.
+    """Counts problems by kind, and keeps the places of the first few of each kind.
 
-    A kind is a singular noun ("bad JSON line"). With ``strict`` the first problem is an InputError.
+    A kind is a singular noun ("bad JSON line"). With ``strict`` the first problem raises an InputError.
     """
 
     def __init__(self, strict: bool = False):
@@ -46,12 +46,13 @@ class Problems:
         if self.strict:
             raise InputError(f"{kind}: {where}: repair or remove it, or read the corpus without strict checking")
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        named = self.examples.setdefault(kind, [])
-        if len(named) < EXAMPLES:
-            named.append(where)
+        examples = self.examples.setdefault(kind, [])
+        if len(examples) < EXAMPLES:
+            examples.append(where)
 
     @property
     def total(self) -> int:
+        """The number of problems of all kinds."""
         return sum(self.counts.values())
 
     def summary(self, kept: bool | None = None) -> list[str]:
@@ -64,8 +65,8 @@ class Problems:
         for kind, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
             if kept is None or kept == (kind in KEPT):
                 more = ", ..." if count > len(self.examples[kind]) else ""
-                shown = kind if count == 1 else _PLURALS.get(kind, f"{kind}s")
-                lines.append(f"{count:,} {shown}: {', '.join(self.examples[kind])}{more}")
+                noun = kind if count == 1 else _PLURALS.get(kind, f"{kind}s")
+                lines.append(f"{count:,} {noun}: {', '.join(self.examples[kind])}{more}")
         return lines
 
 
@@ -78,10 +79,10 @@ def usable(
     ids_required: bool,
     metadata: Mapping[str, Any] | None = None,
 ) -> Document | None:
-    """The document, or None if it cannot be used; the reason is then added to ``problems``.
+    """The document of a record; None for an unusable record, which is added to ``problems``.
 
-    A usable document has a title or an abstract and, with ``ids_required``, an id: a string without white space, since
-    run and judgment files are split at white space. ``metadata`` are in the form of :mod:`rerank_plugin.base.filters`.
+    A usable record has a title or an abstract and, with ``ids_required``, an id: a string without white space, which
+    separates the columns of run and judgment files. ``metadata`` has the form of :mod:`rerank_plugin.base.filters`.
     """
     if not ids_required:
         id = id if isinstance(id, str) else ""

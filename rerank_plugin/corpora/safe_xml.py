@@ -1,7 +1,6 @@
 """Reads untrusted XML record by record: entities are not expanded, and no DTD or other resource is loaded.
 
-libxml2's limits on depth and text size stay in force. Its recovery of broken XML is not used, since it changes text
-without notice.
+libxml2's limits on depth and text size apply. Its recovery of broken XML is not used, since it changes text silently.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ SAFELY = dict(
 
 
 class Malformed(Exception):
-    """XML that is not well-formed, from its ``line`` on, and the parser's ``reason``."""
+    """XML is not well-formed from ``line`` on; ``reason`` is the parser's."""
 
     def __init__(self, line: int, reason: str):
         super().__init__(f"line {line}: {reason}")
@@ -36,8 +35,10 @@ class Records:
     end of a well-formed file, ``root`` is the root element, without the records.
     """
 
+    root: Any = None
+
     def __init__(self, path: Path, *tags: str):
-        self.path, self.tags, self.root = path, tags, None
+        self.path, self.tags = path, tags
 
     def __iter__(self) -> Iterator[Any]:
         with open_bytes(self.path) as file:
@@ -46,8 +47,8 @@ class Records:
                 for _, record in reader:
                     parent = record.getparent()
                     yield record
-                    # Else the tree would grow to the size of the file. The record itself stays until the next one is
-                    # complete: the parser goes on from there.
+                    # Otherwise the tree would grow to the size of the file. The record itself stays until the next one
+                    # is complete, since the parser continues there.
                     while parent is not None and record.getprevious() is not None:
                         del parent[0]
             except etree.XMLSyntaxError as error:
@@ -55,25 +56,28 @@ class Records:
             self.root = reader.root
 
 
-def alone(head: bytes, data: bytes, tag: str) -> Any:
-    """The element of this tag that ``data`` is, read behind the ``head`` of its file. Raises `Malformed`, its line
-    counted from the first of ``data``."""
-    # A pull parser need not be given the end of the file, so that nothing has to be known of what the head opens.
+def parse_record(head: bytes, data: bytes, tag: str) -> Any:
+    """Parse ``data``, one element with this tag, after the ``head`` of its file.
+
+    Raises:
+        Malformed: its line counts from the first line of ``data``.
+    """
+    # A pull parser does not need the end of the file, so the elements that the head opens may stay open.
     parser = etree.XMLPullParser(events=("end",), tag=tag, **SAFELY)
     try:
         parser.feed(head)
         parser.feed(data)
         for _, element in parser.read_events():
             return element
-        parser.close()  # raises what it waited for, or had met before without an exception
+        parser.close()  # raises the error of an unfinished element, or an earlier error that was only logged
     except etree.XMLSyntaxError as error:
-        found = malformed(error, parser.feed_error_log)
-        # The lines that a reason names ("b line 3 and i") are not those of the file.
-        raise Malformed(found.line - head.count(b"\n"), re.sub(r" line \d+", "", found.reason)) from None
+        first = malformed(error, parser.feed_error_log)
+        # A reason's own line numbers ("b line 3 and i") are not those of the file.
+        raise Malformed(first.line - head.count(b"\n"), re.sub(r" line \d+", "", first.reason)) from None
     raise Malformed(1, f"no <{tag}>")
 
 
 def malformed(error: etree.XMLSyntaxError, errors: Any) -> Malformed:
-    """The first of the parser's errors: its exception may only say that there is nothing more."""
+    """The first of the parser's errors; the exception itself may only report the end of the data."""
     line, reason = (errors[0].line, errors[0].message) if len(errors) else (error.lineno, error.msg)
     return Malformed(line, " ".join(str(reason).split()))

@@ -1,4 +1,4 @@
-"""What a spec means: the bundled sample, a file or folder with an optional split, or an ir-datasets id."""
+"""Resolves specs: the bundled sample, a file, a folder with an optional split, or an ir-datasets id."""
 
 from __future__ import annotations
 
@@ -15,40 +15,48 @@ _SELECTED = re.compile(r"(?P<file>.+?)(?P<keys>(?::[\w-]+=[^:=]*)+)", re.DOTALL)
 _DATASET_ID = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
 
-class Source(NamedTuple):
-    """Either a path, with the split of a BEIR folder where one was named, or the id of an ir-datasets data set.
+class Dataset(NamedTuple):
+    """A data set of ir-datasets."""
 
-    ``selected`` are the keys and values that the lines of a file must have.
-    """
+    id: str
 
-    path: Path | None = None
+
+class Files(NamedTuple):
+    """A file, or a folder with an optional split of BEIR; ``selected``: the keys and values of the lines to read."""
+
+    path: Path
     split: str | None = None
-    dataset: str | None = None
     selected: tuple[tuple[str, str], ...] = ()
 
 
-def resolve(spec: str, what: str) -> Source:
-    """Decide what ``spec`` names. What exists on disk wins over an ir-datasets id of the same name; only the word
-    ``sample`` always means the bundled collection (a folder of that name is ``./sample``)."""
+def resolve(spec: str, kind: str) -> Files | Dataset:
+    """The files or the data set that ``spec`` names.
+
+    A path on disk wins over an ir-datasets id of the same name, but ``sample`` always means the bundled collection (a
+    folder of that name is ``./sample``).
+
+    Raises:
+        InputError: the spec names nothing; the message lists the accepted forms of this kind of records.
+    """
     spec = os.fspath(spec)
     name, colon, split = spec.rpartition(":")
     if spec == "sample" or name == "sample":
         if not SAMPLE.is_dir():
-            raise InputError(f"the bundled sample is missing ({SAMPLE} is no folder): install the package again")
-        return Source(SAMPLE, _split(spec, split) if colon else None)
+            raise InputError(f"the bundled sample is missing ({SAMPLE} is not a folder): install the package again")
+        return Files(SAMPLE, _split(spec, split) if colon else None)
     if spec and os.path.exists(spec):
-        return Source(Path(spec))
+        return Files(Path(spec))
     if colon and os.path.isdir(name):
-        return Source(Path(name), _split(spec, split))
+        return Files(Path(name), _split(spec, split))
     selection = _SELECTED.fullmatch(spec)
-    if selection and what == QUERIES and os.path.isfile(selection["file"]):
+    if selection and kind == QUERIES and os.path.isfile(selection["file"]):
         pairs = (pair.split("=") for pair in selection["keys"][1:].split(":"))
-        return Source(Path(selection["file"]), selected=tuple((key, value) for key, value in pairs))
+        return Files(Path(selection["file"]), selected=tuple((key, value) for key, value in pairs))
     if colon and os.path.isfile(name):
         raise InputError(f"{spec}: {name} is a file; only a BEIR folder has splits (folder:split)")
     if _DATASET_ID.fullmatch(spec):
-        return Source(dataset=spec)
-    raise unknown(spec, what)
+        return Dataset(spec)
+    raise unknown(spec, kind)
 
 
 def exists(spec: str) -> bool:
@@ -57,10 +65,9 @@ def exists(spec: str) -> bool:
     return os.path.exists(spec) or bool(colon and os.path.exists(name))
 
 
-def unknown(spec: str, what: str, hint: str = "") -> InputError:
-    return InputError(
-        f"{spec!r} is no existing file or folder and no ir-datasets id{hint}; {what} can be {accepted(what)}"
-    )
+def unknown(spec: str, kind: str, hint: str = "") -> InputError:
+    """The error for a spec that names nothing."""
+    return InputError(f"{spec!r} is not a file, a folder or an ir-datasets id{hint}; {kind} can be {accepted(kind)}")
 
 
 def _split(spec: str, split: str) -> str:

@@ -176,7 +176,7 @@ def test_what_was_left_out_is_reported(tmp_path, capsys):
         ("clicks --log none.tsv --output made", "none.tsv: cannot be read"),
         ("clicks --simulate sample --output log.tsv --sessions 0", "--sessions must be at least 1"),
         ("clicks --simulate sample --output log.tsv --noise 2", "noise must be from 0 to 1"),
-        ("clicks --simulate nothing.here? --output log.tsv", "no existing file"),
+        ("clicks --simulate nothing.here? --output log.tsv", "is not a file, a folder or an ir-datasets id"),
         ("clicks --log a.tsv --run b.run --output made", "--run needs --simulate"),
         ("clicks --output made", "one of the arguments --log --simulate is required"),
         ("clicks --log a.tsv --output made --lambda 0", "lambda is 0.0: it must be above 0"),

@@ -11,7 +11,7 @@ from rerank_plugin.corpora.register import FORMATS, READERS, Format
 SOURCE = '''
 """Cards: an id, a title, an abstract and what is relevant to the title, between bars."""
 
-from rerank_plugin.corpora.problems import usable
+from rerank_plugin.corpora.records import Record, usable_documents
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, Format
 from rerank_plugin.files.text_files import lines
 
@@ -22,9 +22,8 @@ def cards(path):
 
 
 def documents(paths, problems, ids_required):
-    for path in paths:
-        for where, id, title, abstract, _ in cards(path):
-            yield usable(id, title, abstract, where, problems, ids_required)
+    records = ((where, Record(id, title, text)) for path in paths for where, id, title, text, _ in cards(path))
+    return usable_documents(records, problems, ids_required)
 
 
 def queries(path):
@@ -58,7 +57,7 @@ def test_a_format_of_another_package_is_read_wherever_one_is(file, put):
     put("library/b.jsonl", "{}")
     with pytest.raises(InputError, match=r"both JSON lines \(b\.jsonl\) and cards \(a\.card\)"):
         documents(folder)
-    with pytest.raises(InputError, match="only of a JSON lines file some queries can be selected"):
+    with pytest.raises(InputError, match="a.card: queries can be selected in a JSON lines file only"):
         queries(f"{file}:split=dev")
 
 

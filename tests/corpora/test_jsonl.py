@@ -78,8 +78,8 @@ def test_a_folder_is_read_in_the_order_of_its_names(write, tmp_path):
             (f'{{"id": "1", "{key}": {value}}}', f"bad JSON line: {message}")
             for key in ("title", "text")
             for value, message in {
-                "NaN": "NaN is not JSON: write null where there is no value",
-                "-Infinity": "-Infinity is not JSON: write null where there is no value",
+                "NaN": "NaN is not JSON: write null for a missing value",
+                "-Infinity": "-Infinity is not JSON: write null for a missing value",
                 "true": "expected a text, found bool",
                 '["One.", false]': "expected a text, found bool",
                 '{"en": "x"}': "expected a text, found dict",

@@ -26,7 +26,7 @@ def test_grades_that_are_no_whole_numbers(put):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("1 0 d 1\n1 0 e high\n", r"q\.txt:2: the grade 'high' is no number"),
+        ("1 0 d 1\n1 0 e high\n", r"q\.txt:2: the grade 'high' is not a number"),
         ("1 0 d 1\n1 0 e nan\n", r"q\.txt:2: the grade 'nan' is not finite"),
         ("1 0 d 0.5\n1 0 e -inf\n", r"q\.txt:2: the grade '-inf' is not finite"),
         ("1 0 d 0.5\n2 0 d 1\n1 0 d 0.25\n", r"q\.txt:3: query 1, document d was judged 0\.5 before and 0\.25 here"),

@@ -190,7 +190,7 @@ def test_a_file_that_changes_between_the_readings_is_an_error(put, tmp_path, cha
     stream = documents(str(tmp_path), Problems())
     assert next(stream).id == "1"  # all have been read once
     put("b.xml", change((tmp_path / "b.xml").read_text()))
-    with pytest.raises(InputError, match=f"{named}: changed while it was being read"):
+    with pytest.raises(InputError, match=f"{named}: the file changed while it was read"):
         list(stream)
 
 

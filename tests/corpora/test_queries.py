@@ -92,7 +92,7 @@ def test_a_damaged_gzip_file_is_named(tmp_path):
 def test_queries_without_text_are_kept_and_named(put, caplog):
     spec = put("q.tsv", "1\t \n2\tb\n3\t\n")
     assert queries(spec) == [Query("1", ""), Query("2", "b"), Query("3", "")]
-    assert caplog.messages == ["queries without text, for which nothing is ranked (2): 1, 3"]
+    assert caplog.messages == ["queries without text, which get no hits (2): 1, 3"]
 
 
 TYPED = """{"_id": "q1", "type": "titles", "split": "train", "text": "one", "year": 2020}
@@ -120,7 +120,7 @@ def test_some_queries_of_a_json_lines_file(put, selection, expected):
         ("typed.jsonl", TYPED, "", "q1 was used before"),
         ("typed.jsonl", TYPED, ":type=title", "no query has type=title"),
         ("typed.jsonl", TYPED, ":kind=", "no query has kind="),
-        ("plain.tsv", "q1\tone", ":type=titles", "only of a JSON lines file.*type=titles"),
+        ("plain.tsv", "q1\tone", ":type=titles", "in a JSON lines file only.*type=titles"),
     ],
 )
 def test_a_selection_that_cannot_be(put, name, text, selection, said):

@@ -4,8 +4,8 @@
     queries.jsonl[.gz]       {"_id", "text"}
     qrels/SPLIT.tsv[.gz]     query-id <TAB> corpus-id <TAB> score, with that header
 
-The documents are read by `jsonl`, the scores (whole numbers or not) by `qrels`. A split is any name under qrels, such
-as ``test`` or ``train.graded``.
+`jsonl` reads the documents, `qrels` the grades (integers or not). A split is any name in qrels, such as ``test`` or
+``train.graded``.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from rerank_plugin.files.text_files import plain_or_gz, with_suffix
 
 
 def has_corpus(folder: Path) -> bool:
-    """Whether there are documents in this layout."""
+    """Whether the folder has documents in this layout."""
     return plain_or_gz(folder / "corpus.jsonl") is not None
 
 
 def documents(folder: Path, problems: Problems, ids_required: bool = True) -> Iterator[Document]:
-    """Stream the documents, which all splits share."""
-    return jsonl.documents([plain_or_gz(folder / "corpus.jsonl")], problems, ids_required)
+    """Stream the documents, which all splits share; none if the folder has no corpus."""
+    path = plain_or_gz(folder / "corpus.jsonl")
+    return jsonl.documents([path] if path else [], problems, ids_required)
 
 
 def queries(folder: Path) -> list[Query]:
-    """All queries of the folder, of whatever split."""
+    """The queries of all splits of the folder."""
     path = plain_or_gz(folder / "queries.jsonl")
     if path is None:
         raise InputError(f"{folder}: no queries.jsonl[.gz] in this folder: name a BEIR folder or a file of queries")
@@ -41,22 +42,22 @@ def queries(folder: Path) -> list[Query]:
 
 
 def judgments(folder: Path, split: str | None) -> Judgments:
-    """The judgments of a split; without one, of the only split there is."""
-    found = splits(folder)
-    if not found:
+    """The judgments of a split; None stands for the only split of the folder."""
+    files = splits(folder)
+    if not files:
         raise InputError(f"{folder}: no qrels/SPLIT.tsv in this folder: name a BEIR folder or a TREC qrels file")
-    if split is None and len(found) == 1:
-        split = next(iter(found))
-    if split not in found:
-        wrong = f"no split {split!r}" if split else "several splits"
-        raise InputError(f"{folder}: {wrong}: use one of {', '.join(f'{folder}:{name}' for name in found)}")
-    return qrels.judgments(found[split])
+    if split is None and len(files) == 1:
+        split = next(iter(files))
+    if split not in files:
+        problem = f"no split {split!r}" if split else "several splits"
+        raise InputError(f"{folder}: {problem}: use one of {', '.join(f'{folder}:{name}' for name in files)}")
+    return qrels.judgments(files[split])
 
 
 def splits(folder: Path) -> dict[str, Path]:
     """The names of the splits and their files, sorted."""
-    inside = folder / "qrels"
-    files = with_suffix(inside, ".tsv") if inside.is_dir() else []
+    qrels_folder = folder / "qrels"
+    files = with_suffix(qrels_folder, ".tsv") if qrels_folder.is_dir() else []
     return {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in files}
 
 

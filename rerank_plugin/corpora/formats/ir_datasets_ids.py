@@ -1,8 +1,8 @@
 """Data sets of the ir-datasets library (MacAvaney et al., SIGIR 2021, https://ir-datasets.com), by their ids.
 
-Every data set there has its own record types. A document's title and abstract are taken from the fields that carry
-them; where a type has no such text field (the spans of TREC Genomics, HTML pages), the library's ``default_text()``
-without the title serves, and last all text fields together. Full texts beside an abstract are left out.
+Every data set has its own record types. A document's title and abstract are fields of its record. A type without such
+a text field (the spans of TREC Genomics, HTML pages) gives the library's ``default_text()`` without the title, or else
+all text fields together. Full texts beside an abstract are left out.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.records import Document, Judgments, Query
 from rerank_plugin.corpora import format_files
-from rerank_plugin.corpora.metadata import metadata_of
-from rerank_plugin.corpora.problems import UNUSABLE_METADATA, Problems, usable
+from rerank_plugin.corpora.problems import Problems
+from rerank_plugin.corpora.records import Record, usable_documents
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, READERS, Format, register
 from rerank_plugin.corpora.specs import unknown
 
@@ -28,33 +28,28 @@ _NOT_TEXT = ("doc_id", "url", "doi", "date", "marked_up_doc", "source_xml", "htm
 
 
 def documents(id: str, problems: Problems, ids_required: bool = True) -> Iterator[Document]:
-    """The documents of a data set; an unknown id is an error at once."""
-    dataset = _load(id, "docs", CORPUS)
-    return _documents(dataset, id, problems, ids_required)
+    """Stream the documents of a data set; an unknown id is an error at once."""
+    return usable_documents(_records(_load(id, "docs", CORPUS), id), problems, ids_required)
 
 
-def _documents(dataset: Any, id: str, problems: Problems, ids_required: bool) -> Iterator[Document]:
+def _records(dataset: Any, id: str) -> Iterator[tuple[str, Record]]:
     with _one_line_errors(id):
-        for record in dataset.docs_iter():
-            title, abstract = _title_and_abstract(record)
-            where, (metadata, unusable) = f"{id} {record.doc_id}", metadata_of(record._asdict())
-            document = usable(record.doc_id, title, abstract, where, problems, ids_required, metadata)
-            if document is not None:
-                for entry in unusable:
-                    problems.add(UNUSABLE_METADATA, f"{where} ({entry})")
-                yield document
+        for doc in dataset.docs_iter():
+            yield f"{id} {doc.doc_id}", Record(doc.doc_id, *_title_and_abstract(doc), doc._asdict())
 
 
 def queries(id: str) -> list[Query]:
+    """The queries of a data set."""
     dataset = _load(id, "queries", QUERIES)
     with _one_line_errors(id):
-        found = list(dataset.queries_iter())
-        return format_files.checked((id, query.query_id, _query_text(query)) for query in found)
+        return format_files.checked((id, query.query_id, _query_text(query)) for query in dataset.queries_iter())
 
 
 def judgments(id: str) -> Judgments:
-    """The judgments of a data set. Where a pair is judged several times (for subtopics), the highest grade counts:
-    a published collection cannot be repaired by its user."""
+    """The judgments of a data set; of several grades of a pair (for subtopics), the highest.
+
+    Repeated pairs are not an error as in files: users cannot repair a published collection.
+    """
     dataset = _load(id, "qrels", JUDGMENTS)
     result: Judgments = {}
     with _one_line_errors(id):
@@ -66,7 +61,7 @@ def judgments(id: str) -> Judgments:
     return result
 
 
-def _load(id: str, part: str, what: str) -> Any:
+def _load(id: str, part: str, kind: str) -> Any:
     with naming_extras(f"the data set {id} of ir-datasets"):
         import ir_datasets
 
@@ -76,19 +71,19 @@ def _load(id: str, part: str, what: str) -> Any:
     except InputError as error:
         if not isinstance(error.__cause__, KeyError):
             raise
-        close = difflib.get_close_matches(id, list(ir_datasets.registry), 3)
-        raise unknown(id, what, f" (similar ids: {', '.join(close)})" if close else "") from None
+        similar = difflib.get_close_matches(id, list(ir_datasets.registry), 3)
+        raise unknown(id, kind, f" (similar ids: {', '.join(similar)})" if similar else "") from None
     if not dataset.has(part):
-        inside = sorted(name for name in ir_datasets.registry if name.startswith(f"{id}/"))
-        having = [name for name in inside if ir_datasets.registry[name].has(part)][:5]
-        hint = f": use one of {', '.join(having)}" if having else ""
+        subsets = sorted(name for name in ir_datasets.registry if name.startswith(f"{id}/"))
+        suitable = [name for name in subsets if ir_datasets.registry[name].has(part)][:5]
+        hint = f": use one of {', '.join(suitable)}" if suitable else ""
         raise InputError(f"{id}: this ir-datasets data set has no {part}{hint}")
     return dataset
 
 
 @contextlib.contextmanager
 def _one_line_errors(id: str) -> Iterator[None]:
-    """Turn any exception of the library's downloads and parsers into an InputError of one line with the data set."""
+    """Convert any exception of the library's downloads and parsers to a one-line InputError that names the data set."""
     try:
         yield
     except InputError:
@@ -96,7 +91,7 @@ def _one_line_errors(id: str) -> Iterator[None]:
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(
-            f"{id}: ir-datasets cannot provide it ({reason:.300}); see https://ir-datasets.com on how to obtain it"
+            f"{id}: ir-datasets cannot provide it ({reason:.300}); see https://ir-datasets.com for how to obtain it"
         ) from error
 
 

@@ -1,8 +1,8 @@
 """Judgment files: ``query iteration document grade`` of trec_eval, or ``query-id corpus-id score`` of BEIR.
 
-Columns are separated by white space in both (ids hold none); the number of columns tells which of the two it is.
-Negative grades occur in TREC and are kept. A whole grade is an int, however it is written; others, such as the
-relevance levels of click logs, are floats.
+White space separates the columns of both (ids have none); the number of columns decides between the two. Negative
+grades occur in TREC and are kept. A whole grade is an int, also if written as 1.0; other grades, such as the relevance
+levels of click logs, are floats.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rerank_plugin.files.text_files import lines
 
 
 def judgments(path: Path) -> Judgments:
-    """The judgments of a file. A pair may be repeated, but not with another grade."""
+    """The judgments of a file. A repeated pair must have the same grade."""
     result: Judgments = {}
     width = 0
     for number, line in lines(path):
@@ -34,10 +34,10 @@ def judgments(path: Path) -> Judgments:
         if of_query.setdefault(document, grade) != grade:
             raise InputError(
                 f"{path}:{number}: query {query}, document {document} was judged {of_query[document]} before and "
-                f"{grade} here: remove one of the two"
+                f"{grade} here: remove one judgment"
             )
     if not result:
-        raise InputError(f"{path}: holds no judgments: expected lines of query 0 document grade")
+        raise InputError(f"{path}: holds no judgments: expected lines with query 0 document grade")
     return result
 
 
@@ -49,7 +49,7 @@ def _grade(text: str, path: Path, number: int) -> float:
     try:
         grade = float(text)
     except ValueError:
-        raise InputError(f"{path}:{number}: the grade {text!r} is no number") from None
+        raise InputError(f"{path}:{number}: the grade {text!r} is not a number") from None
     if not math.isfinite(grade):
         raise InputError(f"{path}:{number}: the grade {text!r} is not finite")
     return int(grade) if grade.is_integer() else grade

@@ -7,10 +7,9 @@
     ...
     </top>
 
-It looks like SGML but no field except ``<top>`` need be closed, titles run over several lines, and the text may hold
-``&`` and ``<`` that mean themselves. So only whole tags such as ``<title>`` or ``</num>`` are markup, and a field ends
-where the next tag begins. The query is the title, or the description where a topic has no title (TREC-4). The number is
-kept as it is written.
+The format resembles SGML, but only ``<top>`` must be closed, titles span several lines, and the text may have literal
+``&`` and ``<``. So only complete tags such as ``<title>`` or ``</num>`` are markup, and a field ends where the next tag
+begins. The query is the title, or the description of a topic without a title (TREC-4). The number is kept as written.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from rerank_plugin.corpora.register import QUERIES, Format, register
 from rerank_plugin.files.text_files import lines
 
 _TAG = re.compile(r"<(/?[A-Za-z][\w-]*)>")
-_LEAD = {"num": "Number:", "title": "Topic:", "desc": "Description:"}  # words that announce a field without being of it
+_LEAD = {"num": "Number:", "title": "Topic:", "desc": "Description:"}  # labels before the text of a field
 
 
 def queries(path: Path) -> Iterator[tuple[str, str, str]]:
     """(where, id, text) of every topic."""
-    began = 0  # the line of the open <top>; 0 outside
+    began = 0  # line of the open <top>; 0 outside a topic
     fields: dict[str, list[str]] = {}
     current: list[str] = []
     empty = True
     for number, line in lines(path):
-        for place, piece in enumerate(_TAG.split(line)):  # texts, and the names of the tags between them
+        for position, piece in enumerate(_TAG.split(line)):  # texts, and the names of the tags between them
             tag = piece.lower()
-            if place % 2 == 0:
+            if position % 2 == 0:
                 current.append(piece)
             elif tag in ("top", "/top"):
                 if began:
@@ -45,7 +44,7 @@ def queries(path: Path) -> Iterator[tuple[str, str, str]]:
                     yield _topic(path, began, fields)
                 began, fields, current = (number if tag == "top" else 0), {}, []
             else:
-                current = fields.setdefault(tag, [])  # a closing tag opens a field of its own, which is not asked for
+                current = fields.setdefault(tag, [])  # a closing tag opens a field of its own, which is ignored
         current.append(" ")
     if began:
         empty = False
@@ -58,9 +57,9 @@ def _topic(path: Path, number: int, fields: dict[str, list[str]]) -> tuple[str, 
     where = f"{path}:{number}"
     id = _field(fields, "num")
     if not id:
-        raise InputError(f"{where}: a topic without a <num>")
+        raise InputError(f"{where}: a topic without a <num>: add its number")
     if "title" not in fields and "desc" not in fields:
-        raise InputError(f"{where}: topic {id} has neither a <title> nor a <desc>")
+        raise InputError(f"{where}: topic {id} has neither a <title> nor a <desc>: add one")
     return where, id, _field(fields, "title") or _field(fields, "desc")
 
 

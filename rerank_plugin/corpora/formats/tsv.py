@@ -15,7 +15,7 @@ def queries(path: Path) -> Iterator[tuple[str, str, str]]:
     for number, line in lines(path):
         columns = line.split("\t")
         if len(columns) != 2:
-            raise InputError(f"{path}:{number}: expected id<TAB>text, found {len(columns)} column(s)")
+            raise InputError(f"{path}:{number}: expected id<TAB>text, found {len(columns)} columns")
         yield f"{path}:{number}", columns[0].strip(), columns[1]
 
 

@@ -1,0 +1,50 @@
+"""What formats of documents share: numbered lines of files, and documents from records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rerank_plugin.base.records import Document
+from rerank_plugin.corpora.metadata import metadata_of
+from rerank_plugin.corpora.problems import DAMAGED_GZIP, UNUSABLE_METADATA, Problems, usable
+from rerank_plugin.files.text_files import DAMAGED, byte_lines
+
+
+class Record(NamedTuple):
+    """A record of a corpus as it was read: the id may be invalid, and the metadata in ``fields`` as well."""
+
+    id: object
+    title: str
+    abstract: str
+    fields: Mapping[str, Any] = {}
+
+
+def usable_documents(
+    records: Iterable[tuple[str, Record]], problems: Problems, ids_required: bool = True
+) -> Iterator[Document]:
+    """The documents of (where, record) pairs; ``where`` is the record's place, such as ``file:line``.
+
+    Unusable records are left out and added to ``problems``, as are the unusable metadata of a document.
+    """
+    for where, (id, title, abstract, fields) in records:
+        metadata, unusable = metadata_of(fields)
+        document = usable(id, title, abstract, where, problems, ids_required, metadata)
+        if document is not None:
+            for name in unusable:
+                problems.add(UNUSABLE_METADATA, f"{where} ({name})")
+            yield document
+
+
+def numbered_lines(path: Path, problems: Problems) -> Iterator[tuple[str, bytes]]:
+    """The place (``file:line``) and the bytes of each line, decompressed, with its line end.
+
+    A damaged .gz file is added to ``problems``, after the lines before the damage.
+    """
+    name, number = str(path), 0
+    try:
+        for number, line in enumerate(byte_lines(path), 1):
+            yield f"{name}:{number}", line
+    except DAMAGED as error:
+        problems.add(DAMAGED_GZIP, f"{name}:{number + 1} ({error})")
