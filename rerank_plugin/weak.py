@@ -1,4 +1,4 @@
-"""``rerank-plugin weak``: makes queries and judgments for pre-training from a corpus itself."""
+"""``rerank-plugin weak``: makes queries and judgments for pre-training from a corpus."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rerank_plugin.corpora import CORPUS, accepted, documents
 from rerank_plugin.files.outputs import check_free
 
 DESCRIPTION = """\
-Make a BEIR folder for pre-training from titles and abstracts: each drawn title is a query, its own abstract the
-relevant document. Index the folder, train on FOLDER:train with validation on FOLDER:dev, and fine-tune on real
-judgments with train --start-from. The documents have no titles: each would be found by its own words."""
+Make a BEIR folder for pre-training from titles and abstracts: each drawn title is a query, its abstract the relevant
+document. Index the folder, train on FOLDER:train with validation on FOLDER:dev, and fine-tune on real judgments with
+train --start-from. The documents have no titles, since each query would match its own title."""
 EXAMPLE = """\
 example:
   rerank-plugin weak --corpus sample --queries 200 --held-out 50 --output runs/sample-weak
@@ -22,7 +22,7 @@ example:
       --train runs/sample-weak:train --validation runs/sample-weak:dev --output checkpoints/sample-weak"""
 
 
-def arguments():
+def arguments() -> commandline.Parser:
     parser = commandline.parser("weak", DESCRIPTION, EXAMPLE)
     parser.add_argument("--corpus", action="append", required=True, help=f"corpus: {accepted(CORPUS)}; may be repeated")
     commandline.add_settings(parser, WeakLabelsConfig)
@@ -39,9 +39,9 @@ def main(argv: list[str] | None = None) -> None:
         commandline.progress(documents(corpus, ids_required=False), f"reading {corpus}", "documents")
         for corpus in options.corpus
     )
-    made = write(chain.from_iterable(streams), options.output, config, options.seed, options.overwrite)
+    count = write(chain.from_iterable(streams), options.output, config, options.seed, options.overwrite)
     print(
-        f"{options.output}: {made:,} documents, {config.queries - config.held_out:,} queries for training and "
+        f"{options.output}: {count:,} documents, {config.queries - config.held_out:,} queries for training and "
         f"{config.held_out:,} for validation"
     )
 

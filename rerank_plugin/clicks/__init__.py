@@ -1,1 +1,1 @@
-"""Click logs: reading, filters, relevance levels, simulation; weak labels."""
+"""Judgments from click logs (readers, filters, relevance, simulation) and from a corpus (weak labels)."""

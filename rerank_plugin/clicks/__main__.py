@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from argparse import Namespace
 from pathlib import Path
 
 from rerank_plugin import options as commandline
@@ -11,44 +12,44 @@ log = logging.getLogger(__name__)
 
 DESCRIPTION = """\
 Turn a click log into queries and graded judgments, filtered and split as in the Delta papers (docs/click-logs.md):
-a folder that train, search and evaluate take as FOLDER:train, FOLDER:dev and FOLDER:test.
-With --simulate, write a log instead, of simulated users who search a judged collection."""
+a folder for train, search and evaluate, as FOLDER:train, FOLDER:dev and FOLDER:test.
+With --simulate, write a log of simulated users who search a judged collection."""
 EXAMPLES = """\
 examples:
   rerank-plugin clicks --log log.tsv.gz --output data/clicks
   rerank-plugin clicks --simulate sample --run runs/bm25.run --output log.tsv"""
 
 
-def arguments():
+def arguments() -> commandline.Parser:
     from rerank_plugin.corpora.register import accepted_together
 
     parser = commandline.parser("clicks", DESCRIPTION, EXAMPLES)
     mode = parser.add_mutually_exclusive_group(required=True)
-    log = "files of a click log, tab-separated with a header, also .gz"
-    mode.add_argument("--log", type=Path, nargs="+", metavar="FILE", help=log)
+    log_files = "files of a click log, tab-separated with a header, also .gz"
+    mode.add_argument("--log", type=Path, nargs="+", metavar="FILE", help=log_files)
     mode.add_argument("--simulate", metavar="QJ", help=f"judged queries to simulate: {accepted_together()}")
-    output = "folder to write; with --simulate, the log, also .gz"
+    output = "folder to write; with --simulate, the log to write, also .gz"
     parser.add_argument("--output", type=Path, required=True, help=output)
     parser.add_argument("--overwrite", action="store_true", help="replace an existing folder or log")
     add = parser.add_argument_group("relevance").add_argument
     add("--formula", choices=("d18", "d17"), default="d18", help="formula of the 2018 or the 2017 paper")
     add("--mu", type=float, help="weight of clicks to the summary (default: 0.333; d17 0.33)")
-    without = "weight for documents without full text (default: 0.067; d17 15)"
-    add("--lambda", type=float, dest="lambda_", metavar="LAMBDA", help=without)
-    add = parser.add_argument_group("which queries are kept").add_argument
+    missing = "weight for documents without full text (default: 0.067; d17 15)"
+    add("--lambda", type=float, dest="lambda_", metavar="LAMBDA", help=missing)
+    add = parser.add_argument_group("filters of queries").add_argument
     add("--max-words", type=int, default=7, help="largest number of words (tokens) of a query")
     add("--min-documents", type=int, default=21, help="smallest number of documents of a query")
     add("--min-clicked", type=int, default=3, help="smallest number of clicked documents of a query")
-    for name, what in (("boolean", "with AND, OR, NOT"), ("field", "with field tags"), ("author", "for authors")):
-        add(f"--keep-{name}", action="store_true", help=f"keep searches {what}")
-    best = "largest number of relevant documents of a query in train and dev, and as many others (2017 paper: 20)"
-    add("--balance", type=int, metavar="N", help=best)
+    for name, kind in (("boolean", "with AND, OR, NOT"), ("field", "with field tags"), ("author", "for authors")):
+        add(f"--keep-{name}", action="store_true", help=f"keep searches {kind}")
+    balance = "keep N relevant documents of a query in train and dev, and as many others (2017 paper: 20; default: all)"
+    add("--balance", type=int, metavar="N", help=balance)
     add = parser.add_argument_group("simulation").add_argument
     add("--run", type=Path, help="TREC run that users see (default: judged documents, shuffled)")
-    add("--sessions", type=int, default=50, help="searches of each query")
+    add("--sessions", type=int, default=50, help="number of sessions of each query")
     add("--eta", type=float, default=1.0, help="exponent of the examination probability of rank r, 1/r^eta")
     add("--noise", type=float, default=0.03, help="probability of a click on a non-relevant document")
-    add("--depth", type=int, default=100, help="documents of the run that users can reach")
+    add("--depth", type=int, default=100, help="cutoff of the run: users see no document below it")
     return parser
 
 
@@ -66,31 +67,33 @@ def main(argv: list[str] | None = None) -> None:
         convert(options)
 
 
-def convert(options) -> None:
+def convert(options: Namespace) -> None:
+    """Convert a click log to a folder of queries and judgments."""
     from rerank_plugin.clicks import filters as click_filters
     from rerank_plugin.clicks import folder as click_folder
     from rerank_plugin.clicks import logs as click_logs
     from rerank_plugin.clicks.relevance import formula
 
-    by = formula(options.formula, options.mu, options.lambda_)
+    relevance = formula(options.formula, options.mu, options.lambda_)
     keep = tuple(name for name in ("boolean", "field", "author") if getattr(options, f"keep_{name}"))
     texts, counts = click_filters.filters(options.max_words, options.min_documents, options.min_clicked, keep)
     source = " ".join(map(str, options.log))
-    read = click_logs.read(*options.log, progress=lambda lines: commandline.progress(lines, "reading", "lines"))
+    click_log = click_logs.read(*options.log, progress=lambda lines: commandline.progress(lines, "reading", "lines"))
     summary = click_folder.write(
-        options.output, read, by, texts, counts, options.seed, options.balance, source, options.overwrite
+        options.output, click_log, relevance, texts, counts, options.seed, options.balance, source, options.overwrite
     )
     print(f"{source}: {summary.read:,} queries")
     for reason, count in summary.left_out.items():
         print(f"  left out, {reason}: {count:,}")
-    if not read.ids_given:
+    if not click_log.ids_given:
         print(f"  merged, as they differ in letter case only: {summary.merged:,}")
     for name, sizes in summary.splits.items():
-        of = f"{sizes['documents']:,} documents, {sizes['relevant']:,} of them relevant"
-        print(f"{options.output}:{name}: {sizes['queries']:,} queries, {of}")
+        documents = f"{sizes['documents']:,} documents, {sizes['relevant']:,} of them relevant"
+        print(f"{options.output}:{name}: {sizes['queries']:,} queries, {documents}")
 
 
-def simulate(options) -> None:
+def simulate(options: Namespace) -> None:
+    """Write a simulated click log."""
     from rerank_plugin.clicks import simulation as click_simulation
     from rerank_plugin.files.outputs import check_free
     from rerank_plugin.files.runs import read_run
@@ -100,8 +103,8 @@ def simulate(options) -> None:
     queries, judgments = click_simulation.all_judgments(options.simulate)
     run = read_run(options.run) if options.run else None
     simulated = click_simulation.simulate(queries, judgments, run, users, options.seed)
-    shown = commandline.progress(simulated, "simulating", "queries", total=len(queries))
-    written, lines = click_simulation.write_log(options.output, shown, options.overwrite)
+    simulated = commandline.progress(simulated, "simulating", "queries", total=len(queries))
+    written, lines = click_simulation.write_log(options.output, simulated, options.overwrite)
     if written < len(queries):
         log.warning("%d of %d queries have no click, or are not in the run", len(queries) - written, len(queries))
     print(f"{options.output}: {written:,} queries, {lines:,} lines, {options.sessions:,} sessions a query")

@@ -1,20 +1,20 @@
 """Filters for logged queries as in the papers ([D18] 4.1, [D17] 3.1), by the queries' texts and counts.
 
-Simple text searches of up to seven words, with at least 21 documents of which at least 3 were clicked; no boolean
-expressions, no queries that mention document fields, no author searches. The papers do not say how they recognised
-these. Here:
+The papers keep simple text searches of up to seven words, with at least 21 documents and at least 3 clicked documents;
+no boolean expressions, no queries with document fields, no author searches. They do not say how they detected these.
+Here:
 
-* **boolean**: AND, OR or NOT in capitals as a word of its own, which is how PubMed reads operators. "cats and dogs" is
-  text; "ASTHMA AND COPD" is boolean, to PubMed, too.
+* **boolean**: AND, OR or NOT in capitals as a separate word, as PubMed parses operators. "cats and dogs" is text;
+  "ASTHMA AND COPD" is boolean, as it is to PubMed.
 * **field**: a field tag of PubMed in square brackets, with or without a modifier: asthma[ti], smith j[au],
   Humans[MeSH Terms:noexp], 2010:2015[dp]. Other brackets, as in [18F]FDG, are text.
-* **author**: nothing but names written as PubMed does, a capitalized surname and one or two capital initials ("Smith
-  JA", "van der Berg P, Smith JA"); or such a name with two initials anywhere ("Smith JA asthma"). A word that a letter
-  often follows in medicine (vitamin D, hepatitis B) and abbreviations (brain CT) are no names.
+* **author**: only names in PubMed's form, a capitalized surname and one or two capital initials ("Smith JA", "van der
+  Berg P, Smith JA"); or such a name with two initials anywhere ("Smith JA asthma"). Medical words that a letter often
+  follows (vitamin D, hepatitis B) and words before abbreviations (brain CT) are not names.
 
-Quotes, parentheses and asterisks are no reason by themselves. Known limits: names in lower case ("smith ja" reads like
-"breast ca"), names written out ("Jane Smith"), surnames alone, and initials that are also an abbreviation ("Smith MS")
-are not recognised; the two lists below are short.
+Quotes, parentheses and asterisks are accepted. Known limits: names in lower case ("smith ja" reads like "breast ca"),
+full names ("Jane Smith"), surnames alone, and initials that are also an abbreviation ("Smith MS") are not detected; the
+two lists below are short.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import NamedTuple
 from rerank_plugin.clicks.logs import LoggedQuery
 from rerank_plugin.text.tokenizer import tokenize
 
-# Tags of PubMed's search fields, abbreviated and in full, and of the filters it writes into queries.
+# Tags of PubMed's search fields, abbreviated and in full, and of the filters that it adds to queries.
 FIELD_TAGS = frozenset(
     "ad|affiliation|aid|article identifier|all|all fields|au|author|auid|author - identifier|cn|corporate author|"
     "cois|conflict of interest statements|crdt|date - create|dcom|date - completion|dp|date - publication|"
@@ -40,7 +40,7 @@ FIELD_TAGS = frozenset(
     "transliterated title|tw|text word|text words|vi|volume".split("|")
 )
 
-BEFORE_LETTERS = frozenset(  # words that a capital letter follows without being somebody's initial
+BEFORE_LETTERS = frozenset(  # words before a capital letter that is not an initial
     "allele amphotericin antigen apolipoprotein bisphenol botulinum cathepsin chromosome class coenzyme complement "
     "concanavalin coxsackie cyclin cyclosporin cytochrome endothelin factor fetuin gene group haemoglobin haemophilia "
     "hemoglobin hemophilia hepatitis histone immunoglobulin influenza interleukin kinase lamin level lipoprotein "
@@ -58,7 +58,7 @@ _PARTICLES = frozenset("al da de del della den der di dos du el la le ten ter va
 
 
 class Filter(NamedTuple):
-    """``removes`` tells whether a query is filtered out; ``reason`` is the reason, as in "12 queries: reason"."""
+    """Filters out the queries for which ``removes`` is true; ``reason`` is for messages."""
 
     reason: str
     removes: Callable[[LoggedQuery], bool]
@@ -67,7 +67,7 @@ class Filter(NamedTuple):
 def filters(
     max_words: int, min_documents: int, min_clicked: int, keep: Collection[str] = ()
 ) -> tuple[list[Filter], list[Filter]]:
-    """The filters of texts but those named in ``keep``, and those of counts, in the order of application."""
+    """The filters of texts without those named in ``keep``, and the filters of counts, in order of application."""
     syntax = {
         "boolean": Filter("boolean expressions (AND, OR, NOT)", lambda query: is_boolean(query.text)),
         "field": Filter("queries with field tags", lambda query: has_field(query.text)),
@@ -78,7 +78,7 @@ def filters(
         Filter(f"fewer than {min_documents} documents", lambda query: len(query.documents) < min_documents),
         Filter(f"fewer than {min_clicked} clicked documents", lambda query: _clicked(query) < min_clicked),
     ]
-    return [one for name, one in syntax.items() if name not in keep] + [words], counts
+    return [filter for name, filter in syntax.items() if name not in keep] + [words], counts
 
 
 def is_boolean(text: str) -> bool:
@@ -91,7 +91,7 @@ def is_boolean(text: str) -> bool:
 
 
 def has_field(text: str) -> bool:
-    """Whether a field tag of PubMed is in the text.
+    """Whether the query has a field tag of PubMed.
 
     >>> has_field("smith j[au]"), has_field("Humans[MeSH Terms:noexp]"), has_field("[18F]FDG positron emission")
     (True, True, False)
@@ -108,18 +108,18 @@ def is_author_search(text: str) -> bool:
     """
     words = [word.strip('".()').replace(".", "") for word in re.split(r"[\s,;]+", text)]
     words = [word for word in words if word]
-    initials = [at + 1 for at, pair in enumerate(zip(words, words[1:])) if _is_name(*pair)]
-    if any(len(words[at]) == 2 for at in initials):
+    initials = [i + 1 for i, pair in enumerate(zip(words, words[1:])) if _is_name(*pair)]
+    if any(len(words[i]) == 2 for i in initials):
         return True
-    of_names = {*initials, *(at - 1 for at in initials)}
-    others = [word for at, word in enumerate(words) if at not in of_names]
+    in_names = {*initials, *(i - 1 for i in initials)}
+    others = [word for i, word in enumerate(words) if i not in in_names]
     return bool(initials) and all(word.casefold() in _PARTICLES for word in others)
 
 
 def _is_name(surname: str, initials: str) -> bool:
     letters = re.sub("[-'’]", "", surname)
-    written_so = letters.isalpha() and letters[0].isupper() and len(letters) > 1 and letters[-1].islower()
-    if not written_so or not (len(initials) <= 2 and initials.isalpha() and initials.isupper()):
+    capitalized = letters.isalpha() and letters[0].isupper() and len(letters) > 1 and letters[-1].islower()
+    if not capitalized or not (len(initials) <= 2 and initials.isalpha() and initials.isupper()):
         return False
     return surname.casefold() not in BEFORE_LETTERS and initials not in ABBREVIATIONS
 

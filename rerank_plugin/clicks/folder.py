@@ -1,15 +1,15 @@
-"""From a click log to a folder of queries and judgments, in three splits.
+"""Writes the queries and judgments of a click log to a folder, in three splits.
 
     queries.jsonl       {"_id", "text"}, sorted by id
     qrels/train.tsv     query-id <TAB> corpus-id <TAB> score, with that header; dev.tsv and test.tsv likewise
     runs/train.run      the same documents as a TREC run, by decreasing id; dev.run and test.run likewise
-    clicks.json         how it was made: formula, filters and what they left out, splits, seed
+    clicks.json         provenance: formula, queries left out by each filter, splits, seed
 
-It is a BEIR folder without a corpus (see `beir`). The runs are for re-ranking just what was logged, as the papers do;
-their order is the papers' uninformed baseline ([D17] 6.1).
+It is a BEIR folder without a corpus (see `beir`). The runs are for re-ranking the logged documents only, as in the
+papers; their order is the papers' uninformed baseline ([D17] 6.1).
 
-Everything random depends on the seed and on query ids, never on the order of the log's lines. A split is drawn by query
-([D18] 4.1: 60% training, 20% each for validation and testing); what is drawn within a query depends on that query only.
+Random choices depend on the seed and the query ids, not on the order of the log's lines. Splits are drawn by query
+([D18] 4.1: 60% training, 20% each for validation and testing); draws within a query depend on that query only.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ CLICKS = FolderKind(
 )
 
 
-class Kept(NamedTuple):
+class FilteredQueries(NamedTuple):
     """The queries of a log that passed all filters."""
 
     queries: dict[str, LoggedQuery]  # by id
-    left_out: dict[str, int]  # how many each filter left out, by its reason, in the order of filters
-    merged: int  # how many queries merging took away
+    left_out: dict[str, int]  # numbers of removed queries by the filter's reason, in the order of filters
+    merged: int  # queries that were merged into another
 
 
 @dataclass(frozen=True)
@@ -52,29 +52,29 @@ class Summary:
     """The numbers of queries and documents in a folder."""
 
     read: int  # queries in the log
-    merged: int  # how many of them differ from another only in letter case
-    left_out: dict[str, int]  # queries by the reason of the first filter that removed them
-    splits: dict[str, dict[str, int]]  # by name, the numbers of queries, documents (pairs with a query), relevant ones
+    merged: int  # queries that differ from another only in letter case
+    left_out: dict[str, int]  # numbers of queries by the reason of the first filter that removed them
+    splits: dict[str, dict[str, int]]  # by name: queries, documents (pairs with a query), relevant documents
 
 
-def filtered(log: ClickLog, texts: Iterable[Filter], counts: Iterable[Filter]) -> Kept:
+def filtered(log: ClickLog, texts: Iterable[Filter], counts: Iterable[Filter]) -> FilteredQueries:
     """The log's queries after the filters of texts, merging (unless the log has ids) and the filters of counts."""
     left_out: dict[str, int] = {}
 
     def remaining(queries: Mapping[str, LoggedQuery], filters: Iterable[Filter]) -> dict[str, LoggedQuery]:
-        for one in filters:
-            rest = {id: query for id, query in queries.items() if not one.removes(query)}
-            left_out[one.reason] = len(queries) - len(rest)
-            queries = rest
+        for filter in filters:
+            kept = {id: query for id, query in queries.items() if not filter.removes(query)}
+            left_out[filter.reason] = len(queries) - len(kept)
+            queries = kept
         return dict(queries)
 
     queries = remaining(log.queries, texts)
     distinct = queries if log.ids_given else merged(queries)
-    return Kept(remaining(distinct, counts), left_out, len(queries) - len(distinct))
+    return FilteredQueries(remaining(distinct, counts), left_out, len(queries) - len(distinct))
 
 
 def split(ids: Iterable[str], seed: int) -> dict[str, list[str]]:
-    """Query ids of train, dev and test, drawn at random, each sorted; an InputError where a split would be empty."""
+    """The sorted query ids of train, dev and test, drawn at random; an InputError if a split would be empty."""
     shuffled = sorted(ids)
     Random(seed).shuffle(shuffled)
     first, second = (round(len(shuffled) * share) for share in (SHARES["train"], SHARES["train"] + SHARES["dev"]))
@@ -89,16 +89,16 @@ def split(ids: Iterable[str], seed: int) -> dict[str, list[str]]:
 
 
 def balanced(judged: Mapping[str, float], at_most: int, seed: int, query_id: str) -> dict[str, float]:
-    """A query's most relevant documents, ``at_most`` of them, and as many non-relevant ones ([D17] 3.1).
+    """The ``at_most`` most relevant documents of a query, and as many non-relevant documents ([D17] 3.1).
 
-    Among documents of equal relevance, and among non-relevant ones, the choice is random. If there are fewer
-    non-relevant than relevant documents, all of them are taken, and the relevant ones are not reduced to their number.
+    The choice among documents of equal relevance, and among non-relevant documents, is random. Too few non-relevant
+    documents do not reduce the number of relevant documents.
     """
     ids = sorted(judged)
     Random(f"{seed} {query_id}").shuffle(ids)
     relevant = sorted((id for id in ids if judged[id] > 0), key=lambda id: -judged[id])[:at_most]
-    others = [id for id in ids if judged[id] <= 0][: len(relevant)]
-    return {id: judged[id] for id in sorted(relevant + others)}
+    non_relevant = [id for id in ids if judged[id] <= 0][: len(relevant)]
+    return {id: judged[id] for id in sorted(relevant + non_relevant)}
 
 
 def write(
@@ -115,9 +115,12 @@ def write(
     """Write the folder atomically.
 
     Args:
-        balance: at most so many relevant documents a query of train and dev, see `balanced`; None for all.
-        source: what clicks.json says the log was.
-        overwrite: replace a folder of this kind that is there already; any other is an InputError.
+        balance: the largest number of relevant documents of a query in train and dev, see `balanced`; None for all.
+        source: the name of the log in clicks.json.
+        overwrite: replace an existing folder of this kind.
+
+    Raises:
+        InputError: the folder exists and must not be replaced, or too few queries pass the filters.
     """
     check_free(folder, CLICKS, overwrite)
     kept = filtered(log, texts, counts)
@@ -132,7 +135,7 @@ def write(
         relevant = sum(level > 0 for level in levels)
         sizes[name] = {"queries": len(judged), "documents": len(levels), "relevant": relevant}
     summary = Summary(len(log.queries), kept.merged, kept.left_out, sizes)
-    how = {
+    settings = {
         "log": source, "formula": formula.name, "mu": formula.mu, "lambda": formula.lambda_, "balance": balance,
         "seed": seed, **asdict(summary),
     }  # fmt: skip
@@ -141,15 +144,15 @@ def write(
             writing,
             ((id, kept.queries[id].text) for id in sorted(kept.queries)),
             {
-                name: ((id, document, level) for id, of in judged.items() for document, level in of.items())
+                name: ((id, document, level) for id, levels in judged.items() for document, level in levels.items())
                 for name, judged in parts.items()
             },
         )
         for name, judged in parts.items():
             by_id = {
-                id: RankedList(sorted(of, reverse=True), np.arange(len(of), 0, -1, dtype=np.float32))
-                for id, of in judged.items()
+                id: RankedList(sorted(levels, reverse=True), np.arange(len(levels), 0, -1, dtype=np.float32))
+                for id, levels in judged.items()
             }
             write_run(writing / "runs" / f"{name}.run", by_id, "docid")
-        (writing / DESCRIPTION).write_text(json.dumps(how, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (writing / DESCRIPTION).write_text(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return summary

@@ -1,18 +1,18 @@
 """Simulation of a click log with the position-based model, for collections without a real log.
 
 The position-based model (examination hypothesis: Richardson et al., WWW 2007; PBM in Chuklin, Markov and de Rijke,
-Click Models for Web Search, 2015, chapter 3): a user looks at rank r with a probability that depends on r alone, and
-clicks what was looked at with one that depends on the document's relevance alone:
+Click Models for Web Search, 2015, chapter 3): the probability that a user looks at rank r depends on r alone, and the
+probability of a click on an examined document on its relevance alone:
 
     P(look at r)       = (1 / r) ^ eta                             as Joachims et al., WSDM 2017
     P(click | look)    = noise + (1 - noise) (2^rel - 1) / (2^highest - 1)
-    P(full text | click, available) = the same as P(click | look)  our own choice: relevance shows twice
+    P(full text | click, available) = P(click | look)              our own choice
 
-A session is one user's one search. As in [D18] 4.1, only sessions with a click are logged; each logs the first PAGE
-documents as shown, and a document further down only if it is clicked.
+A session is one search of one user. As in [D18] 4.1, only sessions with a click are logged. A session logs the first
+PAGE documents as shown, and documents below only if clicked.
 
-The ranking is a run's, or, without one, the judged documents in a new random order for every session: that has no bias
-of position in the sum, and no document that is not judged.
+The ranking is the run's. Without a run, the judged documents are shuffled for every session: in sum, there is no
+position bias, and no unjudged document.
 """
 
 from __future__ import annotations
@@ -31,24 +31,33 @@ from rerank_plugin.files.outputs import FileKind, replacing
 from rerank_plugin.files.runs import RankedList, sort_order
 from rerank_plugin.files.text_files import first_line
 
-SIMULATED = "simulated"  # a column that tells such a log from a real one
+SIMULATED = "simulated"  # a column that marks simulated logs
 HEADER = ("\t".join((OPTIONAL, *COLUMNS, SIMULATED)) + "\n").encode()
 CLICK_LOG = FileKind("a simulated click log", lambda path: first_line(path) == HEADER)
 
 PAGE = 20  # documents of a first page ([D18] 4.1)
-FULL_TEXT = 0.5  # of the documents
+FULL_TEXT = 0.5  # share of documents with an available full text
 
 
 @dataclass(frozen=True)
 class Users:
-    """How many sessions a query has, and how their users behave; depth is how far down a run they can get."""
+    """The simulated users.
+
+    Attributes:
+        sessions: the number of sessions of each query.
+        eta, noise: parameters of the model.
+        depth: the cutoff of the run.
+
+    Raises:
+        InputError: a value is invalid.
+    """
 
     sessions: int = 50
     eta: float = 1.0
     noise: float = 0.03
     depth: int = 100
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.sessions < 1 or self.depth < 1:
             raise InputError("sessions and depth must be at least 1")
         if not 0 <= self.noise <= 1 or not 0 <= self.eta < float("inf"):
@@ -56,7 +65,7 @@ class Users:
 
 
 class Simulated(NamedTuple):
-    """One query's documents and what happened to them; int64 [n] each."""
+    """The logged documents of a query and their counts, int64 [n] each."""
 
     documents: list[str]
     impressions: np.ndarray
@@ -65,7 +74,7 @@ class Simulated(NamedTuple):
 
 
 def all_judgments(spec: str) -> tuple[list[Query], Judgments]:
-    """The judged queries of a spec and their judgments; of a folder without a split, those of all its splits."""
+    """The judged queries and the judgments of a spec; a folder without a split gives those of all its splits."""
     from rerank_plugin.corpora import QUERIES, judged_queries, queries_and_judgments
     from rerank_plugin.corpora.formats import beir
     from rerank_plugin.corpora.specs import Dataset, exists, resolve
@@ -83,7 +92,7 @@ def all_judgments(spec: str) -> tuple[list[Query], Judgments]:
 
 
 def attractiveness(grades: np.ndarray, highest: float, noise: float) -> np.ndarray:
-    """P(click | look) of each grade, float64 of the same shape; ``highest`` is the top of the scale, above 0."""
+    """P(click | look) of each grade, float64 of the same shape; ``highest`` is the highest grade, above 0."""
     levels = np.clip(grades, 0, highest)
     return noise + (1 - noise) * np.expm1(levels * np.log(2)) / np.expm1(highest * np.log(2))
 
@@ -94,9 +103,9 @@ def sessions(
     """Impressions, summary clicks and full-text clicks of n documents over all logged sessions, int64 [n] each.
 
     Args:
-        ranks: rank of each document in each of S sessions, from 1 on, int [S, n].
-        attractive: P(click | look) [n].
-        available: whether there is a full text [n].
+        ranks: the rank of each document in each of S sessions, starting at 1, [S, n].
+        attractive: P(click | look), float [n].
+        available: whether the full text is available, bool [n].
     """
     clicks = generator.random(ranks.shape) < ranks ** -float(users.eta) * attractive  # [S, n]
     full_text = clicks & available & (generator.random(ranks.shape) < attractive)  # [S, n]
@@ -107,14 +116,14 @@ def sessions(
 def simulate(
     queries: Sequence[Query], judgments: Judgments, run: Mapping[str, RankedList] | None, users: Users, seed: int
 ) -> Iterator[tuple[Query, Simulated, np.ndarray]]:
-    """Every query with what was logged for it and whether full text is available (bool [n]).
+    """The queries, each with its logged documents and the availability of their full texts (bool [n]).
 
-    Queries that a run does not have, and those without a click, give nothing.
+    Queries without a click or a ranking in the run are left out.
     """
     generator = np.random.default_rng(seed)
     highest = max((grade for of_query in judgments.values() for grade in of_query.values()), default=0)
     if highest <= 0:
-        raise InputError("no document is judged relevant: there is nothing to click on")
+        raise InputError("no document is judged relevant, so users would not click: use other judgments")
     has_full_text: dict[str, bool] = {}
     for query in queries:
         judged = judgments.get(query.id, {})
@@ -130,8 +139,8 @@ def simulate(
         counts = sessions(ranks, attractive, available, users, generator)
         logged = np.flatnonzero(counts[0])
         if len(logged):
-            kept = [documents[at] for at in logged.tolist()]
-            yield query, Simulated(kept, *(one[logged] for one in counts)), available[logged]
+            logged_documents = [documents[i] for i in logged.tolist()]
+            yield query, Simulated(logged_documents, *(count[logged] for count in counts)), available[logged]
 
 
 def _ranked(run: Mapping[str, RankedList], query_id: str, depth: int) -> list[str]:
@@ -139,23 +148,23 @@ def _ranked(run: Mapping[str, RankedList], query_id: str, depth: int) -> list[st
         return []
     ranking = run[query_id]
     order = sort_order(ranking.doc_ids, np.asarray(ranking.scores))[:depth]
-    return [ranking.doc_ids[at] for at in order.tolist()]
+    return [ranking.doc_ids[i] for i in order.tolist()]
 
 
 def write_log(
     path: Path, simulated: Iterable[tuple[Query, Simulated, np.ndarray]], overwrite: bool = False
 ) -> tuple[int, int]:
-    """Write a log with the queries' own ids; how many queries and lines it has."""
+    """Write a log with query ids; returns its numbers of queries and of lines."""
     queries = rows = 0
     with replacing(path, CLICK_LOG, overwrite) as file:
         file.write(HEADER)
-        for query, found, available in simulated:
+        for query, counts, available in simulated:
             text = " ".join(query.text.split())
             if not text:
                 continue
             queries += 1
-            rows += len(found.documents)
-            columns = (one.tolist() for one in (*found[1:], available.astype(np.int64)))
-            for document, *numbers in zip(found.documents, *columns):
+            rows += len(counts.documents)
+            columns = (column.tolist() for column in (*counts[1:], available.astype(np.int64)))
+            for document, *numbers in zip(counts.documents, *columns):
                 file.write("\t".join((query.id, text, document, *map(str, numbers), "1")).encode() + b"\n")
     return queries, rows

@@ -1,7 +1,7 @@
 """Weak labels from a corpus: a title is a query, and its abstract the relevant document.
 
-[D17] 7 names training on data made from the corpus as future work. The documents have no titles, since otherwise each
-would match its own title exactly. The task is to rank a title's abstract above the others that a first stage finds.
+[D17] 7 names training on data made from the corpus as future work. The documents have no titles, since each would match
+its own title exactly. The task is to rank a title's abstract above the other candidates of a first stage.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ WEAK_LABELS = FolderKind(
 
 @dataclass(frozen=True)
 class WeakLabelsConfig:
-    """What becomes a query and what a document."""
+    """The numbers of queries, and the smallest documents."""
 
-    queries: int = setting(5000, "number of random titles that become queries")
-    held_out: int = setting(500, "number of these queries held out for validation")
-    title_words: tuple[int, int] = (3, 30)  # the fewest distinct words of a title, and the most
-    abstract_words: int = 30  # the fewest words of an abstract
+    queries: int = setting(5000, "number of titles to draw as queries")
+    held_out: int = setting(500, "number of these queries to hold out for validation")
+    title_words: tuple[int, int] = (3, 30)  # smallest and largest number of distinct words of a title
+    abstract_words: int = 30  # smallest number of words of an abstract
 
     def __post_init__(self) -> None:
         if not 0 < self.held_out < self.queries:
-            raise InputError(f"of {self.queries} queries {self.held_out} are held out: expected more than 0, and fewer")
+            raise InputError(f"{self.held_out} of {self.queries} queries are held out: hold out at least 1, not all")
 
 
 def write(
@@ -46,11 +46,11 @@ def write(
 ) -> int:
     """Write a BEIR folder with the splits ``train`` and ``dev``, atomically; returns the number of its documents.
 
-    Of documents with the same title or the same abstract the first is taken. The drawn queries depend on the documents'
-    order and the seed alone. Documents get ids of their own.
+    Only the first of the documents with the same title or the same abstract is used. The drawn queries depend on the
+    order of the documents and the seed alone. Documents get new ids.
 
     Raises:
-        InputError: something is there that must not be replaced, or too few documents can be used.
+        InputError: the folder exists and must not be replaced, or too few documents are usable.
     """
     with replacing_folder(folder, WEAK_LABELS, overwrite) as writing:
         titles = _write_corpus(documents, writing / "corpus.jsonl.gz", config)
@@ -74,20 +74,20 @@ def write(
 
 
 def _write_corpus(documents: Iterable[Document], path: Path, config: WeakLabelsConfig) -> list[str]:
-    """Write the abstracts that can be used, d0 and so on; returns their titles."""
-    fewest, most = config.title_words
+    """Write the usable abstracts with the ids d0, d1, ...; returns their titles."""
+    shortest, longest = config.title_words
     titles: list[str] = []
     seen: set[int] = set()
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=3) as file:
         for document in documents:
-            if not fewest <= len(set(tokenize(document.title))) <= most:
+            if not shortest <= len(set(tokenize(document.title))) <= longest:
                 continue
             if len(tokenize(document.abstract)) < config.abstract_words:
                 continue
-            texts = {hash(("title", document.title.lower())), hash(("abstract", document.abstract.lower()))}
-            if texts & seen:
+            hashes = {hash(("title", document.title.lower())), hash(("abstract", document.abstract.lower()))}
+            if hashes & seen:
                 continue
-            seen |= texts
+            seen |= hashes
             record = {"_id": f"d{len(titles)}", "title": "", "text": document.abstract}
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             titles.append(document.title)

@@ -84,14 +84,14 @@ def test_several_files_are_one_log(put):
         (HEADER + "a\tb\tx\t1\t0\t1\n", r"log\.tsv:2: impressions is 'x'"),
         (HEADER + "a\tb\t1\t1\t1.5\t1\n", r"log\.tsv:2: full_text_clicks is '1\.5'"),
         (HEADER + "a\tb\t1\t1\t0\tyes\n", r"log\.tsv:2: full_text is 'yes': expected 0 or 1"),
-        (HEADER + "a\tb\t1\t1\t2\t0\n", r"log\.tsv:2: full_text_clicks is 2 where full_text is 0"),
+        (HEADER + "a\tb\t1\t1\t2\t0\n", r"log\.tsv:2: full_text_clicks is 2 but full_text is 0"),
         (HEADER + " \tb\t1\t1\t0\t1\n", r"log\.tsv:2: the query is empty"),
         (HEADER + "a\tb c\t1\t1\t0\t1\n", r"log\.tsv:2: document is 'b c': expected an id without white space"),
         (HEADER + "a\t\t1\t1\t0\t1\n", r"log\.tsv:2: document is ''"),
         ("query_id\t" + HEADER + "\ta\tb\t1\t1\t0\t1\n", r"log\.tsv:2: query_id is ''"),
         (
             "query_id\t" + HEADER + "7\ta\tb\t1\t1\t0\t1\n7\t a \tb\t1\t1\t0\t1\n7\tc\tb\t1\t1\t0\t1\n",
-            r"log\.tsv:4: the query id 7 is that of 'a' and here of 'c'",
+            r"log\.tsv:4: the query id 7 belongs to 'a' and here to 'c'",
         ),
     ],
 )
