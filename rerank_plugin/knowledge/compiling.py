@@ -1,13 +1,13 @@
-"""Writes a vocabulary as the folder that `knowledge_base` describes."""
+"""Compiles a vocabulary to a folder; `knowledge_base` describes its files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,8 +20,14 @@ from rerank_plugin.files.string_table import StringTableWriter, hash_strings
 from rerank_plugin.knowledge.entries import Concept, Relation, Source
 from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, FORMAT_VERSION, KNOWLEDGE_BASE, fold
 
-BATCH = 10_000  # concepts or relations that are written at once
+BATCH = 10_000  # concepts or relations to write at once
 T = TypeVar("T")
+
+
+class Progress(Protocol):
+    """Wraps records for a progress bar; ``unit`` is "concepts" or "relations"."""
+
+    def __call__(self, records: Iterable[T], unit: str, /) -> Iterable[T]: ...
 
 
 def compile_knowledge(
@@ -31,20 +37,20 @@ def compile_knowledge(
     edition: str = "",
     kept_types: frozenset[str] | None = None,
     overwrite: bool = False,
-    progress: Callable[[Iterable[T], str], Iterable[T]] = lambda records, unit: records,
-) -> dict:
-    """Compile a vocabulary to ``folder``, in a temporary sibling that is renamed when everything is written.
+    progress: Progress = lambda records, unit: records,
+) -> dict[str, Any]:
+    """Compile a vocabulary to ``folder``, atomically.
 
     Args:
-        spec: the name of the source as given, for the description; not part of the checksum.
-        kept_types: a concept is kept if it has one of these semantic types; None keeps all concepts.
-        progress: wraps the concepts and the relations, for a progress bar; its second argument tells which.
+        spec: the name of the source, for the description; not part of the checksum.
+        kept_types: keep only the concepts with one of these semantic types; None keeps all concepts.
+        progress: wraps the concepts and the relations, for a progress bar.
 
     Returns:
         The content of knowledge.json.
 
     Raises:
-        InputError: something exists there that must not be replaced, an id occurs twice, or no concept is left.
+        InputError: the folder exists and must not be replaced, an id occurs twice, or no concept is left.
     """
     with replacing_folder(Path(folder), KNOWLEDGE_BASE, overwrite) as writing:
         concepts = _batches(progress(source.concepts, "concepts"))
@@ -54,8 +60,8 @@ def compile_knowledge(
         relations = _batches(progress(source.relations, "relations"))
         relation_names, relation_count, relations_left_out = _write_relations(relations, rows, writing)
         files = {path.name: describe_file(path) for path in sorted(writing.iterdir())}
-        # Of the content alone, independent of its source's name and of the time of compiling.
-        content = [{name: described["blake2b"] for name, described in files.items()}, relation_names, type_names]
+        # The checksum depends on the content alone, not on the name of the source or the version of the package.
+        content = [{name: entry["blake2b"] for name, entry in files.items()}, relation_names, type_names]
         description = {
             "format_version": FORMAT_VERSION,
             "created_by": f"rerank_plugin {__version__}",
@@ -82,7 +88,8 @@ def _write_concepts(
 ) -> tuple[dict[str, int], list[str], int, int]:
     """Write the arrays of concepts.
 
-    Returns the concepts' rows by id; the names of types; how many terms there are; and how many concepts were left out.
+    Returns:
+        The rows of concepts by id, the names of types, the number of terms, and the number of left-out concepts.
     """
     rows: dict[str, int] = {}
     type_numbers: dict[str, int] = {}
@@ -90,24 +97,24 @@ def _write_concepts(
     ids = StringTableWriter(folder, "ids", searchable=True)
     names, terms = (StringTableWriter(folder, name, searchable=False) for name in ("names", "terms"))
     types = ArrayWriter(folder / "types.npy", np.uint16)
-    term_offsets, type_offsets = (OffsetsWriter(folder / f"{of}_offsets.npy") for of in ("term", "type"))
+    term_offsets, type_offsets = (OffsetsWriter(folder / f"{kind}_offsets.npy") for kind in ("term", "type"))
     folded = [np.zeros(0, np.uint64)]  # hashes, 8 bytes a term
     for batch in batches:
-        kept = [one for one in batch if kept_types is None or not kept_types.isdisjoint(one.semantic_types)]
+        kept = [concept for concept in batch if kept_types is None or not kept_types.isdisjoint(concept.semantic_types)]
         left_out += len(batch) - len(kept)
-        for one in kept:
-            if one.id in rows:
-                raise InputError(f"the concept {one.id} ({one.name}) occurs twice; remove one from the source")
-            rows[one.id] = len(rows)
-        ids.extend([one.id for one in kept])
-        names.extend([one.name for one in kept])
-        of_concepts = [[one.name, *one.synonyms] for one in kept]
-        flat = list(chain.from_iterable(of_concepts))
-        term_offsets.extend([len(one) for one in of_concepts])
-        terms.extend(flat)
-        folded.append(hash_strings([fold(term) for term in flat]))
-        type_offsets.extend([len(one.semantic_types) for one in kept])
-        flat_types = chain.from_iterable(one.semantic_types for one in kept)
+        for concept in kept:
+            if concept.id in rows:
+                raise InputError(f"the concept {concept.id} ({concept.name}) occurs twice; remove one from the source")
+            rows[concept.id] = len(rows)
+        ids.extend([concept.id for concept in kept])
+        names.extend([concept.name for concept in kept])
+        terms_of_concepts = [[concept.name, *concept.synonyms] for concept in kept]
+        flat_terms = list(chain.from_iterable(terms_of_concepts))
+        term_offsets.extend([len(concept_terms) for concept_terms in terms_of_concepts])
+        terms.extend(flat_terms)
+        folded.append(hash_strings([fold(term) for term in flat_terms]))
+        type_offsets.extend([len(concept.semantic_types) for concept in kept])
+        flat_types = chain.from_iterable(concept.semantic_types for concept in kept)
         types.append([type_numbers.setdefault(type, len(type_numbers)) for type in flat_types])
     for writer in (ids, names, terms, term_offsets, types, type_offsets):
         writer.close()
@@ -121,23 +128,24 @@ def _write_concepts(
 def _write_relations(
     batches: Iterable[list[Relation]], rows: dict[str, int], folder: Path
 ) -> tuple[list[str], int, int]:
-    """Write the relations between kept concepts, but for those of a concept to itself, sorted and without duplicates.
+    """Write the relations between different kept concepts, sorted and without duplicates.
 
-    Returns the names of relations, sorted, so that the order in which a source lists its relations does not matter; how
-    many relations were written; and how many were left out.
+    Returns:
+        The sorted names of relations, so that their order in the source does not matter; the number of written
+        relations; and the number of left-out relations.
     """
     numbers: dict[str, int] = {}
     left_out = 0
     arrays = [np.zeros((0, 3), np.int32)]  # head, relation, tail
     for batch in batches:
-        found = []
+        kept = []
         for head, relation, tail in batch:
             head_row, tail_row = rows.get(head), rows.get(tail)
             if head_row is None or tail_row is None or head_row == tail_row:
                 left_out += 1
             else:
-                found.append((head_row, numbers.setdefault(relation, len(numbers)), tail_row))
-        arrays.append(np.array(found, np.int32).reshape(-1, 3))
+                kept.append((head_row, numbers.setdefault(relation, len(numbers)), tail_row))
+        arrays.append(np.array(kept, np.int32).reshape(-1, 3))
     names = sorted(numbers)
     triples = np.concatenate(arrays)
     triples[:, 1] = np.array([names.index(name) for name in numbers], np.int32)[triples[:, 1]]
@@ -148,6 +156,6 @@ def _write_relations(
 
 
 def _batches(items: Iterable[T]) -> Iterator[list[T]]:
-    source = iter(items)
-    while batch := list(islice(source, BATCH)):
+    remaining = iter(items)
+    while batch := list(islice(remaining, BATCH)):
         yield batch

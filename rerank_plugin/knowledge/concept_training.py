@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Trained(NamedTuple):
-    """Vectors, their evaluation and their settings; ``measured`` is None if nothing was held out."""
+    """Vectors, their evaluation and their settings; ``measured`` is None without held-out relations."""
 
     vectors: Translation
     measured: Prediction | None
@@ -39,13 +39,13 @@ def train_vectors(
     """Train, evaluate on the held-out share and, with ``final``, train again on all relations.
 
     Raises:
-        InputError: the knowledge base has no relation, or too few to hold any out.
+        InputError: the knowledge base has no relation, or too few relations to hold any out.
     """
     triples = np.stack([knowledge.heads, knowledge.relations, knowledge.tails], axis=1).astype(np.int32)  # [E, 3]
     names = knowledge.relation_names
 
-    def train(some: np.ndarray) -> Translation:
-        return transe.train(some, len(knowledge), len(names), config, seed, progress)
+    def train(training: np.ndarray) -> Translation:
+        return transe.train(training, len(knowledge), len(names), config, seed, progress)
 
     measured, training = None, triples
     if holdout and len(triples):
@@ -53,7 +53,7 @@ def train_vectors(
         if not len(held_out):
             raise InputError(
                 f"{knowledge.folder}: no pair of concepts can be held out ({len(triples)} relations); "
-                "hold a larger share out, or none"
+                "use a larger share, or 0"
             )
         log.info("training on %s relations, %s held out", f"{len(training):,}", f"{len(held_out):,}")
     vectors = train(training)
@@ -74,17 +74,18 @@ def train_vectors(
 
 
 def save(trained: Trained, knowledge: KnowledgeBase, folder: Path, overwrite: bool = False) -> None:
+    """Write the vectors with the ids of the knowledge base's concepts, atomically."""
     ids = knowledge.ids.take(np.arange(len(knowledge)))
     save_concept_vectors(ids, *trained.vectors, folder, trained.settings, overwrite)
 
 
 def figures(trained: Trained) -> list[str]:
-    """The measured figures as text, none where nothing was held out."""
-    one = trained.measured
-    if one is None:
+    """The measured figures as lines of text; none without held-out relations."""
+    measured = trained.measured
+    if measured is None:
         return []
     return [
-        f"{one.triples:,} relations held out, both directions, filtered: hits@10 {one.hits_at_10:.4f}, hits@1 "
-        f"{one.hits_at_1:.4f}, MRR {one.mrr:.4f}; raw: hits@10 {one.raw_hits_at_10:.4f}",
-        f"hits@10 of tails {one.tail_hits_at_10:.4f}, of heads {one.head_hits_at_10:.4f}",
+        f"{measured.triples:,} relations held out, both directions, filtered: hits@10 {measured.hits_at_10:.4f}, "
+        f"hits@1 {measured.hits_at_1:.4f}, MRR {measured.mrr:.4f}; raw: hits@10 {measured.raw_hits_at_10:.4f}",
+        f"hits@10 of tails {measured.tail_hits_at_10:.4f}, of heads {measured.head_hits_at_10:.4f}",
     ]

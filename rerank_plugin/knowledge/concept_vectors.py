@@ -38,14 +38,14 @@ def save_concept_vectors(
     from safetensors.numpy import save_file
 
     tensors = {"vectors": matrix, "relations": relations}
-    described = {"concepts": len(ids), "dimension": matrix.shape[1], **settings}
+    settings = {"concepts": len(ids), "dimension": matrix.shape[1], **settings}
     with replacing_folder(folder, CONCEPT_VECTORS, overwrite) as writing:
         (writing / IDS_FILE).write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
         save_file(
             {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()},
             writing / VECTORS_FILE,
         )
-        text = json.dumps(described, indent=1, ensure_ascii=False)
+        text = json.dumps(settings, indent=1, ensure_ascii=False)
         (writing / SETTINGS_FILE).write_text(text, encoding="utf-8")
 
 
@@ -61,10 +61,10 @@ def load_concept_vectors(folder: str | Path) -> ConceptVectors:
         ids, tensors = read_lines(folder / IDS_FILE), read_tensors(path)
     except InputError as error:
         raise InputError(
-            f"{folder} cannot be read as concept vectors ({error}); write it with: "
+            f"{folder} cannot be read as concept vectors ({error}); train them with: "
             f"rerank-plugin embed concepts --knowledge KB --output {folder}"
         ) from None
     matrix = matrix_of(tensors, "vectors", path, IDS_FILE, len(ids))
     if len(set(ids)) != len(ids):
-        raise InputError(f"{folder / IDS_FILE} names a concept twice; write the folder anew")
+        raise InputError(f"{folder / IDS_FILE} names a concept twice; train the vectors again")
     return ConceptVectors(ids, matrix)

@@ -1,17 +1,17 @@
-"""The records that the readers of vocabularies return."""
+"""The records of a vocabulary."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 
 class Concept(NamedTuple):
     """A concept and its names.
 
-    ``synonyms`` are all names but the preferred one, without duplicates, in the order of the source.
-    ``semantic_types`` are in UMLS type identifiers such as T047, in MeSH the letters of a descriptor's trees (C for
-    diseases), in the sample words; empty if the source gives none.
+    ``synonyms`` are all names except the preferred name, without duplicates, in the order of the source.
+    ``semantic_types`` are type identifiers such as T047 in UMLS, the letters of a descriptor's trees in MeSH (C for
+    diseases), and words in the sample; empty if the source has none.
     """
 
     id: str
@@ -21,7 +21,7 @@ class Concept(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """``head`` has ``relation`` to ``tail``, both ids; a child has ``parent`` to its parent."""
+    """A relation from one concept to another, by their ids; ``parent`` is from the child to the parent."""
 
     head: str
     relation: str
@@ -29,9 +29,9 @@ class Relation(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A vocabulary as two streams. Each can be read once; the concepts must be read first, to their end.
+    """A vocabulary as two streams. Each can be read once, and all concepts must be read before the relations.
 
-    ``kept_types`` are the semantic types that are kept by default, None for all concepts.
+    ``kept_types`` are the semantic types to keep by default; None keeps all concepts.
     """
 
     format: str
@@ -40,8 +40,8 @@ class Source(NamedTuple):
     kept_types: frozenset[str] | None = None
 
 
-def distinct(name: str, others: Iterator[str] | tuple[str, ...] | list[str]) -> tuple[str, tuple[str, ...]]:
+def distinct(name: str, synonyms: Iterable[str]) -> tuple[str, tuple[str, ...]]:
     """A preferred name and its synonyms with normalized white space, without empty names and duplicates."""
     name = " ".join(name.split())
-    names = dict.fromkeys(" ".join(other.split()) for other in others)
-    return name, tuple(other for other in names if other and other != name)
+    names = dict.fromkeys(" ".join(synonym.split()) for synonym in synonyms)
+    return name, tuple(synonym for synonym in names if synonym and synonym != name)

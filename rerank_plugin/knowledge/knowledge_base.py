@@ -2,13 +2,13 @@
 
 The folder holds, for C concepts, T terms and E relations:
 
-    ids, names           string tables [C]; ids can be looked up
-    terms                string table [T]: the names of all concepts, concept by concept, the preferred one first
+    ids, names           string tables [C]; ids is searchable
+    terms                string table [T]: all names of each concept, the preferred name first
     term_offsets         uint64 [C+1]: the terms of concept c are term_offsets[c] to term_offsets[c+1]
-    folded.hashes, .rows uint64 and uint32 [T]: sorted hashes of the terms in one case, and the terms they belong to
-    types, type_offsets  uint16 and uint64 [C+1]: numbers in the list of semantic types, concept by concept
-    heads, relations, tails  int32 [E]: rows, numbers in the list of relation names, rows; sorted, without duplicates
-    knowledge.json       source, the two lists, sizes and checksum
+    folded.hashes, .rows uint64 and uint32 [T]: sorted hashes of the case-folded terms, and the rows of these terms
+    types, type_offsets  uint16 and uint64 [C+1]: the semantic types of each concept, as positions in type_names
+    heads, relations, tails  int32 [E]: rows, positions in relation_names, rows; sorted, without duplicates
+    knowledge.json       source, type_names and relation_names, sizes and checksum
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ REQUIRED = {"files": dict, "relation_names": list, "type_names": list, "checksum
 
 
 class KnowledgeBase:
-    """A compiled vocabulary opened for reading; a concept is a row of it.
+    """A compiled vocabulary opened for reading; a concept is a row.
 
     Raises:
-        InputError: the folder is missing, was not finished, is damaged, or has another format version.
+        InputError: the folder is missing, incomplete, damaged, or has another format version.
     """
 
     def __init__(self, folder: str | Path):
@@ -60,31 +60,30 @@ class KnowledgeBase:
         return len(self.ids)
 
     def semantic_types(self, row: int) -> tuple[str, ...]:
-        """The semantic types of a concept; () if the source gives none."""
+        """The semantic types of a concept; () if the source has none."""
         start, end = int(self.type_offsets[row]), int(self.type_offsets[row + 1])
         return tuple(self.type_names[number] for number in self.types[start:end].tolist())
 
     def terms_of(self, row: int) -> list[str]:
-        """All names of a concept, the preferred one first."""
+        """All names of a concept, the preferred name first."""
         return self.terms.take(np.arange(int(self.term_offsets[row]), int(self.term_offsets[row + 1])))
 
     def concepts_of_terms(self, terms: np.ndarray) -> np.ndarray:
-        """The concepts that terms belong to, int64 [n]. Shapes: terms int [n], rows of ``terms``."""
-        return (
-            np.searchsorted(self.term_offsets, np.asarray(terms).astype(np.uint64), side="right").astype(np.int64) - 1
-        )
+        """The concepts of terms, int64 [n]. Shapes: terms int [n], rows of ``terms``."""
+        rows = np.asarray(terms).astype(np.uint64)
+        return np.searchsorted(self.term_offsets, rows, side="right").astype(np.int64) - 1
 
     def named(self, text: str) -> list[int]:
         """The concepts with this name, ignoring case and white space, in increasing order."""
         folded = fold(text)
-        wanted = hash_strings([folded])
-        first, last = (int(np.searchsorted(self._hashes, wanted, side)[0]) for side in ("left", "right"))
+        hashes = hash_strings([folded])
+        first, last = (int(np.searchsorted(self._hashes, hashes, side)[0]) for side in ("left", "right"))
         terms = [int(term) for term in self._hashed_terms[first:last] if fold(self.terms[int(term)]) == folded]
         return sorted(set(self.concepts_of_terms(np.array(terms, np.int64)).tolist()))
 
 
 def fold(text: str) -> str:
-    """A name with its case folded and with single spaces, for comparisons."""
+    """A case-folded name with single spaces, for comparisons."""
     return " ".join(text.casefold().split())
 
 
@@ -99,7 +98,7 @@ def _description(folder: Path) -> dict:
         description = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
-            f"{folder} holds no {DESCRIPTION}: it is not a compiled knowledge base; "
+            f"{folder} has no {DESCRIPTION}: it is not a compiled knowledge base; "
             f"compile a vocabulary with: rerank-plugin knowledge compile --source S --output KB"
         ) from None
     except (OSError, ValueError) as error:
@@ -109,14 +108,14 @@ def _description(folder: Path) -> dict:
         raise InputError(
             f"{folder} has knowledge base format {version}, this program reads {FORMAT_VERSION}; compile it again"
         )
-    wrong = [name for name, kind in REQUIRED.items() if not isinstance(description.get(name), kind)]
-    if wrong:
-        raise InputError(f"{path} lacks {' and '.join(wrong)}; compile the knowledge base again")
+    missing = [name for name, kind in REQUIRED.items() if not isinstance(description.get(name), kind)]
+    if missing:
+        raise InputError(f"{path} lacks {' and '.join(missing)}; compile the knowledge base again")
     for name, expected in description["files"].items():
         size = (folder / name).stat().st_size if (folder / name).is_file() else None
         if size != expected["bytes"]:
             raise InputError(
                 f"{folder / name} {'is missing' if size is None else f'has {size} bytes'}, expected "
-                f"{expected['bytes']} bytes: the knowledge base is damaged or half copied; compile it again"
+                f"{expected['bytes']} bytes: the knowledge base is damaged or incompletely copied; compile it again"
             )
     return description

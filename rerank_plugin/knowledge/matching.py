@@ -1,18 +1,19 @@
-"""Compiled loops of the annotator (numba; compiled on first use and kept on disk).
+"""Compiled loops of the annotator (numba; compiled on first use and cached on disk).
 
-Import this module only where texts are annotated: numba takes half a second to load.
+Import this module lazily: numba takes half a second to load.
 
-Which forms are similar to an n-gram is found as in all-pairs similarity search (Bayardo et al., WWW 2007; Xiao et al.,
-PPJoin, WWW 2008), which gives exactly the forms that a comparison with all of them would give. For a Jaccard similarity
-of t between an n-gram of n distinct trigrams and a form of s:
+The search for forms similar to an n-gram is an all-pairs similarity search (Bayardo et al., WWW 2007; Xiao et al.,
+PPJoin, WWW 2008), with the same result as a comparison with all forms. For a Jaccard similarity of at least t between
+an n-gram of n distinct trigrams and a form of s distinct trigrams:
 
 * s is between t n and n / t: *the length filter*;
 * they share at least o = t / (1 + t) (n + s) trigrams;
-* so, with trigrams in one global order, the first n - ceil(t n) + 1 of the n-gram and the first s - ceil(t s) + 1 of
-  the form have one in common: *the prefix filter*. Rare trigrams come first, so few forms are looked at;
-* the first common trigram, at places p and q, leaves at most min(n - p, s - q) in common: *the position filter*;
-* every trigram has one of 64 bits. Bits that only the n-gram has are trigrams that the form lacks, at least as many,
-  and the reverse: *the bit filter*. What passes it is compared trigram by trigram.
+* so, with trigrams in a global order, the first n - ceil(t n) + 1 trigrams of the n-gram and the first
+  s - ceil(t s) + 1 of the form have a common trigram: *the prefix filter*. Rare trigrams come first, so few forms are
+  candidates;
+* if the first common trigram has positions p and q, at most min(n - p, s - q) are common: *the position filter*;
+* every trigram has one of 64 bits. Each bit of the n-gram alone stands for at least one trigram that the form lacks,
+  and the reverse: *the bit filter*. The remaining forms are compared trigram by trigram.
 
 Letters in shapes: F forms, U distinct trigrams, W words of all texts of a call, D texts, K candidates of a mention.
 """
@@ -35,7 +36,7 @@ from rerank_plugin.knowledge.term_arrays import (
 )
 
 BITS = np.uint64(CODE_POINT_BITS)
-ROUNDING = 1e-9  # a count that should be whole is not made one larger by the last digit of a product
+ROUNDING = 1e-9  # keeps rounding errors of a product from increasing a count by one
 LARGEST_SIZE = (1 << 16) - 1  # distinct trigrams of a form that is compared approximately
 
 
@@ -43,45 +44,45 @@ class Texts(NamedTuple):
     """The words of D texts, one after another."""
 
     characters: np.ndarray  # code points of the words' forms, each followed by a space, uint32
-    words: np.ndarray  # where each form begins, int64 [W+1]
-    starts: np.ndarray  # of the words as they are written, in their own text, int64 [W]
-    ends: np.ndarray  # likewise
-    breaks: np.ndarray  # no mention spans from the word before to this one, uint8 [W]
-    bounds: np.ndarray  # an approximate match may begin and end with this word, uint8 [W]
-    texts: np.ndarray  # the first word of each text, int64 [D+1]
+    word_offsets: np.ndarray  # the first character of each word's form, int64 [W+1]
+    starts: np.ndarray  # starts of the words as written, in their own text, int64 [W]
+    ends: np.ndarray  # ends of the words as written, int64 [W]
+    breaks: np.ndarray  # whether no mention spans the previous word and this word, uint8 [W]
+    bounds: np.ndarray  # whether an approximate match may begin and end with this word, uint8 [W]
+    text_offsets: np.ndarray  # the first word of each text, int64 [D+1]
 
 
-class Index(NamedTuple):
-    """What similar forms are found by, for one threshold."""
+class TrigramIndex(NamedTuple):
+    """Inverted index of trigrams for one threshold."""
 
-    # For each trigram the forms that have it within their prefix: number, size and place in one int64, ascending.
+    # Postings of each trigram: the forms with it in their prefix; number, size and position in an int64, ascending.
     postings: np.ndarray
-    offsets: np.ndarray  # of each trigram's postings, int64 [U+1]
-    bits: np.ndarray  # of the trigrams of each form, uint64 [F]
-    needed: np.ndarray  # the trigrams that must be shared, by the sum of both sizes, int64
-    largest: int  # trigrams of an n-gram that can be similar to any form, at most
+    offsets: np.ndarray  # the first posting of each trigram, int64 [U+1]
+    bits: np.ndarray  # the bits of each form's trigrams, uint64 [F]
+    needed: np.ndarray  # the smallest number of common trigrams, by the sum of both sizes, int64
+    largest: int  # the largest number of trigrams of an n-gram that can be similar to a form
 
 
 class Matches(NamedTuple):
-    """The n-grams of one text that match, of any number up to the arrays' length n; they may overlap."""
+    """The matching n-grams of a text, which may overlap; the arrays have space for n."""
 
-    first: np.ndarray  # word, int64 [n]
-    last: np.ndarray  # word, int64 [n]
-    length: np.ndarray  # in characters, int64 [n]
-    filled: np.ndarray  # number of candidates, int64 [n]
+    first: np.ndarray  # first word, int64 [n]
+    last: np.ndarray  # last word, int64 [n]
+    length: np.ndarray  # number of characters, int64 [n]
+    counts: np.ndarray  # number of candidates, int64 [n]
     concepts: np.ndarray  # candidates, best first, int32 [n, K]
-    similarities: np.ndarray  # float64 [n, K]
+    similarities: np.ndarray  # similarities of the candidates, float64 [n, K]
 
 
-class Found(NamedTuple):
-    """The M mentions of D texts in their order."""
+class Mentions(NamedTuple):
+    """The M mentions of D texts in order."""
 
-    first: np.ndarray  # word, counted over all texts, int64 [M]
-    last: np.ndarray  # likewise
-    of_text: np.ndarray  # the first mention of each text, int64 [D+1]
+    first: np.ndarray  # first word, counted over all texts, int64 [M]
+    last: np.ndarray  # last word, likewise, int64 [M]
+    text_offsets: np.ndarray  # the first mention of each text, int64 [D+1]
     concepts: np.ndarray  # candidates of all mentions, best first, int32
-    similarities: np.ndarray  # of the candidates, float64
-    of_mention: np.ndarray  # the first candidate of each mention, int64 [M+1]
+    similarities: np.ndarray  # similarities of the candidates, float64
+    candidate_offsets: np.ndarray  # the first candidate of each mention, int64 [M+1]
 
 
 class MatchingSettings(NamedTuple):
@@ -97,7 +98,7 @@ class MatchingSettings(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def _key(characters, place, end):
-    """The trigram at a place as one number; shorter at the end."""
+    """The trigram at a position as a number; shorter at the end."""
     key = np.uint64(0)
     for i in range(GRAM):
         character = np.uint64(characters[place + i]) if place + i < end else np.uint64(0)
@@ -113,6 +114,7 @@ def _least(share, count):
 
 @njit(nogil=True, cache=True)
 def _bit(gram):
+    """The bit of a trigram."""
     return np.uint64(1) << ((np.uint64(gram) * SPREAD) >> np.uint64(58))
 
 
@@ -127,13 +129,13 @@ def _ones(bits):
 
 @njit(nogil=True, cache=True)
 def _prefix(size, threshold):
-    """How many of a form's first trigrams are in the postings."""
+    """The number of a form's first trigrams that are in the postings."""
     return size - _least(threshold, size) + 1 if size <= LARGEST_SIZE else 0
 
 
 @njit(nogil=True, cache=True)
 def _postings(grams, gram_offsets, gram_count, threshold):
-    """Index's postings, offsets and bits."""
+    """The postings, offsets and bits of a `TrigramIndex`."""
     forms = len(gram_offsets) - 1
     offsets = np.zeros(gram_count + 1, np.int64)
     for form in range(forms):
@@ -153,17 +155,18 @@ def _postings(grams, gram_offsets, gram_count, threshold):
     return postings, offsets, bits
 
 
-def index(terms: TermArrays, threshold: float) -> Index:
-    """The index of the forms for a threshold; not stored, since building it takes a fraction of a second for MeSH."""
+def build_index(terms: TermArrays, threshold: float) -> TrigramIndex:
+    """Build the index of the forms for a threshold; not stored, since it takes a fraction of a second for MeSH."""
     most = min(len(terms.first_of_size) - 2, LARGEST_SIZE)
     largest = int(most / threshold + ROUNDING)
     needed = np.ceil(threshold / (1 + threshold) * np.arange(most + largest + 1) - ROUNDING).astype(np.int64)
-    return Index(*_postings(terms.grams, terms.gram_offsets, len(terms.gram_keys), threshold), needed, largest)
+    postings, offsets, bits = _postings(terms.grams, terms.gram_offsets, len(terms.gram_keys), threshold)
+    return TrigramIndex(postings, offsets, bits, needed, largest)
 
 
 @njit(nogil=True, cache=True)
 def _number_grams(characters, terms):
-    """The number of the trigram that begins at each place, int64 [n]; negative for a trigram that no form has."""
+    """The number of the trigram at each position, int64 [n]; negative for a trigram of no form."""
     numbers = np.empty(len(characters), np.int64)
     for place in range(len(characters)):
         key = _key(characters, place, len(characters))
@@ -181,16 +184,16 @@ def _number_grams(characters, terms):
 
 @njit(nogil=True, cache=True)
 def _equal_form(characters, start, end, hashed, terms):
-    """The form that is equal to characters start..end; -1 if there is none."""
+    """The form equal to characters start..end; -1 for none."""
     slot = first_slot(hashed, terms.form_slots)
     while terms.form_slots[slot]:
         form = terms.form_slots[slot] - 1
         first = terms.character_offsets[form]
         if terms.character_offsets[form + 1] - first == end - start:
-            same = 0
-            while same < end - start and terms.characters[first + same] == characters[start + same]:
-                same += 1
-            if same == end - start:
+            equal = 0
+            while equal < end - start and terms.characters[first + equal] == characters[start + equal]:
+                equal += 1
+            if equal == end - start:
                 return np.int64(form)
         slot = (slot + 1) & (len(terms.form_slots) - 1)
     return np.int64(-1)
@@ -198,7 +201,7 @@ def _equal_form(characters, start, end, hashed, terms):
 
 @njit(nogil=True, cache=True)
 def _add_gram(grams, count, gram):
-    """Insert into the first ``count`` ascending distinct numbers; returns the new count."""
+    """Insert a trigram into the first ``count`` distinct ascending numbers; returns the new count."""
     place = count
     while place > 0 and grams[place - 1] > gram:
         place -= 1
@@ -211,63 +214,64 @@ def _add_gram(grams, count, gram):
 
 
 @njit(nogil=True, cache=True)
-def _offer(concept, similarity, matches, match):
-    """Enter a concept among the candidates of a match: the most similar first, then by row, each once."""
-    rows, values, count, most = (
-        matches.concepts[match], matches.similarities[match], matches.filled[match], matches.concepts.shape[1],
+def _add_candidate(concept, similarity, matches, match):
+    """Add a concept to the distinct candidates of a match: by decreasing similarity, then by row."""
+    rows, similarities, count, most = (
+        matches.concepts[match], matches.similarities[match], matches.counts[match], matches.concepts.shape[1],
     )  # fmt: skip
     for i in range(count):
         if rows[i] == concept:
-            if values[i] >= similarity:
+            if similarities[i] >= similarity:
                 return
             for k in range(i, count - 1):
-                rows[k], values[k] = rows[k + 1], values[k + 1]
+                rows[k], similarities[k] = rows[k + 1], similarities[k + 1]
             count -= 1
             break
     place = count
     while place > 0 and (
-        values[place - 1] < similarity or (values[place - 1] == similarity and rows[place - 1] > concept)
+        similarities[place - 1] < similarity or (similarities[place - 1] == similarity and rows[place - 1] > concept)
     ):
         place -= 1
     if place < most:
         for k in range(min(count, most - 1), place, -1):
-            rows[k], values[k] = rows[k - 1], values[k - 1]
-        rows[place], values[place] = concept, similarity
+            rows[k], similarities[k] = rows[k - 1], similarities[k - 1]
+        rows[place], similarities[place] = concept, similarity
         count = min(count + 1, most)
-    matches.filled[match] = count
+    matches.counts[match] = count
 
 
 @njit(nogil=True, cache=True)
-def _offer_form(form, similarity, terms, matches, match):
+def _add_form(form, similarity, terms, matches, match):
+    """Add the concepts of a form to the candidates of a match."""
     for i in range(terms.concept_offsets[form], terms.concept_offsets[form + 1]):
-        _offer(terms.concepts[i], similarity, matches, match)
+        _add_candidate(terms.concepts[i], similarity, matches, match)
 
 
 @njit(nogil=True, cache=True)
-def _common(grams, place, count, others, other, end, needed):
-    """The number of common elements of grams[place:count] and others[other:end], both ascending.
+def _common(grams, place, count, form_grams, form_place, form_end, needed):
+    """The number of common elements of grams[place:count] and form_grams[form_place:form_end], both ascending.
 
-    It stops early, with a smaller number, once ``needed`` cannot be reached.
+    A smaller number is returned early when ``needed`` cannot be reached.
     """
     common = 0
-    while place < count and other < end:
-        if common + min(count - place, end - other) < needed:
+    while place < count and form_place < form_end:
+        if common + min(count - place, form_end - form_place) < needed:
             return common
-        mine, theirs = grams[place], np.int64(others[other])
-        if mine == theirs:
+        gram, form_gram = grams[place], np.int64(form_grams[form_place])
+        if gram == form_gram:
             common += 1
-        place += mine <= theirs
-        other += theirs <= mine
+        place += gram <= form_gram
+        form_place += form_gram <= gram
     return common
 
 
 @njit(nogil=True, cache=True)
-def _offer_similar(grams, count, bits, terms, index, threshold, seen, stamp, matches, match):
-    """Enter the concepts of all forms whose similarity to an n-gram is not below the threshold.
+def _add_similar(grams, count, bits, terms, index, threshold, seen, stamp, matches, match):
+    """Add the concepts of all forms with at least the threshold's similarity to an n-gram to the candidates.
 
     Args:
-        grams: the n-gram's distinct trigrams, ascending, int64 [count or more]; ``bits`` are theirs.
-        seen: int64 [F]; forms that were compared get ``stamp``, which no earlier n-gram had.
+        grams: the n-gram's distinct trigrams, ascending, int64 [count or more], with their ``bits``.
+        seen: int64 [F], the stamp of the last n-gram that each form was compared with; ``stamp`` is a new one.
     """
     sizes = len(terms.first_of_size) - 1
     smallest, largest = _least(threshold, count), min(np.int64(count / threshold + ROUNDING), sizes - 1)
@@ -282,39 +286,41 @@ def _offer_similar(grams, count, bits, terms, index, threshold, seen, stamp, mat
         for posting in postings[np.searchsorted(postings, low) :]:
             if posting >= high:
                 break
-            form, size, other = posting >> 32, (posting >> 16) & 0xFFFF, posting & 0xFFFF
+            form, size, form_place = posting >> 32, (posting >> 16) & 0xFFFF, posting & 0xFFFF
             needed = index.needed[count + size]
-            if min(count - place, size - other) < needed:
+            if min(count - place, size - form_place) < needed:
                 continue
-            theirs = index.bits[form]
-            if count - _ones(bits & ~theirs) < needed or size - _ones(theirs & ~bits) < needed or seen[form] == stamp:
+            form_bits = index.bits[form]
+            if count - _ones(bits & ~form_bits) < needed or size - _ones(form_bits & ~bits) < needed:
+                continue
+            if seen[form] == stamp:
                 continue
             seen[form] = stamp
             start, stop = terms.gram_offsets[form], terms.gram_offsets[form + 1]
-            common = 1 + _common(grams, place + 1, count, terms.grams, start + other + 1, stop, needed - 1)
+            common = 1 + _common(grams, place + 1, count, terms.grams, start + form_place + 1, stop, needed - 1)
             similarity = common / (count + size - common)
             if similarity >= threshold:
-                _offer_form(form, similarity, terms, matches, match)
+                _add_form(form, similarity, terms, matches, match)
 
 
 @njit(nogil=True, cache=True)
 def _grown(array, count):
-    """A longer copy of an array, with room for at least ``count`` entries."""
+    """A longer copy of an array, with space for at least ``count`` entries."""
     longer = np.empty((2 * count,) + array.shape[1:], array.dtype)
     longer[: len(array)] = array
     return longer
 
 
 @njit(nogil=True, cache=True)
-def _with_room(matches, count):
-    """The matches, with room for ``count``."""
+def _with_space(matches, count):
+    """The matches, with space for ``count``."""
     if count <= len(matches.first):
         return matches
     return Matches(
         _grown(matches.first, count),
         _grown(matches.last, count),
         _grown(matches.length, count),
-        _grown(matches.filled, count),
+        _grown(matches.counts, count),
         _grown(matches.concepts, count),
         _grown(matches.similarities, count),
     )
@@ -322,27 +328,27 @@ def _with_room(matches, count):
 
 @njit(nogil=True, cache=True)
 def _match_from(i, stop, texts, numbers, terms, index, settings, grams, seen, matches, matched):
-    """Enter the n-grams that begin with word i and match, of the words before ``stop``.
+    """Add the matching n-grams that begin with word i and end before word ``stop``.
 
     Args:
-        numbers: of the trigrams of all texts. grams: int64 [index.largest + 2], any content.
+        numbers: the trigrams of all texts. grams: int64 [index.largest + 2], a buffer.
         seen: int64 [F + 1]; the last entry counts n-grams.
 
     Returns:
-        (matches, perhaps longer ones; how many are filled)
+        The matches, possibly as longer arrays, and their number.
     """
-    start = texts.words[i]
+    start = texts.word_offsets[i]
     bounded = texts.bounds[i] > 0
-    hashed = continued_hash(texts.characters, start, texts.words[i + 1] - 1, FNV_START)
+    hashed = continued_hash(texts.characters, start, texts.word_offsets[i + 1] - 1, FNV_START)
     reach = np.int64(terms.reach[first_slot(hashed, terms.reach)])
     window = settings.window if settings.approximate and bounded else 0
     count, bits, done = 0, np.uint64(0), start
     for j in range(i, min(i + max(reach, window), stop)):
         if j > i and texts.breaks[j]:
             break
-        end = texts.words[j + 1] - 1
+        end = texts.word_offsets[j + 1] - 1
         if j > i:
-            hashed = continued_hash(texts.characters, texts.words[j] - 1, end, hashed)
+            hashed = continued_hash(texts.characters, texts.word_offsets[j] - 1, end, hashed)
         similar = j - i < window
         while similar and done < end - GRAM + 1 and count <= index.largest:
             count = _add_gram(grams, count, numbers[done])
@@ -352,57 +358,57 @@ def _match_from(i, stop, texts, numbers, terms, index, settings, grams, seen, ma
         length = texts.ends[j] - texts.starts[i]
         if length < settings.shortest or (j == i and not bounded):
             continue
-        matches = _with_room(matches, matched + 1)
-        matches.filled[matched] = 0
+        matches = _with_space(matches, matched + 1)
+        matches.counts[matched] = 0
         if j - i < reach:
             equal = _equal_form(texts.characters, start, end, hashed, terms)
             if equal >= 0:
-                _offer_form(equal, 1.0, terms, matches, matched)
+                _add_form(equal, 1.0, terms, matches, matched)
         if similar:
             seen[-1] += 1
-            _offer_similar(
+            _add_similar(
                 grams, count, bits, terms, index, settings.threshold, seen, seen[-1], matches, matched
             )  # fmt: skip
-        if matches.filled[matched]:
+        if matches.counts[matched]:
             matches.first[matched], matches.last[matched], matches.length[matched] = i, j, length
             matched += 1
     return matches, matched
 
 
 @njit(nogil=True, cache=True)
-def _before(matches, one, other, longest_first):
-    """Whether a match is preferred to another that overlaps with it."""
-    better = matches.similarities[one, 0] - matches.similarities[other, 0]
-    longer = matches.length[one] - matches.length[other]
-    if longest_first and longer != 0:
-        return longer > 0
-    if better != 0.0:
-        return better > 0.0
-    return one < other if longer == 0 else longer > 0
+def _preferred(matches, i, j, longest_first):
+    """Whether match i is preferred to an overlapping match j."""
+    similarity = matches.similarities[i, 0] - matches.similarities[j, 0]
+    length = matches.length[i] - matches.length[j]
+    if longest_first and length != 0:
+        return length > 0
+    if similarity != 0.0:
+        return similarity > 0.0
+    return i < j if length == 0 else length > 0
 
 
 @njit(nogil=True, cache=True)
 def _best_first(matches, matched, longest_first):
-    """The matches in the order of :func:`_before`, int64 [matched]; a shell sort, since it compiles fast."""
+    """The matches in the order of :func:`_preferred`, int64 [matched]; a shell sort, since it compiles fast."""
     order = np.arange(matched)
     gap = matched // 2
     while gap > 0:
         for i in range(gap, matched):
-            one, place = order[i], i
-            while place >= gap and _before(matches, one, order[place - gap], longest_first):
+            match, place = order[i], i
+            while place >= gap and _preferred(matches, match, order[place - gap], longest_first):
                 order[place] = order[place - gap]
                 place -= gap
-            order[place] = one
+            order[place] = match
         gap = 1 if gap == 2 else gap * 5 // 11
     return order
 
 
 @njit(nogil=True, cache=True)
 def _kept(matches, matched, words, longest_first):
-    """Whether each match is kept, bool [matched]: best first, each unless it overlaps with a kept match.
+    """Whether each match is kept, bool [matched]: best first, unless it overlaps with a kept match.
 
     Args:
-        words: the first word of the text and the one after its last.
+        words: the first word of the text and the first word after it.
     """
     kept, taken = np.zeros(matched, np.bool_), np.zeros(words[1] - words[0], np.bool_)
     for match in _best_first(matches, matched, longest_first):
@@ -418,9 +424,9 @@ def _kept(matches, matched, words, longest_first):
 
 @njit(nogil=True, cache=True)
 def find_mentions(texts, terms, index, settings):
-    """The mentions of all texts: n-grams with an equal or similar form, of overlapping ones the best, as Found.
+    """The mentions of all texts, as Mentions: n-grams with an equal or similar form, the best of overlapping n-grams.
 
-    ``terms`` are TermArrays, and ``index`` that of the same threshold as in ``settings``.
+    ``texts`` are Texts, ``terms`` TermArrays, and ``index`` their TrigramIndex for the threshold in ``settings``.
     """
     numbers = _number_grams(texts.characters, terms)
     grams = np.empty(index.largest + 2, np.int64)
@@ -430,33 +436,34 @@ def find_mentions(texts, terms, index, settings):
         np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64),
         np.empty((64, most), np.int32), np.empty((64, most), np.float64),
     )  # fmt: skip
-    first, last, of_mention = np.empty(256, np.int64), np.empty(256, np.int64), np.zeros(257, np.int64)
+    first, last, candidate_offsets = np.empty(256, np.int64), np.empty(256, np.int64), np.zeros(257, np.int64)
     concepts, similarities = np.empty(1024, np.int32), np.empty(1024, np.float64)
-    of_text = np.zeros(len(texts.texts), np.int64)
-    mentions = entries = 0
-    for text in range(len(texts.texts) - 1):
-        matched, stop = 0, texts.texts[text + 1]
-        for i in range(texts.texts[text], stop):
+    text_offsets = np.zeros(len(texts.text_offsets), np.int64)
+    mentions = candidates = 0
+    for text in range(len(texts.text_offsets) - 1):
+        matched, stop = 0, texts.text_offsets[text + 1]
+        for i in range(texts.text_offsets[text], stop):
             matches, matched = _match_from(
                 i, stop, texts, numbers, terms, index, settings, grams, seen, matches, matched
             )  # fmt: skip
-        kept = _kept(matches, matched, texts.texts[text : text + 2], settings.longest_first)
-        for match in range(matched):  # by first word: in text order, as those that are kept do not overlap
+        kept = _kept(matches, matched, texts.text_offsets[text : text + 2], settings.longest_first)
+        for match in range(matched):  # by first word, which is text order, since kept matches do not overlap
             if not kept[match]:
                 continue
             if mentions + 1 >= len(first):
-                first, last, of_mention = _grown(first, mentions), _grown(last, mentions), _grown(of_mention, mentions)
-            if entries + most > len(concepts):
-                concepts, similarities = _grown(concepts, entries + most), _grown(similarities, entries + most)
+                first, last = _grown(first, mentions), _grown(last, mentions)
+                candidate_offsets = _grown(candidate_offsets, mentions)
+            if candidates + most > len(concepts):
+                concepts, similarities = _grown(concepts, candidates + most), _grown(similarities, candidates + most)
             first[mentions], last[mentions] = matches.first[match], matches.last[match]
-            filled = matches.filled[match]
-            concepts[entries : entries + filled] = matches.concepts[match, :filled]
-            similarities[entries : entries + filled] = matches.similarities[match, :filled]
-            entries += filled
+            count = matches.counts[match]
+            concepts[candidates : candidates + count] = matches.concepts[match, :count]
+            similarities[candidates : candidates + count] = matches.similarities[match, :count]
+            candidates += count
             mentions += 1
-            of_mention[mentions] = entries
-        of_text[text + 1] = mentions
-    return Found(
-        first[:mentions].copy(), last[:mentions].copy(), of_text,
-        concepts[:entries].copy(), similarities[:entries].copy(), of_mention[: mentions + 1].copy(),
+            candidate_offsets[mentions] = candidates
+        text_offsets[text + 1] = mentions
+    return Mentions(
+        first[:mentions].copy(), last[:mentions].copy(), text_offsets,
+        concepts[:candidates].copy(), similarities[:candidates].copy(), candidate_offsets[: mentions + 1].copy(),
     )  # fmt: skip

@@ -1,22 +1,21 @@
-"""Words of texts and of a knowledge base's terms, brought to one form, with their places in the text.
+"""Normalization of the words of texts and terms to forms, with their places in the text.
 
-The annotator compares forms, never the original text. A form is made by these rules, with examples:
+The annotator compares forms, never the original text. The rules, with examples:
 
-* **Words** are runs of letters and digits; hyphens and other marks only separate them (``beta-catenin``, ``beta
-  catenin``). Greek letters are words of their own and spelled out (``TNFα``, ``TNF-alpha``).
-* **Letters** are decomposed (Unicode NFKD), lose accents and become lower-case (``Sjögren``, ``ﬁbrosis``).
+* **Words** are runs of letters and digits, separated by hyphens and other marks (``beta-catenin``, ``beta catenin``).
+  Greek letters are separate words and spelled out (``TNFα``, ``TNF-alpha``).
+* **Letters** are decomposed (Unicode NFKD), stripped of accents and lower-cased (``Sjögren``, ``ﬁbrosis``).
 * A possessive ``'s`` is dropped (``Alzheimer's disease``, ``Alzheimer disease``).
-* **British spellings** become American ones (``haemorrhage``, ``tumour``, ``oesophageal``, ``sulphate``,
-  ``immunisation``), by rules that are safe because they are applied to terms, too.
-* **Plurals** in -s and -ies become singulars where a word has five letters or more, and not in -ss, -us, -is
-  (``tumours``, ``biopsies``; ``virus``, ``arthritis`` and ``aids`` stay).
+* **British spellings** become American (``haemorrhage``, ``tumour``, ``oesophageal``, ``sulphate``, ``immunisation``),
+  by rules that are safe because they also apply to terms.
+* **Plurals** in -s and -ies of words with five letters or more become singulars, except in -ss, -us, -is (``tumours``,
+  ``biopsies``; ``virus``, ``arthritis`` and ``aids`` are unchanged).
+* **Cancer** becomes neoplasm, MeSH's word; not every edition lists both (``breast cancer``).
 
-* **Cancer** is neoplasm, as MeSH says where texts say cancer; not every edition lists both (``breast cancer``).
+The rules make some terms of different concepts equal (Cyclosporine, Cyclosporines). Such a form stands only for the
+concepts with a term of exactly this spelling, if there are any.
 
-These rules make some terms of different concepts equal (Cyclosporine, Cyclosporines). A form then means only the
-concepts with a term written exactly so, if there are any.
-
-MeSH permutes its entry terms (``Infarction, Myocardial``): such a term has its natural order as a second form.
+MeSH permutes its entry terms (``Infarction, Myocardial``): a permuted term has its natural order as a second form.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from typing import NamedTuple
 
 from rerank_plugin.text.tokenizer import PieceMemo
 
-VERSION = 3  # of the rules: forms on disk are made anew when it changes
+VERSION = 3  # version of the rules; stored forms of another version are rebuilt
 
 _GREEK = "\u0370-\u03ff"
-_MARKS = "\u0300-\u036f"  # combining
+_MARKS = "\u0300-\u036f"  # combining marks
 _WORD = re.compile(
     rf"([{_GREEK}]+|[^\W_{_GREEK}]+(?:[{_MARKS}]+[^\W_{_GREEK}]*)*(?:['’]s(?![^\W_]))?)"
-)  # one group: split() gives separators and words by turns
+)  # one group, so that split() alternates separators and words
 _POSSESSIVE = re.compile(r"['’]s$")
 _NOT_IN_WORDS = re.compile(r"[\W_]+")
-_SPELLED = {"lamda": "lambda"}  # Unicode's own spelling
-LONGEST_SYMBOL = 2  # Greek letters in a row; more are a Greek word
+_SPELLED = {"lamda": "lambda"}  # for Unicode's spelling
+LONGEST_SYMBOL = 2  # Greek letters in a row; longer runs are Greek words
 
 _SPELLINGS = tuple(
-    (re.compile(pattern), instead)
-    for pattern, instead in (
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
         ("ae", "e"),
         ("oe", "e"),
         ("(tum|col|behavi|od|hum|lab|fav|vap|rum|harb|neighb)our", r"\1or"),
@@ -55,11 +54,11 @@ _SPELLINGS = tuple(
         ("^cancers?$", "neoplasm"),
     )
 )
-SHORTEST_CHANGED = 5  # letters: shorter words are changed by no rule (toe, doe)
+SHORTEST_CHANGED = 5  # letters; shorter words are unchanged (toe, doe)
 SHORTEST_PLURAL = 5
 _KEEPS_S = ("ss", "us", "is")
 
-# Words that neither begin nor end an approximate match, and are no mention by themselves.
+# Words that neither begin nor end an approximate match, and are not mentions by themselves.
 STOP_WORDS = frozenset(
     """a about above across after again against all almost alone along also although always am among an and another any
     are around as at away be became because become been before behind being below between both but by came can cannot
@@ -78,75 +77,76 @@ STOP_WORDS = frozenset(
 class Words(NamedTuple):
     """The n words of a text."""
 
-    written: list[str]  # as they are written
-    forms: list[str]  # their forms, for comparisons; none is empty
+    written: list[str]  # as written
+    forms: list[str]  # normalized, never empty
     separators: list[str]  # the n + 1 strings before each word and after the last
 
 
 def words(text: str) -> Words:
-    """The words of a text, or of a term."""
+    """The words of a text or a term."""
     pieces = _WORD.split(text)
     return Words(pieces[1::2], list(map(FORMS.__getitem__, pieces[1::2])), pieces[::2])
 
 
 def term_forms(term: str) -> dict[str, bool]:
-    """The forms of a term as words joined by spaces: as it is written, and a permuted term in its natural order, too.
+    """The forms of a term, words joined by spaces: of the term as written and, if permuted, in its natural order.
 
     Returns:
-        For each form whether the term is written so, ignoring case, accents and punctuation.
+        Whether each form equals the term except for case, accents and punctuation.
 
     >>> term_forms("Infarctions, Myocardial")
     {'infarction myocardial': False, 'myocardial infarction': False}
     """
     parts = term.split(", ")  # with the space: 2,4-dinitrophenol is not permuted
     forms = {}
-    for one in [term] if len(parts) == 1 else [term, " ".join(reversed(parts))]:
-        found = words(one)
-        if found.forms:
-            form = " ".join(found.forms)
-            forms[form] = form == " ".join(map(_plain, found.written))
+    for variant in [term] if len(parts) == 1 else [term, " ".join(reversed(parts))]:
+        variant_words = words(variant)
+        if variant_words.forms:
+            form = " ".join(variant_words.forms)
+            forms[form] = form == " ".join(map(_plain, variant_words.written))
     return forms
 
 
 def breaks(separator: str) -> bool:
-    """Whether no mention can span a separator: a line's end, and marks beside white space (the end of a sentence, a
-    comma, a bracket). Hyphens, slashes and commas inside words (``2,4-dinitrophenol``) do not, nor does a plural's
-    apostrophe.
+    """Whether mentions end at a separator: the end of a line, or marks beside white space (the end of a sentence, a
+    comma, a bracket). Mentions span hyphens, slashes and commas inside words (``2,4-dinitrophenol``) and the apostrophe
+    of a plural.
     """
-    marks = separator.replace("'", "").replace("’", "")
-    bare = "".join(marks.split())
-    return "\n" in separator or (len(bare) > 0 and bare != marks)
+    without_apostrophes = separator.replace("'", "").replace("’", "")
+    marks = "".join(without_apostrophes.split())
+    return "\n" in separator or (len(marks) > 0 and marks != without_apostrophes)
 
 
 def bounds(word: str) -> bool:
-    """Whether a word as written may begin and end an approximate match: it is neither a stop-word nor a number."""
+    """Whether a word as written may begin and end an approximate match: any word but stop words and numbers."""
     return word.lower() not in STOP_WORDS and not word.isdigit()
 
 
 def _plain(word: str) -> str:
-    """A word in lower case, without accents and possessive."""
+    """A word in lower case, without accents and possessive ``'s``."""
     word = _POSSESSIVE.sub("", word)
     return (word if word.isascii() else _folded(word)).lower()
 
 
 def _form(word: str) -> str:
+    """The form of a word."""
     word = _plain(word)
     if len(word) >= SHORTEST_CHANGED:
-        for pattern, instead in _SPELLINGS:
-            word = pattern.sub(instead, word)
+        for pattern, replacement in _SPELLINGS:
+            word = pattern.sub(replacement, word)
     return _singular(word)
 
 
 def _folded(word: str) -> str:
     decomposed = unicodedata.normalize("NFKD", word)
-    plain = "".join(one for one in decomposed if not unicodedata.combining(one))
+    plain = "".join(character for character in decomposed if not unicodedata.combining(character))
     if len(plain) <= LONGEST_SYMBOL:
         plain = "".join(map(_spelled, plain))
     return _NOT_IN_WORDS.sub("", plain) or word
 
 
 def _spelled(letter: str) -> str:
-    """A Greek letter by its name, any other as it is."""
+    """The name of a Greek letter; any other letter is unchanged."""
     name = unicodedata.name(letter, "")
     if not name.startswith("GREEK ") or " LETTER " not in name:
         return letter
@@ -160,6 +160,6 @@ def _singular(word: str) -> str:
     return word[:-3] + "y" if word.endswith("ies") else word[:-1]
 
 
-FORMS = PieceMemo(_form)  # of every word met before
+FORMS = PieceMemo(_form)  # cached
 BREAKS = PieceMemo(breaks, 1 << 16)
 BOUNDS = PieceMemo(bounds)

@@ -1,7 +1,7 @@
-"""The bundled vocabulary: the concepts that the bundled collection is made of, with their lay and expert names.
+"""The bundled vocabulary: the concepts of the bundled collection, with their lay and expert names.
 
-It holds every concept of `sample.contents`, and every broader concept that one of them names. The relations are
-``broader``, from a concept to the broader one, and ``concerns``, from a drug, gene or procedure to its conditions.
+It holds all concepts of `sample.contents` and their broader concepts. The relations are ``broader``, from a concept to
+its broader concept, and ``concerns``, from a drug, gene or procedure to its conditions.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ BROADER, CONCERNS = "broader", "concerns"
 
 
 def source() -> Source:
-    wider: dict[str, str] = {}  # the type of each broader concept that is none of the bundled ones, by its name
-    for one in CONCEPTS:
-        if one.broader:
-            wider.setdefault(one.broader, one.type)
-    ids = {key: f"S{number:03}" for number, key in enumerate([*(one.key for one in CONCEPTS), *wider], 1)}
-    concepts = [Concept(ids[one.key], *distinct(one.forms[0], one.forms[1:]), (one.type,)) for one in CONCEPTS]
-    concepts += [Concept(ids[name], name, (), (type,)) for name, type in wider.items()]
-    relations = []
-    for one in CONCEPTS:
-        if one.broader:
-            relations.append(Relation(ids[one.key], BROADER, ids[one.broader]))
-        relations += [Relation(ids[one.key], CONCERNS, ids[condition]) for condition in one.conditions]
+    """The bundled vocabulary."""
+    broader: dict[str, str] = {}  # the type of each broader concept that is not bundled, by its name
+    for concept in CONCEPTS:
+        if concept.broader:
+            broader.setdefault(concept.broader, concept.type)
+    keys = [*(concept.key for concept in CONCEPTS), *broader]
+    ids = {key: f"S{number:03}" for number, key in enumerate(keys, 1)}
+    concepts, relations = [], []
+    for concept in CONCEPTS:
+        id = ids[concept.key]
+        concepts.append(Concept(id, *distinct(concept.forms[0], concept.forms[1:]), (concept.type,)))
+        if concept.broader:
+            relations.append(Relation(id, BROADER, ids[concept.broader]))
+        relations += [Relation(id, CONCERNS, ids[condition]) for condition in concept.conditions]
+    concepts += [Concept(ids[name], name, (), (type,)) for name, type in broader.items()]
     return Source("sample", iter(concepts), iter(relations))

@@ -4,9 +4,9 @@ Groups: A. T. McCray, A. Burgun, O. Bodenreider. Aggregating UMLS semantic types
 MedInfo 2001; the numbers and names of the types are those of the UMLS Semantic Network.
 
 [K] 4.2 discards concepts "that do not belong to a medical semantic type (e.g. Quantitative Concept)" and does not list
-the types. Here the groups Activities & Behaviors, Concepts & Ideas, Geographic Areas, Objects, Occupations and
-Organizations are not medical, but for Food (of Objects), which medicine is asked about. The other nine are kept. A
-concept with several types is kept when one of them is.
+the types. Our choice: the groups Activities & Behaviors, Concepts & Ideas, Geographic Areas, Objects, Occupations and
+Organizations are not medical, except Food (of Objects), a frequent topic of medical queries; the other nine are. A
+concept is kept if any of its types is medical.
 """
 
 from __future__ import annotations
@@ -29,42 +29,45 @@ NAMES: dict[str, str] = {type: name for types in GROUPS.values() for type, name 
 MEDICAL = frozenset([FOOD, *(type for group in MEDICAL_GROUPS for type in GROUPS[group])])
 
 
-def selected(wanted: str | None, source: Source) -> frozenset[str] | None:
-    """The types to keep, given by ``wanted`` as a comma-separated list or a file; None keeps all concepts.
+def selected(selection: str | None, source: Source) -> frozenset[str] | None:
+    """The types to keep; None keeps all concepts.
+
+    Args:
+        selection: types joined by commas, or a file; None for the source's default, ``all`` for all concepts.
 
     Raises:
-        InputError: a type is not known in UMLS, or the list is empty.
+        InputError: a type is unknown in UMLS, or the selection is empty.
     """
-    if wanted is None:
+    if selection is None:
         return source.kept_types
-    if wanted == ALL:
+    if selection == ALL:
         return None
-    parts = _listed(wanted)
-    if not parts:
-        raise InputError(f"the types {wanted!r}: no type is named; give types joined by commas, a file, or {ALL}")
+    entries = _entries(selection)
+    if not entries:
+        raise InputError(f"the types {selection!r}: no type is named; give types joined by commas, a file, or {ALL}")
     if source.format != "umls":
-        return frozenset(parts)
-    return frozenset(type for part in parts for type in _umls_types(part))
+        return frozenset(entries)
+    return frozenset(type for entry in entries for type in _umls_types(entry))
 
 
-def _listed(wanted: str) -> list[str]:
-    """The types one by one; a name of UMLS may hold commas itself, so a file has one a line."""
-    path = Path(wanted)
+def _entries(selection: str) -> list[str]:
+    """The entries of a selection; a file has one a line, since names of UMLS types may contain commas."""
+    path = Path(selection)
     if path.is_file():
-        parts = [line.partition("#")[0] for _, line in lines(path)]
+        entries = [line.partition("#")[0] for _, line in lines(path)]
     else:
-        parts = [wanted] if wanted in NAMES.values() else wanted.split(",")
-    return [part.strip() for part in parts if part.strip()]
+        entries = [selection] if selection in NAMES.values() else selection.split(",")
+    return [entry.strip() for entry in entries if entry.strip()]
 
 
-def _umls_types(part: str) -> list[str]:
-    """The types that a type, a group or a name in any letter case stands for."""
-    if part in GROUPS:
-        return list(GROUPS[part])
-    found = [type for type, name in NAMES.items() if part == type or part.lower() == name.lower()]
-    if not found:
+def _umls_types(entry: str) -> list[str]:
+    """The types of an entry: a type, a group, or a name in any letter case."""
+    if entry in GROUPS:
+        return list(GROUPS[entry])
+    types = [type for type, name in NAMES.items() if entry == type or entry.lower() == name.lower()]
+    if not types:
         raise InputError(
-            f"the type {part}: no semantic type of UMLS; expected a type (T047), its name (Disease or Syndrome) or a "
-            f"group ({', '.join(GROUPS)})"
+            f"the type {entry}: not a semantic type of UMLS; expected a type (T047), its name (Disease or Syndrome) or "
+            f"a group ({', '.join(GROUPS)})"
         )
-    return found
+    return types

@@ -1,4 +1,4 @@
-"""Opens a vocabulary by its name; the format is recognized by the names and beginnings of files."""
+"""Opens a vocabulary by its name; file names and first bytes decide the format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rerank_plugin.files.text_files import DAMAGED, kind_of, open_bytes, plain_o
 from rerank_plugin.knowledge.entries import Source
 
 SAMPLE = "sample"
-HEAD = 4096  # bytes of a file that must show what it is
+HEAD = 4096  # first bytes of a file, which decide its format
 EXPECTED = (
     "expected MeSH XML (desc2024.xml), MeSH ASCII (d2024.bin), a folder with descriptors.tsv, "
     f"a UMLS folder with MRCONSO.RRF, or {SAMPLE}"
@@ -21,7 +21,7 @@ def open_source(spec: str, language: str = "ENG") -> Source:
     """The vocabulary that ``spec`` names: a file, a folder, or ``sample`` (a folder of this name is ``./sample``).
 
     Args:
-        language: of the names to read from UMLS, by UMLS's abbreviation; the other sources have one language.
+        language: the language of the names to read from UMLS, as its abbreviation there; other sources have one.
 
     Raises:
         InputError: the source does not exist, or its format is unknown.
@@ -37,18 +37,18 @@ def open_source(spec: str, language: str = "ENG") -> Source:
         if plain_or_gz(path / mesh.DESCRIPTORS):
             return mesh.tsv_source(path)
         if plain_or_gz(path / "META" / umls.NAMES):
-            raise InputError(f"{path}: the files are in its subfolder META; give {path / 'META'}")
+            raise InputError(f"{path}: the files are in the subfolder META; give {path / 'META'}")
         raise InputError(f"{path}: a folder without {umls.NAMES} or {mesh.DESCRIPTORS}; {EXPECTED}")
     if not path.is_file():
         raise InputError(f"{spec}: no such file or folder; {EXPECTED}")
     if kind_of(path) in (".rrf", ".tsv"):
-        raise InputError(f"{path}: give the folder that it is in: {path.parent}")
+        raise InputError(f"{path}: give the folder of the file: {path.parent}")
     head = _head(path)
     if head.startswith(mesh.BEGIN.encode()):
         return mesh.ascii_source(path)
     if head.startswith(b"<") or kind_of(path) == ".xml":
         return mesh.xml_source(path)
-    raise InputError(f"{path}: the format is not known; {EXPECTED}")
+    raise InputError(f"{path}: unknown format; {EXPECTED}")
 
 
 def _head(path: Path) -> bytes:
@@ -60,6 +60,6 @@ def _head(path: Path) -> bytes:
 
 
 def edition_of(spec: str) -> str:
-    """The edition in a path, as 2024 in desc2024.xml or 2023AB in umls/2023AB/META; "" if there is none."""
-    found = re.findall(r"(?<!\d)((?:19|20)\d\d(?:A[AB])?)(?!\d)", spec)
-    return found[-1] if found else ""
+    """The edition in a path, as 2024 in desc2024.xml or 2023AB in umls/2023AB/META; "" for none."""
+    editions = re.findall(r"(?<!\d)((?:19|20)\d\d(?:A[AB])?)(?!\d)", spec)
+    return editions[-1] if editions else ""

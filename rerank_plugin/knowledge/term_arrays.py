@@ -1,13 +1,13 @@
 """The forms of a knowledge base's terms as arrays, in which the annotator looks up mentions.
 
 They are built once for a knowledge base, for all settings of the annotator, and stored in its folder ``annotation``;
-they are rebuilt when the knowledge base or the rules of `normalization` have changed. Nothing in them is pickled.
+they are rebuilt when the knowledge base or the rules of `normalization` have changed. Nothing is pickled.
 
-Letters in shapes: F distinct forms, U distinct trigrams of all forms, s trigrams of one form.
+Letters in shapes: F distinct forms, U distinct trigrams of all forms, s trigrams of a form.
 
-* Forms are numbered by their number of distinct trigrams, so all forms of a size range are a range of numbers.
-* Trigrams are numbered by the forms that have them, the rarest first: the order in which a prefix filter wants them.
-* A form of fewer than three characters is one shorter trigram, as in simstring.
+* Forms are numbered by their number of distinct trigrams, so the forms of a size range have a range of numbers.
+* Trigrams are numbered by their number of forms, the rarest first, as the prefix filter needs.
+* A form of fewer than three characters is a shorter trigram, as in simstring.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,12 +34,12 @@ FOLDER, DESCRIPTION = "annotation", "annotation.json"
 ANNOTATION = FolderKind("the terms of a knowledge base", DESCRIPTION, ("knowledge", "rules"), ("*.npy",))
 FORMAT_VERSION = 2
 GRAM, CODE_POINT_BITS = 3, 21
-BATCH = 10_000  # terms that are read at once
+BATCH = 10_000  # terms to read at once
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 FNV_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 SPACE = 32
-MOST_WORDS = 255  # of a form that is found
+MOST_WORDS = 255  # largest number of words of a form that can match
 
 
 class TermArrays(NamedTuple):
@@ -47,21 +47,21 @@ class TermArrays(NamedTuple):
 
     characters: np.ndarray  # code points of all forms, uint32; a form's words are joined by a space
     character_offsets: np.ndarray  # int64 [F+1]
-    concepts: np.ndarray  # rows of the knowledge base, form by form, ascending, int32
+    concepts: np.ndarray  # rows of the knowledge base for each form, ascending, int32
     concept_offsets: np.ndarray  # int64 [F+1]
-    grams: np.ndarray  # distinct trigrams of the forms, ascending, int32
+    grams: np.ndarray  # distinct trigrams of each form, ascending, int32
     gram_offsets: np.ndarray  # int64 [F+1]
-    gram_keys: np.ndarray  # the trigrams, three code points of 21 bits in a number, uint64 [U]
-    form_slots: np.ndarray  # hash table, int32 [a power of 2], 0 or 1 + form; a slot taken sends to the next
-    gram_slots: np.ndarray  # the same of trigrams
-    reach: np.ndarray  # the words of the longest form by the hash of its first word, uint8 [a power of 2]
-    first_of_size: np.ndarray  # the first form of at least so many trigrams, int64 [largest size + 2]
+    gram_keys: np.ndarray  # the trigrams, three code points of 21 bits each, uint64 [U]
+    form_slots: np.ndarray  # hash table with linear probing, 0 or 1 + form, int32 [a power of 2]
+    gram_slots: np.ndarray  # the same for trigrams
+    reach: np.ndarray  # words of the longest form, by the hash of its first word, uint8 [a power of 2]
+    first_of_size: np.ndarray  # the first form with at least each number of trigrams, int64 [largest size + 2]
 
 
 def open_terms(knowledge: KnowledgeBase) -> TermArrays:
     """The arrays of a knowledge base, read from its folder; built and stored there if missing.
 
-    If the folder is not writable, they are built in memory at every call.
+    If the folder is not writable, every call builds them in memory.
     """
     folder = knowledge.folder / FOLDER
     key = {"format_version": FORMAT_VERSION, "rules": normalization.VERSION, "knowledge": knowledge.checksum}
@@ -73,10 +73,10 @@ def open_terms(knowledge: KnowledgeBase) -> TermArrays:
         with replacing_folder(folder, ANNOTATION, overwrite=True) as writing:
             for name, array in arrays._asdict().items():
                 save_array(writing / f"{name}.npy", array)
-            described = {**key, "checksums": _checksums(arrays)}
-            (writing / DESCRIPTION).write_text(json.dumps(described), encoding="utf-8")
+            description = {**key, "checksums": _checksums(arrays)}
+            (writing / DESCRIPTION).write_text(json.dumps(description), encoding="utf-8")
     except InputError as error:
-        log.warning("%s: the terms are made anew each time", error)
+        log.warning("%s: the terms are rebuilt at every use", error)
         return arrays
     return _opened(folder, key) or arrays
 
@@ -84,35 +84,35 @@ def open_terms(knowledge: KnowledgeBase) -> TermArrays:
 def _opened(folder: Path, key: dict) -> TermArrays | None:
     """The arrays on disk; None if they are missing, outdated or damaged."""
     try:
-        described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         arrays = TermArrays(*(open_array(folder / f"{name}.npy") for name in TermArrays._fields))
     except (OSError, ValueError, EOFError):
         return None
-    return arrays if described == {**key, "checksums": _checksums(arrays)} else None
+    return arrays if description == {**key, "checksums": _checksums(arrays)} else None
 
 
 def _checksums(arrays: TermArrays) -> dict[str, int]:
-    """Checksums that detect damaged or mixed arrays, since compiled code does not check their offsets."""
+    """Checksums that detect damaged or mixed arrays, since compiled code does not check offsets."""
     return {name: zlib.crc32(np.ascontiguousarray(array).data) for name, array in arrays._asdict().items()}
 
 
 def _forms_of(knowledge: KnowledgeBase) -> dict[str, list[int]]:
-    """The concepts of each form, in the order of their rows and without repetitions."""
-    written: dict[str, list[int]] = {}  # the concepts that have a term written so
-    changed: dict[str, list[int]] = {}
+    """The concepts of each form, as distinct ascending rows."""
+    verbatim: dict[str, list[int]] = {}  # concepts with a term of this spelling
+    changed: dict[str, list[int]] = {}  # concepts with a term that the rules change to this form
     for start in range(0, len(knowledge.terms), BATCH):
         terms = np.arange(start, min(start + BATCH, len(knowledge.terms)))
         rows = knowledge.concepts_of_terms(terms).tolist()
         for row, term in zip(rows, knowledge.terms.take(terms)):
-            for form, verbatim in normalization.term_forms(term).items():
-                found = (written if verbatim else changed).setdefault(form, [])
-                if not found or found[-1] != row:  # terms come concept by concept
-                    found.append(row)
-    return {**changed, **written}
+            for form, is_verbatim in normalization.term_forms(term).items():
+                concepts = (verbatim if is_verbatim else changed).setdefault(form, [])
+                if not concepts or concepts[-1] != row:  # terms are ordered by concept
+                    concepts.append(row)
+    return {**changed, **verbatim}
 
 
-def build(concepts: dict[str, Sequence[int]]) -> TermArrays:
-    """The arrays of forms, given the concepts of each."""
+def build(concepts: Mapping[str, Sequence[int]]) -> TermArrays:
+    """Build the arrays from the concepts of each form."""
     sizes = _grams(_characters(concepts))[2]
     # By size, then by the form itself, so that the order of the source does not matter.
     forms = [form for _, form in sorted(zip(sizes.tolist(), concepts))]
@@ -135,7 +135,7 @@ def build(concepts: dict[str, Sequence[int]]) -> TermArrays:
         first_of_size=np.searchsorted(sizes, np.arange(int(sizes.max(initial=0)) + 2)).astype(np.int64),
     )
     for array in arrays:
-        array.flags.writeable = False  # as those from disk are: compiled code is made for each kind
+        array.flags.writeable = False  # like memory-mapped arrays, since numba compiles each kind separately
     return arrays
 
 
@@ -146,19 +146,19 @@ def _characters(forms: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def offsets_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Where each of n lists of these lengths begins if they are stored one after another, int64 [n+1]."""
+    """The offsets of n concatenated lists with these lengths, int64 [n+1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def _grams(forms: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct trigrams of forms, given their characters and offsets.
+    """The distinct trigrams of forms, from their characters and offsets.
 
     Returns:
-        The trigrams by the number of forms that have them, the rarest first, uint64 [U]; those of each form in this
-        numbering, ascending, int32 [n]; and how many each form has, int64 [F].
+        The trigrams by their number of forms, the rarest first, uint64 [U]; the trigrams of each form as ascending
+        positions in the first array, int32 [n]; and their number in each form, int64 [F].
     """
     characters, offsets = forms
-    counts = np.maximum(np.diff(offsets) - (GRAM - 1), 1)  # places where one begins
+    counts = np.maximum(np.diff(offsets) - (GRAM - 1), 1)  # trigrams of each form, with repetitions
     form = np.repeat(np.arange(len(counts)), counts)
     place = ranges(offsets[:-1], counts)
     padded = np.concatenate([characters, np.zeros(GRAM, np.uint32)]).astype(np.uint64)
@@ -169,7 +169,7 @@ def _grams(forms: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray
     distinct, numbers = np.unique(keys, return_inverse=True)
     pairs = np.unique((form << 32) | numbers.ravel())
     numbers, form = pairs & 0xFFFFFFFF, pairs >> 32
-    order = np.argsort(np.bincount(numbers, minlength=len(distinct)), kind="stable")  # equally rare ones by key
+    order = np.argsort(np.bincount(numbers, minlength=len(distinct)), kind="stable")  # ties by key
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
     grams = np.sort((form << 32) | ranks[numbers]) & 0xFFFFFFFF
@@ -179,9 +179,9 @@ def _grams(forms: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray
 # ---- hash tables, filled by compiled loops ----
 
 
-def _table(count: int, free: int, dtype) -> np.ndarray:
-    """Zeros, a power of 2 of at least ``free`` times ``count``."""
-    return np.zeros(1 << max(free * count, 1).bit_length(), dtype)
+def _table(count: int, factor: int, dtype: type[np.generic]) -> np.ndarray:
+    """Zeros; the length is a power of 2 above ``factor * count``."""
+    return np.zeros(1 << max(factor * count, 1).bit_length(), dtype)
 
 
 @njit(nogil=True, cache=True)

@@ -1,4 +1,4 @@
-"""The inner loop of TransE, compiled (numba). Import it only where vectors are trained."""
+"""The compiled inner loop of TransE (numba). Import it lazily."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rerank_plugin.kernels.compiling import njit
 
 @njit(nogil=True, fastmath=REASSOCIATE)
 def _residual(entities, relations, triple, norm, gradient):
-    """The distance of a triple; fills its gradient by the head, float32 [D]."""
+    """The distance of a triple; ``gradient`` is set to its gradient with respect to the head, float32 [D]."""
     head, relation, tail = entities[triple[0]], relations[triple[1]], entities[triple[2]]
     distance = np.float32(0)
     if norm == 1:
@@ -28,7 +28,7 @@ def _residual(entities, relations, triple, norm, gradient):
 
 @njit(nogil=True, fastmath=REASSOCIATE)
 def _normalize(vector, longest):
-    """Give a vector the length 1, or with ``longest`` this length if it is longer."""
+    """Scale a vector to the length 1; or, if ``longest`` is above 0, scale a longer vector to this length."""
     square = np.float32(0)
     for j in range(len(vector)):
         square += vector[j] * vector[j]
@@ -40,23 +40,23 @@ def _normalize(vector, longest):
 
 @njit(nogil=True, fastmath=REASSOCIATE)
 def step(entities, relations, positives, negatives, margin, learning_rate, norm, longest, residuals, losses):
-    """One step of stochastic gradient descent on a batch: on the sum of [margin + d(positive) - d(negative)]+ .
+    """A step of stochastic gradient descent for the sum of [margin + d(positive) - d(negative)]+ over a batch.
 
-    All gradients are taken where the vectors stood before the step. Afterwards every entity vector that moved has
-    length 1 again; the others still have it, so all are normalized as the algorithm asks, at the cost of a batch.
+    All gradients are computed before the vectors change. Afterwards each changed entity vector is normalized to length
+    1; the others have it already, so all are normalized as in algorithm 1, at the cost of a batch.
 
     Args:
-        entities: float32 [C, D], changed. relations: float32 [R, D], changed.
-        positives, negatives: int32 [B, 3], a triple and its corruption.
-        norm: 1 for d the L1 norm of head + relation - tail, 2 for the square of its L2 norm.
-        longest: relation vectors that are longer afterwards are shortened to this length; infinity leaves them free.
-        residuals: float32 [2, B, D], space for the gradients. losses: float32 [B], filled.
+        entities: float32 [C, D], changed in place. relations: float32 [R, D], changed in place.
+        positives, negatives: triples and their corruptions, int32 [B, 3].
+        norm: d is the L1 norm of head + relation - tail for 1, the square of its L2 norm for 2.
+        longest: the largest length of relation vectors; longer vectors are shortened. Infinity for no limit.
+        residuals: a buffer for the gradients, float32 [2, B, D]. losses: the output, float32 [B].
     """
     dimension = entities.shape[1]
     for i in range(len(positives)):
-        good = _residual(entities, relations, positives[i], norm, residuals[0, i])
-        bad = _residual(entities, relations, negatives[i], norm, residuals[1, i])
-        losses[i] = max(np.float32(0), np.float32(margin) + good - bad)
+        positive = _residual(entities, relations, positives[i], norm, residuals[0, i])
+        negative = _residual(entities, relations, negatives[i], norm, residuals[1, i])
+        losses[i] = max(np.float32(0), np.float32(margin) + positive - negative)
     for i in range(len(positives)):
         if losses[i] > 0:
             for side in range(2):
@@ -78,9 +78,9 @@ def step(entities, relations, positives, negatives, margin, learning_rate, norm,
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
 def steps(entities, relations, positives, negatives, batch, margin, learning_rate, norm, longest):
-    """One `step` after the other on batches of this size; returns the sum of the losses, float64.
+    """Consecutive `step` calls on batches of this size; returns the sum of the losses, float64.
 
-    Shapes: positives, negatives int32 [N, 3], a triple and its corruption.
+    Shapes: positives, negatives int32 [N, 3], triples and their corruptions.
     """
     residuals = np.empty((2, batch, entities.shape[1]), np.float32)
     losses = np.empty(batch, np.float32)
@@ -96,8 +96,8 @@ def steps(entities, relations, positives, negatives, batch, margin, learning_rat
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def distances(points, entities, norm, found):
-    """Distances of entities [C, D] to points [B, D], filled into ``found``; all float32, ``found`` is [B, C]."""
+def distances(points, entities, norm, output):
+    """Distances of entities [C, D] to points [B, D], written to ``output`` [B, C]; all float32."""
     for i in range(len(entities)):
         for k in range(len(points)):
             distance = np.float32(0)
@@ -108,4 +108,4 @@ def distances(points, entities, norm, found):
                 for j in range(points.shape[1]):
                     difference = points[k, j] - entities[i, j]
                     distance += difference * difference
-            found[k, i] = distance
+            output[k, i] = distance

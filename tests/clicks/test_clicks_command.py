@@ -1,4 +1,4 @@
-"""The command that reads and simulates click logs, its model of users, and the way from a log to an evaluated Delta."""
+"""The command that converts and simulates click logs, its user model, and a Delta trained on clicks."""
 
 import gzip
 import json
@@ -21,8 +21,8 @@ from tests.processes import inside
 
 def test_attractiveness_by_hand():
     # noise 0.2, grades up to 3: 0.2 + 0.8 * (0, 1, 3, 7) / 7
-    found = attractiveness(np.array([0, 1, 2, 3, -1, 9]), 3, 0.2)
-    assert found == pytest.approx([0.2, 0.3142857, 0.5428571, 1, 0.2, 1])
+    probabilities = attractiveness(np.array([0, 1, 2, 3, -1, 9]), 3, 0.2)
+    assert probabilities == pytest.approx([0.2, 0.3142857, 0.5428571, 1, 0.2, 1])
     assert attractiveness(np.array([0, 1]), 1, 0.0).tolist() == [0, 1]
     assert attractiveness(np.array([0.0, 50.5, 101.0]), 101, 0.0) == pytest.approx([0, 2**-50.5, 1], rel=1e-9)
 
@@ -33,7 +33,7 @@ def test_sessions_like_a_plain_loop():
     chance = np.random.default_rng(5)
     ranks = chance.permuted(np.tile(np.arange(1.0, documents + 1), (users.sessions, 1)), axis=1)
     attractive, available = chance.random(documents) / 8, chance.random(documents) < 0.5
-    found = sessions(ranks, attractive, available, users, np.random.default_rng(9))
+    counts = sessions(ranks, attractive, available, users, np.random.default_rng(9))
 
     draws = np.random.default_rng(9)
     first, second = draws.random(ranks.shape), draws.random(ranks.shape)
@@ -46,7 +46,7 @@ def test_sessions_like_a_plain_loop():
             shown[d] += ranks[session, d] <= 20 or d in on
             clicked[d] += d in on
             full_text[d] += d in on and available[d] and second[session, d] < attractive[d]
-    assert [one.tolist() for one in found] == [shown.tolist(), clicked.tolist(), full_text.tolist()]
+    assert [count.tolist() for count in counts] == [shown.tolist(), clicked.tolist(), full_text.tolist()]
     assert 0 < logged < users.sessions and full_text.sum() > 0
 
 
@@ -55,34 +55,34 @@ def test_clicks_follow_the_model():
     documents = [f"d{n:02}" for n in range(40)]
     judged = {"q": {document: n % 3 for n, document in enumerate(documents)}}
     users = Users(sessions=20_000, eta=0.5, noise=0.1, depth=30)
-    ((query, found, available),) = simulate([Query("q", "x")], judged, {"q": ranked(*documents)}, users, seed=1)
-    assert query.id == "q" and found.documents == documents[:30]
+    ((query, counts, available),) = simulate([Query("q", "x")], judged, {"q": ranked(*documents)}, users, seed=1)
+    assert query.id == "q" and counts.documents == documents[:30]
     for at in range(30):
         likely = (0.1 + 0.9 * (0, 1 / 3, 1)[at % 3]) / (at + 1) ** 0.5
         error = 5 * (20_000 * likely * (1 - likely)) ** 0.5
-        assert abs(found.summary_clicks[at] - 20_000 * likely) <= error, at
+        assert abs(counts.summary_clicks[at] - 20_000 * likely) <= error, at
         again = 0.1 + 0.9 * (0, 1 / 3, 1)[at % 3]
-        expected = found.summary_clicks[at] * again * available[at]
-        assert abs(found.full_text_clicks[at] - expected) <= 5 * (expected * (1 - again)) ** 0.5, at
+        expected = counts.summary_clicks[at] * again * available[at]
+        assert abs(counts.full_text_clicks[at] - expected) <= 5 * (expected * (1 - again)) ** 0.5, at
         if at >= 20:
-            assert found.impressions[at] == found.summary_clicks[at]  # below the first page: only when clicked
-    assert len(set(found.impressions[:20].tolist())) == 1 and 5 < available.sum() < 25
+            assert counts.impressions[at] == counts.summary_clicks[at]  # below the first page: only when clicked
+    assert len(set(counts.impressions[:20].tolist())) == 1 and 5 < available.sum() < 25
 
 
 def test_without_a_run_all_judged_documents_are_seen_alike():
     judged = {"q": {f"d{n}": 1 for n in range(8)}}
     users = Users(sessions=4000, noise=0.0)
-    ((_, found, _),) = simulate([Query("q", "x")], judged, None, users, seed=2)
+    ((_, counts, _),) = simulate([Query("q", "x")], judged, None, users, seed=2)
     looked = sum(1 / rank for rank in range(1, 9)) / 8
     deviation = (4000 * looked * (1 - looked)) ** 0.5
-    assert np.abs(found.summary_clicks - 4000 * looked).max() < 5 * deviation
+    assert np.abs(counts.summary_clicks - 4000 * looked).max() < 5 * deviation
 
 
 def test_queries_without_a_ranking_or_a_click_are_not_logged():
     judged = {"a": {"d": 1}, "b": {"d": 1}, "c": {"d": 0, "e": 1}}
     run = {"a": ranked("d"), "c": ranked("d", "x")}
-    found = list(simulate([Query(id, id) for id in "abc"], judged, run, Users(noise=0.0), seed=3))
-    assert [query.id for query, _, _ in found] == ["a"]
+    simulated = list(simulate([Query(id, id) for id in "abc"], judged, run, Users(noise=0.0), seed=3))
+    assert [query.id for query, _, _ in simulated] == ["a"]
     with pytest.raises(InputError, match="no document is judged relevant"):
         list(simulate([Query("a", "a")], {"a": {"d": 0}}, None, Users(), seed=3))
 
@@ -90,23 +90,23 @@ def test_queries_without_a_ranking_or_a_click_are_not_logged():
 def test_full_text_is_there_for_all_queries_or_for_none():
     documents = [f"d{n}" for n in range(20)]
     judged = {id: dict.fromkeys(documents, 1) for id in "abcdef"}
-    found = simulate([Query(id, id) for id in judged], judged, None, Users(), seed=4)
+    simulated = simulate([Query(id, id) for id in judged], judged, None, Users(), seed=4)
     by_document = {}
-    for _, one, available in found:
-        for document, there in zip(one.documents, available.tolist()):
-            assert by_document.setdefault(document, there) == there
+    for _, counts, available in simulated:
+        for document, has_full_text in zip(counts.documents, available.tolist()):
+            assert by_document.setdefault(document, has_full_text) == has_full_text
     assert len(set(by_document.values())) == 2
 
 
 @pytest.mark.parametrize("wrong", [dict(sessions=0), dict(depth=0), dict(noise=1.1), dict(eta=-1), dict(noise=np.nan)])
-def test_impossible_users(wrong):
+def test_invalid_users(wrong):
     with pytest.raises(InputError):
         Users(**wrong)
 
 
 def test_the_judgments_of_all_splits():
-    found, judged = all_judgments("sample")
-    assert found == queries("sample") and len(judged) == 150
+    judged_queries, judged = all_judgments("sample")
+    assert judged_queries == queries("sample") and len(judged) == 150
     for split in beir.splits(SAMPLE):
         for query, of_query in judgments(f"sample:{split}").items():
             assert judged[query] == of_query
@@ -122,12 +122,12 @@ def simulated(folder, name, *more):
 
 
 def test_the_seed_decides_what_is_simulated(tmp_path, capsys):
-    first, again, other = (
+    first, repeated, other_seed = (
         simulated(tmp_path, name, "--seed", seed)
         for name, seed in (("a.tsv", "42"), ("b.tsv.gz", "42"), ("c.tsv", "1"))
     )
     assert capsys.readouterr().out.startswith(f"{first}: 150 queries, ")
-    assert first.read_bytes() == gzip.decompress(again.read_bytes()) != other.read_bytes()
+    assert first.read_bytes() == gzip.decompress(repeated.read_bytes()) != other_seed.read_bytes()
     log = read(first)
     assert log.ids_given and {id: query.text for id, query in log.queries.items()} == {
         query.id: query.text for query in queries("sample")
@@ -136,7 +136,7 @@ def test_the_seed_decides_what_is_simulated(tmp_path, capsys):
         simulated(tmp_path, "a.tsv")
 
 
-def test_what_was_left_out_is_reported(tmp_path, capsys):
+def test_left_out_queries_are_reported(tmp_path, capsys):
     log = tmp_path / "log.tsv"
     texts = [f"word{n} gout" for n in range(7)] + ["one two three four five six seven", "Word1 Gout"]  # which are kept
     texts += ["a AND b", "gout[ti]", "Smith JA", "a b c d e f g h", "?"]
@@ -165,9 +165,9 @@ def test_what_was_left_out_is_reported(tmp_path, capsys):
     assert sorted(grades) == pytest.approx([0, 0.5 + 1 / 15, 1 + 2 / 15])
     clicks.main(["--log", str(log), "--output", str(tmp_path / "loose"), "--keep-boolean", "--keep-field", "--balance",
                  "1", "--keep-author", "--max-words", "8", "--min-documents", "20", "--min-clicked", "2"])  # fmt: skip
-    said = capsys.readouterr().out
-    assert said.count("left out") == 3 and "not 1 to 8 words: 1\n" in said  # without any word
-    assert ":train: 8 queries, 16 documents, 8 of them relevant" in said and ":test: 3 queries" in said
+    output = capsys.readouterr().out
+    assert output.count("left out") == 3 and "not 1 to 8 words: 1\n" in output  # without any word
+    assert ":train: 8 queries, 16 documents, 8 of them relevant" in output and ":test: 3 queries" in output
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_a_delta_that_learned_from_clicks_ranks_what_others_click_on(tmp_path, s
     (tmp_path / "index").symlink_to(sample_index)
     inside(tmp_path, "search --index index --queries sample --output bm25.run")
     inside(tmp_path, "clicks --simulate sample --run bm25.run --output log.tsv --seed 42")
-    said = inside(tmp_path, "clicks --log log.tsv --output clicks --seed 42")
-    assert "left out, fewer than 21 documents: 3" in said and "clicks:train: 88 queries" in said
+    output = inside(tmp_path, "clicks --log log.tsv --output clicks --seed 42")
+    assert "left out, fewer than 21 documents: 3" in output and "clicks:train: 88 queries" in output
     train = (
         f"train --model delta --set filters=8 --lexical-features lex3 --index index --words {sample_words} "
         "--train clicks:train --validation clicks:dev --train-run clicks/runs/train.run "

@@ -1,4 +1,4 @@
-"""Click logs: reading, the papers' formulas, which queries are kept, and the folder that is written."""
+"""Click logs: reading, the papers' formulas, filters of queries, and the written folder."""
 
 import json
 import math
@@ -163,7 +163,7 @@ def test_levels_of_any_query(documents, available):
 
 
 @pytest.mark.parametrize("arguments", [("d19",), ("d18", 0), ("d17", 1), ("d18", math.nan), ("d18", 0.3, 0)])
-def test_impossible_formulas(arguments):
+def test_invalid_formulas(arguments):
     with pytest.raises(InputError, match="d19|mu is|lambda is"):
         formula(*arguments)
 
@@ -241,12 +241,12 @@ def test_too_few_queries_for_three_splits():
 
 def test_balancing_by_hand():
     judged = {f"r{n:02}": float(n) for n in range(1, 31)} | {f"n{n:02}": 0 for n in range(50)}
-    found = balanced(judged, 20, 1, "q")
-    assert {id for id in found if id[0] == "r"} == {f"r{n}" for n in range(11, 31)}
-    assert sum(id[0] == "n" for id in found) == 20 and list(found) == sorted(found)
-    assert all(judged[id] == level for id, level in found.items())
-    assert balanced(dict(reversed(judged.items())), 20, 1, "q") == found
-    assert found not in (balanced(judged, 20, 2, "q"), balanced(judged, 20, 1, "other"))
+    taken = balanced(judged, 20, 1, "q")
+    assert {id for id in taken if id[0] == "r"} == {f"r{n}" for n in range(11, 31)}
+    assert sum(id[0] == "n" for id in taken) == 20 and list(taken) == sorted(taken)
+    assert all(judged[id] == level for id, level in taken.items())
+    assert balanced(dict(reversed(judged.items())), 20, 1, "q") == taken
+    assert taken not in (balanced(judged, 20, 2, "q"), balanced(judged, 20, 1, "other"))
     few = {"a": 1.5, "b": 2.5, "c": 0.5, "n": 0}
     assert balanced(few, 20, 1, "q") == few
     assert len(balanced({"a": 1.5, "n": 0, "m": 0}, 20, 1, "q")) == 2
@@ -256,7 +256,7 @@ def test_balancing_by_hand():
 def test_chance_decides_between_equally_relevant_documents():
     judged = {"low": 1.0, **{f"d{n}": 2.0 for n in range(10)}}
     taken = {frozenset(balanced(judged, 5, seed, "q")) for seed in range(20)}
-    assert len(taken) > 10 and all(len(one) == 5 and "low" not in one for one in taken)
+    assert len(taken) > 10 and all(len(ids) == 5 and "low" not in ids for ids in taken)
 
 
 SPLITS = {"train": 12, "dev": 4, "test": 4}  # of 20 queries with 30 documents, the first of them clicked
@@ -301,21 +301,21 @@ def test_the_order_of_the_log_does_not_count_and_the_seed_does(tmp_path):
     backwards = {
         id: LoggedQuery(text, dict(reversed(documents.items()))) for id, (text, documents) in reversed(LOGGED.items())
     }
-    found = []
+    written = []
     for logged, seed in ((LOGGED, 1), (backwards, 1), (LOGGED, 2)):
-        folder = tmp_path / str(len(found))
+        folder = tmp_path / str(len(written))
         made(folder, "d17", logged, seed=seed, balance=5)
         files = [folder / "queries.jsonl", *folder.rglob("*.tsv")]
-        found.append({path.name: path.read_bytes() for path in files})
-    assert found[0] == found[1] and found[0]["train.tsv"] != found[2]["train.tsv"]
-    assert found[0]["queries.jsonl"] == found[2]["queries.jsonl"]
+        written.append({path.name: path.read_bytes() for path in files})
+    assert written[0] == written[1] and written[0]["train.tsv"] != written[2]["train.tsv"]
+    assert written[0]["queries.jsonl"] == written[2]["queries.jsonl"]
 
 
 def test_the_test_split_is_not_balanced(tmp_path):
-    (_, every), (_, some) = (made(tmp_path / str(balance), balance=balance) for balance in (None, 2))
+    (_, expected), (_, judged) = (made(tmp_path / str(balance), balance=balance) for balance in (None, 2))
     for name in ("train", "dev"):
-        every[name] = {id: balanced(judged, 2, 1, id) for id, judged in every[name].items()}
-    assert some == every
+        expected[name] = {id: balanced(levels, 2, 1, id) for id, levels in expected[name].items()}
+    assert judged == expected
 
 
 def test_a_folder_that_is_there(tmp_path, put):

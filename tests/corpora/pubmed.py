@@ -1,4 +1,4 @@
-"""PubMed XML for the tests: articles with what is no part of a document, and a folder of files, read."""
+"""PubMed XML for the tests: articles with elements that are not part of a document, and a reader of a folder."""
 
 import re
 
@@ -43,11 +43,11 @@ def xml(*parts, doctype=DOCTYPE):
 
 
 def read(folder):
-    """The documents of a folder, and its problems: the places of each kind, without the folder and line numbers."""
+    """The documents of a folder, and the places of its problems by kind, without the folder and line numbers."""
     problems = Problems()
-    found = list(documents(str(folder), problems))
-    told = {
+    docs = list(documents(str(folder), problems))
+    places_by_kind = {
         kind: [re.sub(r":\d+", "", place.removeprefix(f"{folder}/")) for place in places]
         for kind, places in problems.examples.items()
     }
-    return found, told
+    return docs, places_by_kind

@@ -17,8 +17,8 @@ DAMAGES = ["\x00", "\x0b", "&", "&nbsp;", "<", "< 5", "<b>", "</b>", "<!--", "\u
 BROKEN = "malformed XML"
 
 
-def ids(found):
-    return " ".join(document.id for document in found)
+def ids(docs):
+    return " ".join(document.id for document in docs)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -29,7 +29,7 @@ def test_one_damaged_record_costs_itself(put, tmp_path, damage):
     assert problems.counts == {BROKEN: 1}
     line, reason = re.fullmatch(re.escape(spec) + r":(\d+), PMID 2 \((.+)\)", problems.examples[BROKEN][0]).groups()
     assert "line" not in reason
-    if damage not in ("<b>", "</b>", "<!--"):  # which are noticed where something else ends
+    if damage not in ("<b>", "</b>", "<!--"):  # which the parser notices at a later end tag
         assert int(line) == 1 + text.split(f"x {damage}")[0].count("\n")
     with pytest.raises(InputError, match="malformed XML: .*PMID 2"):
         list(documents(spec, Problems(strict=True)))
@@ -47,7 +47,7 @@ def damaged(tag, changed):
 @pytest.mark.parametrize(
     "texts, expected, places",
     [
-        # a damaged tag costs its record, but the citation in a damaged article is whole
+        # a damaged tag costs its record, but the citation in a damaged article is complete
         (damaged("</PubmedArticle>", "</Pubmed\x00Article>"), "1 3 4", ["1.xml, PMID 2 "]),
         (damaged("</PubmedArticle>", ""), "1 3 4", ["1.xml, PMID 2 "]),
         (damaged("<PubmedArticle>", "<Pubmed\x00Article>"), "1 2 3 4", ["1.xml "]),
@@ -60,11 +60,11 @@ def damaged(tag, changed):
         # a damaged beginning
         ([xml(CITED, article("4"))], "3 4", ["1.xml "]),
         ([xml(*AROUND, doctype="<!DOCTYPE \x00>")], "3 4", ["1.xml "]),
-        # files put one behind the other, a file that is one record, and a record in a comment
+        # concatenated files, a file that is one record, and a record in a comment
         ([xml(SECOND) + "\n" + xml(article("3"))], "2 3", ["1.xml "]),
         (["<?xml version='1.0'?>" + article("1", "&").strip()], "", ["1.xml, PMID 1 "]),
         ([xml(FIRST, f"<!-- withdrawn: {SECOND} -->", article("3", "&"), article("4"))], "1 4", ["1.xml, PMID 3 "]),
-        # bytes that are no UTF-8
+        # bytes that are not UTF-8
         ([xml(FIRST, article("2", "Caf\udce9"), *AROUND)], "1 3 4", ["1.xml, PMID 2 "]),
         # an unusable PMID is not replaced by one that the record mentions
         ([xml(article("2 &"), *AROUND)], "3 4", ["1.xml "]),
@@ -85,15 +85,15 @@ def damaged(tag, changed):
     ],
     ids=map(str, range(16)),
 )  # fmt: skip
-def test_a_fault_is_told_once_and_costs_a_record_at_most(put, tmp_path, texts, expected, places):
+def test_a_fault_is_reported_once_and_costs_a_record_at_most(put, tmp_path, texts, expected, places):
     for number, text in enumerate(texts, 1):
         put(f"{number}.xml", text)
-    found, told = read(tmp_path)
-    assert ids(found) == expected
-    assert [place[: len(begin)] for begin, place in zip(places, told[BROKEN], strict=True)] == places
+    docs, places_by_kind = read(tmp_path)
+    assert ids(docs) == expected
+    assert [place[: len(begin)] for begin, place in zip(places, places_by_kind[BROKEN], strict=True)] == places
 
 
-def test_damage_between_records_is_told_with_its_line(put):
+def test_damage_between_records_is_reported_with_its_line(put):
     spec, problems = put("a.xml", xml("\n", BOOK.format(7).replace("<PubmedBookA", "<Pubmed\x00BookA"))), Problems()
     assert list(documents(spec, problems)) == []
     assert problems.examples[BROKEN] == [f"{spec}:4, PMID 7 (the tags around it are damaged)"]
@@ -106,21 +106,21 @@ def test_a_truncated_gzip_keeps_what_came_before_and_the_other_files(put, tmp_pa
     packed = gzip.compress(xml(*map(article, pmids, titles)).encode())
     (tmp_path / "1.xml.gz").write_bytes(packed[: len(packed) // 2])
     put("2.xml.gz", xml(article("9001")))
-    found, told = read(tmp_path)
-    *before, last = (document.id for document in found)
+    docs, places_by_kind = read(tmp_path)
+    *before, last = (document.id for document in docs)
     assert last == "9001" and 1500 < len(before) < 2500
     assert before == [pmid for pmid in pmids if pmid not in faulty][: len(before)]
-    assert [*told] == [*[BROKEN] * len(faulty), "damaged gzip file"]
+    assert [*places_by_kind] == [*[BROKEN] * len(faulty), "damaged gzip file"]
 
 
 def test_entities_and_namespaces_of_the_file_hold_for_every_record(put, tmp_path):
-    """What the DTD declares is told as in a sound file, and a prefix that the root declares is known."""
+    """Entities of the DTD are reported as in a well-formed file, and a prefix that the root declares is known."""
     formula = "<m:math><m:mi>x</m:mi></m:math> c"
     text = xml(article("1", "a &y; b"), article("2 \x0b"), article("3", formula), doctype=ENTITY)
     put("a.xml", text.replace("<PubmedArticleSet>", '<PubmedArticleSet xmlns:m="urn:m">'))
-    found, told = read(tmp_path)
-    assert [document.title for document in found] == ["a b", "x c"]
-    assert list(told) == [BROKEN, "unexpanded entity"]
+    docs, places_by_kind = read(tmp_path)
+    assert [document.title for document in docs] == ["a b", "x c"]
+    assert list(places_by_kind) == [BROKEN, "unexpanded entity"]
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,11 @@ def test_the_declared_encoding_holds_for_every_record(tmp_path, encoding, titles
     text = f"<?xml version='1.0' encoding='{encoding.removesuffix('-sig')}'?>\n<PubmedArticleSet>"
     text += f"{article('1', 'Über')}{article('2', chr(11))}{article('3', 'Café')}</PubmedArticleSet>"
     (tmp_path / "a.xml").write_bytes(text.encode("utf-8" if encoding == "x-unknown" else encoding))
-    found, told = read(tmp_path)
-    assert [document.title for document in found] == titles
-    assert len(told[BROKEN]) == 1 and told[BROKEN][0].endswith("; no record of this file could be read)") == (not found)
+    docs, places_by_kind = read(tmp_path)
+    assert [document.title for document in docs] == titles
+    assert len(places_by_kind[BROKEN]) == 1 and places_by_kind[BROKEN][0].endswith(
+        "; no record of this file could be read)"
+    ) == (not docs)
 
 
 def test_records_that_cross_chunks_and_one_that_is_too_long(put, tmp_path, monkeypatch):
@@ -149,8 +151,8 @@ def test_records_that_cross_chunks_and_one_that_is_too_long(put, tmp_path, monke
     monkeypatch.setattr(broken_xml, "LONGEST", 5000)
     for chunk in (1, 7, 64, 1 << 20):
         monkeypatch.setattr(broken_xml, "CHUNK", chunk)
-        found, told = read(tmp_path)
-        assert ids(found) == "1 4 5 6" and len(told[BROKEN]) == 2
+        docs, places_by_kind = read(tmp_path)
+        assert ids(docs) == "1 4 5 6" and len(places_by_kind[BROKEN]) == 2
 
 
 @pytest.mark.parametrize(
@@ -180,8 +182,8 @@ def test_memory_does_not_grow_with_a_broken_file(put, monkeypatch, text, count):
     ),
     chunk=st.sampled_from([16, 257, 1 << 20]),
 )  # fmt: skip
-def test_what_is_not_touched_is_read_once_and_in_order(tmp_path_factory, count, damages, chunk):
-    """Wherever damage lands, it costs no record but the one it lands in, and that one is told or read as it was."""
+def test_undamaged_records_are_read_once_and_in_order(tmp_path_factory, count, damages, chunk):
+    """Damage anywhere costs only its own record, which is reported or read unchanged."""
     records = [article(str(i + 1), f"Title {i}").strip() for i in range(count)]
     touched = set()
     for number, place, damage in damages:
@@ -198,18 +200,18 @@ def test_what_is_not_touched_is_read_once_and_in_order(tmp_path_factory, count, 
     path.write_text(xml(*records), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(broken_xml, "CHUNK", chunk)
-        found = list(documents(str(path), problems))
+        docs = list(documents(str(path), problems))
     expected = {str(i + 1): Document(str(i + 1), f"Title {i}", "Words.") for i in range(count)}
-    read = [document.id for document in found]
+    read = [document.id for document in docs]
     assert read == sorted(set(read), key=int)
     assert set(read) >= expected.keys() - touched
-    assert all(document[:3] == expected[document.id][:3] for document in found)
+    assert all(document[:3] == expected[document.id][:3] for document in docs)
     lost = len(expected.keys() - set(read))
     assert lost <= problems.counts.get(BROKEN, 0) <= max(len(damages), lost)
     assert bool(problems.total) == bool(touched)
 
 
-def test_the_command_says_what_was_left_out_and_what_is_incomplete(put, tmp_path, index_command, caplog):
+def test_the_command_reports_left_out_and_incomplete_records(put, tmp_path, index_command, caplog):
     spec = put("a.xml", xml(article("7", "a \x0b"), article("8", "an &alpha; blocker"), article("9")))
     status, out, _ = index_command("--corpus", spec, "--index", tmp_path / "index")
     assert status == 0 and ": 2 documents, " in out
@@ -219,6 +221,6 @@ def test_the_command_says_what_was_left_out_and_what_is_incomplete(put, tmp_path
     described = json.loads((tmp_path / "index" / "index.json").read_text())
     assert described["left_out"] == [left_out.removeprefix("left out: ")]
 
-    status, _, err = index_command("--corpus", spec, "--index", tmp_path / "other", "--strict")
-    assert status == 2 and not (tmp_path / "other").exists()
+    status, _, err = index_command("--corpus", spec, "--index", tmp_path / "strict", "--strict")
+    assert status == 2 and not (tmp_path / "strict").exists()
     assert "malformed XML" in err and "PMID 7" in err

@@ -1,4 +1,4 @@
-"""The table of formats: what it says and finds, and a format of another package, installed."""
+"""The register of formats, and an installed format of another package."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from rerank_plugin.corpora import CORPUS, JUDGMENTS, QUERIES, Document, Query, a
 from rerank_plugin.corpora.register import FORMATS, READERS, Format
 
 SOURCE = '''
-"""Cards: an id, a title, an abstract and what is relevant to the title, between bars."""
+"""Cards: an id, a title, an abstract and the id of a relevant document, separated by bars."""
 
 from rerank_plugin.corpora.records import Record, usable_documents
 from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, Format
@@ -48,7 +48,7 @@ def file(put, tmp_path, monkeypatch):
     return put("library/a.card", "r1|Aspirin|It helps.|d1\nr2|Statins||d2\n")
 
 
-def test_a_format_of_another_package_is_read_wherever_one_is(file, put):
+def test_a_format_of_another_package_is_read_everywhere(file, put):
     folder = str(Path(file).parent)
     expected = [Document("r1", "Aspirin", "It helps."), Document("r2", "Statins", "")]
     assert list(documents(file)) == list(documents(folder)) == expected
@@ -68,18 +68,18 @@ def test_help_and_errors_name_it(file, put):
 
 
 def test_our_formats_have_the_readers_that_they_declare():
-    for one in FORMATS.ours():
-        assert all(callable(getattr(one.reader, READERS[what])) for what in one.gives), one.name
+    for format in FORMATS.ours():
+        assert all(callable(getattr(format.reader, READERS[kind])) for kind in format.gives), format.name
 
 
-def test_what_is_accepted():
+def test_accepted_forms():
     assert "PubMed XML" in accepted(CORPUS) and "qrels" not in accepted(CORPUS)
     assert "a TREC topics file" in accepted(QUERIES) and "a TREC qrels file" in accepted(JUDGMENTS)
-    for what in READERS:
-        assert all(form in accepted(what) for form in ("an ir-datasets id (", "a BEIR folder", "sample[:split]"))
+    for kind in READERS:
+        assert all(form in accepted(kind) for form in ("an ir-datasets id (", "a BEIR folder", "sample[:split]"))
 
 
-def test_a_format_that_cannot_be():
+def test_an_invalid_format():
     with pytest.raises(ValueError, match="must give some of: a corpus, queries, judgments"):
         Format("x", "m", {})
     with pytest.raises(ValueError, match="cannot have the suffix 'ris'"):

@@ -1,4 +1,4 @@
-"""Documents as JSON lines, and what is said of lines that are none."""
+"""Documents as JSON lines, and the problems of invalid lines."""
 
 import gzip
 import json
@@ -15,7 +15,9 @@ def write(put):
     """Writes records as JSON lines, and texts as they are; the path of the file."""
 
     def write(*records, name="a.jsonl"):
-        return put(name, "".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in records))
+        return put(
+            name, "".join((record if isinstance(record, str) else json.dumps(record)) + "\n" for record in records)
+        )
 
     return write
 
@@ -66,7 +68,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(write, tmp_path):
     [
         ('{"id": "2", "title": ', "bad JSON line"),
         ('["3"]', "bad JSON line: expected an object, found list"),
-        ('{"id": "4", "title": "\udce9"}', "bad JSON line"),  # a byte that is no UTF-8
+        ('{"id": "4", "title": "\udce9"}', "bad JSON line"),  # a byte that is not UTF-8
         ('{"title": "no id"}', "missing id"),
         ('{"id": "6 6", "title": "x"}', "unusable id: '6 6'"),
         ('{"id": 7.0, "title": "x"}', "unusable id: 7.0"),
@@ -88,13 +90,13 @@ def test_a_folder_is_read_in_the_order_of_its_names(write, tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_used_is_named_and_left_out(write, line, problem):
+def test_unusable_lines_are_named_and_left_out(write, line, problem):
     spec, problems = write({"id": "first", "title": "x"}, line, {"id": "last", "text": "x"}), Problems()
     assert [document.id for document in documents(spec, problems)] == ["first", "last"]
     kind, _, reason = problem.partition(": ")
     assert problems.counts == {kind: 1}
-    place, _, said = problems.examples[kind][0].partition(" ")
-    assert place == f"{spec}:2" and reason in said
+    place, _, message = problems.examples[kind][0].partition(" ")
+    assert place == f"{spec}:2" and reason in message
 
 
 def test_ids_may_be_absent_where_only_words_matter(write):
@@ -174,28 +176,28 @@ def test_summary_counts_all_and_names_the_first_few():
 )
 def test_the_address_of_a_document(write, record, expected):
     problems = Problems()
-    [found] = documents(write({"id": "1", "title": "x", **record}), problems)
-    assert found.metadata == (expected and {"url": expected})
+    [document] = documents(write({"id": "1", "title": "x", **record}), problems)
+    assert document.metadata == (expected and {"url": expected})
     assert problems.counts == ({} if expected else {"unusable metadata entry": 1})
 
 
 def test_metadata(write):
-    """At the top or inside ``metadata``, which wins; a text for a list of one, a year for a date; what is of no use."""
-    given = {"journal": " The  Lancet ", "mesh": "Aspirin", "types": ["Review", "Letter"], "authors": [], "color": "x"}
+    """At the top or inside ``metadata``, which wins; a text for a list of one, a year for a date; unusable entries."""
+    outer = {"journal": " The  Lancet ", "mesh": "Aspirin", "types": ["Review", "Letter"], "authors": [], "color": "x"}
     inner = {"date": "2015-03-02T10:00", "retracted": False, "languages": ["eng"]}
     spec = write(
-        {"id": "1", "title": "x", **given, "journal": "Lancet", "metadata": {**inner, "journal": given["journal"]}},
+        {"id": "1", "title": "x", **outer, "journal": "Lancet", "metadata": {**inner, "journal": outer["journal"]}},
         {"id": "2", "title": "x", "year": 1999, "metadata": {"mesh": None}},
         {"id": "3", "title": "x", "metadata": {"year": "2001", "journal": 7, "retracted": "no"}},
         {"id": "4", "title": "x", "date": "soon", "authors": [["Smith"]], "journal": "J" * 1001},
         {"id": "5", "title": "x", "metadata": "nothing", "journal": "J" * 1000},
     )
     problems = Problems()
-    found = [document.metadata for document in documents(spec, problems)]
-    assert found[0] == {
+    metadata = [document.metadata for document in documents(spec, problems)]
+    assert metadata[0] == {
         "date": "2015-03-02", "journal": "The Lancet", "languages": ["eng"], "mesh": ["Aspirin"], "retracted": False,
         "types": ["Review", "Letter"],
     }  # fmt: skip
-    assert found[1:] == [{"date": "1999"}, {"date": "2001"}, None, {"journal": "J" * 1000}]
+    assert metadata[1:] == [{"date": "1999"}, {"date": "2001"}, None, {"journal": "J" * 1000}]
     assert problems.counts == {"unusable metadata entry": 5}
     assert problems.examples["unusable metadata entry"][:2] == [f"{spec}:3 (journal)", f"{spec}:3 (retracted)"]

@@ -17,10 +17,10 @@ def test_beir_qrels(put, header):
     assert judgments(put("test.tsv", f"{header}q1\td1\t1\nq1\td2\t2\n")) == {"q1": {"d1": 1, "d2": 2}}
 
 
-def test_grades_that_are_no_whole_numbers(put):
-    found = judgments(put("a.tsv", "q1\td1\t1.25\nq1\td2\t0\nq1\td3\t2.0\nq1\td4\t1e2\nq1\td5\t-0.5\n"))
-    assert found == {"q1": {"d1": 1.25, "d2": 0, "d3": 2, "d4": 100, "d5": -0.5}}
-    assert [type(grade) for grade in found["q1"].values()] == [float, int, int, int, float]
+def test_grades_that_are_not_integers(put):
+    judged = judgments(put("a.tsv", "q1\td1\t1.25\nq1\td2\t0\nq1\td3\t2.0\nq1\td4\t1e2\nq1\td5\t-0.5\n"))
+    assert judged == {"q1": {"d1": 1.25, "d2": 0, "d3": 2, "d4": 100, "d5": -0.5}}
+    assert [type(grade) for grade in judged["q1"].values()] == [float, int, int, int, float]
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_bad_judgments_are_named(put, text, message):
 def test_two_files_joined_by_a_comma(put, caplog):
     topics = put("q.tsv", "3\tc\n1\ta\n2\tb\n")
     qrels = put("qrels.txt", "1 0 d 1\n3 0 d 0\n4 0 d 1\n")
-    found, judged = queries_and_judgments(f"{topics},{qrels}")
-    assert found == [Query("3", "c"), Query("1", "a")]
+    judged_queries, judged = queries_and_judgments(f"{topics},{qrels}")
+    assert judged_queries == [Query("3", "c"), Query("1", "a")]
     assert judged == {"1": {"d": 1}, "3": {"d": 0}, "4": {"d": 1}}
     assert caplog.messages == [f"{topics},{qrels}: 1 judged queries have no text: 4"]
 

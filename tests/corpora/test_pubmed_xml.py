@@ -114,7 +114,7 @@ COLLECTIONS = {
     "a later version that cannot be read does not hide the one before": (
         {"1.xml": xml(article("1", "readable")), "2.xml.gz": xml(article("1", "a \x0b"), article("2", "later"))},
         ["readable", "later"], {"malformed XML": ["2.xml.gz, PMID 1 (PCDATA invalid Char value 11)"]}),
-    "a set of nothing or of deletions is sound": (
+    "an empty set or one of deletions is valid": (
         {"1.xml": xml(article("1"), article("2", "two")), "2.xml": xml(deletion("1")),
          "3.xml": "<PubmedArticleSet/>", "4.xml": "<PubmedBookArticleSet>\n<!-- none -->\n</PubmedBookArticleSet>"},
         ["two"], {}),
@@ -130,7 +130,7 @@ COLLECTIONS = {
         ["Twelve"], {"missing id": ["1.xml: 'entity'"]}),
     "deletions of no whole PMID delete nothing": (
         {"1.xml": xml(article("1", "one"), article("2"), deletion("", "1&y;", " 2 "), doctype=ENTITY)}, ["one"], {}),
-    "entities of a DTD that is not loaded are told, and their records kept": (
+    "entities of a DTD that is not loaded are reported, and their records kept": (
         {"1.xml": xml(
             article("1", "Caf&eacute;"),
             article("2", "two", "<AbstractText>One.</AbstractText><AbstractText><i>&alpha;</i></AbstractText>"),
@@ -138,7 +138,7 @@ COLLECTIONS = {
             article("4", "four", after="<Affiliation>&nbsp;</Affiliation>"))},  # no part of the document
         ["Caf", "two", "ber", "four"],
         {"unexpanded entity": ["1.xml: PMID 1 (&eacute;)", "1.xml: PMID 2 (&alpha;)", "1.xml: PMID 3 (&Uuml;)"]}),
-    "sound files without a record are told": (
+    "well-formed files without a record are reported": (
         {"1.xml": "<html><body><p>Not found</p></body></html>",
          "2.xml": f'<PubmedArticleSet xmlns="https://example.org/x">{article("1")}</PubmedArticleSet>',
          "3.xml": "<PubmedArticleSet><Article/></PubmedArticleSet>",
@@ -150,11 +150,11 @@ COLLECTIONS = {
 
 
 @pytest.mark.parametrize("files, titles, problems", COLLECTIONS.values(), ids=COLLECTIONS)
-def test_what_files_give_and_what_is_said_of_them(put, tmp_path, files, titles, problems):
+def test_documents_and_problems_of_files(put, tmp_path, files, titles, problems):
     for name, text in files.items():
         put(name, text)
-    found, told = read(tmp_path)
-    assert [document.title for document in found] == titles and told == problems
+    docs, places_by_kind = read(tmp_path)
+    assert [document.title for document in docs] == titles and places_by_kind == problems
     if problems:
         with pytest.raises(InputError, match=next(iter(problems))):
             list(documents(str(tmp_path), Problems(strict=True)))
@@ -169,9 +169,9 @@ def test_entities_are_not_expanded_and_nothing_is_fetched(put, tmp_path):
     secret = Path(put("secret.txt", "SECRET")).as_uri()
     doctype = f'<!DOCTYPE PubmedArticleSet [<!ENTITY x SYSTEM "{secret}"><!ENTITY y "EXPANDED">]>'
     put("xml/a.xml", xml(article("1", "before &x; &y; after &amp;"), article("2"), doctype=doctype))
-    found, told = read(tmp_path / "xml")
-    assert [document.title for document in found] == ["before after &", "A title."]
-    assert told == {"unexpanded entity": ["a.xml: PMID 1 (&x;, &y;)"]}
+    docs, places_by_kind = read(tmp_path / "xml")
+    assert [document.title for document in docs] == ["before after &", "A title."]
+    assert places_by_kind == {"unexpanded entity": ["a.xml: PMID 1 (&x;, &y;)"]}
 
 
 @pytest.mark.parametrize(
@@ -209,17 +209,17 @@ def test_an_xml_bomb_does_not_go_off(put, tmp_path, bomb):
     put("a.xml", xml(bomb, doctype=f'<!DOCTYPE PubmedArticleSet [<!ENTITY e0 "lol">{levels}]>'))
     put("b.xml", xml(article("2")))
     problems = Problems()
-    found = list(documents(str(tmp_path), problems))
-    assert sum(len("".join(document[:3])) for document in found) < 1000
-    assert found[-1].id == "2"
-    assert problems.counts == ({"malformed XML": 1} if len(found) == 1 else {})
+    docs = list(documents(str(tmp_path), problems))
+    assert sum(len("".join(document[:3])) for document in docs) < 1000
+    assert docs[-1].id == "2"
+    assert problems.counts == ({"malformed XML": 1} if len(docs) == 1 else {})
 
 
 def test_elements_are_freed_while_a_long_file_is_read(put):
     """The memory of libxml2 is not Python's, so that the elements of its tree are counted."""
     spec = put("a.xml.gz", xml(*map(article, range(1, 4001))))
-    some = islice(Records(Path(spec), "PubmedArticle"), 0, None, 100)
-    trees = [sum(1 for _ in record.getroottree().iter()) for record in some]
+    sampled = islice(Records(Path(spec), "PubmedArticle"), 0, None, 100)
+    trees = [sum(1 for _ in record.getroottree().iter()) for record in sampled]
     per_article = 25
     assert len(trees) == 40 and max(trees) < 100 * per_article  # a chunk of the file, not 4,000 articles
 
@@ -250,8 +250,8 @@ def test_metadata(only):
         **always, "date": "2014-12-01", "authors": ["Müller JA", "The Heart Group"],
         "types": ["Review", "Meta-Analysis"], "languages": ["eng", "ger"],
     }  # fmt: skip
-    found = only(after=HEADINGS).metadata
-    assert found == {**always, "journal": "J Titles", "mesh": ["Aspirin", "Heart Diseases"], "retracted": True}
+    metadata = only(after=HEADINGS).metadata
+    assert metadata == {**always, "journal": "J Titles", "mesh": ["Aspirin", "Heart Diseases"], "retracted": True}
     assert only(after=METADATA.replace("Review", "Retracted Publication")).metadata["retracted"]
 
 

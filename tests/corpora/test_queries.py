@@ -50,7 +50,7 @@ Not relevant.
     ],
 )  # fmt: skip
 def test_the_queries_of_a_file(put, name, text, expected):
-    assert queries(put(name, text)) == [Query(*one) for one in expected.items()]
+    assert queries(put(name, text)) == [Query(*item) for item in expected.items()]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_queries_of_a_file(put, name, text, expected):
         ("q.tsv", "1\tgood\n2\tcaf\udce9\n", r"q\.tsv:2: not UTF-8 text"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_named_in_one_line(put, name, text, message):
+def test_unreadable_queries_are_named_in_one_line(put, name, text, message):
     with pytest.raises(InputError, match=message) as error:
         queries(put(name, text))
     assert "\n" not in str(error.value)
@@ -115,7 +115,7 @@ def test_some_queries_of_a_json_lines_file(put, selection, expected):
 
 
 @pytest.mark.parametrize(
-    "name, text, selection, said",
+    "name, text, selection, message",
     [
         ("typed.jsonl", TYPED, "", "q1 was used before"),
         ("typed.jsonl", TYPED, ":type=title", "no query has type=title"),
@@ -123,8 +123,8 @@ def test_some_queries_of_a_json_lines_file(put, selection, expected):
         ("plain.tsv", "q1\tone", ":type=titles", "in a JSON lines file only.*type=titles"),
     ],
 )
-def test_a_selection_that_cannot_be(put, name, text, selection, said):
-    with pytest.raises(InputError, match=said):
+def test_an_invalid_selection(put, name, text, selection, message):
+    with pytest.raises(InputError, match=message):
         queries(put(name, text) + selection)
 
 

@@ -19,8 +19,8 @@ pytestmark = [
 
 def test_documents_and_queries_of_nfcorpus():
     problems = Problems()
-    first, *_, last = found = list(documents(str(NFCORPUS), problems))
-    assert len(found) == 3633 and problems.total == 0
+    first, *_, last = docs = list(documents(str(NFCORPUS), problems))
+    assert len(docs) == 3633 and problems.total == 0
     assert (first.id, first.title, len(first.abstract)) == (
         "MED-10", "Statin Use and Breast Cancer Survival: A Nationwide Cohort Study from Finland", 1724)  # fmt: skip
     assert (last.id, last.title) == ("MED-961", "Vitamin D(3) is more potent than vitamin D(2) in humans.")
@@ -39,8 +39,8 @@ def test_documents_and_queries_of_nfcorpus():
     ],
 )
 def test_judgments_of_nfcorpus(split, of_queries, grades):
-    found, judged = queries_and_judgments(f"{NFCORPUS}:{split}")
-    assert len(found) == len(judged) == of_queries
+    judged_queries, judged = queries_and_judgments(f"{NFCORPUS}:{split}")
+    assert len(judged_queries) == len(judged) == of_queries
     values = [grade for of_query in judged.values() for grade in of_query.values()]
     assert {grade: values.count(grade) for grade in set(values)} == grades
 
@@ -70,9 +70,9 @@ def test_the_same_collection_through_ir_datasets(tmp_path):
         "from rerank_plugin.corpora import documents, queries_and_judgments\n"
         "print(json.dumps([list(documents('beir/nfcorpus/test')), *queries_and_judgments('beir/nfcorpus/test')]))"
     )
-    said = run("-c", code, IR_DATASETS_HOME=str(home), IR_DATASETS_TMP=str(tmp_path / "tmp"))
-    texts, found, judged = json.loads(said)
+    output = run("-c", code, IR_DATASETS_HOME=str(home), IR_DATASETS_TMP=str(tmp_path / "tmp"))
+    docs, judged_queries, judged = json.loads(output)
     expected, expected_judgments = queries_and_judgments(f"{NFCORPUS}:test")
-    assert sorted(map(tuple, found)) == sorted(expected)
+    assert sorted(map(tuple, judged_queries)) == sorted(expected)
     assert judged == expected_judgments
-    assert [tuple(text) for text in texts] == list(documents(str(NFCORPUS)))
+    assert [tuple(doc) for doc in docs] == list(documents(str(NFCORPUS)))

@@ -1,4 +1,4 @@
-"""What a spec means: BEIR folders and splits, the bundled sample, and everything that is none of them."""
+"""Specs: BEIR folders and splits, the bundled sample, and unknown specs."""
 
 import pytest
 
@@ -51,9 +51,9 @@ def test_judgments_of_a_folder_need_one_of_its_splits(beir, read, split, message
 
 
 def test_a_folder_of_one_split_needs_no_name(beir):
-    one = beir("one", ["test"])
-    assert judgments(one) == judgments(f"{one}:test")
-    assert [query.id for query in queries_and_judgments(one)[0]] == ["q3", "q1"]
+    folder = beir("one", ["test"])
+    assert judgments(folder) == judgments(f"{folder}:test")
+    assert [query.id for query in queries_and_judgments(folder)[0]] == ["q3", "q1"]
     with pytest.raises(InputError, match="no qrels/SPLIT.tsv in this folder"):
         judgments(beir("none", []))
 

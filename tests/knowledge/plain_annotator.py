@@ -1,4 +1,4 @@
-"""The annotator once more, as plainly as it can be said: Python sets, and every n-gram compared with every form."""
+"""A plain second annotator: Python sets, and every n-gram compared with every form."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def trigrams(form: str) -> set[str]:
     return {form[i : i + 3] for i in range(max(len(form) - 2, 1))}
 
 
-def jaccard(one: set[str], other: set[str]) -> float:
-    common = len(one & other)
-    return common / (len(one) + len(other) - common)
+def jaccard(first: set[str], second: set[str]) -> float:
+    common = len(first & second)
+    return common / (len(first) + len(second) - common)
 
 
 class PlainAnnotator:
@@ -29,15 +29,15 @@ class PlainAnnotator:
                     (written if verbatim else changed).setdefault(form, set()).add(row)
         self.forms = {form: written.get(form) or changed[form] for form in {**written, **changed}}
         self.trigrams = {form: trigrams(form) for form in self.forms}
-        self.remembered: dict[str, list[tuple[str, float]]] = {}
+        self.cache: dict[str, list[tuple[str, float]]] = {}
 
     def similar(self, ngram: str) -> list[tuple[str, float]]:
         """All forms that are similar enough."""
-        if ngram not in self.remembered:
-            ours = trigrams(ngram)
-            compared = ((form, jaccard(ours, theirs)) for form, theirs in self.trigrams.items())
-            self.remembered[ngram] = [(form, value) for form, value in compared if value >= self.config.threshold]
-        return self.remembered[ngram]
+        if ngram not in self.cache:
+            grams = trigrams(ngram)
+            similarities = ((form, jaccard(grams, form_grams)) for form, form_grams in self.trigrams.items())
+            self.cache[ngram] = [(form, value) for form, value in similarities if value >= self.config.threshold]
+        return self.cache[ngram]
 
     def candidates(self, ngram: str, approximate: bool) -> list[tuple[int, float]]:
         best: dict[int, float] = {}
@@ -53,7 +53,7 @@ class PlainAnnotator:
         for separator, word in zip(separators, written):
             starts.append(place + len(separator))
             place += len(separator) + len(word)
-        found = []
+        matches = []
         for i in range(len(forms)):
             for j in range(i, len(forms)):
                 if j > i and normalization.breaks(separators[j]):
@@ -65,8 +65,8 @@ class PlainAnnotator:
                 approximate = self.config.approximate and j - i < self.config.window and all(bounds)
                 candidates = self.candidates(" ".join(forms[i : j + 1]), approximate)
                 if candidates:
-                    found.append(Mention(start, end, *map(tuple, zip(*candidates))))
-        return found
+                    matches.append(Mention(start, end, *map(tuple, zip(*candidates))))
+        return matches
 
     def annotate(self, text: str) -> list[Mention]:
         def rank(mention: Mention):
@@ -75,7 +75,7 @@ class PlainAnnotator:
             return (-length, -best) if self.config.overlap == "length" else (-best, -length)
 
         kept: list[Mention] = []
-        for one in sorted(self.matches(text), key=rank):
-            if all(one.end <= other.start or other.end <= one.start for other in kept):
-                kept.append(one)
+        for match in sorted(self.matches(text), key=rank):
+            if all(match.end <= mention.start or mention.end <= match.start for mention in kept):
+                kept.append(match)
         return sorted(kept)

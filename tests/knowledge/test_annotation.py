@@ -45,7 +45,9 @@ ALL = dict(threshold=0.7)
 
 
 def knowledge_of(names, folder):
-    return knowledge_base(folder, (Concept(f"C{row}", one, tuple(more)) for row, (one, *more) in enumerate(names)))
+    return knowledge_base(
+        folder, (Concept(f"C{row}", name, tuple(synonyms)) for row, (name, *synonyms) in enumerate(names))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +75,9 @@ def annotator(knowledge):
     ],
 )
 def test_similarity_by_hand(knowledge, threshold, text, similarity):
-    found = Annotator(knowledge, AnnotatorConfig(threshold=threshold), threads=1).annotate(text)
+    mentions = Annotator(knowledge, AnnotatorConfig(threshold=threshold), threads=1).annotate(text)
     row = 13 if text[0] == "h" else 11
-    assert found == ([] if similarity is None else [(0, len(text), (row,), (similarity,))])
+    assert mentions == ([] if similarity is None else [(0, len(text), (row,), (similarity,))])
 
 
 LONG = "acid phosphatase of a very long name with more than five words"
@@ -106,16 +108,16 @@ LONG = "acid phosphatase of a very long name with more than five words"
           for mark in (". ", ", ", "\n", " (")),
     ],
 )  # fmt: skip
-def test_what_is_marked(annotator, text, marked):
+def test_marked_mentions(annotator, text, marked):
     names = annotator.knowledge.names
-    found = [(text[one.start : one.end], names[one.concepts[0]]) for one in annotator.annotate(text)]
-    assert found == list(marked.items())
+    mentions = [(text[mention.start : mention.end], names[mention.concepts[0]]) for mention in annotator.annotate(text)]
+    assert mentions == list(marked.items())
 
 
 def test_an_ambiguous_term_has_its_concepts_by_row_at_most_k(annotator):
     assert annotator.annotate("a cold") == [(2, 6, (2, 3), (1.0, 1.0))]
-    one = Annotator(annotator.knowledge, AnnotatorConfig(candidates=1), threads=1)
-    assert one.annotate("cold")[0].concepts == (2,)
+    first_only = Annotator(annotator.knowledge, AnnotatorConfig(candidates=1), threads=1)
+    assert first_only.annotate("cold")[0].concepts == (2,)
 
 
 def test_a_plural_gives_way_to_a_term_that_is_written_so(annotator):
@@ -125,7 +127,7 @@ def test_a_plural_gives_way_to_a_term_that_is_written_so(annotator):
 
 def test_overlap_by_score_or_by_length(tmp_path):
     knowledge = knowledge_of([["Acute Infarction"], ["Infarction"]], tmp_path / "kb")
-    # the whole shares 13 of 14 trigrams with the one, the second word is the other
+    # the text shares 13 of 14 trigrams with the first name; its second word equals the second name
     by_score = Annotator(knowledge, AnnotatorConfig(), threads=1).annotate("cute infarction")
     by_length = Annotator(knowledge, AnnotatorConfig(overlap="length"), threads=1).annotate("cute infarction")
     assert by_score == [(5, 15, (1,), (1.0,))]
@@ -135,13 +137,13 @@ def test_overlap_by_score_or_by_length(tmp_path):
 def test_only_equal_names_without_approximation(knowledge):
     exact = Annotator(knowledge, AnnotatorConfig(approximate=False), threads=1)
     assert exact.annotate("hypertensione") == []
-    assert [one.concepts for one in exact.annotate("Hypertension!")] == [(13,)]
+    assert [mention.concepts for mention in exact.annotate("Hypertension!")] == [(13,)]
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n", "!!!", "a", "the of and", "\ud800", "x" * 200_000, "ab " * 3000])
 def test_texts_without_mentions(annotator, text):
     assert annotator.annotate(text) == []
-    assert [one.tolist() for one in annotator.concepts([text, "cold"])] == [[], [2, 3]]
+    assert [rows.tolist() for rows in annotator.concepts([text, "cold"])] == [[], [2, 3]]
     assert annotator.concepts([]) == annotator.annotate_all([]) == []
 
 
@@ -177,18 +179,18 @@ def test_equals_the_plain_twin(knowledge, options):
 def test_concepts_are_those_of_the_mentions_and_threads_change_nothing(knowledge):
     texts = [f"{'cold ' * (n % 7)} heart attack, hypertensione {n} vitamin a" for n in range(100)]
     texts[17] = ""
-    one, three = (Annotator(knowledge, AnnotatorConfig(), threads=threads) for threads in (1, 3))
-    expected = [[row for mention in one.annotate(text) for row in mention.concepts] for text in texts]
-    for annotator in (one, three):
+    single, parallel = (Annotator(knowledge, AnnotatorConfig(), threads=threads) for threads in (1, 3))
+    expected = [[row for mention in single.annotate(text) for row in mention.concepts] for text in texts]
+    for annotator in (single, parallel):
         got = annotator.concepts(texts)
         assert [rows.tolist() for rows in got] == expected
         assert all(rows.dtype == np.uint32 for rows in got)
-    assert one.annotate_all(texts) == three.annotate_all(texts)
+    assert single.annotate_all(texts) == parallel.annotate_all(texts)
 
 
 @pytest.fixture
 def copied(knowledge, tmp_path):
-    """The folder of a knowledge base in which nothing was looked up yet."""
+    """The folder of a knowledge base without stored look-up arrays."""
     ignored = shutil.ignore_patterns("annotation")
     return Path(shutil.copytree(knowledge.folder, tmp_path / "kb", ignore=ignored))
 
@@ -197,7 +199,7 @@ def cold(folder):
     return Annotator(KnowledgeBase(folder), threads=1).annotate("cold")
 
 
-def test_what_is_looked_up_is_kept_and_made_again_when_it_is_another_knowledge_base_or_damaged(copied):
+def test_look_up_arrays_are_stored_and_rebuilt_for_another_knowledge_base_or_if_damaged(copied):
     expected, arrays = cold(copied), copied / "annotation"
     kept = {path.name: path.stat().st_mtime_ns for path in arrays.iterdir()}
     assert cold(copied) == expected
@@ -234,7 +236,7 @@ def test_the_settings_tell_the_knowledge_base(annotator, knowledge):
     "options",
     [{"candidates": 0}, {"threshold": 0}, {"threshold": 1.1}, {"window": 0}, {"similarity": "dice"}, {"overlap": "x"}],
 )
-def test_settings_that_cannot_be(options):
+def test_invalid_settings(options):
     with pytest.raises(InputError):
         AnnotatorConfig(**options)
 
@@ -250,16 +252,16 @@ def test_equal_names_are_those_of_an_automaton(knowledge):
     automaton.make_automaton()
     text = "heart attacks after a cold with Vitamin A and esophageal tumours in type 2 diabetes"
     exact = Annotator(knowledge, AnnotatorConfig(approximate=False), threads=1)
-    ours = {" ".join(words(text[one.start : one.end]).forms) for one in exact.annotate(text)}
-    assert ours == {form for _, form in automaton.iter(f" {' '.join(words(text).forms)} ")}
+    forms = {" ".join(words(text[mention.start : mention.end]).forms) for mention in exact.annotate(text)}
+    assert forms == {form for _, form in automaton.iter(f" {' '.join(words(text).forms)} ")}
 
 
 @pytest.mark.real_data
 def test_equals_the_plain_twin_on_real_abstracts_and_names(real_data, tmp_path):
-    names = [[one.name, *one.synonyms] for one in open_source(str(real_data / "mesh")).concepts][::12]
+    names = [[concept.name, *concept.synonyms] for concept in open_source(str(real_data / "mesh")).concepts][::12]
     knowledge = knowledge_of(names, tmp_path / "kb")
     abstracts = documents(str(real_data / "abstracts" / "ncbi-disease.jsonl.gz"), ids_required=False)
-    texts = [f"{one.title}\n{one.abstract[:300]}" for one in islice(abstracts, 3)]
+    texts = [f"{document.title}\n{document.abstract[:300]}" for document in islice(abstracts, 3)]
     config = AnnotatorConfig(threshold=0.6)
     plain = PlainAnnotator(names, config)
     expected = [plain.annotate(text) for text in texts]

@@ -1,4 +1,4 @@
-"""A vocabulary that is written and opened again."""
+"""Compiling a vocabulary, and opening it."""
 
 import json
 import shutil
@@ -40,7 +40,7 @@ def kb(tmp_path):
     return compiled(tmp_path / "kb", edition="2024").folder
 
 
-def test_what_is_written_is_read(kb):
+def test_a_compiled_vocabulary_is_read(kb):
     knowledge = KnowledgeBase(kb)
     assert len(knowledge) == 4
     assert knowledge.ids.find(["D3", "nothing", "D1"]).tolist() == [2, -1, 0]
@@ -77,16 +77,16 @@ def test_any_vocabulary_comes_back(tmp_path_factory, drawn, data):
     ids = st.sampled_from([*drawn, "no such id!"])
     relations = data.draw(st.lists(st.builds(Relation, ids, words, ids), max_size=6))
     knowledge = compiled(folder, concepts, relations)
-    for row, one in enumerate(concepts):
-        assert (knowledge.ids[row], knowledge.names[row]) == (one.id, one.name)
-        assert knowledge.terms_of(row) == [one.name, *one.synonyms]
-        assert knowledge.semantic_types(row) == one.semantic_types
-        for term in (one.name, *one.synonyms):
-            same = [i for i, c in enumerate(concepts) if fold(term) in map(fold, (c.name, *c.synonyms))]
-            assert knowledge.named(term) == same
+    for row, concept in enumerate(concepts):
+        assert (knowledge.ids[row], knowledge.names[row]) == (concept.id, concept.name)
+        assert knowledge.terms_of(row) == [concept.name, *concept.synonyms]
+        assert knowledge.semantic_types(row) == concept.semantic_types
+        for term in (concept.name, *concept.synonyms):
+            rows = [i for i, c in enumerate(concepts) if fold(term) in map(fold, (c.name, *c.synonyms))]
+            assert knowledge.named(term) == rows
     rows = zip(knowledge.heads.tolist(), knowledge.relations.tolist(), knowledge.tails.tolist())
     edges = {Relation(knowledge.ids[h], knowledge.relation_names[r], knowledge.ids[t]) for h, r, t in rows}
-    assert edges == {one for one in relations if one.head != one.tail and {one.head, one.tail} <= drawn.keys()}
+    assert edges == {edge for edge in relations if edge.head != edge.tail and {edge.head, edge.tail} <= drawn.keys()}
     assert len(knowledge.heads) == len(edges)
 
 
@@ -97,7 +97,7 @@ def test_the_checksum_is_of_the_content_and_not_of_the_batches(kb, tmp_path, mon
     changes = [
         {"concepts": (CONCEPTS[0]._replace(synonyms=("Cardiac Diseases", "heart diseasE")), *CONCEPTS[1:])},
         {"concepts": (CONCEPTS[0]._replace(semantic_types=("X",)), *CONCEPTS[1:])},
-        {"relations": tuple(one._replace(relation="isa") for one in RELATIONS)},
+        {"relations": tuple(relation._replace(relation="isa") for relation in RELATIONS)},
     ]
     others = {compiled(tmp_path / str(number), **change).checksum for number, change in enumerate(changes)}
     assert len({again.checksum, *others}) == 4
@@ -121,7 +121,7 @@ def test_a_folder_is_replaced_only_when_asked_and_by_what_is_sound(kb):
     assert len(compiled(kb, CONCEPTS[:1], overwrite=True)) == 1
 
 
-def test_more_files_in_the_folder_are_nobody_elses_business(kb):
+def test_other_files_in_the_folder_are_ignored(kb):
     (kb / "cache.npy").write_bytes(b"anything")
     assert len(KnowledgeBase(kb)) == 4
 
@@ -147,7 +147,7 @@ def rewritten(**changes):
         (lambda folder: (folder / "terms.bytes.npy").write_bytes(b"x"), "has 1 bytes, expected"),
     ],
 )
-def test_what_cannot_be_opened_is_said(kb, change, message):
+def test_unreadable_folders_are_errors(kb, change, message):
     change(kb)
     with pytest.raises(InputError, match=message):
         KnowledgeBase(kb)

@@ -26,7 +26,7 @@ def written(tmp_path):
     return tmp_path / "vectors"
 
 
-def test_what_is_saved_is_loaded(written):
+def test_saved_vectors_are_loaded(written):
     loaded = load_concept_vectors(written)
     assert loaded.ids == IDS and (loaded.matrix == MATRIX).all() and loaded.matrix.dtype == np.float32
     assert (load_file(written / "concepts.safetensors")["relations"] == RELATIONS).all()
@@ -45,7 +45,7 @@ def test_what_is_saved_is_loaded(written):
     ],
 )
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
-def test_what_does_not_fit_is_said(written, change, message):
+def test_invalid_folders_are_errors(written, change, message):
     change(written)
     with pytest.raises(InputError, match=message):
         load_concept_vectors(written)
@@ -65,9 +65,7 @@ def embedded(knowledge, output, *more):
     return load_concept_vectors(output), json.loads((output / "concepts.json").read_text())
 
 
-def test_the_command_writes_vectors_that_did_not_see_what_was_held_out_but_with_final(
-    sample_knowledge, tmp_path, capsys
-):
+def test_the_command_trains_without_the_held_out_relations_except_with_final(sample_knowledge, tmp_path, capsys):
     held, settings = embedded(sample_knowledge, tmp_path / "held")
     opened = KnowledgeBase(sample_knowledge)
     assert held.ids == opened.ids.take(np.arange(len(opened))) and held.matrix.shape == (len(opened), 8)
@@ -79,11 +77,11 @@ def test_the_command_writes_vectors_that_did_not_see_what_was_held_out_but_with_
 
     again, _ = embedded(sample_knowledge, tmp_path / "again")
     assert (held.matrix == again.matrix).all()
-    final, of_final = embedded(sample_knowledge, tmp_path / "final", "--final")
-    every, of_every = embedded(sample_knowledge, tmp_path / "every", "--holdout", "0")
-    assert (final.matrix == every.matrix).all() and not np.allclose(final.matrix, held.matrix)
-    assert of_final["measured"] == settings["measured"] and of_every["measured"] is None
-    assert of_final["trained_on"] == of_every["trained_on"] == len(opened.heads)
+    final, final_settings = embedded(sample_knowledge, tmp_path / "final", "--final")
+    on_all, settings_on_all = embedded(sample_knowledge, tmp_path / "every", "--holdout", "0")
+    assert (final.matrix == on_all.matrix).all() and not np.allclose(final.matrix, held.matrix)
+    assert final_settings["measured"] == settings["measured"] and settings_on_all["measured"] is None
+    assert final_settings["trained_on"] == settings_on_all["trained_on"] == len(opened.heads)
 
 
 def test_the_command_has_the_defaults_of_the_library():
@@ -92,7 +90,7 @@ def test_the_command_has_the_defaults_of_the_library():
     assert {name: getattr(options, name) for name in asdict(config)} == asdict(config)
 
 
-def test_what_the_command_refuses(sample_knowledge, tmp_path, capsys):
+def test_the_command_refuses_invalid_options(sample_knowledge, tmp_path, capsys):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="is not a folder of concept vectors"):

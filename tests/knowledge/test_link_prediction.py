@@ -35,16 +35,16 @@ def test_figures_agree_with_a_plain_twin(norm):
             nearer = set(map(tuple, others[distances < distances[triple[side]]].tolist()))
             raw.append(1 + len(nearer))
             filtered.append(1 + len(nearer - true))
-    ranked, every = np.array(filtered), len(held_out)
+    ranked, count = np.array(filtered), len(held_out)
     assert evaluate(Translation(entities, relations), held_out, known, norm)._asdict() == pytest.approx(
         {
-            "triples": every,
+            "triples": count,
             "hits_at_10": (ranked <= 10).mean(),
             "hits_at_1": (ranked <= 1).mean(),
             "mrr": (1 / ranked).mean(),
             "raw_hits_at_10": (np.array(raw) <= 10).mean(),
-            "head_hits_at_10": (ranked[:every] <= 10).mean(),
-            "tail_hits_at_10": (ranked[every:] <= 10).mean(),
+            "head_hits_at_10": (ranked[:count] <= 10).mean(),
+            "tail_hits_at_10": (ranked[count:] <= 10).mean(),
         }
     )
 

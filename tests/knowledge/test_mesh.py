@@ -1,4 +1,4 @@
-"""MeSH in its three formats, and what is said of files that are none."""
+"""MeSH in its three formats, and invalid files."""
 
 from pathlib import Path
 
@@ -155,12 +155,12 @@ def test_places_in_several_trees(read, caplog):
         ("d.bin", RECORDS.replace("AQ = BL", "AQ BL"), r":4: expected KEY = value: 'AQ BL CF CI'"),
         ("d.bin", RECORDS.replace("MH = Myocardial Ischemia\n", ""), r":13: a record with 0 lines MH"),
         ("d.bin", RECORDS.replace("UI = D001241\n", "UI = D001241\nUI = D2\n"), r":23: a record with 2 lines UI"),
-        ("d.bin", RECORDS.replace("D001241", "D017202"), r":23: the descriptor D017202 is there already \(.*:13\)"),
+        ("d.bin", RECORDS.replace("D001241", "D017202"), r":23: the descriptor D017202 is repeated \(.*:13\)"),
         ("d.bin", RECORDS.replace("RECTYPE = D", "RECTYPE = C"), "no descriptor"),
         ("descriptors.tsv", HEADER.replace("synonyms", "others") + ROWS, r"tsv:1: the header lacks synonyms: exp"),
         ("descriptors.tsv", HEADER + ROWS + "D4\tToo few\n", r"tsv:5: expected 5 columns, as in the header, found 2"),
         ("descriptors.tsv", HEADER + "\tNo id\t\t\t\n", r"tsv:2: a descriptor needs an id and a name"),
-        ("descriptors.tsv", HEADER + ROWS + ROWS, r"tsv:5: the descriptor D006331 is there already \(.*:2\)"),
+        ("descriptors.tsv", HEADER + ROWS + ROWS, r"tsv:5: the descriptor D006331 is repeated \(.*:2\)"),
         ("x.xml", f"{HEAD}{XML_ASPIRIN}<DescriptorRecord>\n<UI>D1</Descriptor>", r"x\.xml:11: malformed XML"),
         ("x.xml", f"{HEAD}{XML_HEART}{XML_ISCHEMIA}", "malformed XML"),  # cut off: no smaller vocabulary
         (
@@ -169,9 +169,9 @@ def test_places_in_several_trees(read, caplog):
             r":\d+: a .* without DescriptorUI",
         ),
         ("x.xml", XML.replace("<String>Heart Diseases</String>", "", 1), ":4: a .* without DescriptorName"),
-        ("x.xml", f"{HEAD}{XML_ASPIRIN * 2}{END}", r":10: the descriptor D001241 is there already \(.*:4\)"),
+        ("x.xml", f"{HEAD}{XML_ASPIRIN * 2}{END}", r":10: the descriptor D001241 is repeated \(.*:4\)"),
         ("x.xml", "<SupplementalRecordSet><SupplementalRecord/></SupplementalRecordSet>", "no DescriptorRecord"),
-        ("parents.tsv", "child_ui\tparent_ui\nD2\t\n", r"parents.tsv:2: a child and a parent"),
+        ("parents.tsv", "child_ui\tparent_ui\nD2\t\n", r"parents.tsv:2: the child or the parent is empty"),
         ("parents.tsv", "child\tparent\nD2\tD1\n", r"parents.tsv:1: the header lacks child_ui, parent_ui"),
         ("parents.tsv", "child_ui\tparent_ui\tchild_ui\nD2\tD1\tD3\n", r"parents.tsv:1: the header names a column tw"),
     ],

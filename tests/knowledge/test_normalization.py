@@ -60,9 +60,9 @@ def test_stop_words_and_numbers_bound_nothing():
 
 @given(st.text())
 def test_words_and_separators_are_the_text_again(text):
-    found = words(text)
-    pieces = [found.separators[0]]
-    for word, separator in zip(found.written, found.separators[1:]):
+    text_words = words(text)
+    pieces = [text_words.separators[0]]
+    for word, separator in zip(text_words.written, text_words.separators[1:]):
         pieces += [word, separator]
     assert "".join(pieces) == text
-    assert all(form and not any(character.isspace() for character in form) for form in found.forms)
+    assert all(form and not any(character.isspace() for character in form) for form in text_words.forms)

@@ -7,20 +7,20 @@ from rerank_plugin.knowledge.sources import edition_of, open_source
 @pytest.mark.parametrize(
     "name, text, spec, message",
     [
-        ("other.txt", "words", "other.txt", "format is not known"),
-        ("a/MRCONSO.RRF", "C1|", "a/MRCONSO.RRF", "give the folder that it is in: .*/a$"),
+        ("other.txt", "words", "other.txt", "unknown format"),
+        ("a/MRCONSO.RRF", "C1|", "a/MRCONSO.RRF", "give the folder of the file: .*/a$"),
         ("a/other.txt", "", "a", "without MRCONSO.RRF or descriptors.tsv"),
         ("META/MRCONSO.RRF", "", "", "give .*META"),
         ("other.txt", "", "gone", "no such file or folder; expected MeSH XML"),
     ],
 )
-def test_what_is_not_known_is_said(put, tmp_path, name, text, spec, message):
+def test_unknown_sources_are_errors(put, tmp_path, name, text, spec, message):
     put(name, text)
     with pytest.raises(InputError, match=message):
         open_source(str(tmp_path / spec))
 
 
-def test_what_cannot_be_unpacked_is_said(tmp_path):
+def test_a_damaged_gzip_file_is_an_error(tmp_path):
     (tmp_path / "cut.bin.gz").write_bytes(b"no gzip")
     with pytest.raises(InputError, match="damaged gzip file"):
         open_source(str(tmp_path / "cut.bin.gz"))
@@ -49,7 +49,7 @@ def test_the_bundled_vocabulary_has_lay_and_expert_names():
     assert infarction.synonyms[0] == "heart attack" and infarction.semantic_types == ("condition",)
     ids = {concept.id for concept in concepts}
     relations = list(source.relations)
-    assert {one.relation for one in relations} == {"broader", "concerns"}
-    assert all(one.head in ids and one.tail in ids for one in relations)
+    assert {relation.relation for relation in relations} == {"broader", "concerns"}
+    assert all(relation.head in ids and relation.tail in ids for relation in relations)
     assert (infarction.id, "broader", by_name["coronary disease"].id) in relations
     assert (by_name["coronary stenting"].id, "concerns", infarction.id) in relations

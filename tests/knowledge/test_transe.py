@@ -1,4 +1,4 @@
-"""TransE: a step by hand, a plain twin, what a graph teaches, and the seed."""
+"""TransE: a step by hand, a plain twin, training on a learnable graph, and the seed."""
 
 import numpy as np
 import pytest
@@ -38,11 +38,11 @@ def twin_step(entities, relations, positives, negatives, margin, rate, norm, lon
     moves, relation_moves = np.zeros(entities.shape), np.zeros(relations.shape)
     for good, bad in zip(positives, negatives):
         residuals = [entities[h] + relations[r] - entities[t] for h, r, t in (good, bad)]
-        distances = [abs(one).sum() if norm == 1 else (one**2).sum() for one in residuals]
+        distances = [abs(residual).sum() if norm == 1 else (residual**2).sum() for residual in residuals]
         if margin + distances[0] - distances[1] > 0:
             loss += margin + distances[0] - distances[1]
-            for (h, r, t), one, sign in zip((good, bad), residuals, (-1, 1)):
-                gradient = sign * rate * (np.sign(one) if norm == 1 else 2 * one)
+            for (h, r, t), residual, sign in zip((good, bad), residuals, (-1, 1)):
+                gradient = sign * rate * (np.sign(residual) if norm == 1 else 2 * residual)
                 moves[h] += gradient
                 relation_moves[r] += gradient
                 moves[t] -= gradient
@@ -66,8 +66,8 @@ def test_steps_agree_with_a_plain_twin(norm, longest, margin):
         *expected, loss = twin_step(*expected, *batch, margin, 0.05, norm, longest)
         total += loss
     assert steps(*vectors, triples, corrupted, 5, margin, 0.05, norm, longest) == pytest.approx(total, rel=1e-4)
-    for matrix, other in zip(vectors, expected):
-        assert matrix == pytest.approx(other, abs=1e-5)
+    for matrix, expected_matrix in zip(vectors, expected):
+        assert matrix == pytest.approx(expected_matrix, abs=1e-5)
 
 
 def families():
@@ -78,7 +78,7 @@ def families():
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-def test_what_is_learnable_is_learned(norm):
+def test_a_learnable_graph_is_learned(norm):
     triples = families()
     training, held_out = hold_out(triples, 160, 0.1, seed=0)
     config = TransEConfig(20, 150, 2.0, 0.01, 8, 5, norm, 0, False, False)
@@ -91,14 +91,14 @@ def test_what_is_learnable_is_learned(norm):
 
 def test_the_seed_decides():
     config = TransEConfig(8, 3, 1.0, 0.01, 8, 2, 1, 0)
-    one, again, other = (train(families(), 160, 6, config, seed) for seed in (1, 1, 2))
-    assert all((a == b).all() for a, b in zip(one, again))
-    assert not np.allclose(one.entities, other.entities)
+    first, repeated, other_seed = (train(families(), 160, 6, config, seed) for seed in (1, 1, 2))
+    assert all((a == b).all() for a, b in zip(first, repeated))
+    assert not np.allclose(first.entities, other_seed.entities)
 
 
-def test_the_learning_rate_falls_to_nothing(monkeypatch):
+def test_the_learning_rate_decays_to_0(monkeypatch):
     rates = []
-    monkeypatch.setattr(transe, "_epoch", lambda *given: rates.append(given[-2]))
+    monkeypatch.setattr(transe, "_epoch", lambda *arguments: rates.append(arguments[-2]))
     for decay in (True, False):
         train(families(), 160, 6, TransEConfig(8, 4, learning_rate=0.1, decay=decay), seed=1)
     assert rates == pytest.approx([0.1, 0.075, 0.05, 0.025, 0.1, 0.1, 0.1, 0.1])
@@ -106,9 +106,9 @@ def test_the_learning_rate_falls_to_nothing(monkeypatch):
 
 def test_chunks_of_corruptions_keep_every_triple(monkeypatch):
     seen = []
-    original = Corruption.of
+    original = Corruption.draw
     monkeypatch.setattr(transe, "DRAWN", 20)
-    monkeypatch.setattr(Corruption, "of", lambda self, positives: seen.append(positives) or original(self, positives))
+    monkeypatch.setattr(Corruption, "draw", lambda self, positives: seen.append(positives) or original(self, positives))
     train(families(), 160, 6, TransEConfig(8, 1, batch_size=8, negatives=3), seed=1)
     assert max(map(len, seen)) == 16 * 3
     drawn, counts = np.unique(np.concatenate(seen), axis=0, return_counts=True)
@@ -117,16 +117,16 @@ def test_chunks_of_corruptions_keep_every_triple(monkeypatch):
 
 def test_a_corruption_replaces_one_side_and_keeps_the_relation():
     triples = families()
-    of = Corruption(triples, 160, 6, PLAIN, np.random.default_rng(0)).of(np.repeat(triples, 20, axis=0))
-    heads, tails = (of[:, side] != np.repeat(triples, 20, axis=0)[:, side] for side in (0, 2))
-    assert not (heads & tails).any() and (of[:, 1] == np.repeat(triples[:, 1], 20)).all()
+    corrupted = Corruption(triples, 160, 6, PLAIN, np.random.default_rng(0)).draw(np.repeat(triples, 20, axis=0))
+    heads, tails = (corrupted[:, side] != np.repeat(triples, 20, axis=0)[:, side] for side in (0, 2))
+    assert not (heads & tails).any() and (corrupted[:, 1] == np.repeat(triples[:, 1], 20)).all()
     assert 0.45 < heads.mean() < 0.55 and 0.45 < tails.mean() < 0.55
 
 
 def test_the_side_with_fewer_answers_is_corrupted_more_often():
     many_to_one = np.array([(h, 0, 9) for h in range(4)] + [(0, 1, 1)], np.int32)
     corruption = Corruption(many_to_one, 99, 3, TransEConfig(bernoulli=True), np.random.default_rng(0))
-    negatives = corruption.of(np.repeat(many_to_one[:4], 500, axis=0))
+    negatives = corruption.draw(np.repeat(many_to_one[:4], 500, axis=0))
     assert 0.75 < (negatives[:, 2] != 9).mean() < 0.83  # the tail in four of five cases
     assert head_shares(many_to_one, 3) == pytest.approx([1 / 5, 1 / 2, 1 / 2])  # one tail per head, four heads per tail
 

@@ -1,4 +1,4 @@
-"""UMLS: what is read of its files, and what the command keeps of it."""
+"""UMLS: reading its files, and the concepts that the command keeps."""
 
 import pytest
 
@@ -88,11 +88,11 @@ def test_packed_files_and_rows_without_the_last_pipe_are_the_same(folder, put):
 
 def test_another_language(folder):
     assert [concept.name for concept in read(folder, "GER")[0]] == ["Myokardinfarkt", "Nur deutsch"]
-    with pytest.raises(InputError, match="no name in the language FRE"):
+    with pytest.raises(InputError, match="no unsuppressed name in the language FRE"):
         read(folder, "FRE")
 
 
-def test_the_command_keeps_what_has_a_medical_type_or_is_asked_for(folder, tmp_path):
+def test_the_command_keeps_medical_or_selected_types(folder, tmp_path):
     def compiled(*more):
         main(["compile", "--source", str(folder), "--output", str(tmp_path / "kb"), "--overwrite", *more])
         knowledge = KnowledgeBase(tmp_path / "kb")
@@ -114,13 +114,13 @@ def test_the_command_keeps_what_has_a_medical_type_or_is_asked_for(folder, tmp_p
 @pytest.mark.parametrize(
     "file, text, message",
     [
-        ("MRCONSO", NAMES + "C0007|ENG|P\n", r"MRCONSO.RRF:14: 3 fields split by \|, MRCONSO.RRF has 18"),
-        ("MRCONSO", NAMES + conso("C0001", "Again"), r"C0001 comes after C0006: the rows must be sorted"),
+        ("MRCONSO", NAMES + "C0007|ENG|P\n", r"MRCONSO.RRF:14: expected 18 fields .* found 3"),
+        ("MRCONSO", NAMES + conso("C0001", "Again"), r"C0001 comes after C0006: sort the rows by CUI"),
         ("MRSTY", "C0004|T047|B|D|A||\n" + TYPES, r"C0001 comes after C0004"),
-        ("MRREL", RELATIONS + "C1|C2\n", r"MRREL.RRF:7: 2 fields"),
+        ("MRREL", RELATIONS + "C1|C2\n", r"MRREL.RRF:7: expected 16 fields .* found 2"),
     ],
 )
-def test_what_is_malformed_is_named(folder, file, text, message):
+def test_malformed_files_are_named(folder, file, text, message):
     (folder / f"{file}.RRF").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read(folder)
@@ -130,5 +130,5 @@ def test_missing_files(folder, caplog):
     (folder / "MRREL.RRF").unlink()
     assert read(folder)[1] == [] and "no MRREL.RRF" in caplog.text
     (folder / "MRSTY.RRF").unlink()
-    with pytest.raises(InputError, match="holds no MRSTY.RRF"):
+    with pytest.raises(InputError, match="has no MRSTY.RRF"):
         read(folder)
