@@ -20,14 +20,7 @@ from rerank_plugin.base.records import Document, Judgments, Query
 from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.formats import beir, ir_datasets_ids
 from rerank_plugin.corpora.problems import Problems
-from rerank_plugin.corpora.register import (
-    CORPUS,
-    JUDGMENTS,
-    QUERIES,
-    accepted,
-    format_by_first_line,
-    format_by_suffix,
-)
+from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, accepted, format_by_first_line, format_by_suffix
 from rerank_plugin.corpora.specs import Dataset, exists, resolve
 from rerank_plugin.files.text_files import kind_of
 

@@ -108,7 +108,7 @@ def main(argv: list[str] | None = None) -> None:
 def compile_source(options: argparse.Namespace) -> None:
     from rerank_plugin.knowledge import sources
     from rerank_plugin.knowledge.compiling import compile_knowledge
-    from rerank_plugin.knowledge.semantic_types import selected
+    from rerank_plugin.knowledge.semantic_types import selected_types
 
     started = time.monotonic()
     source = sources.open_source(options.source, options.language)
@@ -117,7 +117,7 @@ def compile_source(options: argparse.Namespace) -> None:
         options.output,
         options.source,
         sources.edition_of(options.source) if options.edition is None else options.edition,
-        selected(options.types, source),
+        selected_types(options.types, source),
         options.overwrite,
         lambda records, unit: commandline.progress(records, f"reading {options.source}", unit),
     )
@@ -139,7 +139,7 @@ def show(options: argparse.Namespace) -> None:
     if not options.name:
         _show_summary(knowledge)
     for name in options.name:
-        rows = [row for row in knowledge.ids.find([name]).tolist() if row >= 0] or knowledge.named(name)
+        rows = [row for row in knowledge.ids.find([name]).tolist() if row >= 0] or knowledge.rows_of_name(name)
         if not rows:
             raise InputError(f"{options.knowledge}: no concept has the name or id {name!r}")
         for row in rows:

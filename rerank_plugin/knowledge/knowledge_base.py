@@ -73,7 +73,7 @@ class KnowledgeBase:
         rows = np.asarray(terms).astype(np.uint64)
         return np.searchsorted(self.term_offsets, rows, side="right").astype(np.int64) - 1
 
-    def named(self, text: str) -> list[int]:
+    def rows_of_name(self, text: str) -> list[int]:
         """The concepts with this name, ignoring case and white space, in increasing order."""
         folded = fold(text)
         hashes = hash_strings([folded])

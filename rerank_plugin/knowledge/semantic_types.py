@@ -29,7 +29,7 @@ NAMES: dict[str, str] = {type: name for types in GROUPS.values() for type, name 
 MEDICAL = frozenset([FOOD, *(type for group in MEDICAL_GROUPS for type in GROUPS[group])])
 
 
-def selected(selection: str | None, source: Source) -> frozenset[str] | None:
+def selected_types(selection: str | None, source: Source) -> frozenset[str] | None:
     """The types to keep; None keeps all concepts.
 
     Args:

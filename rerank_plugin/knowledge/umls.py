@@ -1,9 +1,9 @@
 """UMLS in its Rich Release Format: a folder with MRCONSO.RRF, MRSTY.RRF and MRREL.RRF, each also .gz ([K] 4.2).
 
 Format: UMLS Reference Manual, chapter 3 (U.S. National Library of Medicine). Suppressed rows (SUPPRESS other than N)
-and names in other languages are left out. The preferred name of a concept has TS=P, STT=PF and ISPREF=Y, or as many of
-these as possible, in this order. A relation is RELA if present, else REL, and goes from the second concept of a row to
-the first ("CUI2 isa CUI1"), as in UMLS, which lists most relations in both directions.
+and names in other languages are left out. Names with TS=P are preferred, then names with STT=PF, then with ISPREF=Y. A
+relation is RELA if present, else REL, and goes from the second concept of a row to the first ("CUI2 isa CUI1"), as in
+UMLS, which lists most relations in both directions.
 
 The files are streamed in the order of CUIs, as released. Concepts without a medical semantic type are left out by
 default (see `semantic_types`).

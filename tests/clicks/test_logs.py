@@ -195,7 +195,7 @@ def test_invalid_formulas(arguments):
         ),
     ],
 )  # fmt: skip
-def test_what_is_boolean_has_a_field_tag_or_searches_for_an_author(test, yes, no):
+def test_boolean_queries_field_tags_and_author_searches(test, yes, no):
     assert [text for text in yes + no if test(text)] == yes
 
 

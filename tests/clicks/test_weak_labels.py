@@ -35,7 +35,7 @@ def test_the_seed_decides(tmp_path):
     assert files[0] == files[1] != files[2]
 
 
-def test_what_is_left_out(tmp_path):
+def test_left_out_documents(tmp_path):
     """Repeated titles or abstracts, titles of two words or very many, and short abstracts."""
     good = corpus(3)
     others = [

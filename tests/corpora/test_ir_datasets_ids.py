@@ -78,7 +78,7 @@ def test_missing_parts_name_the_data_sets_that_have_them(tmp_path, registered):
         documents(registered(topics, qrels))
 
 
-def test_what_cannot_be_fetched_is_one_line(tmp_path, registered):
+def test_a_failed_download_is_a_one_line_error(tmp_path, registered):
     gone = local(tmp_path / "gone.tsv")
     id = registered(ir_datasets.formats.TsvDocs(gone), ir_datasets.formats.TsvQueries(gone))
     for read in (lambda: list(documents(id)), lambda: queries(id)):

@@ -89,7 +89,7 @@ def test_mesh_as_it_is(real_data, tmp_path, capsys):
     assert (len(knowledge), len(knowledge.terms), len(knowledge.heads)) == (29_351, 29_351 + 123_901, 39_785)
     row = int(knowledge.ids.find(["D009203"])[0])
     assert knowledge.names[row] == "Myocardial Infarction" and knowledge.semantic_types(row) == ("C",)
-    assert knowledge.named("heart attack") == [row]
+    assert knowledge.rows_of_name("heart attack") == [row]
     parents = knowledge.tails[knowledge.heads == row]
     assert knowledge.names.take(parents) == ["Myocardial Ischemia"]
     assert set(knowledge.type_names) == set("ABCDEFGHIJKLMNVZ")

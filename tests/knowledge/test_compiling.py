@@ -59,7 +59,7 @@ def test_a_compiled_vocabulary_is_read(kb):
     "name, rows", [(" heart  ATTACK", [1]), ("mi", [1, 2]), ("crohn’s disease 🙂", [3]), ("heart", []), ("", [])]
 )
 def test_names_are_found_in_any_case(kb, name, rows):
-    assert KnowledgeBase(kb).named(name) == rows
+    assert KnowledgeBase(kb).rows_of_name(name) == rows
 
 
 words = st.text(st.characters(exclude_categories=("Cs", "Zs", "Zl", "Zp", "Cc")), min_size=1, max_size=8)
@@ -83,7 +83,7 @@ def test_any_vocabulary_comes_back(tmp_path_factory, drawn, data):
         assert knowledge.semantic_types(row) == concept.semantic_types
         for term in (concept.name, *concept.synonyms):
             rows = [i for i, c in enumerate(concepts) if fold(term) in map(fold, (c.name, *c.synonyms))]
-            assert knowledge.named(term) == rows
+            assert knowledge.rows_of_name(term) == rows
     rows = zip(knowledge.heads.tolist(), knowledge.relations.tolist(), knowledge.tails.tolist())
     edges = {Relation(knowledge.ids[h], knowledge.relation_names[r], knowledge.ids[t]) for h, r, t in rows}
     assert edges == {edge for edge in relations if edge.head != edge.tail and {edge.head, edge.tail} <= drawn.keys()}

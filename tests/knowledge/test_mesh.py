@@ -176,7 +176,7 @@ def test_places_in_several_trees(read, caplog):
         ("parents.tsv", "child_ui\tparent_ui\tchild_ui\nD2\tD1\tD3\n", r"parents.tsv:1: the header names a column tw"),
     ],
 )
-def test_what_is_malformed_is_named_with_its_line(put, name, text, message):
+def test_malformed_lines_are_named(put, name, text, message):
     put("descriptors.tsv", HEADER + ROWS)
     path = Path(put(name, text))
     source = open_source(str(path.parent if ".tsv" in name else path))

@@ -1,1 +1,1 @@
-"""The formats, one a file, each ending with its registration."""
+"""Modules of formats, which end with their registration."""
